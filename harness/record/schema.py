@@ -1,0 +1,90 @@
+"""The row of a measurement, column by column. docs/records.md is the prose of this table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+
+import pyarrow as pa
+
+from harness.errors import RecordError
+from harness.kernel import KERNEL_FIELDS, GroupedConvKernel
+from harness.problem import PROBLEM_FIELDS, GroupedConvProblem
+
+STATUSES = ("ok", "unsupported", "build_error", "wrong", "crash", "timeout", "device_lost", "noisy")
+"""What can become of a pair. Only `ok` counts for an oracle."""
+
+ROUND_SWEEP = 0
+"""Every pair once."""
+ROUND_FINAL = 1
+"""The leaders of a problem, measured again and interleaved before one is called the oracle."""
+
+
+@dataclass(frozen=True)
+class Column:
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+_HEAD = (
+    Column("run", pa.string(), "name of the run: the report folder's name"),
+    Column("time", pa.timestamp("us", tz="UTC"), "when the measurement ended"),
+    Column("harness_version", pa.string(), "version of tile-oracle that measured"),
+    Column("round", pa.int8(), "0: sweep over every pair; 1: leaders measured again, interleaved"),
+    Column("op", pa.string(), "operation: grouped_conv"),
+    Column("problem", pa.string(), "the problem's id; the problem's own columns follow"),
+)
+_TAIL = (
+    Column("status", pa.string(), "one of " + ", ".join(STATUSES)),
+    Column("detail", pa.string(), "why the status is not ok: signal, exit code, first wrong value, end of the log"),
+    Column("latency_ms", pa.float64(), "median of the samples, milliseconds; null unless ok or noisy"),
+    Column("latency_min_ms", pa.float64(), "fastest sample, milliseconds"),
+    Column("spread", pa.float64(), "interquartile range of the samples / their median"),
+    Column("samples", pa.int64(), "timed samples, warm-up not counted"),
+    Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
+    Column("check", pa.string(), "full: every value compared; spot: check_points values; none: not reached"),
+    Column("check_points", pa.int64(), "output values compared with the exact result"),
+    Column("target", pa.string(), "where it ran: cpu, gfx950, sm_90"),
+    Column("arch", pa.string(), "architecture that the kernel was built for"),
+    Column("device", pa.string(), "the device's own name"),
+    Column("driver", pa.string(), "driver or operating system kernel version"),
+    Column("toolchain", pa.string(), "compiler and version"),
+    Column("flags", pa.string(), "compiler flags, joined by spaces"),
+    Column("source_hash", pa.string(), "hash of source, flags and toolchain: equal hashes are equal binaries"),
+    Column("binary_bytes", pa.int64(), "size of the binary"),
+    Column("seed", pa.int64(), "seed of the input data"),
+)
+
+_ARROW = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+
+
+def _grouped_conv() -> tuple[Column, ...]:
+    problem = tuple(
+        Column(f.name, _ARROW[str(f.type)], f"problem: {f.name}") for f in fields(GroupedConvProblem)
+    )
+    kernel = tuple(
+        Column(f.name, _ARROW[str(f.type)], f"kernel: {f.name}")
+        for f in fields(GroupedConvKernel)
+        if f.name not in PROBLEM_FIELDS
+    )
+    name = Column("kernel", pa.string(), "the kernel's full name; the kernel's own columns follow")
+    return (*_HEAD, *problem, name, *kernel, *_TAIL)
+
+
+_COLUMNS = {"grouped_conv": _grouped_conv()}
+
+PROBLEM_COLUMNS: tuple[str, ...] = PROBLEM_FIELDS
+KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name not in PROBLEM_FIELDS)
+
+
+def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
+    """The columns of an operation's records, in order. Raises RecordError for an unknown operation."""
+    try:
+        return _COLUMNS[op]
+    except KeyError:
+        raise RecordError(f"no record schema for operation {op!r}; known: {', '.join(_COLUMNS)}") from None
+
+
+def arrow_schema(op: str = "grouped_conv") -> pa.Schema:
+    """The same as an Arrow schema."""
+    return pa.schema([(column.name, column.type) for column in columns(op)])
