@@ -8,14 +8,15 @@ system implies:
 
 What is implied: waves and warp tile from the tile where it is one of the ten published tiles (any
 other tile names both), vector widths 4x8x8, epilogue cshuffle, one group a tile, all paddings on.
-Published names without a wave mode mean intrawave.
+Published names without a wave mode mean intrawave. The oldest of them say nothing of buffering either,
+so there compv4 and comp_async, which exist in two buffers only, mean double_smem_buffer.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -42,6 +43,8 @@ PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[in
 PUBLISHED_VECTORS = (4, 8, 8)
 
 _MAX_NUMBER = 1 << 20
+_SHOWN_CHARACTERS = 120
+_TWO_BUFFERS_ONLY = ("compv4", "comp_async")
 
 
 @dataclass(frozen=True)
@@ -95,17 +98,20 @@ class GroupedConvKernel:
             ("epilogue", EPILOGUES),
         ):
             if getattr(self, name) not in words:
-                raise KernelError(f"{name} {getattr(self, name)!r} is not one of {', '.join(map(str, words))}")
-        if not isinstance(self.pipeline, str) or not _PIPELINE.fullmatch(self.pipeline):
+                raise KernelError(
+                    f"{name} {_short(getattr(self, name))} is not one of {', '.join(map(str, words))}"
+                )
+        if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
             raise KernelError(
-                f"pipeline {self.pipeline!r} is not mem, comp_async, compvN, basic_vN, basic_async_vN or preshufflevN"
+                f"pipeline {_short(self.pipeline)} is not mem, comp_async, compvN, basic_vN, basic_async_vN "
+                "or preshufflevN"
             )
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "bool" and type(value) is not bool:
-                raise KernelError(f"{field.name} = {value!r} is not True or False")
+                raise KernelError(f"{field.name} = {_short(value)} is not True or False")
             if field.type == "int" and (type(value) is not int or not 1 <= value <= _MAX_NUMBER):
-                raise KernelError(f"{field.name} = {value!r} is not an integer from 1 to 2^20")
+                raise KernelError(f"{field.name} = {_short(value)} is not an integer from 1 to 2^20")
         if self.two_stage and self.direction != "bwd_weight":
             raise KernelError(f"two_stage is for bwd_weight, not {self.direction}")
 
@@ -172,9 +178,17 @@ class GroupedConvKernel:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> GroupedConvKernel:
-        """The inverse of `as_row`; other columns are ignored."""
-        convert = {"str": str, "int": int, "bool": bool}
-        return cls(**{f.name: convert[str(f.type)](row[f.name]) for f in fields(cls) if f.name in row})
+        """The inverse of `as_row`; other columns are ignored, integers and flags of any kind are taken.
+
+        Raises KernelError for a column that is missing or holds something else.
+        """
+        values = {}
+        for field in fields(cls):
+            if field.name in row:
+                values[field.name] = _cell(field.name, str(field.type), row[field.name])
+            elif field.default is MISSING:
+                raise KernelError(f"a kernel's row needs the column {field.name}")
+        return cls(**values)
 
 
 KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvKernel))
@@ -186,10 +200,10 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
 
     Raises KernelError, naming what cannot be read.
     """
-    match = _NAME.fullmatch(name)
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise KernelError(
-            f"{name!r} is not a kernel name; one looks like "
+            f"{_short(name)} is not a kernel name; one looks like "
             "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave_dsb_si"
         )
     part = match.groupdict()
@@ -201,7 +215,7 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
         warp_tile = _numbers(part["wt"])
     if waves is None or warp_tile is None:
         raise KernelError(
-            f"{name!r} must name its waves and warp tile (_w1x4x1_wt16x16x16): "
+            f"{_short(name)} must name its waves and warp tile (_w1x4x1_wt16x16x16): "
             f"{part['tile']} is not one of the published tiles, which imply them"
         )
     pads = part["pad"] or "111"
@@ -216,7 +230,8 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
         pipeline=part["pipeline"],
         scheduler=part["scheduler"] or "intrawave",
         epilogue=part["ep"] or "cshuffle",
-        double_smem_buffer=part["dsb"] is not None,
+        double_smem_buffer=part["dsb"] is not None
+        or (part["scheduler"] is None and part["pipeline"] in _TWO_BUFFERS_ONLY),
         split_image=part["si"] is not None,
         num_groups_to_merge=int(part["gm"] or 1),
         explicit_gemm=part["eg"] is not None,
@@ -225,6 +240,30 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
         pad_n=pads[1] == "1",
         pad_k=pads[2] == "1",
     )
+
+
+def _cell(name: str, kind: str, value: Any) -> Any:
+    """A table's cell as the field's own type; numpy's types, whole floats and CSV's words are taken."""
+    try:
+        if kind == "bool":
+            flag = {"True": True, "False": False}.get(value) if isinstance(value, str) else value
+            if flag in (True, False):
+                return bool(flag)
+        elif kind == "int":
+            if isinstance(value, str) or int(value) == value:
+                return int(value)
+        elif isinstance(value, str):
+            return str(value)
+    except (TypeError, ValueError, OverflowError):
+        pass
+    wanted = {"bool": "True or False", "int": "an integer", "str": "a text"}[kind]
+    raise KernelError(f"{name} = {_short(value)} is not {wanted}")
+
+
+def _short(value: object) -> str:
+    """A value from outside as messages show it: on one line, and not without end."""
+    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
+    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 
 
 def _triple(values: tuple[int, int, int]) -> str:
@@ -236,11 +275,13 @@ def _numbers(text: str) -> tuple[int, int, int]:
     return int(m), int(n), int(k)
 
 
-_PIPELINE = re.compile(r"mem|comp_async|compv[0-9]{1,2}|basic_v[0-9]{1,2}|basic_async_v[0-9]{1,2}|preshufflev[0-9]{1,2}")
+PIPELINE_NAME = re.compile(
+    r"mem|comp_async|compv[0-9]{1,2}|basic_v[0-9]{1,2}|basic_async_v[0-9]{1,2}|preshufflev[0-9]{1,2}"
+)
 _T = r"[1-9][0-9]{0,6}x[1-9][0-9]{0,6}x[1-9][0-9]{0,6}"
 _NAME = re.compile(
     rf"grouped_conv_(?P<direction>{'|'.join(DIRECTIONS)})_(?P<dtype>[a-z0-9]+)_(?P<ndim>[23])d_(?P<tile>{_T})"
-    rf"_(?P<pipeline>{_PIPELINE.pattern})(?:_(?P<scheduler>intrawave|interwave))?(?P<dsb>_dsb)?(?P<si>_si)?"
+    rf"_(?P<pipeline>{PIPELINE_NAME.pattern})(?:_(?P<scheduler>intrawave|interwave))?(?P<dsb>_dsb)?(?P<si>_si)?"
     rf"(?:_w(?P<w>{_T}))?(?:_wt(?P<wt>{_T}))?(?:_v(?P<v>{_T}))?(?:_ep(?P<ep>default))?"
     rf"(?:_gm(?P<gm>[1-9][0-9]{{0,6}}))?(?P<eg>_eg)?(?P<two>_2s)?(?:_pad(?P<pad>[01]{{3}}))?"
 )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -67,14 +67,17 @@ class GroupedConvProblem:
             raise ProblemError(
                 f"G = {self.G} must divide C = {self.C} and K = {self.K} (C and K are totals over groups)"
             )
-        if self.ndim == 2 and (self.Di, self.Z, self.stride_d, self.pad_d, self.dilation_d) != (1, 1, 1, 0, 1):
-            raise ProblemError("a 2D problem has Di = Z = stride_d = dilation_d = 1 and pad_d = 0; set ndim = 3")
+        depth = (self.Di, self.Z, self.stride_d, self.pad_d, self.dilation_d)
+        if self.ndim == 2 and depth != (1, 1, 1, 0, 1):
+            raise ProblemError(
+                "a 2D problem has Di = Z = stride_d = dilation_d = 1 and pad_d = 0; set ndim = 3"
+            )
         for axis, name in enumerate(("Do", "Ho", "Wo")):
             if self._output_extent(axis) < 1:
                 extent, filter_extent = (("Di", "Z"), ("Hi", "Y"), ("Wi", "X"))[axis]
                 raise ProblemError(
-                    f"{name} = {self._output_extent(axis)}: the dilated filter {filter_extent} is larger than "
-                    f"the padded input {extent}; enlarge the input or the padding"
+                    f"{name} = {self._output_extent(axis)}: the dilated filter {filter_extent} is larger "
+                    f"than the padded input {extent}; enlarge the input or the padding"
                 )
         if self.bytes > _MAX_BYTES or self.flops > _MAX_BYTES:
             raise ProblemError("the tensors hold more than 2^62 bytes: no machine runs this problem")
@@ -129,6 +132,8 @@ class GroupedConvProblem:
         part = match.groupdict()
         spatial, filter_ = _numbers(part["i"]), _numbers(part["f"])
         ndim = len(spatial)
+        if len(filter_) != ndim:
+            raise ProblemError(f"{text!r} has {ndim} image extents and {len(filter_)} filter extents")
         row: dict[str, Any] = {"direction": part["direction"], "dtype": part["dtype"], "ndim": ndim}
         row |= {name.upper(): int(part[name] or 1) for name in ("n", "g", "c", "k")}
         axes = ("d", "h", "w")[3 - ndim :]
@@ -150,12 +155,18 @@ class GroupedConvProblem:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> GroupedConvProblem:
-        """The inverse of `as_row`; other columns are ignored, integers of any kind are taken."""
-        values = {}
-        for name in PROBLEM_FIELDS:
-            if name in row:
-                value = row[name]
-                values[name] = str(value) if name in ("direction", "dtype") else int(value)
+        """The inverse of `as_row`; other columns are ignored, integers of any kind are taken.
+
+        Raises ProblemError when a field without a default is missing or a number is not whole.
+        """
+        values: dict[str, Any] = {}
+        for field in fields(cls):
+            if field.name not in row:
+                if field.default is MISSING:
+                    raise ProblemError(f"a problem's {field.name} is missing")
+                continue
+            value = row[field.name]
+            values[field.name] = str(value) if field.type == "str" else _whole(field.name, value)
         return cls(**values)
 
     # ---- shapes -----------------------------------------------------------------------------
@@ -264,6 +275,17 @@ class GroupedConvProblem:
 
 PROBLEM_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvProblem))
 """The columns of a problem, in the order of the key."""
+
+
+def _whole(name: str, value: Any) -> int:
+    """An integer of any kind (numpy's, text, 3.0) as int; never rounded."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ProblemError(f"{name} = {value!r} is not an integer") from None
+    if not isinstance(value, str) and number != value:
+        raise ProblemError(f"{name} = {value!r} is not an integer")
+    return number
 
 
 def _extents(values: tuple[int, ...]) -> str:

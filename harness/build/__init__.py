@@ -1,0 +1,1 @@
+"""Kernel -> binary: toolchains, source generation, content-addressed cache, builder, inspection."""

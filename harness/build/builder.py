@@ -1,0 +1,439 @@
+"""The builder: kernels in, futures of binaries out, compiled in the background and cached."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from harness.build.ahead import AheadFolder, is_ahead_folder
+from harness.build.binary import Binary, BuildResult
+from harness.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
+from harness.build.inspect import inspect_binary, what_is_wrong
+from harness.build.isa import Isa, resolve_isa, this_cpu
+from harness.build.process import CompilerProcesses, Ended
+from harness.build.source import ABI_VERSION, Headers, headers_for, read_headers, source_for, source_suffix
+from harness.build.toolchain import INCLUDE_FOLDER, Toolchain, find_toolchain
+from harness.errors import BuildError, KernelError
+from harness.kernel import GroupedConvKernel
+
+__all__ = ["Binary", "BuildResult", "BuildStats", "Builder"]
+
+_KEY_VERSION = 1
+_OUTPUT = "kernel.so"
+_POLL_S = 0.02
+_LONGEST_TIMEOUT_S = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class BuildStats:
+    """What a builder did so far. compile_seconds is the wall time of compiler processes, added up."""
+
+    compiled: int = 0
+    cached: int = 0
+    failed: int = 0
+    compile_seconds: float = 0.0
+
+
+class _Job:
+    """A kernel that is waiting for a compiler."""
+
+    def __init__(self, kernel: GroupedConvKernel, source: str, key: str, future: Future[BuildResult]) -> None:
+        self.kernel = kernel
+        self.source = source
+        self.key = key
+        self.future = future
+        self.needed = False
+        self.locked_since: float | None = None
+
+
+class Builder:
+    """Builds kernels for one architecture.
+
+    Compilers run in background threads' child processes; nothing is ever loaded here. Results are
+    remembered, so asking again costs a dictionary lookup. Use as a context manager, or call `close`.
+    """
+
+    def __init__(
+        self,
+        arch: str = "cpu",
+        toolchain: str | Toolchain = "auto",
+        build_dir: Path | None = None,
+        jobs: int | None = None,
+        isa: str = "native",
+        include: Path | None = None,
+        prebuilt: Path | None = None,
+        timeout_s: float = 300.0,
+        runs_here: bool = True,
+    ) -> None:
+        """`build_dir` is the cache's folder; one that `tile-oracle build` made is taken as `prebuilt`.
+
+        `jobs` compilers run at once (default: one less than the cores, so that timed kernels have one);
+        `include` replaces the headers that ship for the architecture; `timeout_s` stops a compiler.
+        `runs_here`: refuse an instruction set that this machine lacks; False to build for another one.
+
+        Raises BuildError when there is no toolchain and nothing prebuilt, and for a folder, instruction
+        set or architecture that cannot be used.
+        """
+        if jobs is not None and jobs < 1:
+            raise BuildError(f"jobs = {jobs}: at least one compiler must run")
+        if not 0 < timeout_s <= _LONGEST_TIMEOUT_S:
+            raise BuildError(f"compile timeout {timeout_s:g} s is not between 0 and {_LONGEST_TIMEOUT_S:g} s")
+        if build_dir is not None and prebuilt is None and is_ahead_folder(build_dir):
+            build_dir, prebuilt = None, build_dir
+        self.arch = arch
+        self.notes: list[str] = []
+        """What a person should be told once: a stale folder, a missing compiler."""
+        self.headers: Headers = read_headers(include) if include is not None else headers_for(arch)
+        self.isa: Isa = resolve_isa(isa)
+        missing = self.isa.missing(this_cpu()) if runs_here else ()
+        if missing:
+            raise BuildError(f"this machine lacks {', '.join(missing)} of --isa {isa}: use --isa native")
+        self.toolchain: Toolchain | None = None
+        self.flags: tuple[str, ...] = ()
+        self._no_toolchain = ""
+        self._ahead = self._open_ahead(prebuilt) if prebuilt is not None else None
+        try:
+            self.toolchain = find_toolchain(toolchain) if isinstance(toolchain, str) else toolchain
+            self.flags = self.toolchain.flags(arch, self.isa)
+        except BuildError as error:
+            if self._ahead is None:
+                raise
+            self.toolchain, self._no_toolchain = None, str(error)
+        self._ahead = self._unless_stale(self._ahead)
+        self.cache = BuildCache(build_dir if build_dir is not None else default_cache_folder())
+        self._timeout_s = timeout_s
+        self._jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
+        self._processes = CompilerProcesses()
+        self._changed = threading.Condition()
+        self._futures: dict[GroupedConvKernel, Future[BuildResult]] = {}
+        self._queue: deque[_Job] = deque()
+        self._jobs_by_kernel: dict[GroupedConvKernel, _Job] = {}
+        self._threads: list[threading.Thread] = []
+        self._idle = 0
+        self._closed = False
+        self._stats = BuildStats()
+        self._began = time.time()
+
+    # ---- asking -----------------------------------------------------------------------------
+
+    def submit(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+        """The future result of a kernel; compiled in the order of submission unless it is there already.
+
+        The future raises BuildError when the build folder cannot be used or the builder was closed.
+        """
+        future = self._futures.get(kernel)
+        if future is not None:
+            return future
+        with self._changed:
+            if kernel in self._futures:
+                return self._futures[kernel]
+            future = self._futures[kernel] = Future()
+            # Shared between all who ask for the kernel, so none of them may cancel it.
+            future.set_running_or_notify_cancel()
+            if self._closed:
+                future.set_exception(BuildError("the builder is closed"))
+                return future
+        try:
+            done = self._without_compiler(kernel)
+        except BuildError as error:
+            future.set_exception(error)
+            return future
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        if isinstance(done, BuildResult):
+            self._count(done)
+            future.set_result(done)
+        else:
+            self._enqueue(_Job(kernel, *done, future))
+        return future
+
+    def need(self, kernel: GroupedConvKernel) -> BuildResult:
+        """The result of a kernel that is needed now: it goes to the front of the queue. Blocks.
+
+        Raises BuildError when the build folder cannot be used or the builder was closed.
+        """
+        future = self.submit(kernel)
+        if not future.done():
+            with self._changed:
+                job = self._jobs_by_kernel.get(kernel)
+                if job is not None and not job.needed:
+                    job.needed = True
+                    with suppress(ValueError):
+                        self._queue.remove(job)
+                        self._queue.appendleft(job)
+        return future.result()
+
+    def stats(self) -> BuildStats:
+        """What was done so far."""
+        with self._changed:
+            return self._stats
+
+    def close(self) -> None:
+        """Stops compilers and gives up what is queued: its futures raise BuildError. Safe to call twice."""
+        with self._changed:
+            self._closed = True
+            given_up = list(self._queue)
+            self._queue.clear()
+            self._changed.notify_all()
+        for job in given_up:
+            self._fail(job, BuildError("the builder was closed"))
+        self._processes.stop_all()
+        for thread in self._threads:
+            thread.join()
+
+    def __enter__(self) -> Builder:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- what is there already ----------------------------------------------------------------
+
+    def _without_compiler(self, kernel: GroupedConvKernel) -> BuildResult | tuple[str, str]:
+        """The result, or (source, key) of what must be compiled."""
+        try:
+            source = source_for(kernel, self.arch)
+        except KernelError as error:
+            return BuildResult(kernel, "build_error", None, str(error), 0.0, False)
+        if self._ahead is not None:
+            binary = self._from_ahead(self._ahead, kernel, source)
+            if binary is not None:
+                return BuildResult(kernel, "ok", binary, "", 0.0, cached=True)
+        if self.toolchain is None:
+            where = f" is not in {self._ahead.folder} and" if self._ahead is not None else ""
+            raise BuildError(f"kernel {kernel.name}{where} cannot be compiled: {self._no_toolchain}")
+        key = self._key(source)
+        entry = self.cache.find(key)
+        if entry is not None:
+            return self._found(kernel, key, entry)
+        return source, key
+
+    @cached_property
+    def source_identity(self) -> str:
+        """Hash of all that decides the binaries besides the kernels: equal for runs that may be joined."""
+        if self.toolchain is None:
+            assert self._ahead is not None
+            return content_key(asdict(self._ahead.facts))
+        return content_key(self._key_parts())
+
+    def _key(self, source: str) -> str:
+        return content_key(self._key_parts() | {"source": source})
+
+    def _key_parts(self) -> dict[str, Any]:
+        assert self.toolchain is not None
+        return {
+            "key_version": _KEY_VERSION,
+            "abi": ABI_VERSION,
+            "arch": self.arch,
+            "headers": self.headers.digest,
+            "flags": self.flags,
+            "toolchain": self.toolchain.fingerprint,
+            "isa": self.isa.fingerprint,
+        }
+
+    def _found(self, kernel: GroupedConvKernel, key: str, entry: CacheEntry) -> BuildResult:
+        log = entry.facts.get("log")
+        return BuildResult(
+            kernel, "ok", self._binary(key, entry), log if isinstance(log, str) else "", 0.0, cached=True
+        )
+
+    def _binary(self, key: str, entry: CacheEntry) -> Binary:
+        assert self.toolchain is not None
+        made_by = self.toolchain.identity
+        return Binary(entry.path, key, entry.bytes, made_by, self.flags, self.arch, self.isa.name)
+
+    def _from_ahead(self, ahead: AheadFolder, kernel: GroupedConvKernel, source: str) -> Binary | None:
+        try:
+            return ahead.find(kernel, source)
+        except BuildError as error:
+            if self.toolchain is None:
+                raise
+            self.notes.append(f"{error}; the kernel is compiled again")
+            return None
+
+    def _open_ahead(self, folder: Path) -> AheadFolder:
+        ahead = AheadFolder(folder)
+        if ahead.facts.arch != self.arch:
+            raise BuildError(f"{folder} holds kernels for {ahead.facts.arch}, not {self.arch}")
+        ahead.check_runs_on(this_cpu())
+        return ahead
+
+    def _unless_stale(self, ahead: AheadFolder | None) -> AheadFolder | None:
+        if ahead is None:
+            return None
+        facts = ahead.facts
+        if (facts.headers, facts.abi) == (self.headers.digest, ABI_VERSION):
+            if self.isa.name in ("native", facts.isa):
+                return ahead
+            why = f"was built for {facts.isa}, not {self.isa.name}"
+        else:
+            why = "was built from other kernel sources than these"
+        if self.toolchain is None:
+            raise BuildError(f"{ahead.folder} {why}, and cannot be built again: {self._no_toolchain}")
+        self.notes.append(f"{ahead.folder} {why}: its kernels are compiled again")
+        return None
+
+    # ---- compiling ----------------------------------------------------------------------------
+
+    def _enqueue(self, job: _Job) -> None:
+        with self._changed:
+            closed = self._closed
+            if not closed:
+                self._jobs_by_kernel[job.kernel] = job
+                self._queue.append(job)
+                if self._idle < len(self._queue) and len(self._threads) < self._jobs:
+                    thread = threading.Thread(target=self._work, name="tile-oracle-build", daemon=True)
+                    self._threads.append(thread)
+                    thread.start()
+                self._changed.notify_all()
+        if closed:
+            self._fail(job, BuildError("the builder is closed"))
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                self._idle += 1
+                while not self._queue and not self._closed:
+                    self._changed.wait()
+                self._idle -= 1
+                if self._closed:
+                    return
+                job = self._queue.popleft()
+            try:
+                result = self._build_unless_locked(job)
+            except BuildError as error:
+                self._fail(job, error)
+                continue
+            except BaseException as error:
+                self._fail(job, BuildError(f"building {job.kernel.name} failed: {error!r}"))
+                raise
+            if result is None:
+                self._put_back(job)
+            else:
+                self._finish(job, result)
+
+    def _build_unless_locked(self, job: _Job) -> BuildResult | None:
+        """The result, or None while another session (or thread) builds the same binary."""
+        entry = self.cache.find(job.key)
+        if entry is not None:
+            return self._found(job.kernel, job.key, entry)
+        lock = self.cache.try_lock(job.key)
+        if lock is not None:
+            with lock:
+                return self._build_locked(job)
+        job.locked_since = job.locked_since or time.monotonic()
+        if time.monotonic() - job.locked_since > 2 * self._timeout_s:
+            # Its holder is stopped. Entries are renamed into place, so two builders do no harm.
+            return self._build_locked(job)
+        return None
+
+    def _put_back(self, job: _Job) -> None:
+        with self._changed:
+            closed = self._closed
+            if not closed:
+                # Kept out of the queue meanwhile: other threads would only find it locked, too.
+                self._changed.wait(_POLL_S)
+                closed = self._closed
+            if not closed:
+                if job.needed:
+                    self._queue.appendleft(job)
+                else:
+                    self._queue.append(job)
+        if closed:
+            self._fail(job, BuildError("the builder was closed"))
+
+    def _build_locked(self, job: _Job) -> BuildResult:
+        entry = self.cache.find(job.key)
+        if entry is not None:
+            return self._found(job.kernel, job.key, entry)
+        failed = self.cache.log_since(job.key, self._began)
+        if failed is not None:
+            return BuildResult(job.kernel, "build_error", None, failed, 0.0, cached=True)
+        assert self.toolchain is not None
+        with self.cache.work_folder() as work:
+            source_name = "kernel" + source_suffix(self.arch)
+            try:
+                self.headers.write(work / INCLUDE_FOLDER)
+                (work / source_name).write_text(job.source, "utf-8")
+                self.toolchain.prepare(work)
+            except OSError as error:
+                raise BuildError(
+                    f"the build folder {self.cache.folder} cannot be written: {error.strerror or error}; "
+                    "name another with --build-dir or TILE_ORACLE_CACHE"
+                ) from None
+            ended = self._compile(work, source_name)
+            with self._changed:
+                if self._closed:
+                    raise BuildError("the builder was closed")
+            if not ended.ok:
+                if "No space left on device" in ended.log:
+                    raise BuildError(f"the disk of the build folder {self.cache.folder} is full")
+                if not ended.interrupted:
+                    self.cache.keep_log(job.key, ended.log)
+                return BuildResult(job.kernel, "build_error", None, ended.log, ended.seconds, cached=False)
+            facts = {
+                "arch": self.arch,
+                "flags": list(self.flags),
+                "isa": self.isa.name,
+                "kernel": job.kernel.name,
+                "log": ended.log,
+                "seconds": round(ended.seconds, 3),
+                "toolchain": self.toolchain.identity,
+            }
+            entry = self.cache.add(job.key, work / _OUTPUT, job.source, facts)
+        return BuildResult(
+            job.kernel, "ok", self._binary(job.key, entry), ended.log, ended.seconds, cached=False
+        )
+
+    def _compile(self, work: Path, source_name: str) -> Ended:
+        """Runs the toolchain's commands and looks at what they made; all of it as one ending."""
+        assert self.toolchain is not None
+        log, seconds = "", 0.0
+        for command in self.toolchain.commands(source_name, _OUTPUT, self.flags):
+            ended = self._processes.run(command, work, self._timeout_s)
+            log, seconds = f"{log}\n{ended.log}".strip(), seconds + ended.seconds
+            if not ended.ok:
+                return replace(ended, log=log, seconds=seconds)
+        try:
+            wrong = what_is_wrong(inspect_binary(work / _OUTPUT), self.isa.machine)
+        except BuildError:
+            wrong = "the compiler left no binary that can be read"
+        return Ended(wrong is None, f"{log}\n{wrong or ''}".strip(), seconds)
+
+    # ---- bookkeeping --------------------------------------------------------------------------
+
+    def _finish(self, job: _Job, result: BuildResult) -> None:
+        self._count(result)
+        with self._changed:
+            self._jobs_by_kernel.pop(job.kernel, None)
+        with suppress(Exception):
+            job.future.set_result(result)
+
+    def _fail(self, job: _Job, error: BuildError) -> None:
+        with self._changed:
+            self._jobs_by_kernel.pop(job.kernel, None)
+        with suppress(Exception):
+            job.future.set_exception(error)
+
+    def _count(self, result: BuildResult) -> None:
+        with self._changed:
+            s = self._stats
+            self._stats = replace(
+                s,
+                compiled=s.compiled + (result.status == "ok" and not result.cached),
+                cached=s.cached + result.cached,
+                failed=s.failed + (result.status != "ok"),
+                compile_seconds=s.compile_seconds + result.seconds,
+            )

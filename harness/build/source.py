@@ -1,0 +1,133 @@
+"""Kernel -> translation unit, one generator an architecture, and the headers that it includes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+
+from harness.data_files import data_folder
+from harness.errors import BuildError, KernelError
+from harness.kernel import GroupedConvKernel
+
+ABI_VERSION = 1
+"""TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h: what a worker knows how to call."""
+
+CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
+    {"basic_v1": "TO_DIRECT", "mem": "TO_PACK_B", "compv3": "TO_PACK_AB", "compv4": "TO_PACK_AB_DOUBLE"}
+)
+"""Pipeline -> what kernels/cpu calls it."""
+
+_HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
+_MOST_HEADERS = 2000
+_MOST_HEADER_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Headers:
+    """The content of an include folder, as it was when it was read.
+
+    Binaries are made from this content, not from the folder: an edit while a session builds cannot
+    end up under the hash of the text before it.
+    """
+
+    folder: Path
+    files: tuple[tuple[str, bytes], ...]
+    """(path relative to the folder, content), sorted by path."""
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over names and contents, hexadecimal."""
+        total = hashlib.sha256()
+        for name, content in self.files:
+            total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+        return total.hexdigest()
+
+    def write(self, folder: Path) -> None:
+        """Writes all files below `folder`, which must not exist."""
+        folder.mkdir()
+        for name, content in self.files:
+            path = folder / name
+            if path.parent != folder:
+                path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+
+
+def read_headers(folder: Path) -> Headers:
+    """All headers of a folder and its subfolders; hidden files are left out.
+
+    Raises BuildError when the folder cannot be read or is no folder of kernel headers.
+    """
+    files: list[tuple[str, bytes]] = []
+    total_bytes = 0
+    try:
+        if not folder.is_dir():
+            raise BuildError(f"the kernel headers' folder {folder} is missing: install tile-oracle again")
+        for path in sorted(folder.rglob("*")):
+            relative = path.relative_to(folder)
+            hidden = any(part.startswith(".") for part in relative.parts)
+            if path.suffix not in _HEADER_SUFFIXES or hidden or not path.is_file():
+                continue
+            files.append((relative.as_posix(), path.read_bytes()))
+            total_bytes += len(files[-1][1])
+            if len(files) > _MOST_HEADERS or total_bytes > _MOST_HEADER_BYTES:
+                raise BuildError(f"{folder} holds too many headers to be a folder of kernel headers")
+    except OSError as error:
+        raise BuildError(f"the kernel headers in {folder} cannot be read: {error.strerror}") from None
+    if not files:
+        raise BuildError(f"{folder} holds no header (*.hpp, *.h): it is no folder of kernel headers")
+    return Headers(folder, tuple(sorted(files)))
+
+
+def headers_for(arch: str) -> Headers:
+    """The headers that ship for an architecture. Raises BuildError for one that has none."""
+    _generator(arch)
+    return read_headers(data_folder("kernels") / arch)
+
+
+def source_for(kernel: GroupedConvKernel, arch: str) -> str:
+    """The text of the kernel's translation unit.
+
+    Raises BuildError for an architecture that nothing is generated for, KernelError for a kernel that
+    has no code there.
+    """
+    return _generator(arch)(kernel)
+
+
+def source_suffix(arch: str) -> str:
+    """The ending of a translation unit's file name."""
+    _generator(arch)
+    return ".cpp"
+
+
+def _cpu_source(kernel: GroupedConvKernel) -> str:
+    if kernel.pipeline not in CPU_PIPELINES:
+        raise KernelError(
+            f"pipeline {kernel.pipeline!r} has no code for cpu: it has {', '.join(CPU_PIPELINES)}"
+        )
+    macros = {
+        "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
+        "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
+        "TO_NDIM": kernel.ndim,
+        "TO_TILE_M": kernel.tile_m,
+        "TO_TILE_N": kernel.tile_n,
+        "TO_TILE_K": kernel.tile_k,
+        "TO_MICRO_M": kernel.warp_tile_m,
+        "TO_MICRO_N": kernel.warp_tile_n,
+        "TO_PIPELINE": CPU_PIPELINES[kernel.pipeline],
+    }
+    lines = [f"#define {name} {value}" for name, value in macros.items()]
+    return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
+
+
+_GENERATORS: Mapping[str, Callable[[GroupedConvKernel], str]] = MappingProxyType({"cpu": _cpu_source})
+
+
+def _generator(arch: str) -> Callable[[GroupedConvKernel], str]:
+    try:
+        return _GENERATORS[arch]
+    except KeyError:
+        raise BuildError(f"nothing builds kernels for {arch!r}: known are {', '.join(_GENERATORS)}") from None

@@ -1,0 +1,274 @@
+"""`tile-oracle kernels`: which kernels a rule set makes, which are refused and why, what a name means."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from harness.arch import Arch, known_archs, load_arch
+from harness.kernel import KERNEL_FIELDS, GroupedConvKernel, parse_kernel_name
+from harness.kernel_filter import FILTER_FIELDS, KernelFilter
+from harness.pool import PoolExplanation, RuleSet, explain_pool, list_rule_sets, load_rule_set
+from harness.problem import DIRECTIONS, DTYPES
+
+HELP = "list and count the kernels of a rule set, explain refusals and names"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle kernels                                      counts of the default set, each architecture
+  tile-oracle kernels --kernel-set full --arch gfx950      counts of another set, one architecture
+  tile-oracle kernels --arch cpu --direction forward --dtype bf16 --ndim 2
+                                                           one kind of problem: a table of tile x pipeline
+  tile-oracle kernels --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
+                                                           the names that a filter leaves, one a line
+  tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
+  tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
+                                                           a name's fields, and who allows the kernel
+
+a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
+  {"blocks": [{"arch": ["cpu"], "pipeline": ["mem", "compv3"],
+               "tiles": [{"tile": "64x64x64", "waves": "1x1x1", "warp_tile": ["4x32x1", "8x32x1"]}]}]}
+
+fields of a filter:
+"""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """An architecture and a kind of problem, with its pool."""
+
+    arch: str
+    direction: str
+    dtype: str
+    ndim: int
+    pool: PoolExplanation
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle kernels`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Counts the kernels of a rule set by architecture and kind of problem or, for one kind, by tile and\n"
+        "pipeline; lists their names; explains what is refused, and what a kernel's name means."
+    )
+    parser.epilog = _EXAMPLES + _wrapped(FILTER_FIELDS, width=90)
+    parser.add_argument("name", nargs="?", metavar="NAME", help="a kernel's full name: explain it")
+    parser.add_argument(
+        "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
+    )
+    parser.add_argument("--direction", choices=DIRECTIONS, help="default: all three")
+    parser.add_argument("--dtype", choices=DTYPES, help="default: all")
+    parser.add_argument("--ndim", type=int, choices=(2, 3), help="rank of the problem (default: both)")
+    parser.add_argument(
+        "--kernel-set", default="default", metavar="SET",
+        help=f"{', '.join(list_rule_sets())}, or the path of a .json file (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels that this is true for")
+    parser.add_argument("--list", action="store_true", help="print the names, one a line")
+    parser.add_argument(
+        "--refused", action="store_true", help="explain what the architectures refuse of the rule set"
+    )
+    parser.add_argument(
+        "--first", type=_count, default=20, metavar="N", help="reasons to show (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was asked for. Raises RuleError or KernelError."""
+    if args.name is not None:
+        archs = (load_arch(args.arch).name,) if args.arch else None
+        print(explain_kernel(parse_kernel_name(args.name), args.name, archs))
+        return 0
+    rule_set = load_rule_set(args.kernel_set)
+    where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
+    kinds = list(_kinds(rule_set, args, where))
+    if args.list:
+        for kind in kinds:
+            for kernel in kind.pool.accepted:
+                print(kernel.name)
+    elif args.refused:
+        print(explain_refusals(rule_set, kinds, first=args.first))
+    else:
+        print(count_kernels(rule_set, kinds, filtered=where is not None))
+    return 0
+
+
+def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:
+    """The selected kinds that the rule set covers. Raises RuleError when it covers none of them."""
+    archs = (load_arch(args.arch).name,) if args.arch else rule_set.archs
+    directions = (args.direction,) if args.direction else DIRECTIONS
+    dtypes = (args.dtype,) if args.dtype else DTYPES
+    ndims = (args.ndim,) if args.ndim else (2, 3)
+    wanted = list(product(archs, dtypes, ndims, directions))
+    covered = [
+        (arch, dtype, ndim, direction)
+        for arch, dtype, ndim, direction in wanted
+        if any(block.covers(direction, dtype, ndim, arch) for block in rule_set.blocks)
+    ]
+    # With nothing covered, the pool of the first kind says which rules are missing.
+    for arch, dtype, ndim, direction in covered or wanted[:1]:
+        pool = explain_pool(direction, dtype, ndim, arch, rule_set.name, where)
+        yield _Kind(arch, direction, dtype, ndim, pool)
+
+
+# ---- counts -------------------------------------------------------------------------------------
+
+
+def count_kernels(rule_set: RuleSet, kinds: Sequence[_Kind], filtered: bool = False) -> str:
+    """A table of counts: of kinds or, when there is only one, of its tiles and pipelines."""
+    lines = [f"kernel set {_printable(rule_set.name)}"]
+    lines += [f"  {line}" for line in _wrapped(_printable(rule_set.about).split(), " ", 100).splitlines()]
+    if len(kinds) == 1:
+        lines += ["", *_tile_table(kinds[0], filtered)]
+    else:
+        lines += ["", *_kind_table(kinds, filtered)]
+    refused = sum(len(kind.pool.refused) for kind in kinds)
+    if refused:
+        lines += ["", f"{refused:,} more are proposed by the rules and refused: --refused says why"]
+    return "\n".join(lines)
+
+
+def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
+    directions = [direction for direction in DIRECTIONS if any(k.direction == direction for k in kinds)]
+    cells = {(k.arch, k.dtype, k.ndim, k.direction): _size(k.pool, filtered) for k in kinds}
+    rows = [("arch", "dtype", "rank", *directions)]
+    for arch, dtype, ndim in dict.fromkeys((k.arch, k.dtype, k.ndim) for k in kinds):
+        counts = (cells.get((arch, dtype, ndim, direction), "-") for direction in directions)
+        rows.append((arch, dtype, f"{ndim}D", *counts))
+    return _table(rows, right_aligned=range(3, 3 + len(directions)))
+
+
+def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
+    kernels = kind.pool.accepted
+    pipelines = list(dict.fromkeys(kernel.pipeline for kernel in sorted(kernels, key=lambda k: k.pipeline)))
+    counts = Counter((_tiling(kernel), kernel.pipeline) for kernel in kernels)
+    rows = [("tile", "waves", "warp tile", *pipelines, "all")]
+    for tiling in dict.fromkeys(map(_tiling, kernels)):
+        in_row = [counts[tiling, pipeline] for pipeline in pipelines]
+        rows.append((*tiling, *(f"{count:,}" if count else "-" for count in in_row), f"{sum(in_row):,}"))
+    in_all = Counter(kernel.pipeline for kernel in kernels)
+    rows.append(("all", "", "", *(f"{in_all[pipeline]:,}" for pipeline in pipelines), f"{len(kernels):,}"))
+    title = f"{kind.arch}, {kind.direction} {kind.dtype} {kind.ndim}D: {_size(kind.pool, filtered)} kernels"
+    return [title, "", *_table(rows, right_aligned=range(3, 4 + len(pipelines)))]
+
+
+def _size(pool: PoolExplanation, filtered: bool) -> str:
+    size = f"{len(pool.accepted):,}"
+    return f"{size} of {len(pool.accepted) + len(pool.filtered_out):,}" if filtered else size
+
+
+def _tiling(kernel: GroupedConvKernel) -> tuple[str, str, str]:
+    return (_x(kernel.tile), _x(kernel.waves), _x(kernel.warp_tile))
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20) -> str:
+    """How many kernels each rule and each reason refuses, with an example of each reason."""
+    accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
+    refused = [one for kind in kinds for one in kind.pool.refused]
+    archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
+    lines = [
+        f"kernel set {_printable(rule_set.name)} on {archs}, {len(kinds)} kinds of problem: "
+        f"{accepted + len(refused):,} proposed, {accepted:,} allowed, {len(refused):,} refused"
+    ]
+    if not refused:
+        return lines[0]
+    by_rule = Counter(one.rule for one in refused).most_common()
+    lines += ["", "refused for"]
+    lines += _table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
+    reasons = Counter(one.reason for one in refused).most_common()
+    examples = {one.reason: one.kernel.name for one in reversed(refused)}
+    lines += ["", f"reasons, the first that speaks against a kernel counts ({len(reasons):,} different)"]
+    for reason, count in reasons[:first]:
+        lines += [f"  {count:>7,}  {reason}", f"           e.g. {examples[reason]}"]
+    if len(reasons) > first:
+        rest = sum(count for _, count in reasons[first:])
+        lines.append(f"  {rest:>7,}  for {len(reasons) - first:,} other reasons; --first shows more")
+    return "\n".join(lines)
+
+
+# ---- one kernel ---------------------------------------------------------------------------------
+
+
+def explain_kernel(
+    kernel: GroupedConvKernel, written: str | None = None, archs: Sequence[str] | None = None
+) -> str:
+    """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not."""
+    lines = [kernel.name]
+    if written is not None and written != kernel.name:
+        lines.append(f"  (written as {written}; the name above says every field)")
+    lines += [""]
+    lines += _table([(f"  {name}", str(getattr(kernel, name))) for name in KERNEL_FIELDS], right_aligned=())
+    lines += [""]
+    for name in known_archs() if archs is None else archs:
+        arch = load_arch(name)
+        refusals = arch.refusals(kernel)
+        if refusals:
+            lines.append(f"{name:<8} refused")
+            lines += [f"           {reason}" for reason in refusals]
+        else:
+            sets = _sets_with(kernel, arch)
+            lines.append(
+                f"{name:<8} allowed; {arch.workgroup_threads(kernel):,} threads, "
+                f"{arch.lds_bytes(kernel):,} of {arch.lds_limit_bytes:,} LDS bytes; "
+                + (f"in the sets {', '.join(sets)}" if sets else "in no shipped set")
+            )
+    return "\n".join(lines)
+
+
+def _sets_with(kernel: GroupedConvKernel, arch: Arch) -> list[str]:
+    sets = []
+    for name in list_rule_sets():
+        if any(
+            block.covers(kernel.direction, kernel.dtype, kernel.ndim, arch.name)
+            for block in load_rule_set(name).blocks
+        ):
+            pool = explain_pool(kernel.direction, kernel.dtype, kernel.ndim, arch, name).accepted
+            if kernel in pool:
+                sets.append(name)
+    return sets
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)
+
+
+def _x(values: tuple[int, int, int]) -> str:
+    return "x".join(map(str, values))
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a terminal would obey."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def _wrapped(words: Iterable[str], joint: str = ", ", width: int = 100) -> str:
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(joint) + len(word) > width:
+            lines[-1] += joint.rstrip()
+            lines.append("")
+        lines[-1] += (joint if lines[-1] else "") + word
+    return "\n".join("  " + line if joint == ", " else line for line in lines if line)
+
+
+def _table(rows: Sequence[tuple[str, ...]], right_aligned: Iterable[int]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = set(right_aligned)
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

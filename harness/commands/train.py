@@ -1,0 +1,107 @@
+"""`tile-oracle train`: records -> a model folder."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from harness.errors import ModelError
+from harness.heuristic.recipe import RECIPES
+from harness.heuristic.train import Effort, TrainedModel, train
+from harness.record.dataset import load_records
+
+HELP = "train a model that picks kernels, from recorded measurements"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle train reports/my_run -o models/mine                     the default recipe
+  tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
+  tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
+  tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle train`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
+        "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
+        "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
+        + "\n".join(f"  {recipe.name:<16} {recipe.meaning}" for recipe in RECIPES.values())
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records")
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="the model folder to write")
+    parser.add_argument("--arch", metavar="ARCH", help="train on the rows of this architecture (default: the only one)")
+    parser.add_argument("--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)")
+    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32 (default: the only one)")
+    parser.add_argument("--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)")
+    parser.add_argument(
+        "--target", metavar="NAME,...", help="published targets to predict besides: tflops, latency, bandwidth"
+    )
+    parser.add_argument("--folds", type=int, default=5, metavar="N", help="cross-validation folds (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="same records and seed: same model bytes (default: %(default)s)")
+    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)")
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, writes the folder, prints the summary. Raises RecordError, ModelError, RuleError."""
+    started = time.monotonic()
+    if args.threads < 1 or args.folds < 2:
+        raise ModelError("--threads must be at least 1 and --folds at least 2")
+    records = load_records(args.records)
+    effort = Effort(args.seed, args.threads, None if args.quiet else _say)
+    targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
+    model = train(
+        records,
+        recipe=args.recipe,
+        arch=args.arch,
+        direction=args.direction,
+        dtype=args.dtype,
+        targets=targets,
+        n_splits=args.folds,
+        effort=effort,
+        sources=tuple(Path(path).name for path in args.records),
+    )
+    model.save(args.out)
+    print(_summary(model, Path(args.out), time.monotonic() - started))
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
+    spec, manifest = model.spec, model.manifest
+    lines = [
+        "",
+        f"{spec.op_type} {spec.direction} {spec.dtype} on {spec.arch}, recipe {spec.recipe}: "
+        f"{manifest['valid_rows']} rows, {manifest['unique_shapes']} problems",
+        "",
+        f"{'cross-validation':<22}{'problems':>9}{'mean %':>9}{'median %':>10}{'P10 %':>8}{'min %':>8}{'top-1 %':>9}",
+    ]
+    for check in model.checks:
+        figures = check.efficiency
+        lines.append(
+            f"{f'{check.n_splits} folds by {check.grouping}':<22}{figures.covered:>9}"
+            + "".join(
+                f"{value:>{width}.2f}"
+                for value, width in (
+                    (figures.mean_percent or 0.0, 9),
+                    (figures.median_percent or 0.0, 10),
+                    (figures.p10_percent or 0.0, 8),
+                    (figures.min_percent or 0.0, 8),
+                    (figures.top_1_percent or 0.0, 9),
+                )
+            )
+        )
+    if not model.checks:
+        lines.append(model.unchecked)
+    for reason, count in sorted(manifest["left_out"].items()):
+        lines.append(f"left out: {count} rows {reason}")
+    lines += ["", f"written to {out} in {seconds:.1f} s"]
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""The model side: features, training, prediction, evaluation, search."""

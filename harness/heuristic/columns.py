@@ -1,0 +1,59 @@
+"""Columns of problem x kernel pairs: what every feature formula is evaluated on.
+
+A table of pairs is a mapping from a column's name (a field of the problem or of the kernel) to an
+array with one value a pair. Records are such tables already; `pair_columns` makes one from objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import ModelError
+
+Column = npt.NDArray[Any]
+Columns = Mapping[str, Any]
+
+
+class HasFields(Protocol):
+    """A problem or a kernel: anything that gives its fields as a flat mapping."""
+
+    def as_row(self) -> dict[str, Any]: ...
+
+
+def field_columns(items: Sequence[HasFields]) -> dict[str, Column]:
+    """One column per field of the problems or kernels, in their order."""
+    rows = [item.as_row() for item in items]
+    names = rows[0].keys() if rows else ()
+    return {name: _column([row[name] for row in rows]) for name in names}
+
+
+def pair_columns(problems: Sequence[HasFields], kernels: Sequence[HasFields]) -> dict[str, Column]:
+    """Columns of every problem with every kernel, all kernels of the first problem first.
+
+    The length is len(problems) x len(kernels). A field that both have (direction, dtype, ndim) is
+    taken from the problem: a kernel that does not match its problem is no candidate.
+    """
+    of_kernels = field_columns(kernels)
+    of_problems = field_columns(problems)
+    table = {name: np.tile(column, len(problems)) for name, column in of_kernels.items()}
+    table |= {name: np.repeat(column, len(kernels)) for name, column in of_problems.items()}
+    return table
+
+
+def matched_columns(problems: Sequence[HasFields], kernels: Sequence[HasFields]) -> dict[str, Column]:
+    """Columns of problems[i] with kernels[i]. Raises ModelError when the lengths differ."""
+    if len(problems) != len(kernels):
+        raise ModelError(f"{len(problems)} problems cannot be paired with {len(kernels)} kernels one by one")
+    return {**field_columns(kernels), **field_columns(problems)}
+
+
+def _column(values: list[Any]) -> Column:
+    if values and isinstance(values[0], str):
+        return np.array(values, dtype=object)
+    if values and isinstance(values[0], bool):
+        return np.array(values, dtype=bool)
+    return np.array(values, dtype=np.int64)

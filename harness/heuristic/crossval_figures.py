@@ -1,0 +1,65 @@
+"""Out-of-fold predictions -> efficiency and regression figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import pandas as pd
+
+from harness.oracle import find_oracles, problems_of
+from harness.selection import Efficiency, select, summarise
+
+
+@dataclass(frozen=True)
+class Check:
+    """What cross-validation by one grouping said. r2 and rmse_log are of ln(TFLOPS)."""
+
+    grouping: str
+    n_splits: int
+    efficiency: Efficiency
+    r2: float
+    rmse_log: float
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "grouping": self.grouping,
+            "n_splits": self.n_splits,
+            "r2_log_tflops": self.r2,
+            "rmse_log_tflops": self.rmse_log,
+            **asdict(self.efficiency),
+        }
+
+
+def settled(rows: pd.DataFrame) -> pd.DataFrame:
+    """A training table as settled measurements (harness.oracle), all of them ok."""
+    return rows.assign(op="grouped_conv", status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"])
+
+
+def selection_of(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
+    """What the predictions pick for each problem of a training table (harness.selection)."""
+    final = settled(rows)
+    return select(problems_of(final), final, find_oracles(final), predictions)
+
+
+def check(rows: pd.DataFrame, predictions: pd.DataFrame, grouping: str, n_splits: int) -> Check:
+    """Figures of out-of-fold predictions (problem, kernel, predicted_tflops)."""
+    joined = rows[["problem", "kernel", "tflops"]].merge(predictions, on=["problem", "kernel"])
+    truth = np.log(joined["tflops"].to_numpy(dtype=np.float64))
+    error = np.log(np.maximum(joined["predicted_tflops"].to_numpy(dtype=np.float64), 1e-12)) - truth
+    spread = float(((truth - truth.mean()) ** 2).sum())
+    return Check(
+        grouping,
+        n_splits,
+        summarise(selection_of(rows, predictions)),
+        1.0 - float((error**2).sum()) / spread if spread > 0 else 0.0,
+        float(np.sqrt((error**2).mean())),
+    )
+
+
+def metrics_json(checks: tuple[Check, ...], note: str) -> Mapping[str, object]:
+    """cv_metrics_{target}.json: one object a grouping, or why there is none."""
+    if not checks:
+        return {"note": note}
+    return {f"by_{one.grouping}": one.as_json() for one in checks}

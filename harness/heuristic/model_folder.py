@@ -1,0 +1,239 @@
+"""The model folder: the published files, read and written.
+
+    model_{target}.lgbm[.gz]            one LightGBM model; further members of an ensemble: model_{target}.N.lgbm.gz
+    feature_spec.json                   operation, dtype, arch, features and targets, and how picks are made
+    train_manifest.json                 what the model was trained on, and its lineage
+    cv_metrics_{target}.json            cross-validated figures
+    feature_importances_{target}.json   total gain of each feature
+
+Compressed models are read into memory, never unpacked beside the original, so that any number of
+processes may read one folder. The same model always gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lightgbm as lgb
+
+from harness.errors import ModelError
+
+SPEC_FILE = "feature_spec.json"
+MANIFEST_FILE = "train_manifest.json"
+
+_TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_MAX_MODEL_BYTES = 2 << 30
+_MAX_JSON_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """feature_spec.json. The published keys, and after them our own, which published models lack.
+
+    `direction` is None for a model that does not say one. `picks` weighs the members for the pick;
+    `members` says how many boosters each target has; `feature_names_of` holds the features of targets
+    that read others than `feature_names`.
+    """
+
+    op_type: str
+    dtype: str
+    arch: str
+    feature_names: tuple[str, ...]
+    categorical_features: tuple[str, ...] = ()
+    targets: tuple[str, ...] = ("tflops",)
+    log_targets: tuple[str, ...] = ()
+    params: Mapping[str, Any] = field(default_factory=dict)
+    direction: str | None = None
+    ndims: tuple[int, ...] = ()
+    schema: str | None = None
+    recipe: str | None = None
+    picks: Mapping[str, float] = field(default_factory=dict)
+    members: Mapping[str, int] = field(default_factory=dict)
+    feature_names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "op_type": self.op_type,
+            "dtype": self.dtype,
+            "arch": self.arch,
+            "feature_names": list(self.feature_names),
+            "categorical_features": list(self.categorical_features),
+            "targets": list(self.targets),
+            "log_targets": list(self.log_targets),
+            "params": dict(self.params),
+            "direction": self.direction,
+            "ndims": list(self.ndims),
+            "schema": self.schema,
+            "recipe": self.recipe,
+            "picks": dict(self.picks),
+            "members": dict(self.members),
+            "feature_names_of": {name: list(value) for name, value in self.feature_names_of.items()},
+            "extra": dict(self.extra),
+        }
+
+
+def read_spec(folder: Path) -> ModelSpec:
+    """The folder's feature_spec.json. Raises ModelError when it is missing or not one."""
+    path = folder / SPEC_FILE
+    raw = read_json(path)
+
+    def texts(key: str, default: tuple[str, ...] = ()) -> tuple[str, ...]:
+        value = raw.get(key, default)
+        if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+            raise ModelError(f"{path}: {key} is not a list of names")
+        return tuple(value)
+
+    def mapping(key: str) -> dict[str, Any]:
+        value = raw.get(key) or {}
+        if not isinstance(value, dict):
+            raise ModelError(f"{path}: {key} is not an object")
+        return value
+
+    def text(key: str) -> str | None:
+        value = raw.get(key)
+        if value is not None and not isinstance(value, str):
+            raise ModelError(f"{path}: {key} is not a text")
+        return value
+
+    names = texts("feature_names")
+    if not names:
+        raise ModelError(f"{path}: feature_names is missing or empty; without it no column can be chosen")
+    targets = texts("targets", ("tflops",))
+    for target in targets:
+        if not _TARGET_NAME.fullmatch(target):
+            raise ModelError(f"{path}: {target!r} is not a target's name")
+    try:
+        members = {str(name): int(count) for name, count in mapping("members").items()}
+        picks = {str(name): float(weight) for name, weight in mapping("picks").items()}
+        ndims = tuple(int(value) for value in raw.get("ndims") or ())
+        names_of = {str(name): tuple(map(str, value)) for name, value in mapping("feature_names_of").items()}
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{path}: members, picks, ndims or feature_names_of cannot be read ({error})") from None
+    return ModelSpec(
+        op_type=text("op_type") or "grouped_conv",
+        dtype=text("dtype") or "bf16",
+        arch=text("arch") or "gfx950",
+        feature_names=names,
+        categorical_features=texts("categorical_features"),
+        targets=targets,
+        log_targets=texts("log_targets"),
+        params=mapping("params"),
+        direction=text("direction") or text("variant"),
+        ndims=ndims,
+        schema=text("schema"),
+        recipe=text("recipe"),
+        picks=picks,
+        members=members,
+        feature_names_of=names_of,
+        extra=mapping("extra"),
+    )
+
+
+def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
+    """The model of a target, compressed or not. Raises ModelError when there is none or it is damaged."""
+    stem = f"model_{target}" if number == 0 else f"model_{target}.{number}"
+    plain, packed = folder / f"{stem}.lgbm", folder / f"{stem}.lgbm.gz"
+    path = plain if plain.is_file() else packed
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ModelError(f"{folder} has no {plain.name} or {packed.name} ({error.strerror})") from None
+    if path == packed:
+        data = _unpacked(path, data)
+    text = data.decode("utf-8", errors="replace")
+    if not text.startswith("tree") or "end of trees" not in text:
+        raise ModelError(f"{path} is not a whole LightGBM model: copy it again")
+    try:
+        return lgb.Booster(model_str=text, params={"verbosity": -1})
+    except (lgb.basic.LightGBMError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
+
+
+def packed_booster(booster: lgb.Booster) -> bytes:
+    """The booster as gzip bytes that depend on nothing but the booster."""
+    text = booster.model_to_string(num_iteration=-1)
+    buffer = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=9, mtime=0) as stream:
+        stream.write(text.encode())
+    return buffer.getvalue()
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a model folder: complete or not at all; an older one of that name is replaced.
+
+    Raises ModelError when a folder of that name holds something else than a model.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / SPEC_FILE).is_file())):
+        raise ModelError(f"{folder} exists and is not a model folder: choose another name")
+    kept = {p.name: p.read_bytes() for p in folder.glob("*") if p.is_file() and not _is_ours(p.name)} if folder.is_dir() else {}
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise ModelError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        for name, data in {**kept, **files}.items():
+            (staging / name).write_bytes(data)
+        staging.chmod(0o755)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+            os.replace(folder, old / "model")
+            os.replace(staging, folder)
+            shutil.rmtree(old)
+        else:
+            os.replace(staging, folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON text as files of a model folder hold it."""
+    return (json.dumps(value, indent=2, sort_keys=False, allow_nan=False) + "\n").encode()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file. Raises ModelError when it is missing or not an object."""
+    try:
+        if path.stat().st_size > _MAX_JSON_BYTES:
+            raise ModelError(f"{path} is larger than {_MAX_JSON_BYTES >> 20} MiB: not a model's JSON file")
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} does not hold a JSON object")
+    return value
+
+
+def _is_ours(name: str) -> bool:
+    """Files that training writes; others (a baseline, a recorded oracle) stay when a model is replaced."""
+    return name in (SPEC_FILE, MANIFEST_FILE) or name.startswith(
+        ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold")
+    )
+
+
+def _unpacked(path: Path, data: bytes) -> bytes:
+    unzip = zlib.decompressobj(wbits=31)
+    try:
+        text = unzip.decompress(data, _MAX_MODEL_BYTES)
+    except zlib.error as error:
+        raise ModelError(f"{path} is not a whole gzip file ({error}): copy it again") from None
+    if unzip.unconsumed_tail:
+        raise ModelError(f"{path} unpacks to more than {_MAX_MODEL_BYTES >> 30} GiB: not a model")
+    if not unzip.eof:
+        raise ModelError(f"{path} is cut off: copy it again")
+    return text

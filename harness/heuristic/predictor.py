@@ -1,0 +1,138 @@
+"""Predictions from a model folder, published or ours: `Predictor.load(folder).rank(problem, kernels)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.data_files import data_folder
+from harness.errors import ModelError
+from harness.heuristic.columns import HasFields, pair_columns
+from harness.heuristic.features import Array
+from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, read_booster, read_spec
+from harness.heuristic.ranker import Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.schemas import SCHEMAS, schema_with, work_of
+from harness.heuristic.targets import target_named
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A loaded model. Methods take problems and kernels of the kind that it was trained for."""
+
+    folder: Path
+    spec: ModelSpec
+    ranker: Ranker
+    threads: int = 1
+
+    @classmethod
+    def load(cls, folder: Path | str, threads: int = 1) -> Predictor:
+        """The model in a folder. A model of fewer features takes just its columns of the wider schema.
+
+        Raises ModelError when a file is missing or damaged, or the model wants a feature that no schema
+        supplies (the message names it).
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ModelError(f"no model folder at {folder}")
+        spec = read_spec(folder)
+        hardware_figures(spec.arch)
+        members: tuple[Member, ...] = tuple(_tree_member(folder, spec, name) for name in spec.targets)
+        picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
+        return cls(folder, spec, Ranker(spec.arch, members, picks), threads)
+
+    def predict(
+        self,
+        problems: GroupedConvProblem | Sequence[GroupedConvProblem],
+        kernels: Sequence[GroupedConvKernel],
+        target: str | None = None,
+    ) -> Array:
+        """Predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
+
+        With `target` (tflops, latency, bandwidth), that member's own prediction in TFLOPS, ms or GB/s.
+        """
+        one = isinstance(problems, GroupedConvProblem)
+        listed: Sequence[GroupedConvProblem] = [problems] if isinstance(problems, GroupedConvProblem) else problems
+        self._check(listed, kernels)
+        shape = (len(listed), len(kernels))
+        if 0 in shape:
+            values = np.zeros(shape)
+        else:
+            rows = pair_columns(listed, kernels)
+            if target is None:
+                values = self.ranker.tflops(rows, constant_groups(*shape), self.threads).reshape(shape)
+            else:
+                member = self.ranker.member(target)
+                log_time = member.log_time(rows, hardware_figures(self.spec.arch), self.threads)
+                values = _in_units(target, log_time, rows).reshape(shape)
+        return values[0] if one else values
+
+    def rank(
+        self, problem: GroupedConvProblem, kernels: Sequence[GroupedConvKernel]
+    ) -> list[tuple[GroupedConvKernel, float]]:
+        """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order."""
+        predicted = self.predict(problem, kernels)
+        return [(kernels[i], float(predicted[i])) for i in np.argsort(-predicted, kind="stable")]
+
+    def select(self, problem: GroupedConvProblem, kernels: Sequence[GroupedConvKernel]) -> GroupedConvKernel:
+        """The pick. Raises ModelError for an empty pool."""
+        if not kernels:
+            raise ModelError(f"no kernel to choose from for {problem.id}")
+        return self.rank(problem, kernels)[0][0]
+
+    def _check(self, problems: Sequence[HasFields], kernels: Sequence[GroupedConvKernel]) -> None:
+        for problem in problems:
+            if not isinstance(problem, GroupedConvProblem):
+                raise ModelError(f"the model predicts convolutions, not {type(problem).__name__}")
+            if self.spec.direction not in (None, problem.direction):
+                raise ModelError(f"{self.folder} was trained for {self.spec.direction}, not {problem.direction}")
+            for kernel in kernels[:1]:
+                if not kernel.matches(problem):
+                    raise ModelError(f"kernel {kernel.name} is no candidate for {problem.id}")
+
+
+def find_model(
+    direction: str, dtype: str, arch: str, op: str = "grouped_conv", ndim: int | None = None, models: Path | None = None
+) -> Path | None:
+    """The folder in models/ that was trained for this kind of problem and architecture, or None.
+
+    Among several the first by name. A folder that cannot be read is an error, not a silent None.
+    """
+    base = models if models is not None else data_folder("models")
+    for folder in sorted(base.iterdir()) if base.is_dir() else ():
+        if (folder / SPEC_FILE).is_file():
+            spec = read_spec(folder)
+            wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
+            if wanted and spec.direction in (None, direction) and (not spec.ndims or ndim in (None, *spec.ndims)):
+                return folder
+    return None
+
+
+def _tree_member(folder: Path, spec: ModelSpec, name: str) -> TreeMember:
+    target = target_named(name)
+    names = spec.feature_names_of.get(name, spec.feature_names)
+    own = SCHEMAS.get(spec.schema or "")
+    schema = own if own is not None and set(names) <= set(own.names) else schema_with(spec.op_type, names)
+    boosters = tuple(read_booster(folder, name, number) for number in range(max(1, spec.members.get(name, 1))))
+    for booster in boosters:
+        if booster.num_feature() != len(names):
+            raise ModelError(
+                f"{folder}: model_{name} was trained on {booster.num_feature()} features, "
+                f"feature_spec.json names {len(names)}"
+            )
+    if target.logged and name not in spec.log_targets:
+        target = target.unlogged()
+    return TreeMember(target, schema, names, boosters)
+
+
+def _in_units(target: str, log_time: Array, rows: dict[str, np.ndarray]) -> Array:
+    if target == "tflops":
+        return np.asarray(work_of(rows).flops / (np.exp(log_time) * 1e9))
+    if target == "bandwidth":
+        return np.asarray(work_of(rows).bytes / (np.exp(log_time) * 1e6))
+    return np.asarray(np.exp(log_time))

@@ -1,0 +1,133 @@
+"""A trained model in memory: members that each say ln(time) of a kernel, and how they are weighed.
+
+Members are LightGBM ensembles of one target and, where it was trained, a physical time model. The pick
+is the kernel with the least weighted mean of the members' scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+
+from harness.errors import ModelError
+from harness.heuristic.columns import Columns
+from harness.heuristic.features import Array, FeatureSchema
+from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.schemas import flops_of
+from harness.heuristic.targets import Target, log_time_of
+from harness.heuristic.trees import raw_predictions
+
+
+class Member(Protocol):
+    """One part of a ranker."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def relative(self) -> bool:
+        """Whether its scores only order the kernels of one problem."""
+        ...
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        """ln(latency in ms) of every row; for a relative member up to a constant per problem."""
+        ...
+
+
+@dataclass(frozen=True)
+class TreeMember:
+    """Boosters of one target (several seeds are averaged) and the features that they read."""
+
+    target: Target
+    schema: FeatureSchema
+    feature_names: tuple[str, ...]
+    boosters: tuple[lgb.Booster, ...]
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def relative(self) -> bool:
+        return self.target.relative
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        features = self.schema.compute(rows, hardware, self.feature_names)
+        return log_time_of(self.target, raw_predictions(self.boosters, features, threads), rows)
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """`weights` says how much each member counts for the pick (members that are not in it only predict)."""
+
+    arch: str
+    members: tuple[Member, ...]
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        unknown = set(self.weights) - {member.name for member in self.members}
+        if unknown or not self.weights or sum(self.weights.values()) <= 0:
+            raise ModelError(f"the picks' weights {dict(self.weights)} do not name members of the model")
+
+    def member(self, name: str) -> Member:
+        """Raises ModelError listing what the model predicts."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise ModelError(f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}")
+
+    def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
+        """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
+
+        `groups` numbers the problems (0, 1, ...). Where a relative member decides the order, each problem's
+        mean level comes from the absolute members; without any, the fastest kernel of a problem is put at
+        ln(1 ms).
+        """
+        hardware = hardware_figures(self.arch)
+        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self._used(m)}
+        total = sum(self.weights.values())
+        score: Array = sum(
+            (self.weights[name] / total * scores[name] for name in self.weights), start=np.zeros(len(groups))
+        )
+        if not any(self.member(name).relative for name in self.weights):
+            return score
+        absolute = [scores[m.name] for m in self.members if not m.relative]
+        if not absolute:
+            return np.asarray(score - _group_least(score, groups))
+        level = np.mean(absolute, axis=0)
+        return np.asarray(score + _group_mean(level - score, groups))
+
+    def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
+        """Predicted TFLOPS of every row; the higher is the better pick within a problem."""
+        log_time = np.clip(self.log_time(rows, groups, threads), -50, 50)
+        return np.asarray(flops_of(rows) / (np.exp(log_time) * 1e9))
+
+    def _used(self, member: Member) -> bool:
+        needs_level = any(m.relative for m in self.members if m.name in self.weights)
+        return member.name in self.weights or (needs_level and not member.relative)
+
+
+def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:
+    size = np.bincount(groups)
+    return np.asarray((np.bincount(groups, values) / np.maximum(size, 1))[groups])
+
+
+def _group_least(values: Array, groups: npt.NDArray[np.int64]) -> Array:
+    least = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
+    np.minimum.at(least, groups, values)
+    return least[groups]
+
+
+def constant_groups(problems: int, kernels: int) -> npt.NDArray[np.int64]:
+    """Problem numbers of a problems x kernels product in the order of `pair_columns`."""
+    return np.repeat(np.arange(problems, dtype=np.int64), kernels)
+
+
+def text_columns(rows: Mapping[str, Any], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """The distinct texts of some columns, sorted: what a model says that it was trained on."""
+    return {name: tuple(sorted({str(value) for value in rows[name]})) for name in names if name in rows}

@@ -1,0 +1,70 @@
+"""The feature schemas, by name: `schema_named`, `schema_with`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from harness.errors import ModelError
+from harness.heuristic.features import Array, FeatureSchema
+from harness.heuristic.schemas.gemm_published import GEMM_55, GEMM_72
+from harness.heuristic.schemas.grouped_conv_own import GROUPED_CONV_OWN
+from harness.heuristic.schemas.grouped_conv_published import GROUPED_CONV_83, GROUPED_CONV_91, GROUPED_CONV_97
+
+SCHEMAS: dict[str, FeatureSchema] = {
+    schema.name: schema
+    for schema in (GROUPED_CONV_OWN, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83, GEMM_55, GEMM_72)
+}
+"""Every schema by its name."""
+
+_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN, GEMM_72)
+
+
+def schema_named(name: str) -> FeatureSchema:
+    """The schema of that name. Raises ModelError listing the known ones."""
+    try:
+        return SCHEMAS[name]
+    except KeyError:
+        raise ModelError(f"no feature schema {name!r}; known: {', '.join(SCHEMAS)}") from None
+
+
+def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
+    """A schema of the operation that has all these features: what an older model needs.
+
+    Raises ModelError naming the features that no schema of the operation can supply.
+    """
+    missing: list[str] = []
+    for schema in _FALLBACK_ORDER:
+        if schema.op == op:
+            lacking = [name for name in feature_names if name not in schema.names]
+            if not lacking:
+                return schema
+            missing = lacking if not missing or len(lacking) < len(missing) else missing
+    if not missing:
+        raise ModelError(f"no feature schema for operation {op!r}")
+    raise ModelError(
+        f"the model wants features that no {op} schema supplies: {', '.join(missing)}; "
+        "it was trained with another version of the features"
+    )
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a problem takes, row by row."""
+
+    flops: Array
+    bytes: Array
+
+
+def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
+    """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
+    values = GROUPED_CONV_OWN.compute(rows, {}, ("flops", "bytes_total"))
+    return Work(values[:, 0], values[:, 1])
+
+
+def flops_of(rows: Mapping[str, Any] | pd.DataFrame) -> Array:
+    """Floating-point operations of each row's problem."""
+    return work_of(rows).flops

@@ -1,0 +1,344 @@
+"""Records -> trained model: cross-validation that never splits a problem, then a fit on every row."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+
+from harness.errors import ModelError
+from harness.heuristic.columns import pair_columns
+from harness.heuristic.crossval_figures import Check, check, metrics_json
+from harness.heuristic.folds import GROUPINGS, group_codes, group_folds
+from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.model_folder import MANIFEST_FILE, SPEC_FILE, ModelSpec, json_bytes, packed_booster, write_folder
+from harness.heuristic.ranker import Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.recipe import Recipe, TreePart, recipe_named
+from harness.heuristic.schemas import schema_named
+from harness.heuristic.targets import label, target_named
+from harness.heuristic.training_rows import PAIR_COLUMNS, training_rows
+from harness.heuristic.trees import TreeData, grow, importances
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+from harness.version import __version__
+
+Report = Callable[[str], None]
+"""Called with one line of progress."""
+
+_STOPPING_SHARE = 8
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What training may use, and from which random numbers."""
+
+    seed: int = 0
+    threads: int = 1
+    report: Report | None = None
+
+    def say(self, line: str) -> None:
+        if self.report is not None:
+            self.report(line)
+
+
+def fit(recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None) -> Ranker:
+    """A ranker trained on every row of a training table (`training_rows(...).table`).
+
+    Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
+    of trees. Raises ModelError for rows that cannot be used.
+    """
+    effort = effort or Effort()
+    members: list[Member] = [_fit_trees(part, rows, arch, effort) for part in recipe.trees]
+    return Ranker(arch, tuple(members), dict(recipe.picking_weights))
+
+
+def _fit_trees(part: TreePart, rows: pd.DataFrame, arch: str, effort: Effort) -> TreeMember:
+    target, schema = target_named(part.target), schema_named(part.schema)
+    groups = group_codes(rows)
+    features = schema.compute(rows, hardware_figures(arch))
+    data = TreeData(features, label(target, rows, groups), None, groups)
+    settings, valid = part.settings, None
+    boosters = []
+    for number in range(part.ensemble):
+        seed = effort.seed + number
+        train_data = data
+        if settings.early_stopping_rounds and data.groups.max() + 1 >= _STOPPING_SHARE:
+            held = group_folds(groups, _STOPPING_SHARE, seed) == 0
+            train_data, valid = data.take(~held), data.take(held)
+        effort.say(f"  {target.name}: growing up to {settings.trees} trees (seed {seed})")
+        boosters.append(
+            grow(target, train_data, settings, seed, effort.threads, schema.names, valid, None, _every_tenth(effort))
+        )
+    return TreeMember(target, schema, schema.names, tuple(boosters))
+
+
+def _every_tenth(effort: Effort) -> Callable[[int, int], None] | None:
+    if effort.report is None:
+        return None
+
+    def progress(done: int, total: int) -> None:
+        if done * 5 % total == 0 and done < total:
+            effort.say(f"    {done} of {total} trees")
+
+    return progress
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Out-of-fold predictions: each row's comes from a model that saw nothing of its group.
+
+    `table`: problem, kernel, predicted_tflops, fold; one row per predicted pair.
+    """
+
+    table: pd.DataFrame
+    grouping: str
+    n_splits: int
+
+
+def cross_validate(
+    recipe: Recipe,
+    rows: pd.DataFrame,
+    arch: str,
+    n_splits: int = 5,
+    grouping: str = "problem",
+    pool: Sequence[GroupedConvKernel] | None = None,
+    effort: Effort | None = None,
+) -> CrossValidation:
+    """Every problem of the rows, predicted by a model trained on the other folds.
+
+    With a pool every problem is predicted for every kernel of the pool that matches it, measured or
+    not; without one, for the kernels that it has rows of. There are at most as many folds as groups.
+    Raises ModelError when there is only one group: nothing is left to learn from.
+    """
+    effort = effort or Effort()
+    groups = group_codes(rows, grouping)
+    count = len(np.unique(groups))
+    if count < 2:
+        raise ModelError(
+            "cross-validation is not possible: all measurements are of one "
+            f"{grouping}, so nothing is left to learn from when it is held out; measure at least two"
+        )
+    n_splits = min(n_splits, count)
+    folds = group_folds(groups, n_splits, effort.seed)
+    parts = []
+    for fold in range(n_splits):
+        held = folds == fold
+        effort.say(f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, {int(held.sum())} held out")
+        ranker = fit(recipe, rows[~held], arch, replace(effort, report=None))
+        parts.append(_predicted(ranker, rows[held], pool, effort.threads).assign(fold=fold))
+    return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)
+
+
+def _predicted(
+    ranker: Ranker, rows: pd.DataFrame, pool: Sequence[GroupedConvKernel] | None, threads: int
+) -> pd.DataFrame:
+    if pool is None:
+        predicted = ranker.tflops(rows, group_codes(rows), threads)
+        return pd.DataFrame(
+            {"problem": rows["problem"].to_numpy(), "kernel": rows["kernel"].to_numpy(), "predicted_tflops": predicted}
+        )
+    frames = []
+    one_each = rows.drop_duplicates("problem")
+    problems = [GroupedConvProblem.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
+    for kind in sorted({(p.direction, p.dtype, p.ndim) for p in problems}):
+        of_kind = [p for p in problems if (p.direction, p.dtype, p.ndim) == kind]
+        kernels = [kernel for kernel in pool if kernel.matches(of_kind[0])]
+        if kernels:
+            groups = constant_groups(len(of_kind), len(kernels))
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "problem": np.repeat([p.id for p in of_kind], len(kernels)),
+                        "kernel": [k.name for k in kernels] * len(of_kind),
+                        "predicted_tflops": ranker.tflops(pair_columns(of_kind, kernels), groups, threads),
+                    }
+                )
+            )
+    if not frames:
+        raise ModelError("no kernel of the pool matches the direction, dtype and rank of any measured problem")
+    return pd.concat(frames, ignore_index=True)
+
+
+def out_of_fold(
+    records: pd.DataFrame,
+    arch: str,
+    pool: Sequence[GroupedConvKernel] | None = None,
+    recipe: str | Recipe = "quick",
+    n_splits: int = 5,
+    seed: int = 0,
+    threads: int = 1,
+) -> pd.DataFrame:
+    """Predictions for a run by a model cross-validated on the run's own records.
+
+    The columns are problem, kernel, predicted_tflops and fold; the pool is the kernels of the records
+    unless one is given. Problems without any ok row get predictions too, from a model of all the
+    others (fold -1), as long as their columns are in the records. Raises ModelError when there are
+    fewer than two problems with ok measurements.
+    """
+    chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    effort = Effort(seed, threads)
+    usable = training_rows(records)
+    candidates = list(pool) if pool is not None else _kernels_of(records)
+    table = cross_validate(chosen, usable.table, arch, n_splits, "problem", candidates, effort).table
+    unmeasured = records[~records["problem"].isin(usable.table["problem"])].drop_duplicates("problem")
+    if len(unmeasured):
+        ranker = fit(chosen, usable.table, arch, effort)
+        table = pd.concat(
+            [table, _predicted(ranker, unmeasured, candidates, threads).assign(fold=-1)], ignore_index=True
+        )
+    return table
+
+
+def _kernels_of(records: pd.DataFrame) -> list[GroupedConvKernel]:
+    one_each = records.drop_duplicates("kernel").sort_values("kernel")
+    return [GroupedConvKernel.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
+
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A ranker with all that its folder holds.
+
+    `checks`: cross-validation by problem and by family; `out_of_fold`: the predictions of the first of
+    them; `unchecked`: why there is none, where the data has too few problems.
+    """
+
+    ranker: Ranker
+    spec: ModelSpec
+    manifest: Mapping[str, Any]
+    checks: tuple[Check, ...]
+    out_of_fold: pd.DataFrame | None
+    unchecked: str = ""
+
+    def save(self, folder: Path | str) -> None:
+        """Writes the model folder. Raises ModelError."""
+        files: dict[str, bytes] = {
+            SPEC_FILE: json_bytes(self.spec.as_json()),
+            MANIFEST_FILE: json_bytes(self.manifest),
+        }
+        for member in self.ranker.members:
+            if isinstance(member, TreeMember):
+                for number, booster in enumerate(member.boosters):
+                    stem = f"model_{member.name}" + (f".{number}" if number else "")
+                    files[f"{stem}.lgbm.gz"] = packed_booster(booster)
+                gains = importances(member.boosters, member.feature_names)
+                files[f"feature_importances_{member.name}.json"] = json_bytes(gains)
+            files[f"cv_metrics_{member.name}.json"] = json_bytes(metrics_json(self.checks, self.unchecked))
+        if self.out_of_fold is not None:
+            buffer = io.BytesIO()
+            self.out_of_fold.to_parquet(buffer, index=False)
+            files["out_of_fold.parquet"] = buffer.getvalue()
+        write_folder(Path(folder), files)
+
+
+def train(
+    records: pd.DataFrame,
+    recipe: str | Recipe = "default",
+    arch: str | None = None,
+    direction: str | None = None,
+    dtype: str | None = None,
+    targets: Sequence[str] = (),
+    n_splits: int = 5,
+    effort: Effort | None = None,
+    sources: Sequence[str] = (),
+) -> TrainedModel:
+    """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
+
+    `arch`, `direction` and `dtype` choose rows; each may be left out where the records have only one.
+    `targets` adds published targets to the recipe's. Raises ModelError for records that are of
+    several kinds, or of none.
+    """
+    effort = effort or Effort()
+    chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    chosen = chosen.with_targets(targets)
+    kind, records = _one_kind(records, arch=arch, direction=direction, dtype=dtype)
+    usable = training_rows(records)
+    rows = usable.table
+    effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
+    checks, kept, unchecked = [], None, ""
+    for grouping in GROUPINGS:
+        effort.say(f"cross-validating by {grouping}")
+        try:
+            validation = cross_validate(chosen, rows, kind["arch"], n_splits, grouping, None, effort)
+        except ModelError as error:
+            unchecked = str(error)
+            effort.say(f"  {error}")
+            continue
+        checks.append(check(rows, validation.table, grouping, validation.n_splits))
+        kept = validation.table if kept is None else kept
+    effort.say("fitting all rows")
+    ranker = fit(chosen, rows, kind["arch"], effort)
+    spec = _spec(chosen, ranker, kind, rows)
+    manifest = _manifest(ranker, rows, usable.left_out, len(records), effort.seed, sources)
+    return TrainedModel(ranker, spec, manifest, tuple(checks), kept, unchecked)
+
+
+def _one_kind(records: pd.DataFrame, **wanted: str | None) -> tuple[dict[str, str], pd.DataFrame]:
+    """The rows that were asked for, and their one arch, direction and dtype."""
+    kind: dict[str, str] = {}
+    for name, value in wanted.items():
+        found = sorted({str(v) for v in records[name].dropna().unique()}) if name in records else []
+        if value is None:
+            if len(found) != 1:
+                raise ModelError(f"the records have {name} {', '.join(found) or 'nowhere'}: choose one with --{name}")
+            value = found[0]
+        elif value not in found:
+            raise ModelError(f"the records have no rows of {name} {value!r}; they have {', '.join(found) or 'none'}")
+        records = records[records[name] == value]
+        kind[name] = value
+    return kind, records
+
+
+def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFrame) -> ModelSpec:
+    trees = [member for member in ranker.members if isinstance(member, TreeMember)]
+    first = trees[0]
+    settings = {part.target: asdict(part.settings) for part in recipe.trees}
+    return ModelSpec(
+        op_type="grouped_conv",
+        dtype=kind["dtype"],
+        arch=kind["arch"],
+        feature_names=first.feature_names,
+        categorical_features=tuple(c for c in first.schema.categorical if c in first.feature_names),
+        targets=tuple(member.name for member in trees),
+        log_targets=tuple(member.name for member in trees if member.target.logged),
+        params=settings[first.name] if len(trees) == 1 else settings,
+        direction=kind["direction"],
+        ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())),
+        schema=first.schema.name,
+        recipe=recipe.name,
+        picks=dict(ranker.weights),
+        members={member.name: len(member.boosters) for member in trees if len(member.boosters) > 1},
+        feature_names_of={
+            member.name: member.feature_names for member in trees if member.feature_names != first.feature_names
+        },
+    )
+
+
+def _manifest(
+    ranker: Ranker, rows: pd.DataFrame, left_out: dict[str, int], data_rows: int, seed: int, sources: Sequence[str]
+) -> dict[str, Any]:
+    trees = [member for member in ranker.members if isinstance(member, TreeMember)]
+    total = sum(booster.num_trees() for member in trees for booster in member.boosters)
+    return {
+        "warm_start_from": None,
+        "prev_n_estimators": 0,
+        "new_n_estimators": total,
+        "total_n_estimators": total,
+        "data_rows": data_rows,
+        "valid_rows": len(rows),
+        "unique_shapes": int(rows["problem"].nunique()),
+        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "left_out": left_out,
+        "sources": list(sources),
+        "seed": seed,
+        "kernels": sorted(rows["kernel"].unique()),
+        "harness_version": __version__,
+        "lightgbm_version": lgb.__version__,
+    }

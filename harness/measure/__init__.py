@@ -1,0 +1,1 @@
+"""Measuring: isolated, checked before timed, streamed."""

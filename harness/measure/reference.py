@@ -1,0 +1,230 @@
+"""Inputs, and the exact result they must give.
+
+Inputs are small integers, so small that every partial sum stays below 2^24: then fp32 accumulation is
+exact in whatever order a kernel sums, and the only rounding is the last one, to the output's dtype.
+The expected output is therefore known bit for bit and a check needs no tolerance.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.problem import GroupedConvProblem
+
+Array = npt.NDArray[np.generic]
+
+_EXACT = 1 << 24
+_FULL_CHECK_FLOPS = 3e9
+_FULL_CHECK_VALUES = 1 << 26
+_SPOT_POINTS = 2048
+_SPOT_PRODUCTS = 1 << 27
+_BLOCK = 1 << 20
+
+STORAGE: dict[str, np.dtype[np.generic]] = {
+    "bf16": np.dtype(np.uint16),
+    "fp16": np.dtype(np.float16),
+    "fp32": np.dtype(np.float32),
+}
+"""NumPy has no bf16: its bits travel as uint16."""
+
+
+def encode(values: Array, dtype: str) -> Array:
+    """Values as the dtype stores them, rounded to nearest even."""
+    exact = values.astype(np.float32)
+    if dtype == "fp32":
+        return exact
+    if dtype == "fp16":
+        with np.errstate(over="ignore"):
+            return exact.astype(np.float16)
+    bits = exact.view(np.uint32)
+    rounded: Array = ((bits + (0x7FFF + ((bits >> 16) & 1))) >> 16).astype(np.uint16)
+    return rounded
+
+
+def decode(stored: Array, dtype: str) -> npt.NDArray[np.float32]:
+    """The inverse of `encode`, exact."""
+    if dtype == "bf16":
+        return (stored.astype(np.uint32) << 16).view(np.float32)
+    return stored.astype(np.float32)
+
+
+def reduction_length(problem: GroupedConvProblem) -> int:
+    """How many products one output value sums: the implicit GEMM's K."""
+    return problem.gemm_shape[2]
+
+
+def integer_operands(problem: GroupedConvProblem, seed: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+    """Both operands as small integers whose every partial sum of products stays below 2^24."""
+    generator = np.random.default_rng(seed)
+    length = reduction_length(problem)
+    amplitude = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
+    first, second = (
+        generator.integers(-amplitude, amplitude + 1, size=shape, dtype=np.int8)
+        for shape in problem.operand_shapes[:2]
+    )
+    if length >= _EXACT:
+        # Too many products even at amplitude 1: thin the first operand out to a safe count.
+        first *= generator.random(first.shape, dtype=np.float32) < _EXACT / 4 / length
+    return first, second
+
+
+def random_operands(problem: GroupedConvProblem, seed: int) -> tuple[Array, Array]:
+    """Both operands as normal deviates in the problem's dtype, for timing: zeros would run faster."""
+    generator = np.random.default_rng(seed)
+    first, second = (
+        np.resize(
+            encode(generator.standard_normal(min(_BLOCK, math.prod(shape)), dtype=np.float32), problem.dtype), shape
+        )
+        for shape in problem.operand_shapes[:2]
+    )
+    return first, second
+
+
+@dataclass(frozen=True)
+class Expectation:
+    """Exact output values, encoded. `points` are flat indices into the output, or None for all of it."""
+
+    values: Array
+    points: npt.NDArray[np.int64] | None
+
+    @property
+    def kind(self) -> str:
+        return "full" if self.points is None else "spot"
+
+    @property
+    def count(self) -> int:
+        return int(self.values.size)
+
+
+def expectation(
+    problem: GroupedConvProblem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8], seed: int
+) -> Expectation:
+    """Every output value where that is quick, otherwise corners, edges and random places."""
+    values = math.prod(problem.operand_shapes[2])
+    if problem.flops <= _FULL_CHECK_FLOPS and values <= _FULL_CHECK_VALUES:
+        return Expectation(encode(exact_output(problem, first, second), problem.dtype), None)
+    points = spot_points(problem, seed)
+    return Expectation(encode(exact_values(problem, first, second, points), problem.dtype), points)
+
+
+def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> tuple[slice, ...]:
+    """Where in the padded input a filter tap meets each output position."""
+    return tuple(
+        slice(t * d, t * d + (o - 1) * s + 1, s)
+        for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
+    )
+
+
+def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32]:
+    """(..., G, channels) as (G, rows, channels)."""
+    return np.ascontiguousarray(array.reshape(-1, group, channels).transpose(1, 0, 2), dtype=np.float32)
+
+
+def exact_output(
+    problem: GroupedConvProblem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8]
+) -> npt.NDArray[np.float32]:
+    """The whole output, one matrix product a filter tap. Exact, as all sums stay below 2^24."""
+    p = problem
+    groups, c, k = p.G, p.C // p.G, p.K // p.G
+    padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
+    taps = list(itertools.product(*(range(extent) for extent in p.filter)))
+    rows_shape = (p.N, *p.output_spatial, groups)
+    if p.direction == "forward":
+        padded = np.pad(first, padding)
+        out = np.zeros((groups, math.prod(rows_shape[:-1]), k), np.float32)
+        for tap in taps:
+            weight = second[(slice(None), slice(None), *tap)].astype(np.float32)  # (G, K/G, C/G)
+            out += _by_group(padded[(slice(None), *_window(p, tap))], groups, c) @ weight.transpose(0, 2, 1)
+        return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(p.output_shape)
+    if p.direction == "bwd_data":
+        gradient = _by_group(first, groups, k)
+        extents = [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
+        out = np.zeros((p.N, *extents, groups, c), np.float32)
+        for tap in taps:
+            weight = second[(slice(None), slice(None), *tap)].astype(np.float32)
+            rows = (gradient @ weight).transpose(1, 0, 2)
+            out[(slice(None), *_window(p, tap))] += rows.reshape(*rows_shape, c)
+        inner = tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
+        return np.ascontiguousarray(out[(slice(None), *inner)])
+    padded = np.pad(first, padding)
+    gradient = np.ascontiguousarray(_by_group(second, groups, k).transpose(0, 2, 1))
+    out = np.empty(p.weight_shape, np.float32)
+    for tap in taps:
+        out[(slice(None), slice(None), *tap)] = gradient @ _by_group(
+            padded[(slice(None), *_window(p, tap))], groups, c
+        )
+    return out
+
+
+def spot_points(problem: GroupedConvProblem, seed: int) -> npt.NDArray[np.int64]:
+    """Flat output indices: all corners of the tensor, first and last values, and random ones."""
+    shape = problem.operand_shapes[2]
+    count = max(64, min(_SPOT_POINTS, _SPOT_PRODUCTS // reduction_length(problem)))
+    corners = [
+        np.ravel_multi_index(corner, shape) for corner in itertools.product(*({0, extent - 1} for extent in shape))
+    ]
+    generator = np.random.default_rng(seed)
+    random = generator.integers(0, math.prod(shape), size=max(1, count - len(corners)))
+    return np.unique(np.concatenate([np.array(corners, np.int64), random.astype(np.int64)]))
+
+
+def exact_values(
+    problem: GroupedConvProblem,
+    first: npt.NDArray[np.int8],
+    second: npt.NDArray[np.int8],
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Single output values in 64-bit integers, straight from the definition of the operation."""
+    if problem.direction == "bwd_weight":
+        return _exact_weight_gradients(problem, first, second, points)
+    p = problem
+    forward = p.direction == "forward"
+    n, *position, group, channel = np.unravel_index(points, p.operand_shapes[2])
+    total = np.zeros(len(points), np.int64)
+    bounds = p.input_spatial if forward else p.output_spatial
+    for tap in itertools.product(*(range(extent) for extent in p.filter)):
+        inside = np.ones(len(points), bool)
+        where = []
+        for axis, at in enumerate(position):
+            offset = tap[axis] * p.dilation[axis] - p.pad[axis]
+            if forward:
+                source = at * p.stride[axis] + offset
+            else:
+                source, remainder = np.divmod(at - offset, p.stride[axis])
+                inside &= remainder == 0
+            inside &= (source >= 0) & (source < bounds[axis])
+            where.append(np.clip(source, 0, bounds[axis] - 1))
+        rows = first[(n, *where, group)].astype(np.int64)
+        columns = second[(group, channel, *tap)] if forward else second[(group, slice(None), *tap, channel)]
+        total += np.where(inside, (rows * columns).sum(axis=1), 0)
+    return total
+
+
+def _exact_weight_gradients(
+    problem: GroupedConvProblem,
+    first: npt.NDArray[np.int8],
+    second: npt.NDArray[np.int8],
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    p = problem
+    total = np.zeros(len(points), np.int64)
+    indices = np.stack(np.unravel_index(points, p.weight_shape), axis=1)
+    for row, (group, k, *tap, c) in enumerate(indices):
+        source, target = [], []
+        for axis in range(p.ndim):
+            offset = int(tap[axis]) * p.dilation[axis] - p.pad[axis]
+            s = p.stride[axis]
+            start = max(0, -(offset // s))  # first output position whose input is not left of the image
+            stop = min(p.output_spatial[axis], (p.input_spatial[axis] - 1 - offset) // s + 1)
+            stop = max(start, stop)
+            target.append(slice(start, stop))
+            source.append(slice(start * s + offset, max(start * s + offset, (stop - 1) * s + offset + 1), s))
+        x = first[(slice(None), *source, group, c)].astype(np.int64)
+        dy = second[(slice(None), *target, group, k)].astype(np.int64)
+        total[row] = (x * dy).sum()
+    return total

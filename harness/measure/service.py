@@ -1,0 +1,156 @@
+"""`measure(problem, kernel)`: one pair asked for, a whole problem measured ahead, everything recorded."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from harness.errors import KernelError
+from harness.kernel import GroupedConvKernel
+from harness.measure.measurement import Measurement
+from harness.measure.supervisor import Supervisor
+from harness.problem import GroupedConvProblem
+from harness.record.run import RunLog
+from harness.record.schema import ROUND_FINAL, ROUND_SWEEP
+from harness.version import __version__
+
+Plan = Callable[[GroupedConvProblem], Sequence[GroupedConvKernel]]
+
+
+class MeasureService:
+    """Answers for single pairs; behind it the worker runs through the problem's planned kernels.
+
+    plan: the kernels that will be asked for on a problem, in order. log: where results are recorded and
+    what is known already, or None to record nothing. keep_samples: whether measurements carry every
+    sample. watch: called with each new measurement, the re-measured leaders included.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        plan: Plan,
+        log: RunLog | None = None,
+        *,
+        keep_samples: bool = False,
+        watch: Callable[[Measurement], None] | None = None,
+    ) -> None:
+        self._supervisor = supervisor
+        self._plan = plan
+        self._log = log
+        self._keep_samples = keep_samples
+        self._watch = watch
+        self._done: dict[str, dict[str, Measurement]] = defaultdict(dict)
+        self._sweep: Iterator[Measurement] | None = None
+        self._open: set[str] = set()
+        self._problem = ""
+
+    def measure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
+        """The measurement of a pair, made now unless it was made before in this run.
+
+        Raises KernelError when the kernel is of another operation, direction, dtype or rank.
+        """
+        if not kernel.matches(problem):
+            raise KernelError(f"kernel {kernel.name} is not for {problem.id}: direction, dtype and rank must be equal")
+        done = self._done[problem.id]
+        if kernel.name not in done and not (problem.id == self._problem and kernel.name in self._open):
+            self._begin(problem, kernel)
+        while kernel.name not in done:
+            assert self._sweep is not None
+            self._take(next(self._sweep))
+        if problem.id == self._problem and not self._open:
+            self.finish()
+        return done[kernel.name]
+
+    def at_work_on(self, problem: GroupedConvProblem) -> bool:
+        """Whether this problem's sweep is begun and not finished."""
+        return problem.id == self._problem
+
+    def finish(self) -> None:
+        """Let the problem at hand come to its end, leaders included."""
+        if self._sweep is not None:
+            for measurement in self._sweep:
+                self._take(measurement)
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Stop where we are: what is finished is recorded, the rest is left for another time."""
+        self._sweep, self._problem, self._open = None, "", set()
+
+    def _begin(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> None:
+        self.finish()
+        done = self._done[problem.id]
+        known = self._known(problem)
+        # A device that was lost may be back: those pairs are measured anew.
+        done |= {m.kernel.name: m for m in known if m.round == ROUND_SWEEP and m.status != "device_lost"}
+        planned = {k.name: k for k in (*self._plan(problem), kernel)}
+        kernels = [k for name, k in planned.items() if name not in done]
+        self._open = {k.name for k in kernels}
+        self._problem = problem.id
+        earlier = [*done.values(), *(m for m in known if m.round == ROUND_FINAL)]
+        self._sweep = self._supervisor.sweep(problem, kernels, earlier)
+
+    def _take(self, measurement: Measurement) -> None:
+        if self._log is not None:
+            self._log.append(self._row(measurement))
+        if self._watch is not None:
+            self._watch(measurement)
+        if measurement.round == ROUND_FINAL:
+            return
+        kept = measurement if self._keep_samples else replace(measurement, sample_ms=())
+        self._done[measurement.problem.id][measurement.kernel.name] = kept
+        self._open.discard(measurement.kernel.name)
+
+    def _known(self, problem: GroupedConvProblem) -> list[Measurement]:
+        if self._log is None:
+            return []
+        by_name = {kernel.name: kernel for kernel in self._plan(problem)}
+        rows = self._log.known(problem.id)
+        return [_from_known(problem, by_name[row["kernel"]], row) for row in rows if row["kernel"] in by_name]
+
+    def _row(self, measurement: Measurement) -> dict[str, Any]:
+        target, device = self._supervisor.target, self._supervisor.device
+        row = {
+            "harness_version": __version__,
+            **measurement.as_row(),
+            "target": target.name,
+            "arch": target.arch,
+            "device": device.name if device else "",
+            "driver": device.driver if device else "",
+            "seed": self._supervisor.settings.seed,
+        }
+        if measurement.status == "unsupported" and measurement.check == "none":
+            return row  # refused by rule: it may never have been built
+        future = target.build(measurement.kernel)
+        binary = future.result().binary if future.done() and future.exception() is None else None
+        if binary is not None:
+            row |= {
+                "toolchain": binary.toolchain,
+                "flags": " ".join(binary.flags),
+                "source_hash": binary.source_hash,
+                "binary_bytes": binary.bytes,
+            }
+        return row
+
+
+def _from_known(problem: GroupedConvProblem, kernel: GroupedConvKernel, row: Mapping[str, Any]) -> Measurement:
+    def number(name: str) -> float:
+        value = row.get(name)
+        return math.nan if value is None else float(value)
+
+    return Measurement(
+        problem,
+        kernel,
+        row["status"],
+        row.get("detail") or "",
+        row["round"],
+        number("latency_ms"),
+        number("latency_min_ms"),
+        number("spread"),
+        int(row.get("samples") or 0),
+        row.get("check") or "none",
+        int(row.get("check_points") or 0),
+        resumed=True,
+    )

@@ -1,0 +1,115 @@
+"""When a kernel has been timed enough: warm up until steady, sample until the median is known.
+
+The policy knows nothing of devices: it is given a function that runs the kernel some times and returns
+the nanoseconds of each run by the device's own clock.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Sampler = Callable[[int], npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class TimingPlan:
+    """budget_ms: time for the samples of one kernel; a kernel that runs longer than that is timed once.
+
+    precision: wanted half-width of the median's 95 % confidence interval, relative to the median.
+    noisy_above: the same, above which the figure is not to be trusted after three budgets.
+    """
+
+    budget_ms: float = 20.0
+    precision: float = 0.01
+    noisy_above: float = 0.10
+    min_samples: int = 7
+    max_samples: int = 1000
+    warm_up_fraction: float = 0.25
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Samples in milliseconds and what they say."""
+
+    sample_ms: tuple[float, ...]
+    median_ms: float
+    min_ms: float
+    spread: float
+    precision: float
+    """Half-width of the median's confidence interval over the median; NaN for fewer than six samples."""
+
+
+def summarise(sample_ms: npt.NDArray[np.float64]) -> Timing:
+    """Median, minimum, relative interquartile range, relative confidence half-width of the median."""
+    ordered = np.sort(sample_ms)
+    median = float(np.median(ordered))
+    low, high = np.percentile(ordered, [25, 75])
+    return Timing(
+        tuple(float(value) for value in sample_ms),
+        median,
+        float(ordered[0]),
+        float(high - low) / median if median > 0 else 0.0,
+        _median_precision(ordered, median),
+    )
+
+
+def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
+    """Distribution-free: the order statistics n/2 -+ 0.98 sqrt(n) bracket the median with 95 %."""
+    n = len(ordered)
+    if n < 6 or median <= 0:
+        return math.nan
+    reach = 0.98 * math.sqrt(n)
+    low = ordered[max(0, math.floor(n / 2 - reach))]
+    high = ordered[min(n - 1, math.ceil(n / 2 + reach))]
+    return float(high - low) / 2 / median
+
+
+def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
+    """Warm up, sample, summarise. The second value says whether the figure is too noisy to trust."""
+    first = float(sample(1)[0]) / 1e6
+    if first >= plan.budget_ms:
+        return summarise(np.array([float(sample(1)[0]) / 1e6])), False
+    last = _warm_up(sample, first, plan)
+    taken: list[npt.NDArray[np.float64]] = []
+    spent_ms, count = 0.0, 0
+    while True:
+        batch = max(1, min(_batch_size(last, plan), plan.max_samples - count))
+        values = sample(batch) / 1e6
+        taken.append(values)
+        spent_ms += float(values.sum())
+        count += batch
+        timing = summarise(np.concatenate(taken))
+        last = timing.median_ms
+        known = timing.precision <= plan.precision and count >= plan.min_samples
+        if known or count >= plan.max_samples:
+            break
+        if spent_ms >= plan.budget_ms and not timing.precision > plan.noisy_above:
+            break
+        if spent_ms >= 3 * plan.budget_ms:
+            break
+    return timing, timing.precision > plan.noisy_above
+
+
+def _batch_size(expected_ms: float, plan: TimingPlan) -> int:
+    """About a fifth of the budget at a time."""
+    return max(1, int(plan.budget_ms / 5 / max(expected_ms, 1e-4)))
+
+
+def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
+    """Run until two batches in a row agree within twice the wanted precision, or the share is spent."""
+    budget = plan.budget_ms * plan.warm_up_fraction
+    spent, last = first_ms, first_ms
+    batch = max(1, min(50, int(budget / 4 / max(first_ms, 1e-4))))
+    while spent < budget:
+        values = sample(batch) / 1e6
+        spent += float(values.sum())
+        median = float(np.median(values))
+        if abs(median - last) <= 2 * plan.precision * last:
+            return median
+        last = median
+    return last

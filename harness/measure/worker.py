@@ -1,0 +1,154 @@
+"""The worker: a long-lived process that owns one device and runs kernels on it.
+
+Started by harness.measure.supervisor as `python -m harness.measure.worker READ_FD WRITE_FD`. Takes
+commands, streams results. It says which kernel it is about to run before it runs it, so that its death
+can be blamed on the right one. It never outlives its parent: when the parent's end of the pipe closes,
+a watching thread seals what the parent had recorded and ends the process, whatever a kernel is doing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import select
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from harness.measure.protocol import Channel, ChannelClosed, Message
+from harness.measure.timing import Timing, TimingPlan, summarise, time_kernel
+from harness.problem import GroupedConvProblem
+from harness.target.base import Device, ProblemRefused
+
+_IDLE_SECONDS = 0.25
+_SEAL_TRIES, _SEAL_WAIT_SECONDS = 20, 0.05
+
+
+class Worker:
+    """Answers commands until told to quit."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._device: Device | None = None
+        self._plan = TimingPlan()
+
+    def serve(self) -> None:
+        while True:
+            command = self._channel.receive(_IDLE_SECONDS)
+            if command is None:
+                if self._device is not None:
+                    self._device.idle()
+                continue
+            if command["do"] == "quit":
+                return
+            getattr(self, "_" + command["do"])(command)
+
+    def _open(self, command: Message) -> None:
+        self._plan = TimingPlan(**command["timing"])
+        try:
+            self._device = importlib.import_module(command["device_module"]).open_device()
+        except Exception as error:  # whatever a driver throws must reach the user as a sentence
+            self._channel.send({"failed": f"{type(error).__name__}: {error}"})
+            return
+        assert self._device is not None
+        info = self._device.info
+        self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
+
+    def _load(self, command: Message) -> None:
+        assert self._device is not None
+        problem = GroupedConvProblem.from_row(command["problem"])
+        try:
+            self._device.load(problem, command["seed"])
+        except (ProblemRefused, MemoryError) as error:
+            self._channel.send({"refused": str(error) or "not enough memory"})
+            return
+        self._channel.send({"loaded": problem.id})
+
+    def _run(self, command: Message) -> None:
+        assert self._device is not None
+        binary = Path(command["binary"])
+        self._begin(command["id"])
+        check = self._device.check(binary)
+        answer: dict[str, Any] = {
+            "done": command["id"],
+            "status": check.status,
+            "detail": check.detail,
+            "check": check.kind,
+            "check_points": check.points,
+            "tainted": check.tainted,
+        }
+        if check.status == "ok":
+            device = self._device
+            timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
+            answer |= _timing_message(timing)
+            if noisy:
+                answer["status"] = "noisy"
+                answer["detail"] = f"the median is known to {100 * timing.precision:.0f} % only"
+        self._channel.send(answer)
+
+    def _final(self, command: Message) -> None:
+        """Time the leaders in turn, several passes, so that drift falls on all of them alike."""
+        assert self._device is not None
+        runs: list[dict[str, Any]] = command["runs"]
+        samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
+        for number in range(command["passes"]):
+            # Every other pass backwards: nobody always follows the same neighbour.
+            for run in runs if number % 2 == 0 else reversed(runs):
+                self._begin(run["id"])
+                taken = self._device.sample(Path(run["binary"]), run["count"] + 1)
+                samples[run["id"]].append(taken[1:])  # the first run warms the caches after the neighbour
+        for run in runs:
+            timing = summarise(np.concatenate(samples[run["id"]]) / 1e6)
+            self._channel.send({"done": run["id"], "status": "ok", "detail": "", **_timing_message(timing)})
+
+    def _begin(self, identity: int) -> None:
+        assert self._device is not None
+        self._device.claim()  # first, so that waiting for another session is not held against the kernel
+        self._channel.send({"began": identity, "at": time.monotonic()})
+
+
+def _timing_message(timing: Timing) -> dict[str, Any]:
+    return {
+        "latency_ms": timing.median_ms,
+        "latency_min_ms": timing.min_ms,
+        "spread": timing.spread,
+        "samples": len(timing.sample_ms),
+        "sample_ms": [round(value, 7) for value in timing.sample_ms],
+    }
+
+
+def _watch_parent(read_fd: int, journals: Path | None) -> None:
+    """Ends this process when the parent is gone, after sealing what the parent had recorded."""
+    poll = select.poll()
+    poll.register(read_fd, 0)  # no events asked for: only a hang-up is reported
+    poll.poll()
+    if journals is not None and journals.is_dir():
+        from harness.record.journal import seal_abandoned
+
+        pause = threading.Event()
+        for _ in range(_SEAL_TRIES):
+            # The dying parent's locks are dropped a moment after its pipes are.
+            if seal_abandoned(journals):
+                break
+            pause.wait(_SEAL_WAIT_SECONDS)
+    os._exit(0)
+
+
+def main(arguments: list[str]) -> int:
+    read_fd, write_fd = int(arguments[0]), int(arguments[1])
+    journals = Path(arguments[2]) if len(arguments) > 2 else None
+    threading.Thread(target=_watch_parent, args=(read_fd, journals), daemon=True).start()
+    try:
+        Worker(Channel(read_fd, write_fd)).serve()
+    except ChannelClosed:
+        # The watching thread seals and ends the process; give it the time to do so.
+        threading.Event().wait(_SEAL_TRIES * _SEAL_WAIT_SECONDS * 2)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,197 @@
+"""Measurements -> one settled row a pair -> the oracle of every problem.
+
+All that follows the measurements is joined by the problem's id. The id is the key in text (it is
+reversible), and `final_measurements` refuses records whose id is not the id of their key columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.errors import ProblemError, RecordError
+from harness.problem import GroupedConvProblem
+from harness.record.schema import PROBLEM_COLUMNS, ROUND_FINAL, ROUND_SWEEP, STATUSES
+
+KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
+"""What tells problems apart in a table of records."""
+
+_NEEDED = (*KEY_COLUMNS, "problem", "kernel", "round", "status", "latency_ms", "tflops")
+
+# A kernel that once gave a wrong result, crashed or hung is not redeemed by another run that went well.
+_STICKY = {"timeout": 3, "crash": 4, "wrong": 5}
+_OK = 2
+
+
+def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
+    """One row a (problem, kernel), sorted by both: the record that settles what became of the pair.
+
+    records: rows with the columns of harness.record.schema; several rows a pair are several rounds or
+    repeated runs. What settles a pair, first match first:
+
+    1. a row that is wrong, else crash, else timeout, in whatever round;
+    2. the ok row of the highest round, the latest of it: the second measurement replaces the first,
+       whose figure is flattered by having been chosen. A second measurement that is noisy or
+       device_lost says nothing about the kernel, so the ok of the sweep stands, not measured again;
+    3. the row of the highest round, the latest of it.
+
+    Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured`
+    (bool: the figure is of the second round) and `sweep_tflops` (TFLOPS in the first round, null unless
+    ok there).
+
+    Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops, and
+    rows whose problem id is not the id of their columns.
+    """
+    _check_columns(records)
+    frame = records.reset_index(drop=True)
+    problem_codes, _ = pd.factorize(frame["problem"], use_na_sentinel=True)
+    kernel_codes, kernel_names = pd.factorize(frame["kernel"], use_na_sentinel=True)
+    _check_values(frame, problem_codes, kernel_codes)
+    _check_keys(frame, problem_codes)
+
+    round_ = frame["round"].to_numpy(dtype=np.int64)
+    status = frame["status"].astype(object)
+    weight = status.map({"ok": _OK, **_STICKY}).fillna(0).to_numpy(dtype=np.int64)
+    order = np.lexsort((_when(frame), round_, weight, kernel_codes, problem_codes))
+    pair = problem_codes.astype(np.int64) * max(len(kernel_names), 1) + kernel_codes
+    last = np.ones(len(order), dtype=bool)
+    last[:-1] = pair[order][1:] != pair[order][:-1]
+    chosen = order[last]
+
+    final = frame.iloc[chosen].reset_index(drop=True)
+    timed = final["status"].isin(["ok", "noisy"])
+    for column in ("latency_ms", "latency_min_ms", "spread", "tflops"):
+        if column in final:
+            final[column] = final[column].astype("float64").where(timed)
+    final["remeasured"] = (final["round"] >= ROUND_FINAL) & (final["status"] == "ok")
+    swept = order[(round_[order] == ROUND_SWEEP) & (weight[order] == _OK)]
+    sweep = pd.Series(frame["tflops"].to_numpy(dtype=np.float64)[swept], index=pair[swept])
+    sweep = sweep[~sweep.index.duplicated(keep="last")]
+    final["sweep_tflops"] = sweep.reindex(pair[chosen]).to_numpy()
+    return final.sort_values(["problem", "kernel"], ignore_index=True)
+
+
+def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
+    """The oracle of every problem of `final` (see `final_measurements`), one row a problem, sorted by id.
+
+    Where leaders were measured again, the oracle is the best of those that are ok: their figures are not
+    flattered, while one that was measured once, and lost, would have to beat them by luck. Otherwise it
+    is the best ok kernel. Equal TFLOPS go to the name that sorts first.
+
+    Columns: `problem`, KEY_COLUMNS, `oracle_kernel`, `oracle_tflops`, `oracle_latency_ms`,
+    `oracle_remeasured`, `median_tflops` and `worst_tflops` (of the ok kernels), `worst_kernel`,
+    `sweep_winner` (best kernel of the first round that is still ok), `sweep_winner_efficiency` (its
+    settled TFLOPS / the oracle's: 1 where measuring again changed nothing), `kernels_measured` and
+    `kernels_<status>` (counts). A problem with no ok kernel has nulls and its counts.
+    """
+    oracles = final[["problem", *KEY_COLUMNS]].drop_duplicates("problem").set_index("problem")
+    ok = final[final["status"] == "ok"]
+    again = ok[ok["remeasured"]]
+    eligible = pd.concat([again, ok[~ok["problem"].isin(again["problem"])]])
+    best = _first(eligible, "tflops", ascending=False)
+    worst = _first(ok, "tflops", ascending=True)
+    winner = _first(ok[ok["sweep_tflops"].notna()], "sweep_tflops", ascending=False)
+
+    oracles["oracle_kernel"] = best["kernel"].astype(object)
+    oracles["oracle_tflops"] = best["tflops"]
+    oracles["oracle_latency_ms"] = best["latency_ms"]
+    oracles["oracle_remeasured"] = best["remeasured"].astype("boolean")
+    oracles["median_tflops"] = ok.groupby("problem", observed=True)["tflops"].median()
+    oracles["worst_tflops"] = worst["tflops"]
+    oracles["worst_kernel"] = worst["kernel"].astype(object)
+    oracles["sweep_winner"] = winner["kernel"].astype(object)
+    ratio = winner["tflops"].reindex(oracles.index) / oracles["oracle_tflops"]
+    oracles["sweep_winner_efficiency"] = ratio.clip(upper=1.0)
+    counts = pd.crosstab(final["problem"], final["status"]).reindex(oracles.index)
+    oracles["kernels_measured"] = counts.sum(axis=1).astype("int64")
+    for status in STATUSES:
+        column = counts[status] if status in counts else pd.Series(0, index=oracles.index)
+        oracles[f"kernels_{status}"] = column.astype("int64")
+    return oracles.reset_index().sort_values("problem", ignore_index=True)
+
+
+def problem_table(problems: Iterable[GroupedConvProblem]) -> pd.DataFrame:
+    """`problem` (id), KEY_COLUMNS and `flops`, one row a distinct problem, in the order given."""
+    distinct = {problem.key: problem for problem in problems}.values()
+    rows = [{"problem": p.id, "op": p.op, **p.as_row(), "flops": float(p.flops)} for p in distinct]
+    return pd.DataFrame(rows, columns=["problem", *KEY_COLUMNS, "flops"])
+
+
+def problems_of(records: pd.DataFrame) -> tuple[GroupedConvProblem, ...]:
+    """The distinct problems of a table of records, in order of first appearance."""
+    first = records.drop_duplicates("problem")[list(PROBLEM_COLUMNS)]
+    return tuple(GroupedConvProblem.from_row(row) for row in _rows(first))
+
+
+def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
+    """Of every problem the row that sorts first; equal values go to the first name."""
+    ordered = frame.sort_values([by, "kernel"], ascending=[ascending, True])
+    return ordered.drop_duplicates("problem").set_index("problem")
+
+
+def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def _when(frame: pd.DataFrame) -> np.ndarray:
+    if "time" not in frame:
+        return np.arange(len(frame))
+    return pd.to_datetime(frame["time"], utc=True).astype("int64").to_numpy()
+
+
+def _check_columns(records: pd.DataFrame) -> None:
+    missing = [name for name in _NEEDED if name not in records.columns]
+    if missing:
+        raise RecordError(
+            f"the records lack the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: "
+            "they are not measurements of this schema"
+        )
+
+
+def _check_values(frame: pd.DataFrame, problem_codes: np.ndarray, kernel_codes: np.ndarray) -> None:
+    if (problem_codes < 0).any() or (kernel_codes < 0).any() or frame["round"].isna().any():
+        raise RecordError("a record has no problem, kernel or round: every row names all three")
+    unknown = set(frame["status"].unique()) - set(STATUSES)
+    if unknown:
+        raise RecordError(
+            f"status {sorted(map(str, unknown))[0]!r} in the records is not one of {', '.join(STATUSES)}"
+        )
+    tflops = pd.to_numeric(frame["tflops"], errors="coerce").to_numpy(dtype=np.float64, na_value=np.nan)
+    bad = (frame["status"] == "ok").to_numpy() & ~(np.isfinite(tflops) & (tflops > 0))
+    if bad.any():
+        row = frame.iloc[int(np.flatnonzero(bad)[0])]
+        raise RecordError(
+            f"{row['kernel']} on {row['problem']} is ok with tflops = {row['tflops']}: "
+            "an ok record has a positive, finite tflops"
+        )
+
+
+def _check_keys(frame: pd.DataFrame, problem_codes: np.ndarray) -> None:
+    """Every row has the id of its own key columns; so the id may stand for the key from here on."""
+    if not len(frame):
+        return
+    _, first = np.unique(problem_codes, return_index=True)
+    for row in _rows(frame.iloc[first][["problem", *KEY_COLUMNS]]):
+        try:
+            expected = GroupedConvProblem.from_row(row).id
+        except (ProblemError, ValueError, TypeError) as error:
+            raise RecordError(
+                f"a record of {row['problem']!r} has columns that are no problem: {error}"
+            ) from None
+        if expected != row["problem"] or row["op"] != GroupedConvProblem.op:
+            raise RecordError(
+                f"a record calls itself {row['problem']!r} but its columns are those of {expected!r}: "
+                "problems are told apart by all their dimensions"
+            )
+    for name in KEY_COLUMNS:
+        codes, _ = pd.factorize(frame[name])
+        differs = codes != codes[first][problem_codes]
+        if differs.any():
+            odd = frame.iloc[int(np.flatnonzero(differs)[0])]
+            raise RecordError(
+                f"records of {odd['problem']!r} differ in {name} ({odd[name]!r}): "
+                "problems are told apart by all their dimensions"
+            )

@@ -1,0 +1,229 @@
+"""Pools: the kernels that are candidates on an architecture, made from rules.
+
+A pool is for one kind of problem (direction, data type, rank). What one problem asks of a kernel
+beyond that is `Arch.problem_refusal`: such kernels stay in the pool, and are counted as unsupported.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from operator import attrgetter
+
+from harness.arch import CONTIGUOUS_CHANNELS, Arch, Triple, load_arch
+from harness.errors import KernelError, RuleError
+from harness.json_tree import shown
+from harness.kernel import GroupedConvKernel
+from harness.kernel_filter import KernelFilter
+from harness.pool.rules import RuleBlock, RuleSet, TileRule, VectorRule, list_rule_sets, load_rule_set
+from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+
+__all__ = [
+    "PoolExplanation",
+    "Refused",
+    "RuleSet",
+    "explain_pool",
+    "kernel_pool",
+    "list_rule_sets",
+    "load_rule_set",
+    "pool_for_problem",
+]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A kernel that the rules propose and the architecture does not allow, with its first reason."""
+
+    kernel: GroupedConvKernel
+    reason: str
+
+    @property
+    def rule(self) -> str:
+        """What the reason is about: the word before its colon (`LDS`, `waves`, `scheduler`, ...)."""
+        return self.reason.partition(":")[0]
+
+
+@dataclass(frozen=True)
+class PoolExplanation:
+    """What became of every kernel that a rule set proposes for one kind of problem.
+
+    accepted: the pool; refused: by the architecture; filtered_out: allowed, but not wanted by the
+    filter. All sorted and without repetition.
+    """
+
+    accepted: tuple[GroupedConvKernel, ...]
+    refused: tuple[Refused, ...]
+    filtered_out: tuple[GroupedConvKernel, ...]
+
+    @cached_property
+    def reasons(self) -> dict[str, int]:
+        """Reason -> how many kernels it refuses; the most frequent first."""
+        return dict(Counter(refused.reason for refused in self.refused).most_common())
+
+    @cached_property
+    def rules(self) -> dict[str, int]:
+        """What reasons are about (`Refused.rule`) -> how many kernels; the most frequent first."""
+        return dict(Counter(refused.rule for refused in self.refused).most_common())
+
+
+def kernel_pool(
+    direction: str,
+    dtype: str,
+    ndim: int,
+    arch: str | Arch,
+    rules: str = "default",
+    where: KernelFilter | None = None,
+) -> tuple[GroupedConvKernel, ...]:
+    """The kernels that `rules` (a set's name, or a .json file) make on `arch`, sorted and unique.
+
+    Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules
+    say nothing about, and for a filter that cannot be applied.
+    """
+    return explain_pool(direction, dtype, ndim, arch, rules, where).accepted
+
+
+def pool_for_problem(
+    problem: GroupedConvProblem, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
+) -> tuple[GroupedConvKernel, ...]:
+    """The pool of the problem's kind; kernels that refuse this very problem are still in it."""
+    return kernel_pool(problem.direction, problem.dtype, problem.ndim, arch, rules, where)
+
+
+def explain_pool(
+    direction: str,
+    dtype: str,
+    ndim: int,
+    arch: str | Arch,
+    rules: str = "default",
+    where: KernelFilter | None = None,
+) -> PoolExplanation:
+    """The same with all that is not in the pool, and why. Raises RuleError as `kernel_pool` does."""
+    for name, value, known in (
+        ("direction", direction, DIRECTIONS),
+        ("dtype", dtype, DTYPES),
+        ("ndim", ndim, (2, 3)),
+    ):
+        if value not in known:
+            raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(map(str, known))}")
+    rule_set = load_rule_set(rules)
+    if isinstance(arch, str):
+        arch = load_arch(arch)
+    return _explain(direction, dtype, ndim, arch, rule_set, where)
+
+
+@lru_cache(maxsize=256)
+def _explain(
+    direction: str, dtype: str, ndim: int, arch: Arch, rule_set: RuleSet, where: KernelFilter | None
+) -> PoolExplanation:
+    if where is not None:
+        whole = _explain(direction, dtype, ndim, arch, rule_set, None)
+        wanted = {kernel: where.matches(kernel) for kernel in whole.accepted}
+        return PoolExplanation(
+            accepted=tuple(kernel for kernel, matches in wanted.items() if matches),
+            refused=whole.refused,
+            filtered_out=tuple(kernel for kernel, matches in wanted.items() if not matches),
+        )
+    if arch.name not in rule_set.archs:
+        raise RuleError(
+            f"kernel set {shown(rule_set.name)} has no rules for {arch.name}, "
+            f"only for {', '.join(rule_set.archs)}"
+        )
+    blocks = [block for block in rule_set.blocks if block.covers(direction, dtype, ndim, arch.name)]
+    if not blocks:
+        raise RuleError(
+            f"kernel set {shown(rule_set.name)} has no rules for {direction} {dtype} {ndim}D on {arch.name}"
+        )
+    reasons: dict[GroupedConvKernel, str | None] = {}
+    for block in blocks:
+        for kernel in _candidates(block, direction, dtype, ndim, arch):
+            if kernel not in reasons:
+                reasons[kernel] = arch.refusal(kernel)
+    ordered = sorted(reasons, key=_FIELDS)
+    return PoolExplanation(
+        accepted=tuple(kernel for kernel in ordered if reasons[kernel] is None),
+        refused=tuple(
+            Refused(kernel, reason) for kernel in ordered if (reason := reasons[kernel]) is not None
+        ),
+        filtered_out=(),
+    )
+
+
+_FIELDS = attrgetter(*(field.name for field in fields(GroupedConvKernel)))
+"""The order of a pool: numbers as numbers, tile before pipeline."""
+
+
+def _candidates(
+    block: RuleBlock, direction: str, dtype: str, ndim: int, arch: Arch
+) -> Iterator[GroupedConvKernel]:
+    """Every combination of the block's lists; what a rule leaves open is computed for the architecture."""
+    others = [
+        (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding)
+        for pipeline in block.pipeline
+        for scheduler, epilogue, double, split, merge, explicit, two_stage, padding in itertools.product(
+            block.scheduler,
+            block.epilogue,
+            block.double_smem_buffer or (arch.double_smem_buffer_required(pipeline),),
+            block.split_image,
+            block.num_groups_to_merge,
+            block.explicit_gemm,
+            block.two_stage,
+            block.padding,
+        )
+    ]
+    for rule in block.tiles:
+        for tile, waves, warp_tile in _tilings(rule, block, dtype, arch):
+            widths = dict.fromkeys(
+                _vector_widths(vectors, direction, dtype, tile, waves, arch) for vectors in block.vectors
+            )
+            for vectors, other in itertools.product(widths, others):
+                try:
+                    yield GroupedConvKernel(
+                        direction, dtype, ndim, *tile, *waves, *warp_tile, *vectors, *other
+                    )
+                except KernelError as error:
+                    raise RuleError(f"{block.place}: {error}") from None
+
+
+def _tilings(
+    rule: TileRule, block: RuleBlock, dtype: str, arch: Arch
+) -> Iterator[tuple[Triple, Triple, Triple]]:
+    """Tile, waves and warp tile of each tiling that a tile rule stands for."""
+    tile_m, tile_n, fixed_k = rule.tile
+    for tile_k in block.tile_k if fixed_k is None else (fixed_k,):
+        for waves in rule.waves:
+            for warp_m, warp_n, warp_k in rule.warp_tiles:
+                if warp_k is None:
+                    warp_k = _deepest(arch.warp_tiles.get(dtype, ()), warp_m, warp_n, tile_k, waves[2])
+                yield (tile_m, tile_n, tile_k), waves, (warp_m, warp_n, warp_k)
+
+
+def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wave_k: int) -> int:
+    """The K of a warp tile given its m and n: the deepest that is listed and divides the tile.
+
+    A matrix instruction does a fixed number of multiplications, so its depth follows from m x n and
+    the data type; the list has the native depth and the multiples that chain instructions, and the
+    deepest one needs the fewest address computations. Where none fits, the shallowest (or, with none
+    listed, the tile's own depth) stands for the refusal that the architecture then gives.
+    """
+    depths = sorted(k for m, n, k in listed if (m, n) == (warp_m, warp_n))
+    fitting = [k for k in depths if tile_k % (wave_k * k) == 0]
+    return fitting[-1] if fitting else depths[0] if depths else tile_k
+
+
+def _vector_widths(
+    rule: VectorRule, direction: str, dtype: str, tile: Triple, waves: Triple, arch: Arch
+) -> Triple:
+    if rule.widths is not None:
+        return rule.widths
+    widest = arch.widest_vectors(dtype, tile, waves)
+    if arch.kernels.fixed_vectors is not None:
+        return widest
+    multiples = {"C": rule.input_multiple, "K": rule.output_multiple}
+    a, b, c = (
+        min(width, multiples[channel] or width)
+        for width, (channel, _) in zip(widest, CONTIGUOUS_CHANNELS[direction], strict=True)
+    )
+    return (a, b, c)

@@ -1,0 +1,96 @@
+"""Reading records: one run, or many, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from harness.errors import RecordError
+from harness.record.journal import JOURNAL_GLOB, PART_GLOB, read_lines, seal_abandoned
+from harness.record.schema import arrow_schema, columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IDENTITY = ["run", "problem", "kernel", "round"]
+"""What no two rows of a dataset share."""
+
+
+def measurements_folder(run: Path) -> Path:
+    """Where a run keeps its parts: RUN/measurements."""
+    return run / "measurements"
+
+
+def load_records(paths: Path | str | Iterable[Path | str], op: str = "grouped_conv") -> pd.DataFrame:
+    """Records of runs, folders of parts or parquet files, as one frame with the schema's columns in order.
+
+    Journals that dead processes left are sealed first. Columns added since a file was written are null.
+    Raises RecordError for what is missing or not a record.
+    """
+    import pandas as pd
+
+    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    frames = [frame for path in listed for frame in _frames(Path(path), op)]
+    names = [column.name for column in columns(op)]
+    if not frames:
+        return arrow_schema(op).empty_table().to_pandas()
+    table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    return table.drop_duplicates(IDENTITY, keep="last", ignore_index=True)[names]
+
+
+def _frames(path: Path, op: str) -> list[pd.DataFrame]:
+    if path.is_file():
+        return [_read_part(path, op)]
+    if not path.is_dir():
+        raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
+    folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
+    seal_abandoned(folder)
+    # Journals of living runs first: one that is sealed meanwhile is then read twice, never missed.
+    journals = sorted(folder.glob(JOURNAL_GLOB))
+    frames = [_frame(rows, op) for journal in journals if (rows := read_lines(journal)[0])]
+    parts = sorted(folder.glob(PART_GLOB)) or sorted(
+        p for p in folder.glob("*.parquet") if p.name != "selection.parquet" and not p.name.startswith((".", "_"))
+    )
+    if not parts and not journals:
+        raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
+    return frames + [_read_part(part, op) for part in parts]
+
+
+def _read_part(path: Path, op: str) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        table = pq.read_table(path, partitioning=None)
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{path} is not a readable parquet file: {str(error).splitlines()[0]}") from None
+    needed = {"op", "problem", "kernel", "status"}
+    if missing := needed - set(table.column_names):
+        raise RecordError(
+            f"{path} is not a file of records: it lacks the column {sorted(missing)[0]!r}; "
+            "`tile-oracle import` converts foreign files"
+        )
+    arrays = []
+    for field in arrow_schema(op):
+        if field.name in table.column_names:
+            try:
+                arrays.append(table.column(field.name).cast(field.type))
+            except pa.ArrowException:
+                raise RecordError(
+                    f"{path}: column {field.name!r} holds {table.schema.field(field.name).type}, not {field.type}"
+                ) from None
+        else:
+            arrays.append(pa.nulls(table.num_rows, field.type))
+    return pa.Table.from_arrays(arrays, schema=arrow_schema(op)).to_pandas()
+
+
+def _frame(rows: list[dict[str, Any]], op: str) -> pd.DataFrame:
+    from datetime import datetime
+
+    import pyarrow as pa
+
+    for row in rows:
+        if isinstance(row.get("time"), str):
+            row["time"] = datetime.fromisoformat(row["time"])
+    return pa.Table.from_pylist(rows, schema=arrow_schema(op)).to_pandas()

@@ -1,0 +1,160 @@
+"""A run: one folder under reports/ with what was asked (run.json), the measurements and the reports."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness.atomic_file import write_atomically
+from harness.errors import RecordError
+from harness.record.dataset import measurements_folder
+from harness.record.journal import JOURNAL_GLOB, PART_GLOB, Journal, read_lines, seal_abandoned
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+MANIFEST = "run.json"
+
+ALREADY_KNOWN = (
+    *("problem", "kernel", "round", "status", "detail", "latency_ms", "latency_min_ms", "spread", "samples"),
+    *("check", "check_points"),
+)
+"""The columns that a resumed run needs of what is measured already."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder and what it was asked to do. Two runs may be joined when `purpose` is equal."""
+
+    folder: Path
+    purpose: Mapping[str, Any]
+    resumed: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def measurements(self) -> Path:
+        return measurements_folder(self.folder)
+
+
+def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str | None, resume: bool) -> Run:
+    """A new run's folder, or with `resume` the newest one with the same purpose (or the one named).
+
+    purpose: JSON values that decide the measurements (problem sets, kernels, target, sources, device).
+    stem: what a new run's name begins with. Raises RecordError for a name that is no file name, one that
+    is taken, or one to be resumed that was made for something else.
+    """
+    if name is not None and not _NAME.fullmatch(name):
+        raise RecordError(f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore")
+    wanted = json.loads(json.dumps(purpose))
+    if resume:
+        found = _find(reports, wanted, name)
+        if found is not None:
+            seal_abandoned(measurements_folder(found))
+            return Run(found, wanted, resumed=True)
+    base = name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:80] + datetime.now().strftime("-%Y%m%d-%H%M%S")
+    folder = _make(reports, base, exact=name is not None)
+    document = {"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")}
+    write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    return Run(folder, wanted)
+
+
+def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
+    if name is not None:
+        folder = reports / name
+        if not folder.is_dir():
+            return None
+        there = _purpose(folder)
+        if there != wanted:
+            differs = sorted(k for k in {*wanted, *(there or {})} if (there or {}).get(k) != wanted.get(k))
+            raise RecordError(
+                f"{folder} cannot be resumed: it was made with another {', '.join(differs)}; choose a new --run-name"
+            )
+        return folder
+    manifests = sorted(reports.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
+    return next((path.parent for path in manifests if _purpose(path.parent) == wanted), None)
+
+
+def _purpose(folder: Path) -> dict[str, Any] | None:
+    try:
+        purpose = json.loads((folder / MANIFEST).read_text())["purpose"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return purpose if isinstance(purpose, dict) else None
+
+
+def _make(reports: Path, base: str, *, exact: bool) -> Path:
+    for attempt in range(1, 1000):
+        folder = reports / (base if attempt == 1 else f"{base}-{attempt}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            if exact:
+                raise RecordError(
+                    f"{folder} exists already: add --resume to go on with it, or choose another --run-name"
+                ) from None
+            continue
+        except OSError as error:
+            raise RecordError(f"cannot write to {reports}: {error.strerror}; choose another --report-dir") from None
+        return folder
+    raise RecordError(f"{reports} holds a thousand runs called {base}")
+
+
+class RunLog:
+    """What one process records of a run, and what it and others have recorded of it before."""
+
+    def __init__(self, run: Run, writer: str) -> None:
+        self.run = run
+        self._journal = Journal(run.measurements, writer)
+        self._own = f"-{writer}-"
+        self._known: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+        self._read_parts: set[str] = set()
+        self._offsets: dict[str, int] = {}
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Make one measurement permanent; the run's name and the time are filled in."""
+        stamped = {"run": self.run.name, "time": datetime.now(UTC).isoformat(), **row}
+        self._journal.append(stamped)
+
+    def close(self) -> None:
+        self._journal.seal()
+
+    def known(self, problem_id: str) -> list[dict[str, Any]]:
+        """What is recorded of a problem by others: earlier sessions, and sister processes, dead ones too."""
+        self._refresh()
+        return list(self._known[problem_id].values())
+
+    def _refresh(self) -> None:
+        # Journals first: a row that is sealed meanwhile is then seen twice, not missed.
+        for path in self.run.measurements.glob(JOURNAL_GLOB):
+            if self._own in path.name:
+                continue
+            rows, self._offsets[path.name] = read_lines(path, self._offsets.get(path.name, 0))
+            for row in rows:
+                self._learn(row)
+        for path in self.run.measurements.glob(PART_GLOB):
+            if path.name in self._read_parts or self._own in path.name:
+                continue
+            for row in _read_known(path):
+                self._learn(row)
+            self._read_parts.add(path.name)
+
+    def _learn(self, row: dict[str, Any]) -> None:
+        self._known[row["problem"]][row["kernel"], row["round"]] = row
+
+
+def _read_known(path: Path) -> list[dict[str, Any]]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        rows: list[dict[str, Any]] = pq.read_table(path, columns=list(ALREADY_KNOWN), partitioning=None).to_pylist()
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}; start a new run") from None
+    return rows

@@ -1,0 +1,210 @@
+"""Everything that the reports of one run say, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.gate import Baseline, Criteria, Verdict, judge
+from harness.oracle import final_measurements, find_oracles, problem_table
+from harness.problem import GroupedConvProblem
+from harness.problem_slices import SLICES, slices_of
+from harness.record.schema import STATUSES
+from harness.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
+
+FOLDER = "folder"
+OUT_OF_FOLD = "out_of_fold"
+NO_MODEL = "none"
+
+
+@dataclass(frozen=True)
+class RankedBy:
+    """Which model ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
+    cross-validated on this run's own records, each problem ranked by one that never saw it) or "none".
+    detail: one more sentence, such as the folds or the training data."""
+
+    kind: str = NO_MODEL
+    name: str = ""
+    detail: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Where the model came from, in plain words."""
+        if self.kind == FOLDER:
+            text = f"ranked by the trained model {self.name}"
+        elif self.kind == OUT_OF_FOLD:
+            text = (
+                "no trained model fits this target: ranked by out-of-fold predictions of "
+                f"{self.name or 'a model'} cross-validated on this run's own records"
+            )
+        else:
+            text = "no model ranked the kernels: oracles only"
+        return f"{text} ({self.detail})" if self.detail else text
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of what was asked for was done, in pairs. stopped: why it ended early ("the budget of 10m
+    is spent", "interrupted"), "" where it did not. deselected: pairs left out by -k and the like."""
+
+    planned: int = 0
+    measured: int = 0
+    deselected: int = 0
+    stopped: str = ""
+
+    @property
+    def left(self) -> int:
+        return max(self.planned - self.measured, 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pair of the problem set and kernel set was measured."""
+        return not self.left and not self.deselected and not self.stopped
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What was run, for the reports' heads and for the baseline. environment: device, driver, toolchain,
+    versions; options: the options in force, as given."""
+
+    name: str
+    problem_set: str = ""
+    problem_set_sha256: str = ""
+    kernel_set: str = ""
+    target: str = ""
+    arch: str = ""
+    device: str = ""
+    harness_version: str = ""
+    created: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    baseline_file: str = ""
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The tables and figures of one run; see the functions named for the columns.
+
+    final: harness.oracle.final_measurements. selection: harness.selection.select. kernels:
+    harness.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
+    status. fixed_mean_percent: mean efficiency of one kernel for all (harness.selection.fixed_choice).
+    repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
+    were: a model that is above it has met the noise of the measurements.
+    """
+
+    run: RunInfo
+    ranked_by: RankedBy
+    scope: Scope
+    criteria: Criteria
+    baseline: Baseline | None
+    final: pd.DataFrame
+    selection: pd.DataFrame
+    kernels: pd.DataFrame
+    slices: pd.DataFrame
+    rankings: pd.DataFrame | None
+    statuses: Mapping[str, int]
+    efficiency: Efficiency
+    fixed_mean_percent: float | None
+    repeatability_percent: float | None
+    verdict: Verdict
+
+    @property
+    def covered(self) -> pd.DataFrame:
+        """The problems with an efficiency, worst first."""
+        covered = self.selection[self.selection["coverage"] == COVERED]
+        return covered.sort_values(["efficiency", "problem"], ignore_index=True)
+
+    @property
+    def not_covered(self) -> Mapping[str, tuple[str, ...]]:
+        """Reason -> ids of the problems without an efficiency."""
+        rest = self.selection[self.selection["coverage"] != COVERED]
+        return {str(reason): tuple(group["problem"]) for reason, group in rest.groupby("coverage")}
+
+    @property
+    def failures(self) -> int:
+        """Pairs with a kernel's own failure."""
+        return len(self.verdict.new_failures) + len(self.verdict.known_failures)
+
+
+def slice_table(problems: Iterable[GroupedConvProblem], selection: pd.DataFrame) -> pd.DataFrame:
+    """Efficiency of each kind of problem (harness.problem_slices; kinds overlap): `slice`, `problems`,
+    `covered`, `mean_percent`, `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio)."""
+    names = {problem.id: slices_of(problem) for problem in problems}
+    percent = selection.assign(percent=100.0 * selection["efficiency"].astype("float64"))
+    percent["over_median"] = percent["oracle_tflops"] / percent["median_tflops"]
+    rows = []
+    for name in SLICES:
+        part = percent[[name in names.get(problem, ()) for problem in percent["problem"]]]
+        values = part["percent"].dropna().to_numpy(dtype=np.float64)
+        rows.append(
+            {
+                "slice": name,
+                "problems": len(part),
+                "covered": len(values),
+                "mean_percent": float(values.mean()) if len(values) else None,
+                "p10_percent": float(np.percentile(values, 10)) if len(values) else None,
+                "min_percent": float(values.min()) if len(values) else None,
+                "oracle_over_median": float(part["over_median"].median()) if len(part) else None,
+            }
+        )
+    columns = [
+        "slice",
+        "problems",
+        "covered",
+        "mean_percent",
+        "p10_percent",
+        "min_percent",
+        "oracle_over_median",
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    return table[table["problems"] > 0].reset_index(drop=True)
+
+
+def analyse(
+    records: pd.DataFrame,
+    problems: Iterable[GroupedConvProblem],
+    rankings: pd.DataFrame | None,
+    *,
+    run: RunInfo,
+    ranked_by: RankedBy | None = None,
+    scope: Scope | None = None,
+    baseline: Baseline | None = None,
+    criteria: Criteria | None = None,
+) -> ReportData:
+    """Records and rankings -> oracles -> picks -> verdict: all that the reports need.
+
+    records: harness.record.schema rows; those of problems that are not in `problems` are left aside.
+    rankings: `problem`, `kernel`, `predicted_tflops`; None without a model. Raises RecordError, ModelError.
+    """
+    problems = tuple(problems)
+    scope = scope or Scope()
+    criteria = criteria or Criteria()
+    everything = final_measurements(records)
+    final = everything[everything["problem"].isin(problem_table(problems)["problem"])].reset_index(drop=True)
+    oracles = find_oracles(final)
+    selection = select(problems, final, oracles, rankings)
+    counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
+    fixed = fixed_choice(final, selection)
+    again = selection[selection["oracle_remeasured"].fillna(False).astype(bool)]["sweep_winner_efficiency"]
+    return ReportData(
+        run=run,
+        ranked_by=ranked_by or RankedBy(),
+        scope=scope,
+        criteria=criteria,
+        baseline=baseline,
+        final=final,
+        selection=selection,
+        kernels=kernel_table(final, selection),
+        slices=slice_table(problems, selection),
+        rankings=rankings,
+        statuses={status: int(counts.get(status, 0)) for status in STATUSES},
+        efficiency=summarise(selection),
+        fixed_mean_percent=float(100.0 * fixed.mean()) if len(fixed) else None,
+        repeatability_percent=float(100.0 * again.mean()) if again.notna().any() else None,
+        verdict=judge(selection, final, baseline, criteria, complete=scope.complete),
+    )

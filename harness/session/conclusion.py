@@ -1,0 +1,148 @@
+"""The end of a session: from the run's records to verdicts, reports and baselines."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import GateError
+from harness.gate import Criteria, make_baseline, save_baseline, slug
+from harness.problem_set import ProblemSet
+from harness.record.dataset import load_records
+from harness.report.data import ReportData, RunInfo, Scope, analyse
+from harness.report.files import write_report
+from harness.session.models import ModelChoice, baseline_file, baseline_for, rank
+from harness.session.sweep import SweepSession
+from harness.version import __version__
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """One problem set's report, and what was done about its baseline ("" for nothing)."""
+
+    data: ReportData
+    baseline_note: str = ""
+
+
+def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -> list[Conclusion]:
+    """Analyse the run's records and write the reports: in the run's folder for one set, else one folder a set.
+
+    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. Raises HarnessError.
+    """
+    run = session.run
+    if run is None or not any(run.measurements.glob("*")):
+        return []
+    records = load_records(run.folder)
+    conclusions = []
+    for choice, part in zip(session.models, session.plan.sets, strict=True):
+        folder = run.folder if len(session.plan.sets) == 1 else run.folder / slug(part.name)
+        conclusions.append(_conclude_set(session, records, choice, part, folder, stopped, selected))
+    return conclusions
+
+
+def _conclude_set(
+    session: SweepSession,
+    records: pd.DataFrame,
+    choice: ModelChoice,
+    part: ProblemSet,
+    folder: Path,
+    stopped: str,
+    selected: Mapping[str, int],
+) -> Conclusion:
+    options, plan = session.options, session.plan
+    ids = {problem.id for problem in part.problems}
+    own = records[records["problem"].isin(ids)]
+    device = _most_common(own, "device")
+    baseline = baseline_for(choice, part, device, options) if device else None
+    rankings, ranked_by = rank(choice, plan, part, own, session.target.arch)
+    all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
+    planned = sum(selected.get(problem_id, 0) for problem_id in ids)
+    measured = len(own.drop_duplicates(["problem", "kernel"]))
+    data = analyse(
+        own,
+        part.problems,
+        rankings,
+        run=_run_info(session, part, own, folder, device, choice),
+        ranked_by=ranked_by,
+        scope=Scope(max(planned, measured), measured, max(0, all_pairs - max(planned, measured)), stopped),
+        baseline=baseline,
+        criteria=Criteria(**options.tolerances),
+    )
+    write_report(folder, data)
+    note = _update_baseline(session, part, choice, data) if options.update_baseline else ""
+    return Conclusion(data, note)
+
+
+def _update_baseline(session: SweepSession, part: ProblemSet, choice: ModelChoice, data: ReportData) -> str:
+    path = baseline_file(choice, part, data.run.device, session.options)
+    try:
+        baseline = make_baseline(
+            data.selection,
+            data.final,
+            previous=data.baseline,
+            model=choice.name,
+            model_kind=data.ranked_by.kind,
+            target=session.target.name,
+            arch=session.target.arch,
+            device=data.run.device,
+            problem_set=part.name,
+            problem_set_sha256=part.sha256,
+            kernel_set=session.options.kernel_set,
+            created=data.run.created,
+            harness_version=__version__,
+        )
+    except GateError as error:
+        return f"baseline not updated: {error}"
+    save_baseline(baseline, path)
+    return f"baseline written: {path}"
+
+
+def _run_info(
+    session: SweepSession, part: ProblemSet, own: pd.DataFrame, folder: Path, device: str, choice: ModelChoice
+) -> RunInfo:
+    options = session.options
+    assert session.run is not None
+    environment = {
+        "device": device,
+        "driver": _most_common(own, "driver"),
+        "toolchain": _most_common(own, "toolchain"),
+        "flags": _most_common(own, "flags"),
+        "Python": platform.python_version(),
+        "machine": platform.machine(),
+    }
+    asked = {
+        "--kernel-set": options.kernel_set,
+        "--kernel-filter": options.kernel_filter or "",
+        "--target": options.target,
+        "--model": options.model,
+        "--kernel-budget": f"{options.kernel_budget_s:g}s",
+        "--data-seed": str(options.data_seed),
+    }
+    return RunInfo(
+        name=session.run.name,
+        problem_set=part.name,
+        problem_set_sha256=part.sha256,
+        kernel_set=options.kernel_set,
+        target=session.target.name,
+        arch=session.target.arch,
+        device=device,
+        harness_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment={name: value for name, value in environment.items() if value},
+        options={name: value for name, value in asked.items() if value},
+        folder=str(folder),
+        baseline_file=str(baseline_file(choice, part, device, options)) if device else "",
+    )
+
+
+def _most_common(records: pd.DataFrame, column: str) -> str:
+    values = records[column].dropna()
+    values = values[values != ""]
+    return str(values.mode().iloc[0]) if len(values) else ""

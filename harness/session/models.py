@@ -1,0 +1,126 @@
+"""Which model a session judges, and the baseline that goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.data_files import data_folder
+from harness.errors import GateError, ModelError
+from harness.gate import Baseline, baseline_path, load_baseline
+from harness.problem_set import ProblemSet
+from harness.session.options import SessionOptions
+from harness.session.plan import Kind, Plan, kind_of
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from harness.report.data import RankedBy
+
+OUT_OF_FOLD = "out-of-fold"
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold and none."""
+
+    name: str
+    folders: Mapping[Kind, Path] = field(default_factory=dict)
+
+
+def choose_model(option: str, problems: ProblemSet, arch: str) -> ModelChoice:
+    """What --model means for a problem set. Raises ModelError for a folder that cannot be used."""
+    from harness.heuristic.predictor import find_model
+
+    kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
+    if option in (OUT_OF_FOLD, NONE):
+        return ModelChoice(option)
+    if option != "auto":
+        folder = _folder(option)
+        return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
+    folders = {}
+    for direction, dtype, ndim in kinds:
+        found = find_model(direction, dtype, arch, ndim=ndim)
+        if found is None:
+            return ModelChoice(OUT_OF_FOLD)
+        folders[direction, dtype, ndim] = found
+    return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
+
+
+def _folder(option: str) -> Path:
+    for folder in (Path(option).expanduser(), data_folder("models") / option):
+        if (folder / "feature_spec.json").is_file():
+            return folder.resolve()
+    raise ModelError(
+        f"--model {option!r} is neither a model folder (with feature_spec.json) nor the name of one under models/; "
+        "auto, out-of-fold and none are the other choices"
+    )
+
+
+def rank(
+    choice: ModelChoice, plan: Plan, problems: ProblemSet, records: pd.DataFrame, arch: str
+) -> tuple[pd.DataFrame | None, RankedBy]:
+    """The model's predictions for every pair of a set, and where they come from.
+
+    Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on
+    the run's other problems. Where that is not possible the reason is given, and there is no ranking.
+    """
+    import pandas as pd
+
+    from harness.heuristic.predictor import Predictor
+    from harness.heuristic.train import out_of_fold
+    from harness.report.data import FOLDER, NO_MODEL, RankedBy
+    from harness.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
+
+    if choice.name == NONE:
+        return None, RankedBy(NO_MODEL, detail="--model none")
+    own = records[records["problem"].isin([problem.id for problem in problems.problems])]
+    if choice.folders:
+        frames = []
+        predictors = {folder: Predictor.load(folder) for folder in set(choice.folders.values())}
+        for problem in problems.problems:
+            kernels = plan.kernels(problem)
+            predicted = predictors[choice.folders[kind_of(problem)]].rank(problem, kernels)
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "problem": problem.id,
+                        "kernel": [kernel.name for kernel, _ in predicted],
+                        "predicted_tflops": [tflops for _, tflops in predicted],
+                    }
+                )
+            )
+        return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name)
+    pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+    try:
+        table = out_of_fold(own, arch, pool)
+    except ModelError as error:
+        return None, RankedBy(NO_MODEL, detail=str(error))
+    folds = table.loc[table["fold"] >= 0, "fold"].nunique()
+    return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", f"{folds} folds, grouped by problem")
+
+
+def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
+    """Where a new baseline is written: models/<model>/<device>/<problem set>/<kernel set>.json."""
+    return _path(options.baseline_dir, choice, problems, device, options)
+
+
+def baseline_for(
+    choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
+) -> Baseline | None:
+    """The baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
+    for root in (options.baseline_dir, data_folder("models")):
+        baseline = load_baseline(_path(root, choice, problems, device, options))
+        if baseline is not None:
+            return baseline
+    return None
+
+
+def _path(root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
+    if not device:
+        raise GateError("a baseline needs the name of the device, and no measurement says it")
+    pool = options.kernel_set if options.kernel_filter is None else f"{options.kernel_set} {options.kernel_filter}"
+    return baseline_path(root, choice.name, device, problems.name, pool)

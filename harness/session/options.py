@@ -1,0 +1,164 @@
+"""The command-line options of the plugin, and what they mean once read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    import pytest
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>s|m|h|)")
+_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option, in one group of `pytest --help`."""
+    group = parser.getgroup(
+        "tile-oracle",
+        "does the model that picks a kernel pick well? (pytest --problem-set forward_smoke)",
+    )
+    add = group.addoption
+    add(
+        "--problem-set",
+        metavar="SETS",
+        help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own CSV files, "
+        "separated by commas. Without test files on the command line the plugin's own sweep runs",
+    )
+    add(
+        "--kernel-set",
+        metavar="RULES",
+        default="default",
+        help="the candidates: default, full, full-tests, tiny, or the path of a rule file (default: default)",
+    )
+    add(
+        "--kernel-filter",
+        metavar="EXPR",
+        help="keep only kernels for which this holds, e.g. \"tile_n >= 128 and pipeline == 'compv4'\"",
+    )
+    add("--target", metavar="NAME", default="auto", help="where kernels run: auto, cpu (default: auto)")
+    add("--toolchain", metavar="NAME", default="auto", help="compiler: auto, zig, clang++, g++, or a path")
+    add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
+    add("--build-dir", metavar="DIR", help="where binaries are kept, or a folder that `tile-oracle build` made")
+    add("--build-jobs", metavar="N", type=int, help="compilers at once (default: cores - 1)")
+    add("--report-dir", metavar="DIR", help="where runs are kept (default: reports/ beside the pytest rootdir)")
+    add("--run-name", metavar="NAME", help="name of the run's folder (default: from the sets, target and time)")
+    add(
+        "--resume",
+        action="store_true",
+        help="go on with the newest run that was asked for the same (or with --run-name): "
+        "what is measured already is not measured again",
+    )
+    add("--budget", metavar="TIME", help="stop cleanly after this time, e.g. 90s, 10m, 2h; --resume does the rest")
+    add(
+        "--kernel-budget",
+        metavar="TIME",
+        default="0.02s",
+        help="time for the samples of one kernel on one problem (default: 0.02s)",
+    )
+    add("--kernel-timeout", metavar="TIME", help="limit for one kernel on one problem (default: from its flops)")
+    add("--data-seed", metavar="N", type=int, default=20260, help="seed of the input data (default: 20260)")
+    add(
+        "--model",
+        metavar="MODEL",
+        default="auto",
+        help="the model to judge: a folder, a name under models/, auto (one that fits the target, else out-of-fold "
+        "predictions of a model cross-validated on this run's own records), out-of-fold, or none",
+    )
+    add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
+    add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")
+    criteria = (
+        ("mean", "0.5", "mean efficiency may be lower than the baseline's"),
+        ("median", "0.5", "median efficiency may be lower than the baseline's"),
+        ("p10", "2", "P10 efficiency may be lower than the baseline's"),
+        ("problem", "10", "one problem's efficiency may be lower than the baseline's"),
+        ("coverage", "0", "the share of covered problems may be lower than the baseline's"),
+    )
+    for name, default, meaning in criteria:
+        add(
+            f"--{name}-tolerance",
+            metavar="POINTS",
+            type=float,
+            default=float(default),
+            help=f"by how many points {meaning} (default: {default})",
+        )
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """The options, read and converted: durations in seconds, paths as paths."""
+
+    problem_set: str
+    kernel_set: str
+    kernel_filter: str | None
+    target: str
+    toolchain: str
+    isa: str
+    build_dir: Path | None
+    build_jobs: int | None
+    report_dir: Path
+    run_name: str | None
+    resume: bool
+    budget_s: float | None
+    kernel_budget_s: float
+    kernel_timeout_s: float | None
+    data_seed: int
+    model: str
+    baseline_dir: Path
+    update_baseline: bool
+    tolerances: dict[str, float]
+
+
+def read_options(config: pytest.Config) -> SessionOptions:
+    """Raises HarnessError for a value that cannot be meant."""
+    value = config.getoption
+
+    def path(name: str) -> Path | None:
+        given = value(name)
+        # Paths on the command line mean what they mean in the shell, wherever pytest's rootdir is.
+        return None if given is None else (config.invocation_params.dir / Path(str(given)).expanduser())
+
+    here, root = config.invocation_params.dir, config.rootpath
+    # pytest also derives its rootdir from values of options, such as --build-dir's: then it is not ours.
+    home = root if here.is_relative_to(root) else here
+    kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
+    timeout, budget = value("--kernel-timeout"), value("--budget")
+    seed = value("--data-seed")
+    if seed < 0:
+        raise HarnessError(f"--data-seed {seed} is negative: use 0 or more")
+    return SessionOptions(
+        problem_set=value("--problem-set"),
+        kernel_set=value("--kernel-set"),
+        kernel_filter=value("--kernel-filter"),
+        target=value("--target"),
+        toolchain=value("--toolchain"),
+        isa=value("--isa"),
+        build_dir=path("--build-dir"),
+        build_jobs=value("--build-jobs"),
+        report_dir=path("--report-dir") or home / "reports",
+        run_name=value("--run-name"),
+        resume=value("--resume"),
+        budget_s=None if budget is None else duration_s("--budget", budget),
+        kernel_budget_s=kernel_budget,
+        kernel_timeout_s=None if timeout is None else duration_s("--kernel-timeout", timeout),
+        data_seed=seed,
+        model=value("--model"),
+        baseline_dir=path("--baseline-dir") or home / "models",
+        update_baseline=value("--update-baseline"),
+        tolerances={
+            f"{name}_points": value(f"--{name}-tolerance") for name in ("mean", "median", "p10", "problem", "coverage")
+        },
+    )
+
+
+def duration_s(option: str, text: str) -> float:
+    """Seconds of `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match["number"]) * _SECONDS[match["unit"]] if match else 0.0
+    if seconds <= 0:
+        raise HarnessError(f"{option} {text!r} is not a time: write 90s, 10m or 2h")
+    return seconds

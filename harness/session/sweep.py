@@ -1,0 +1,191 @@
+"""The state of one pytest session with --problem-set: plan, target, run, measuring service."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from harness.gate import Baseline
+from harness.kernel import GroupedConvKernel
+from harness.measure.measurement import Measurement
+from harness.measure.service import MeasureService
+from harness.measure.supervisor import Supervisor, SweepSettings
+from harness.measure.timing import TimingPlan
+from harness.problem import GroupedConvProblem
+from harness.record.run import Run, RunLog, open_run
+from harness.session.models import ModelChoice, baseline_for, choose_model
+from harness.session.options import SessionOptions
+from harness.session.plan import Plan, kind_of, make_plan
+from harness.target import TargetOptions, resolve_target
+from harness.target.base import Target
+
+
+
+
+class SweepSession:
+    """Made once a process; worker processes of pytest-xdist have one each, under the controller's run."""
+
+    def __init__(self, options: SessionOptions, *, deadline: float | None = None, run_folder: str | None = None) -> None:
+        """deadline: wall-clock time at which the budget ends. run_folder: the controller's run, for a worker.
+
+        Raises HarnessError for options that cannot be used.
+        """
+        self.options = options
+        self.target, self.target_reason = resolve_target(
+            options.target,
+            TargetOptions(options.toolchain, options.build_dir, options.build_jobs, options.isa),
+        )
+        self.plan: Plan = make_plan(options, self.target.arch)
+        self.models: tuple[ModelChoice, ...] = tuple(
+            choose_model(options.model, part, self.target.arch) for part in self.plan.sets
+        )
+        self.deadline = deadline if deadline is not None else self._deadline()
+        self.budget_spent = False
+        self.deselected = 0
+        self._run = Run(Path(run_folder), {}, resumed=options.resume) if run_folder else None
+        self._kernels_of: dict[str, list[GroupedConvKernel]] = {}
+        self._supervisor: Supervisor | None = None
+        self._service: MeasureService | None = None
+        self._log: RunLog | None = None
+        self._known: dict[tuple[str, str], str] = {}
+        self.keep_samples = False
+
+    def _deadline(self) -> float | None:
+        return None if self.options.budget_s is None else time.time() + self.options.budget_s
+
+    # ---- the run ----------------------------------------------------------------------------
+
+    def open_run(self) -> Run:
+        """The run's folder, made or found at the first call. Raises RecordError."""
+        if self._run is None:
+            self._run = open_run(
+                self.options.report_dir,
+                self._purpose(),
+                stem=f"{'+'.join(part.name for part in self.plan.sets)}-{self.target.name}",
+                name=self.options.run_name,
+                resume=self.options.resume,
+            )
+        return self._run
+
+    @property
+    def run(self) -> Run | None:
+        return self._run
+
+    def _purpose(self) -> dict[str, object]:
+        return {
+            "problem sets": {part.name: part.sha256 for part in self.plan.sets},
+            "kernel set": self.options.kernel_set,
+            "kernel filter": self.options.kernel_filter or "",
+            "target": self.target.name,
+            "sources and toolchain": self.target.source_identity(),
+            "data seed": self.options.data_seed,
+        }
+
+    # ---- measuring --------------------------------------------------------------------------
+
+    def select(self, pairs: Sequence[tuple[GroupedConvProblem, GroupedConvKernel]], deselected: int) -> None:
+        """What is left to run after selection, in order."""
+        self.deselected = deselected
+        self._kernels_of = {}
+        for problem, kernel in pairs:
+            self._kernels_of.setdefault(problem.id, []).append(kernel)
+
+    @property
+    def selected_pairs(self) -> int:
+        return sum(len(kernels) for kernels in self._kernels_of.values())
+
+    def measure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
+        """The pair's measurement: made now, taken from the problem's sweep, or from the resumed run."""
+        if self._service is None:
+            self._service = self._open_service()
+        return self._service.measure(problem, kernel)
+
+    @cached_property
+    def _settings(self) -> SweepSettings:
+        timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s)
+        return replace(
+            SweepSettings(),
+            timing=timing,
+            seed=self.options.data_seed,
+            timeout_s=self.options.kernel_timeout_s,
+            final_budget_ms=timing.budget_ms / 5,
+        )
+
+    def _open_service(self) -> MeasureService:
+        run = self.open_run()
+        writer = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
+        self._log = RunLog(run, writer)
+        self._supervisor = Supervisor(self.target, self._settings, run.measurements)
+        device = self._supervisor.open()
+        for choice, part in zip(self.models, self.plan.sets, strict=True):
+            baseline = baseline_for(choice, part, device.name, self.options)
+            if baseline is not None:
+                self._known |= _known_failures(baseline)
+        return MeasureService(self._supervisor, self._planned, self._log, keep_samples=self.keep_samples)
+
+    def _planned(self, problem: GroupedConvProblem) -> Sequence[GroupedConvKernel]:
+        return self._kernels_of.get(problem.id, ())
+
+    def build_ahead(self) -> None:
+        """Start compiling what the first problems need; the compilers run in the background."""
+        started = set()
+        for problem_id, kernels in self._kernels_of.items():
+            problem = GroupedConvProblem.from_id(problem_id)
+            if kind_of(problem) in started:
+                continue
+            started.add(kind_of(problem))
+            for kernel in kernels:
+                if self.target.refusal(kernel, problem) is None:
+                    self.target.build(kernel)
+
+    def known_failure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> str | None:
+        """The status with which the baseline says that a pair fails, or None."""
+        return self._known.get((problem.id, kernel.name))
+
+    # ---- the end ----------------------------------------------------------------------------
+
+    def over_budget(self, problem: GroupedConvProblem | None) -> bool:
+        """Whether a test of this problem comes after the budget's end. A problem that is begun is finished."""
+        if self.deadline is None or time.time() < self.deadline:
+            return False
+        if problem is not None and self._service is not None and self._service.at_work_on(problem):
+            return False
+        self.budget_spent = True
+        return True
+
+    def close(self, *, interrupted: bool) -> None:
+        """Stop the worker and the compilers and seal what is recorded."""
+        if self._service is not None and interrupted:
+            self._service.abandon()
+        if self._supervisor is not None:
+            self._supervisor.close()
+        if self._log is not None:
+            self._log.close()
+        self.target.close()
+
+    def describe_build(self) -> str:
+        """Compiler and instruction set, for the header."""
+        builder = getattr(self.target, "builder", None)
+        toolchain = getattr(builder, "toolchain", None)
+        if builder is None or toolchain is None:
+            return "prebuilt kernels"
+        return f"{toolchain.identity}, {builder.isa.name}"
+
+    @property
+    def notes(self) -> list[str]:
+        """What a person should be told of the builds."""
+        return list(getattr(getattr(self.target, "builder", None), "notes", []))
+
+
+def _known_failures(baseline: Baseline) -> dict[tuple[str, str], str]:
+    return {
+        (problem, kernel): status
+        for problem, kernels in baseline.known_failures.items()
+        for kernel, status in kernels.items()
+    }
+
+

@@ -1,0 +1,89 @@
+"""What a target is: a parent side that knows what to build, and a device that only a worker opens."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+
+if TYPE_CHECKING:
+    from harness.build.builder import BuildResult
+
+
+class Target(Protocol):
+    """The parent's side. Nothing here may touch a device.
+
+    name: what --target calls it. arch: the architecture that kernels are built for. device_module: where
+    the worker finds `open_device() -> Device`.
+    """
+
+    name: str
+    arch: str
+    device_module: str
+
+    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+        """Why this kernel cannot run this problem, or None."""
+
+    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+        """The kernel's binary, compiled in the background or taken from the cache."""
+
+    def source_identity(self) -> str:
+        """What the binaries are made from: a run may only be resumed with the same."""
+
+    def timeout_s(self, problem: GroupedConvProblem) -> float:
+        """How long one kernel may take on a problem, check and samples included."""
+
+    def close(self) -> None:
+        """Stop builds that nobody waits for any more."""
+
+
+@dataclass(frozen=True)
+class DeviceInfo:
+    """The device's own name, and the version of the driver (on cpu: of the operating system's kernel)."""
+
+    name: str
+    driver: str
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Verdict on one run over integers. status: ok, wrong, unsupported or build_error (cannot be loaded)."""
+
+    status: str
+    detail: str = ""
+    kind: str = "none"
+    points: int = 0
+    tainted: bool = False
+    """The kernel wrote where it must not: the process that ran it is not to be trusted any more."""
+
+
+class ProblemRefused(Exception):
+    """The device cannot hold this problem; the message says why."""
+
+
+class Device(Protocol):
+    """The worker's side: one open device and at most one loaded problem."""
+
+    info: DeviceInfo
+
+    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+        """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""
+
+    def claim(self) -> None:
+        """Take the device for this process alone; waits while another session times on it."""
+
+    def check(self, binary: Path) -> CheckResult:
+        """Run once on integers over a poisoned output and compare with the exact result."""
+
+    def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        """Run `count` times on random data; nanoseconds of each run by the device's own clock."""
+
+    def idle(self) -> None:
+        """Nothing to do for a while: let others have the device."""

@@ -1,0 +1,48 @@
+"""The target `cpu`: kernels of kernels/cpu, compiled for this machine and run on one of its cores."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+
+from harness.arch import load_arch
+from harness.build.builder import Builder, BuildResult
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+from harness.target.resolve import TargetOptions
+
+_BASE_TIMEOUT_S = 20.0
+_SECONDS_PER_GFLOP = 12.0
+"""Generous: six runs of a kernel at 0.5 GFLOPS."""
+
+
+class CpuTarget:
+    """See harness.target.base.Target."""
+
+    name = "cpu"
+    arch = "cpu"
+    device_module = "harness.target.cpu_device"
+
+    def __init__(self, options: TargetOptions) -> None:
+        self.builder = Builder(
+            self.arch,
+            toolchain=options.toolchain,
+            build_dir=options.build_dir,
+            jobs=options.jobs,
+            isa=options.isa,
+        )
+        self._arch = load_arch(self.arch)
+
+    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+        return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
+
+    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+        return self.builder.submit(kernel)
+
+    def source_identity(self) -> str:
+        return self.builder.source_identity
+
+    def timeout_s(self, problem: GroupedConvProblem) -> float:
+        return _BASE_TIMEOUT_S + _SECONDS_PER_GFLOP * problem.flops / 1e9
+
+    def close(self) -> None:
+        self.builder.close()

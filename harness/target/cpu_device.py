@@ -1,0 +1,221 @@
+"""The CPU as a device. Only a worker process imports this."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.measure.reference import (
+    STORAGE,
+    Array,
+    Expectation,
+    decode,
+    encode,
+    expectation,
+    integer_operands,
+    random_operands,
+)
+from harness.problem import GroupedConvProblem
+from harness.target.base import CheckResult, DeviceInfo, ProblemRefused
+from harness.target.core_lock import CoreLock
+from harness.target.cpu_info import cpu_name, memory_available_bytes
+from harness.target.guarded_memory import GuardedBuffer, holding
+
+_ABI_VERSION = 1
+_TO_OK, _TO_UNSUPPORTED = 0, 1
+_POISON = 0xFF  # every dtype reads this as NaN, and no kernel writes just this NaN by accident
+_MEMORY_SHARE = 0.7
+
+
+class _ConvArgs(ctypes.Structure):
+    """kernels/cpu/abi.h: to_conv_args."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("in0", "in1", "out", "workspace")),
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
+                *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
+                *("dilation_d", "dilation_h", "dilation_w"),
+            )
+        ),
+    )
+
+
+class _Loaded:
+    """One problem's data. Integer data lie flush against guard pages; random data are aligned."""
+
+    def __init__(self, problem: GroupedConvProblem, seed: int) -> None:
+        self.problem = problem
+        self.seed = seed
+        first, second = integer_operands(problem, seed)
+        self.expected: Expectation = expectation(problem, first, second, seed)
+        self.integers = [holding(encode(values, problem.dtype), flush=True) for values in (first, second)]
+        self.storage = STORAGE[problem.dtype]
+        self.out_shape = problem.operand_shapes[2]
+        self._out_bytes = math.prod(self.out_shape) * self.storage.itemsize
+        self.out = GuardedBuffer(self._out_bytes, flush=True)
+        self._random: list[GuardedBuffer] | None = None
+        self._timed_out: GuardedBuffer | None = None
+
+    def random(self) -> tuple[list[GuardedBuffer], GuardedBuffer]:
+        """Inputs and output for timing, made when the first kernel has passed its check."""
+        if self._random is None or self._timed_out is None:
+            self._random = [holding(values, flush=False) for values in random_operands(self.problem, self.seed)]
+            self._timed_out = GuardedBuffer(self._out_bytes, flush=False)
+        return self._random, self._timed_out
+
+    def arguments(self, inputs: list[GuardedBuffer], out: GuardedBuffer) -> _ConvArgs:
+        args = _ConvArgs(inputs[0].address, inputs[1].address, out.address, 0)
+        for name, _ in _ConvArgs._fields_[4:]:
+            setattr(args, name, getattr(self.problem, name))
+        return args
+
+
+class CpuDevice:
+    """One core of this machine, pinned while it works."""
+
+    def __init__(self) -> None:
+        self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")
+        self._core = CoreLock()
+        self._libraries: dict[Path, ctypes.CDLL] = {}
+        self._workspaces: dict[tuple[int, bool], GuardedBuffer] = {}
+        self._loaded: _Loaded | None = None
+
+    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+        self._loaded = None
+        self._workspaces.clear()
+        needed, there = _memory_needed_bytes(problem), memory_available_bytes()
+        if needed > _MEMORY_SHARE * there:
+            raise ProblemRefused(
+                f"needs {needed / 2**30:.1f} GiB of memory for data and reference, {there / 2**30:.1f} GiB are free"
+            )
+        self.claim()
+        self._loaded = _Loaded(problem, seed)
+
+    def claim(self) -> None:
+        self._core.acquire()
+
+    def idle(self) -> None:
+        self._core.release()
+
+    def check(self, binary: Path) -> CheckResult:
+        loaded = self._require()
+        try:
+            library = self._library(binary)
+        except OSError as error:
+            return CheckResult("build_error", f"cannot be loaded: {error}")
+        args = loaded.arguments(loaded.integers, loaded.out)
+        workspace = self._attach_workspace(library, args, flush=True)
+        loaded.out.fill(_POISON)
+        returned = library.to_launch(ctypes.byref(args))
+        if returned == _TO_UNSUPPORTED:
+            return CheckResult("unsupported", "the kernel refused the problem")
+        if returned != _TO_OK:
+            return CheckResult("wrong", f"the kernel returned {returned}")
+        if not loaded.out.slack_is(_POISON) or not (workspace is None or workspace.slack_is(_POISON)):
+            return CheckResult("wrong", "wrote outside its output or workspace", tainted=True)
+        return _compare(loaded)
+
+    def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        loaded = self._require()
+        library = self._library(binary)
+        inputs, out = loaded.random()
+        args = loaded.arguments(inputs, out)
+        self._attach_workspace(library, args, flush=False)
+        nanoseconds = (ctypes.c_uint64 * count)()
+        library.to_time(ctypes.byref(args), count, nanoseconds)
+        return np.frombuffer(nanoseconds, np.uint64).astype(np.float64)
+
+    def _require(self) -> _Loaded:
+        assert self._loaded is not None, "load() comes first"
+        return self._loaded
+
+    def _library(self, binary: Path) -> ctypes.CDLL:
+        library = self._libraries.get(binary)
+        if library is None:
+            library = ctypes.CDLL(str(binary), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            version = library.to_abi_version()
+            if version != _ABI_VERSION:
+                raise OSError(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
+            library.to_workspace_bytes.restype = ctypes.c_int64
+            self._libraries[binary] = library
+        return library
+
+    def _attach_workspace(self, library: ctypes.CDLL, args: _ConvArgs, *, flush: bool) -> GuardedBuffer | None:
+        size = int(library.to_workspace_bytes(ctypes.byref(args)))
+        if size <= 0:
+            return None
+        # The ABI promises 64-byte alignment, so even a flush workspace is rounded up to it.
+        size = -(-size // 64) * 64
+        key = (size, flush)
+        if key not in self._workspaces:
+            self._workspaces[key] = GuardedBuffer(size, flush=flush)
+        workspace = self._workspaces[key]
+        if flush:
+            workspace.fill(_POISON)
+        args.workspace = workspace.address
+        return workspace
+
+
+def open_device() -> CpuDevice:
+    """Called by the worker, and nowhere else."""
+    return CpuDevice()
+
+
+def _memory_needed_bytes(problem: GroupedConvProblem) -> int:
+    """Integer and random inputs, two outputs, and the reference's fp32 copies."""
+    values = [math.prod(shape) for shape in problem.operand_shapes]
+    return 2 * problem.bytes + sum(values[:2]) + 12 * sum(values)
+
+
+def _compare(loaded: _Loaded) -> CheckResult:
+    """Bit for bit, negative zero excepted."""
+    expected = loaded.expected
+    bits_type = np.dtype(f"u{loaded.storage.itemsize}")
+    out = loaded.out.view(loaded.storage, (math.prod(loaded.out_shape),))
+    bits = out.view(bits_type)
+    if expected.points is not None:
+        stray = _stray_values(out, bits, bits_type, loaded.problem.dtype)
+        if stray:
+            return CheckResult("wrong", stray, expected.kind, expected.count)
+        bits = bits[expected.points]
+    wanted = expected.values.reshape(-1).view(bits_type)
+    if np.array_equal(bits, wanted):
+        return CheckResult("ok", "", expected.kind, expected.count)
+    sign = bits_type.type(1 << (8 * bits_type.itemsize - 1))
+    different = (bits != wanted) & ~((bits == sign) & (wanted == 0))
+    if not different.any():
+        return CheckResult("ok", "", expected.kind, expected.count)
+    return CheckResult("wrong", _explain(loaded, bits, wanted, different), expected.kind, expected.count)
+
+
+def _stray_values(out: Array, bits: Array, bits_type: np.dtype[np.generic], dtype: str) -> str | None:
+    """What a spot check looks at everywhere: values left unwritten, and NaN."""
+    poison = np.array([_POISON] * bits_type.itemsize, np.uint8).view(bits_type)[0]
+    unwritten = int(np.count_nonzero(bits == poison))
+    if unwritten:
+        return f"left {unwritten:,} of {bits.size:,} values unwritten"
+    magnitude = (bits & 0x7FFF) > 0x7F80 if dtype == "bf16" else np.isnan(out.astype(np.float32, copy=False))
+    nan = int(np.count_nonzero(magnitude))
+    return f"{nan:,} of {bits.size:,} values are NaN" if nan else None
+
+
+def _explain(loaded: _Loaded, bits: Array, wanted: Array, different: npt.NDArray[np.bool_]) -> str:
+    dtype, points = loaded.problem.dtype, loaded.expected.points
+    storage = loaded.storage
+    stray = _stray_values(bits.view(storage), bits, bits.dtype, dtype) if points is None else None
+    at = int(np.argmax(different))
+    got = float(decode(bits[at : at + 1].view(storage), dtype)[0])
+    want = float(decode(wanted[at : at + 1].view(storage), dtype)[0])
+    where = np.unravel_index(at if points is None else int(points[at]), loaded.out_shape)
+    first = f"at ({', '.join(str(int(i)) for i in where)}) got {got:g}, exact {want:g}"
+    count = int(np.count_nonzero(different))
+    return f"{count:,} of {different.size:,} values wrong, {first}" + (f"; {stray}" if stray else "")

@@ -1,0 +1,41 @@
+"""What this machine's CPU calls itself, and how much memory is free."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+
+
+def cpu_name() -> str:
+    """The model name; on machines whose kernel gives none (aarch64), implementer and part."""
+    fields = _cpuinfo()
+    if "model name" in fields:
+        return fields["model name"]
+    parts = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
+    return " ".join([platform.machine(), *parts])
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace")
+    except OSError:
+        return {}
+    first = text.strip().split("\n\n", 1)[0]
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    return {name.strip(): value.strip() for name, value in pairs}
+
+
+def memory_available_bytes() -> int:
+    """Memory that can be had without swapping, the control group's limit included."""
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+        available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration, ValueError):
+        available = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return available
+    return min(available, max(0, limit - used))

@@ -1,0 +1,333 @@
+from __future__ import annotations
+
+import ctypes
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.build import toolchain as toolchain_module
+from harness.build.ahead import MANIFEST, AheadFolder
+from harness.build.ahead_build import Progress, build_ahead
+from harness.build.builder import Builder
+from harness.build.isa import Cpu, this_cpu
+from harness.errors import BuildError
+from harness.kernel import GroupedConvKernel
+
+MakeBuilder = Callable[..., Builder]
+MakeKernel = Callable[..., GroupedConvKernel]
+X86 = this_cpu().machine == "x86_64"
+BASELINE = "x86-64-v2" if X86 else "armv8-a"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
+    """Three kernels, compiled ahead of time and carried to another place."""
+    with make_builder(isa=BASELINE) as builder:
+        build_ahead(builder, [make_kernel(tile_m) for tile_m in (3, 2, 1)], tmp_path / "made")
+    shutil.move(tmp_path / "made", tmp_path / "carried")
+    shutil.rmtree(tmp_path / "cache")
+    return tmp_path / "carried"
+
+
+@pytest.fixture
+def no_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """On the other machine: asked for after the folder, which takes a compiler to make."""
+    monkeypatch.setattr(toolchain_module, "_zig_folder", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+def manifest(folder: Path) -> dict[str, Any]:
+    return dict(json.loads((folder / MANIFEST).read_text()))
+
+
+def rewrite(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    data = manifest(folder)
+    change(data)
+    (folder / MANIFEST).write_text(json.dumps(data))
+
+
+# ---- the round trip ------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.parametrize("option", ["prebuilt", "build_dir"])
+def test_another_machine_needs_no_compiler(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, option: str
+) -> None:
+    with make_builder(**{"toolchain": "auto", "build_dir": None, option: folder}) as builder:
+        for tile_m in (1, 2, 3):
+            result = builder.need(make_kernel(tile_m))
+            binary = result.binary
+            assert (result.status, result.cached) == ("ok", True)
+            assert binary is not None
+            assert binary.path.is_relative_to(folder)
+            assert (binary.isa, binary.arch) == (BASELINE, "cpu")
+            assert "ziglang" in binary.toolchain
+            assert f"-march={BASELINE}" in binary.flags
+            assert ctypes.CDLL(str(binary.path)).to_abi_version() == 1
+        assert builder.notes == []
+        with pytest.raises(
+            BuildError, match=r"64x64x64.* is not in .*carried and cannot be compiled: .*pip install"
+        ):
+            builder.need(make_kernel())
+
+
+def test_with_a_compiler_what_is_missing_is_compiled(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    with make_builder(prebuilt=folder) as builder:
+        assert builder.need(make_kernel(1)).cached
+        assert not builder.need(make_kernel(4)).cached
+
+
+def test_the_manifest_says_what_is_there(folder: Path, make_kernel: MakeKernel) -> None:
+    data = manifest(folder)
+    assert list(data) == sorted(data)
+    assert list(data["kernels"]) == sorted(make_kernel(tile_m).name for tile_m in (1, 2, 3))
+    assert (data["isa"], data["arch"], data["machine"]) == (BASELINE, "cpu", this_cpu().machine)
+    assert ("sse4_2" if X86 else "asimd") in data["features"]
+    there = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+    assert there == sorted([MANIFEST, *(entry["binary"] for entry in data["kernels"].values())])
+
+
+def test_building_twice_writes_the_same(
+    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    texts = []
+    for name in ("a", "b"):
+        with make_builder(build_dir=tmp_path / f"cache {name}") as builder:
+            build_ahead(builder, [make_kernel(2), make_kernel(1), make_kernel(2)], tmp_path / name)
+        texts.append((tmp_path / name / MANIFEST).read_text())
+    assert texts[0] == texts[1]
+
+
+# ---- filling a folder ----------------------------------------------------------------------------
+
+
+def test_a_folder_of_the_same_kind_is_added_to(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    with make_builder(isa=BASELINE) as builder:
+        report = build_ahead(builder, [make_kernel(9)], folder)
+    assert (report.kernels_in_folder, report.replaced) == (4, 0)
+    assert len(manifest(folder)["kernels"]) == 4
+
+
+def test_a_folder_of_another_kind_is_replaced(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
+) -> None:
+    (include / "more.hpp").write_text("")
+    with make_builder(isa=BASELINE) as builder:
+        report = build_ahead(builder, [make_kernel(9)], folder)
+    assert (report.kernels_in_folder, report.replaced) == (1, 3)
+    assert len(list((folder / "binaries").iterdir())) == 1
+
+
+def test_what_does_not_compile_is_in_the_report(
+    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    seen: list[Progress] = []
+    with make_builder() as builder:
+        kernels = [make_kernel(tile_m) for tile_m in (13, 1, 11)]
+        report = build_ahead(builder, kernels, tmp_path / "made", seen.append)
+    assert [result.kernel.tile_m for result in report.failed] == [11, 13]
+    assert [result.kernel.tile_m for result in report.built] == [1]
+    assert len(manifest(tmp_path / "made")["kernels"]) == 1
+    last = seen[-1]
+    assert (last.done, last.total, last.failed, last.left_s) == (3, 3, 2, 0.0)
+
+
+def test_somebody_elses_folder_is_left_alone(
+    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("x")
+    with make_builder() as builder, pytest.raises(BuildError, match=r"holds other things .'thesis.tex'"):
+        build_ahead(builder, [make_kernel()], tmp_path / "mine")
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(
+    tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    (tmp_path / "file").write_text("")
+    with (
+        make_builder() as builder,
+        pytest.raises(BuildError, match="file/made cannot be written: Not a directory"),
+    ):
+        build_ahead(builder, [make_kernel()], tmp_path / "file" / "made")
+
+
+def test_no_kernel_is_an_error(tmp_path: Path, make_builder: MakeBuilder) -> None:
+    with make_builder() as builder, pytest.raises(BuildError, match="no kernel to build"):
+        build_ahead(builder, [], tmp_path / "made")
+
+
+# ---- folders that do not fit ---------------------------------------------------------------------
+
+
+def test_missing_cpu_features_are_named(folder: Path) -> None:
+    ahead = AheadFolder(folder)
+    ahead.check_runs_on(this_cpu())
+    lacking = "sse4_2" if X86 else "asimd"
+    with pytest.raises(BuildError, match=rf"built for {BASELINE}: this machine .* lacks {lacking};") as error:
+        ahead.check_runs_on(Cpu(this_cpu().machine, this_cpu().features - {lacking}, "m"))
+    assert "\n" not in str(error.value)
+
+
+def test_a_folder_for_more_than_this_machine_has_is_refused(folder: Path, make_builder: MakeBuilder) -> None:
+    rewrite(folder, lambda data: data["features"].append("avx4096"))
+    with pytest.raises(BuildError, match="lacks avx4096"):
+        make_builder(prebuilt=folder)
+
+
+def test_a_folder_for_another_machine_is_refused(folder: Path, make_builder: MakeBuilder) -> None:
+    rewrite(folder, lambda data: data.update(machine="sparc64"))
+    with pytest.raises(BuildError, match="lacks sparc64"):
+        make_builder(prebuilt=folder)
+
+
+def test_a_stale_folder_is_said_and_built_again(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
+) -> None:
+    (include / "grouped_conv.hpp").open("a").write("// newer\n")
+    with make_builder(prebuilt=folder) as builder:
+        assert "carried was built from other kernel sources" in builder.notes[0]
+        result = builder.need(make_kernel(1))
+    assert (result.status, result.cached) == ("ok", False)
+
+
+@pytest.mark.usefixtures("no_compiler")
+def test_a_stale_folder_without_a_compiler_is_refused(
+    folder: Path, make_builder: MakeBuilder, include: Path
+) -> None:
+    (include / "grouped_conv.hpp").open("a").write("// newer\n")
+    with pytest.raises(
+        BuildError, match=r"other kernel sources.*cannot be built again: no C\+\+ compiler"
+    ) as error:
+        make_builder(toolchain="auto", prebuilt=folder)
+    assert "\n" not in str(error.value)
+
+
+def test_an_instruction_set_that_was_asked_for_goes_before_the_folder(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    asked = "x86-64" if X86 else "armv8-a+fp16"
+    with make_builder(prebuilt=folder, isa=asked, runs_here=False) as builder:
+        assert f"was built for {BASELINE}, not {asked}" in builder.notes[0]
+        assert not builder.need(make_kernel(1)).cached
+
+
+# ---- folders that lie ----------------------------------------------------------------------------
+
+
+def first_entry(data: dict[str, Any]) -> dict[str, Any]:
+    return dict.__getitem__(data["kernels"], min(data["kernels"]))  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda d: first_entry(d).update(binary="../../etc/passwd"), "not of the form"),
+        (lambda d: first_entry(d).update(binary="/lib/libc.so.6"), "not of the form"),
+        (lambda d: first_entry(d).update(binary="binaries/../" + "a" * 64 + ".so"), "not of the form"),
+        (lambda d: first_entry(d).update(binary=first_entry(d)["binary"] + "\n"), "line of text"),
+        (lambda d: first_entry(d).update(sha256="00"), "sha256 '00'"),
+        (lambda d: first_entry(d).update(bytes="many"), "bytes is not a number"),
+        (lambda d: first_entry(d).update(bytes=True), "bytes is not a number"),
+        (lambda d: d["kernels"].update(x=[]), "kernel 'x' is not a mapping"),
+        (lambda d: d.update(kernels=[]), "kernels is not a mapping"),
+        (lambda d: d.update(format="something else"), "format"),
+        (lambda d: d.update(features="sse2"), "features is not a list"),
+        (lambda d: d.update(isa="\x1b[2J"), "isa is not a line"),
+        (lambda d: d.pop("headers"), "headers is not a line"),
+    ],
+)
+def test_a_manifest_that_cannot_be_right_is_refused(
+    folder: Path, make_builder: MakeBuilder, change: Callable[[dict[str, Any]], object], says: str
+) -> None:
+    rewrite(folder, change)
+    with pytest.raises(BuildError, match=rf"is not a manifest \(.*{says}") as error:
+        make_builder(build_dir=folder)
+    assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize(
+    "text", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b'{"kernels": {}}', b"1" * 10_000]
+)
+def test_junk_is_no_manifest(folder: Path, make_builder: MakeBuilder, text: bytes) -> None:
+    (folder / MANIFEST).write_bytes(text)
+    with pytest.raises(BuildError, match="is not a manifest"):
+        make_builder(build_dir=folder)
+
+
+def test_a_folder_without_manifest_is_said(tmp_path: Path, make_builder: MakeBuilder) -> None:
+    with pytest.raises(BuildError, match=r"holds no manifest\.json: make the folder with tile-oracle build"):
+        make_builder(prebuilt=tmp_path)
+
+
+@pytest.mark.usefixtures("no_compiler")
+@pytest.mark.parametrize("damage", ["flipped bit", "longer", "missing", "link"])
+def test_a_file_that_is_not_what_the_manifest_says_is_not_loaded(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path, damage: str
+) -> None:
+    path = folder / manifest(folder)["kernels"][make_kernel(1).name]["binary"]
+    content = bytearray(path.read_bytes())
+    path.unlink()
+    if damage == "flipped bit":
+        content[200] ^= 1
+        path.write_bytes(content)
+    elif damage == "longer":
+        path.write_bytes(content + b"\0")
+    elif damage == "link":
+        (tmp_path / "elsewhere.so").write_bytes(content)
+        path.symlink_to(tmp_path / "elsewhere.so")
+    says = {
+        "flipped bit": "sha256",
+        "longer": "bytes long",
+        "missing": "is missing",
+        "link": "leads out of its folder",
+    }
+    with make_builder(toolchain="auto", prebuilt=folder) as builder:
+        with pytest.raises(BuildError, match=says[damage]) as error:
+            builder.need(make_kernel(1))
+        assert builder.need(make_kernel(2)).status == "ok"
+    assert "\n" not in str(error.value)
+
+
+def test_a_damaged_file_is_said_and_compiled_again(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    for path in (folder / "binaries").iterdir():
+        path.write_bytes(b"")
+    with make_builder(prebuilt=folder) as builder:
+        result = builder.need(make_kernel(1))
+        assert (result.status, result.cached) == ("ok", False)
+        assert len(builder.notes) == 1
+        assert "compiled again" in builder.notes[0]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda x: st.lists(x, max_size=2)
+)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_manifest_is_taken_or_refused(folder: Path, tmp_path: Path, data: st.DataObject) -> None:
+    content = manifest(folder)
+    place: dict[str, Any] = content if data.draw(st.booleans()) else first_entry(content)
+    place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)
+    other = tmp_path / "other"
+    other.mkdir(exist_ok=True)
+    (other / MANIFEST).write_text(json.dumps(content))
+    try:
+        ahead = AheadFolder(other)
+    except BuildError:
+        return
+    assert all(Path(entry.binary).parent == Path("binaries") for entry in ahead.entries.values())

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from harness.build.source import ABI_VERSION, headers_for, read_headers, source_for
+from harness.data_files import data_folder
+from harness.errors import BuildError, KernelError
+from harness.kernel import GroupedConvKernel
+
+
+def test_a_translation_unit_says_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:
+    kernel = make_kernel(48, direction="bwd_weight", dtype="fp32", ndim=3, pipeline="compv4")
+    assert source_for(kernel, "cpu") == (
+        "#define TO_DIRECTION TO_BWD_WEIGHT\n"
+        "#define TO_DTYPE TO_FP32\n"
+        "#define TO_NDIM 3\n"
+        "#define TO_TILE_M 48\n"
+        "#define TO_TILE_N 64\n"
+        "#define TO_TILE_K 64\n"
+        "#define TO_MICRO_M 6\n"
+        "#define TO_MICRO_N 16\n"
+        "#define TO_PIPELINE TO_PACK_AB_DOUBLE\n"
+        '#include "grouped_conv.hpp"\n'
+    )
+
+
+def test_a_pipeline_without_code_is_refused(make_kernel: Callable[..., GroupedConvKernel]) -> None:
+    with pytest.raises(KernelError, match=r"'compv6' has no code for cpu: it has basic_v1"):
+        source_for(make_kernel(pipeline="compv6"), "cpu")
+
+
+def test_an_architecture_without_generator_is_refused(make_kernel: Callable[..., GroupedConvKernel]) -> None:
+    with pytest.raises(BuildError, match=r"'../../etc': known are cpu"):
+        source_for(make_kernel(), "../../etc")
+    with pytest.raises(BuildError, match="known are cpu"):
+        headers_for("../../etc")
+
+
+def test_the_abi_version_is_that_of_the_header() -> None:
+    text = (data_folder("kernels") / "cpu" / "abi.h").read_text()
+    assert re.findall(r"#define TILE_ORACLE_ABI_VERSION (\d+)", text) == [str(ABI_VERSION)]
+
+
+def test_the_digest_sees_every_header_its_name_and_its_place(include: Path) -> None:
+    seen = [read_headers(include).digest]
+    for change in (
+        lambda: (include / "grouped_conv.hpp").open("a").write("// more\n"),
+        lambda: (include / "extra.hpp").write_text("a"),
+        lambda: (include / "extra.hpp").rename(include / "other.hpp"),
+        lambda: (include / "deep").mkdir(),
+        lambda: (include / "other.hpp").rename(include / "deep" / "other.hpp"),
+    ):
+        change()
+        seen.append(read_headers(include).digest)
+    assert len(set(seen[:4])) == 4
+    assert seen[4] == seen[3]  # an empty folder is no header
+    assert seen[5] not in seen[:5]
+
+
+def test_hidden_files_and_other_files_do_not_count(include: Path) -> None:
+    before = read_headers(include).digest
+    (include / ".grouped_conv.hpp.swp.hpp").write_text("x")
+    (include / "README.md").write_text("x")
+    assert read_headers(include).digest == before
+
+
+def test_headers_are_written_as_they_were_read(include: Path, tmp_path: Path) -> None:
+    (include / "deep").mkdir()
+    (include / "deep" / "part.inc").write_bytes(b"\xff\x00")
+    headers = read_headers(include)
+    (include / "deep" / "part.inc").write_bytes(b"edited")
+    headers.write(tmp_path / "copy")
+    assert (tmp_path / "copy" / "deep" / "part.inc").read_bytes() == b"\xff\x00"
+    assert (tmp_path / "copy" / "abi.h").read_bytes() == (include / "abi.h").read_bytes()
+
+
+def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="missing"):
+        read_headers(tmp_path / "nothing")
+    with pytest.raises(BuildError, match="holds no header"):
+        read_headers(tmp_path)

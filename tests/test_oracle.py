@@ -1,0 +1,251 @@
+"""What settles a pair, and which kernel is the oracle of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import RecordError
+from harness.oracle import KEY_COLUMNS, final_measurements, find_oracles, problem_table, problems_of
+from harness.problem import GroupedConvProblem
+from harness.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
+from tests.report.records_factory import frame, record, some_kernels, some_problems
+
+PROBLEM, OTHER = some_problems(2)
+KERNELS = some_kernels(6, PROBLEM)
+A, B, C = KERNELS[:3]
+
+
+def settled(*rows: dict[str, Any]) -> pd.Series:
+    """The one row that is left of records of one pair."""
+    final = final_measurements(frame(rows))
+    assert len(final) == 1
+    return final.iloc[0]
+
+
+def oracle_of(*rows: dict[str, Any]) -> pd.Series:
+    oracles = find_oracles(final_measurements(frame(rows)))
+    assert len(oracles) == 1
+    return oracles.iloc[0]
+
+
+class TestSettledMeasurement:
+    def test_the_second_measurement_replaces_the_first(self) -> None:
+        row = settled(record(PROBLEM, A, 2.0), record(PROBLEM, A, 1.8, round=1))
+        assert (row["status"], row["tflops"], row["remeasured"]) == ("ok", 1.8, True)
+        assert row["sweep_tflops"] == 2.0
+
+    def test_rounds_count_not_the_order_of_rows(self) -> None:
+        row = settled(record(PROBLEM, A, 1.8, round=1), record(PROBLEM, A, 2.0))
+        assert row["tflops"] == 1.8
+
+    def test_a_pair_measured_once_is_not_remeasured(self) -> None:
+        row = settled(record(PROBLEM, A, 2.0))
+        assert not row["remeasured"]
+        assert row["tflops"] == row["sweep_tflops"] == 2.0
+
+    def test_of_one_round_the_latest_ok_counts(self) -> None:
+        row = settled(record(PROBLEM, A, 3.0, minute=9), record(PROBLEM, A, 2.0, minute=1))
+        assert row["tflops"] == 3.0
+
+    @pytest.mark.parametrize("bad", ["wrong", "crash", "timeout"])
+    @pytest.mark.parametrize("rounds", [(0, 1), (1, 0)])
+    def test_a_kernel_that_failed_once_is_not_redeemed(self, bad: str, rounds: tuple[int, int]) -> None:
+        row = settled(
+            record(PROBLEM, A, 2.0, round=rounds[0]),
+            record(PROBLEM, A, status=bad, round=rounds[1], detail="why"),
+        )
+        assert (row["status"], row["detail"], row["remeasured"]) == (bad, "why", False)
+        assert pd.isna(row["tflops"])
+        assert pd.isna(row["latency_ms"])
+
+    def test_wrong_outweighs_crash_outweighs_timeout(self) -> None:
+        order = ["timeout", "crash", "wrong"]
+        for count in (1, 2, 3):
+            rows = [record(PROBLEM, A, status=bad, round=i % 2) for i, bad in enumerate(order[:count])]
+            assert settled(*rows)["status"] == order[count - 1]
+
+    @pytest.mark.parametrize("empty", ["noisy", "device_lost"])
+    def test_a_second_measurement_that_says_nothing_leaves_the_sweeps_figure(self, empty: str) -> None:
+        row = settled(record(PROBLEM, A, 2.0), record(PROBLEM, A, 1.0, status=empty, round=1))
+        assert (row["status"], row["tflops"], row["remeasured"]) == ("ok", 2.0, False)
+
+    @pytest.mark.parametrize("first", ["device_lost", "noisy", "build_error", "unsupported"])
+    def test_a_later_ok_settles_what_was_not_the_kernels_lasting_fault(self, first: str) -> None:
+        row = settled(record(PROBLEM, A, status=first), record(PROBLEM, A, 2.0, minute=5))
+        assert (row["status"], row["tflops"]) == ("ok", 2.0)
+
+    def test_without_ok_the_last_word_counts(self) -> None:
+        row = settled(
+            record(PROBLEM, A, status="device_lost"), record(PROBLEM, A, status="build_error", minute=2)
+        )
+        assert row["status"] == "build_error"
+
+    def test_a_figure_of_a_row_that_is_neither_ok_nor_noisy_is_dropped(self) -> None:
+        row = record(PROBLEM, A, 2.0)
+        assert pd.isna(settled({**row, "status": "unsupported"})["tflops"])
+        assert settled({**row, "status": "noisy"})["tflops"] == 2.0
+
+    def test_pairs_of_different_problems_never_meet(self) -> None:
+        final = final_measurements(frame([record(PROBLEM, A, 1.0), record(OTHER, A, 5.0, round=1)]))
+        assert dict(zip(final["problem"], final["tflops"], strict=True)) == {PROBLEM.id: 1.0, OTHER.id: 5.0}
+
+    def test_the_index_of_the_records_means_nothing(self) -> None:
+        rows = frame([record(PROBLEM, A, 1.0), record(PROBLEM, B, 2.0), record(OTHER, A, 3.0)])
+        shuffled = rows.iloc[[2, 0, 1]].set_index(pd.Index([7, 7, 7]))
+        pd.testing.assert_frame_equal(final_measurements(rows), final_measurements(shuffled))
+
+    def test_records_as_parquet_gives_them(self) -> None:
+        rows = frame([record(PROBLEM, A, 1.0), record(PROBLEM, B, status="crash", detail="signal 11")])
+        table = pa.Table.from_pandas(rows, schema=arrow_schema(), preserve_index=False)
+        pd.testing.assert_frame_equal(
+            final_measurements(table.to_pandas())[["problem", "kernel", "status", "tflops"]],
+            final_measurements(rows)[["problem", "kernel", "status", "tflops"]],
+            check_dtype=False,
+        )
+
+    def test_no_records_are_no_measurements(self) -> None:
+        assert find_oracles(final_measurements(frame([]))).empty
+        assert find_oracles(final_measurements(arrow_schema().empty_table().to_pandas())).empty
+
+    @settings(max_examples=60, deadline=None)
+    @given(
+        st.lists(
+            st.tuples(
+                st.sampled_from(KERNELS[:3]),
+                st.sampled_from([PROBLEM, OTHER]),
+                st.sampled_from(STATUSES),
+                st.integers(0, 1),
+                st.integers(0, 3),
+                st.floats(0.01, 9.0),
+            ),
+            max_size=25,
+        )
+    )
+    def test_every_pair_has_one_row_as_the_rules_say(self, drawn: Sequence[tuple[Any, ...]]) -> None:
+        rows = [
+            record(problem, kernel, tflops, status=status, round=round_, minute=minute)
+            for kernel, problem, status, round_, minute, tflops in drawn
+        ]
+        final = final_measurements(frame(rows))
+        pairs = {(row["problem"], row["kernel"]) for row in rows}
+        assert set(zip(final["problem"], final["kernel"], strict=True)) == pairs
+        assert len(final) == len(pairs)
+        for row in final.to_dict("records"):
+            mine = [r for r in rows if (r["problem"], r["kernel"]) == (row["problem"], row["kernel"])]
+            statuses = {r["status"] for r in mine}
+            worst = next((bad for bad in ("wrong", "crash", "timeout") if bad in statuses), None)
+            if worst is not None or "ok" not in statuses:
+                assert row["status"] == (worst or max(mine, key=lambda r: (r["round"], r["time"]))["status"])
+            else:
+                last = max((r for r in mine if r["status"] == "ok"), key=lambda r: (r["round"], r["time"]))
+                assert (row["status"], row["round"], row["time"]) == ("ok", last["round"], last["time"])
+
+
+class TestOracle:
+    def test_the_fastest_ok_kernel(self) -> None:
+        row = oracle_of(
+            record(PROBLEM, A, 1.0), record(PROBLEM, B, 3.0), record(PROBLEM, C, 9.0, status="noisy")
+        )
+        assert (row["oracle_kernel"], row["oracle_tflops"]) == (B.name, 3.0)
+        assert row["oracle_latency_ms"] == pytest.approx(PROBLEM.flops / 3e9)
+
+    def test_a_flattering_first_number_does_not_beat_leaders_measured_again(self) -> None:
+        row = oracle_of(
+            record(PROBLEM, A, 3.0),
+            record(PROBLEM, B, 2.9),
+            record(PROBLEM, A, 2.0, round=1),
+            record(PROBLEM, B, 2.2, round=1),
+            record(PROBLEM, C, 2.8),
+        )
+        assert (row["oracle_kernel"], row["oracle_tflops"], row["oracle_remeasured"]) == (B.name, 2.2, True)
+
+    def test_what_the_sweep_alone_would_have_named(self) -> None:
+        row = oracle_of(
+            record(PROBLEM, A, 3.0),
+            record(PROBLEM, B, 2.9),
+            record(PROBLEM, A, 2.0, round=1),
+            record(PROBLEM, B, 2.5, round=1),
+        )
+        assert row["sweep_winner"] == A.name
+        assert row["sweep_winner_efficiency"] == pytest.approx(0.8)
+
+    def test_leaders_that_all_failed_again_leave_the_rest(self) -> None:
+        row = oracle_of(
+            record(PROBLEM, A, 3.0), record(PROBLEM, A, status="wrong", round=1), record(PROBLEM, B, 1.0)
+        )
+        assert row["oracle_kernel"] == B.name
+        assert not row["oracle_remeasured"]
+
+    def test_equal_figures_go_to_the_first_name(self) -> None:
+        first, second = sorted([A.name, B.name])
+        for order in ((A, B), (B, A)):
+            assert oracle_of(*(record(PROBLEM, k, 2.0) for k in order))["oracle_kernel"] == first
+        assert first != second
+
+    def test_a_problem_without_an_ok_kernel_is_listed(self) -> None:
+        row = oracle_of(record(PROBLEM, A, status="crash"), record(PROBLEM, B, status="unsupported"))
+        assert row["problem"] == PROBLEM.id
+        assert row["oracle_kernel"] is None or pd.isna(row["oracle_kernel"])
+        assert pd.isna(row["oracle_tflops"])
+        counts = {name: row[f"kernels_{name}"] for name in STATUSES}
+        assert counts == {**dict.fromkeys(STATUSES, 0), "crash": 1, "unsupported": 1}
+
+    def test_the_spread_of_the_pool(self) -> None:
+        row = oracle_of(
+            *(record(PROBLEM, k, t) for k, t in zip(KERNELS, (1.0, 2.0, 8.0), strict=False)),
+            record(PROBLEM, KERNELS[3], status="timeout"),
+        )
+        assert (row["median_tflops"], row["worst_tflops"], row["worst_kernel"]) == (2.0, 1.0, A.name)
+        assert row["kernels_measured"] == 4
+
+
+class TestBadRecords:
+    def test_missing_columns(self) -> None:
+        with pytest.raises(RecordError, match="lack the columns status, tflops"):
+            final_measurements(frame([record(PROBLEM, A)]).drop(columns=["status", "tflops"]))
+
+    def test_an_unknown_status(self) -> None:
+        with pytest.raises(RecordError, match="status 'fine' in the records is not one of ok, "):
+            final_measurements(frame([{**record(PROBLEM, A), "status": "fine"}]))
+
+    def test_a_null_status(self) -> None:
+        with pytest.raises(RecordError, match="is not one of ok"):
+            final_measurements(frame([{**record(PROBLEM, A), "status": None}]))
+
+    @pytest.mark.parametrize("tflops", [None, 0.0, -1.0, float("inf"), float("nan")])
+    def test_ok_without_a_figure(self, tflops: float | None) -> None:
+        with pytest.raises(RecordError, match=f"{A.name} on {PROBLEM.id} is ok with tflops"):
+            final_measurements(frame([{**record(PROBLEM, A), "tflops": tflops}]))
+
+    @pytest.mark.parametrize("column", ["problem", "kernel", "round"])
+    def test_a_row_of_no_pair(self, column: str) -> None:
+        with pytest.raises(RecordError, match="names all three"):
+            final_measurements(frame([{**record(PROBLEM, A), column: None}, record(PROBLEM, B)]))
+
+    @pytest.mark.parametrize("column", [c for c in PROBLEM_COLUMNS if c not in ("direction", "dtype", "ndim")])
+    @pytest.mark.parametrize("first", [True, False])
+    def test_an_id_that_hides_another_problem(self, column: str, first: bool) -> None:
+        """Two problems that differ in any one dimension never share a row."""
+        wrong = record(PROBLEM, B)
+        wrong[column] = wrong[column] * 2 + PROBLEM.G
+        rows = [wrong, record(PROBLEM, A)] if first else [record(PROBLEM, A), wrong]
+        with pytest.raises(RecordError, match=r"(told apart by all their dimensions|are no problem)"):
+            final_measurements(frame(rows))
+
+
+def test_the_problem_table_has_each_problem_once_with_its_key() -> None:
+    table = problem_table([PROBLEM, OTHER, GroupedConvProblem.from_id(PROBLEM.id)])
+    assert table["problem"].tolist() == [PROBLEM.id, OTHER.id]
+    assert tuple(table.iloc[1][list(KEY_COLUMNS)]) == OTHER.key
+
+
+def test_problems_come_back_from_records() -> None:
+    rows = frame([record(OTHER, A), record(PROBLEM, A), record(OTHER, B)])
+    assert problems_of(rows) == (OTHER, PROBLEM)
