@@ -66,7 +66,9 @@ def _name_suite(config: pytest.Config) -> None:
         config.args[:] = [str(SUITE)]
         return
     prefix = SUITE_ID + "::"
-    config.args[:] = [str(SUITE) + arg[len(SUITE_ID) :] if arg.startswith(prefix) else arg for arg in config.args]
+    config.args[:] = [
+        str(SUITE) + arg[len(SUITE_ID) :] if arg.startswith(prefix) else arg for arg in config.args
+    ]
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
@@ -82,13 +84,15 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 @pytest.fixture
 def problem(request: pytest.FixtureRequest) -> GroupedConvProblem:
     """A problem of --problem-set (harness.problem.GroupedConvProblem); tests run once for each."""
-    return _parameter(request)
+    chosen: GroupedConvProblem = _parameter(request)
+    return chosen
 
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> GroupedConvKernel:
     """A kernel of --kernel-set that is a candidate for `problem` (harness.kernel.GroupedConvKernel)."""
-    return _parameter(request)
+    chosen: GroupedConvKernel = _parameter(request)
+    return chosen
 
 
 def _parameter(request: pytest.FixtureRequest) -> Any:
@@ -224,7 +228,9 @@ class SessionPlugin:
         # Over the budget a test is neither run nor reported: the summary says how many are left.
         return True if self.session.over_budget(params["problem"]) else None
 
-    def measure(self, node: pytest.Item, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
+    def measure(
+        self, node: pytest.Item, problem: GroupedConvProblem, kernel: GroupedConvKernel
+    ) -> Measurement:
         try:
             measurement = self.session.measure(problem, kernel)
         except HarnessError as error:
@@ -250,7 +256,7 @@ class SessionPlugin:
 
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
         """Passing pairs print no dot: the line a problem says more. -v shows every pair as usual."""
-        if report.when == "call" and report.passed and SUITE_ID == report.nodeid.split("::")[0]:
+        if report.when == "call" and report.passed and report.nodeid.split("::")[0] == SUITE_ID:
             return "passed", "", "PASSED"
         return None
 
@@ -318,7 +324,9 @@ class SessionPlugin:
 
         for conclusion in self.conclusions:
             failed = conclusion.data.verdict.failed
-            terminalreporter.section(f"tile-oracle: {conclusion.data.run.problem_set}", red=failed, green=not failed)
+            terminalreporter.section(
+                f"tile-oracle: {conclusion.data.run.problem_set}", red=failed, green=not failed
+            )
             for line in summary_lines(conclusion.data, terminalreporter._tw.fullwidth):
                 terminalreporter.write_line(line)
             if conclusion.baseline_note:
@@ -331,7 +339,8 @@ class SessionPlugin:
         kernels = sum(len(pool) for pool in plan.pools.values())
         sets = ", ".join(f"{part.name} ({len(part.problems)} problems)" for part in plan.sets)
         lines = [
-            f"tile-oracle: {sets} x {session.options.kernel_set} ({kernels} kernels) = {plan.pair_count} pairs",
+            f"tile-oracle: {sets} x {session.options.kernel_set} ({kernels} kernels) = "
+            f"{plan.pair_count} pairs",
             f"target: {session.target.name} ({session.target_reason}), {session.describe_build()}",
             f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",
         ]

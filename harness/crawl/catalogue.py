@@ -69,15 +69,18 @@ _VIDEO_RESOLUTIONS: Mapping[str, tuple[tuple[int, int, int], ...]] = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """One model of a library. family: the module that defines it; whole families are held out.
+    """One model of a library. family: the module that defines it or, where a model is built on another,
+    its backbone; whole families are held out.
 
-    output_stride: 0, or the option of that name. resolutions: ([frames,] height, width) in pixels.
+    resolutions: ([frames,] height, width) in pixels. task: classification, video, detection,
+    segmentation or optical_flow. output_stride: 0, or the option of that name.
     """
 
     library: str
     name: str
     family: str
     resolutions: tuple[tuple[int, ...], ...]
+    task: str = "classification"
     output_stride: int = 0
 
     @property
@@ -143,8 +146,8 @@ def choose_architectures(
     """Those that match one of the patterns, in the order given.
 
     A pattern is `sample` (per_family of each family, evenly spaced over its sorted names, plus a tenth
-    of the large families; one of a transformer family; all dilated and video ones), `all`, or a label
-    with the wildcards * and ?. Raises HarnessError for a pattern that matches nothing.
+    of the large families; one of a transformer family; all dilated, video, detection, ... ones), `all`, or
+    a label with the wildcards * and ?. Raises HarnessError for a pattern that matches nothing.
     """
     chosen: set[Architecture] = set()
     for pattern in patterns:
@@ -172,7 +175,7 @@ def _sample(architectures: Iterable[Architecture], per_family: int) -> set[Archi
     families: dict[tuple[str, str], list[Architecture]] = defaultdict(list)
     chosen = set()
     for architecture in architectures:
-        if architecture.output_stride or architecture.family.startswith("video_"):
+        if architecture.output_stride or architecture.task != "classification":
             chosen.add(architecture)
         else:
             families[architecture.library, architecture.family].append(architecture)
@@ -209,26 +212,35 @@ def _torchvision_architectures() -> list[Architecture]:
     models = importlib.import_module("torchvision.models")
     found = []
     for name in models.list_models():
-        group, _, module = (
-            models.get_model_builder(name).__module__.removeprefix("torchvision.models.").rpartition(".")
-        )
-        if group == "quantization":
+        defined_in = models.get_model_builder(name).__module__.removeprefix("torchvision.models.")
+        task, _, module = defined_in.rpartition(".")
+        if task == "quantization":
             continue
+        family = _FAMILY_OF_MODULE.get(module, module)
         resolutions: tuple[tuple[int, ...], ...]
-        if group == "video":
+        if task == "video":
             family = f"video_{module}"
             resolutions = _VIDEO_RESOLUTIONS.get(family, ((16, 112, 112),))
-        elif group == "detection":
-            family, resolutions = "detection", ((320, 320),) if "320" in name else ((512, 512), (800, 1344))
-        elif group == "segmentation":
-            family, resolutions = "segmentation", ((520, 520), (512, 1024))
-        elif group == "optical_flow":
-            family, resolutions = module, ((368, 496),)
+        elif task == "detection":
+            family = _backbone_family(name)
+            resolutions = ((320, 320),) if "320" in name else ((512, 512), (800, 1344))
+        elif task == "segmentation":
+            family, resolutions = _backbone_family(name), ((520, 520), (512, 1024))
+        elif task == "optical_flow":
+            resolutions = ((368, 496),)
         else:
-            family = _FAMILY_OF_MODULE.get(module, module)
             native = 299 if name == "inception_v3" else 224
             resolutions = ((native, native),)
             if not name.startswith(("vit_", "maxvit_")):
                 resolutions += ((_alternate(name, native),) * 2,)
-        found.append(Architecture("torchvision", name, family, resolutions))
+            if name.startswith("swin_v2"):
+                family = "swin_transformer_v2"
+        found.append(Architecture("torchvision", name, family, resolutions, task or "classification"))
     return found
+
+
+def _backbone_family(name: str) -> str:
+    for part, family in (("mobilenet_v3", "mobilenetv3"), ("vgg", "vgg")):
+        if part in name:
+            return family
+    return "resnet"

@@ -22,8 +22,8 @@ from harness.problem_slices import has_odd_channels, is_depthwise, is_gemm_like
 
 BAND_EDGES_GFLOP = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
-PINNED_TO_TRAINING = frozenset({"resnet", "efficientnet", "vision_transformer", "detection", "segmentation"})
-"""Families that much else is built from, or that hold a large part of all problems."""
+PINNED_TO_TRAINING = frozenset({"resnet", "efficientnet", "vision_transformer"})
+"""Families that much else is built from, and that hold a large part of all problems."""
 
 KIND_SHARES: Mapping[str, Mapping[str, float]] = {
     "forward": {

@@ -92,9 +92,9 @@ def _convolutions(
     model = _build(torch, timm, architecture).eval()
     images = torch.empty((_BATCH, 3, *resolution), device="meta")
     with torch.no_grad(), torch.device("meta"), Recorder():
-        if architecture.family == "detection":
+        if architecture.task == "detection":
             model.backbone(images)  # what follows depends on the values of boxes
-        elif architecture.family == "raft":
+        elif architecture.task == "optical_flow":
             model(images, images, num_flow_updates=1)
         else:
             model(images)
@@ -110,7 +110,7 @@ def _build(torch: ModuleType, timm: ModuleType, architecture: Architecture) -> A
             return timm.create_model(architecture.name, pretrained=False, **options)
     models = importlib.import_module("torchvision.models")
     options["weights"] = None
-    if architecture.family in ("detection", "segmentation"):
+    if architecture.task in ("detection", "segmentation"):
         options["weights_backbone"] = None
     if architecture.family == "regnet":  # reads its block widths from tensors while it is built
         return models.get_model(architecture.name, **options).to("meta")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -43,7 +44,10 @@ def write_selection(
     for name, chosen, purpose, limits in sets:
         if chosen:
             head = [f"{name}: {len(chosen):,} {selection.options.dtype} problems {purpose}", ""]
-            lines = head + _origin(selection, traces, command, versions) + _strata(chosen, limits)
+            origin = _origin(selection, traces, command, versions)
+            # an empty line stays one
+            wrapped = [part for line in origin for part in textwrap.wrap(line, 108) or [""]]
+            lines = head + wrapped + _strata(chosen, limits)
             text = format_problem_set(
                 [c.problem for c in chosen], [c.source for c in chosen], "\n".join(lines)
             )
@@ -68,21 +72,21 @@ def _origin(
     good = [trace for trace in traces if trace.layers]
     made_with = ", ".join(f"{library} {version}" for library, version in sorted(versions.items()))
     held_out = ", ".join(selection.held_out) or "none"
+    additions = ", and deliberate additions (source synthetic:<why>)" if options.synthetic else ""
     return [
-        f"Made by: {command}",
+        f"Made by: {command} --direction {options.direction}",
         f"with {made_with}; seed {options.seed}.",
-        f"From {len({t.architecture for t in good}):,} architectures of {selection.families} families, "
-        f"traced on PyTorch's meta device without weights at {len(good):,} (architecture, resolution) pairs",
-        f"and taken at batch sizes {' '.join(map(str, options.batch_sizes))}"
-        + (", and deliberate additions (source synthetic:<why>)." if options.synthetic else "."),
-        "source: the first architecture by name that has the problem, @ its image height x width "
-        "(video: frames first).",
+        f"From {len({t.architecture for t in good}):,} architectures of {selection.families} families, traced "
+        f"on PyTorch's meta device, without weights, at {len(good):,} pairs of architecture and resolution, and "
+        f"taken at batch sizes {' '.join(map(str, options.batch_sizes))}{additions}.",
+        "source: the first architecture by name that has the problem @ image height x width (video: frames "
+        "first).",
         "",
-        f"Held out for validation, whole families: {held_out}.",
-        'The rule: of the image and of the video families the first quarter by sha256("seed:family"), but '
+        f"Held out for validation, whole families: {held_out}. The rule: of the image families and of the "
+        'video families the first quarter by sha256("seed:family"), but '
         f"{', '.join(sorted(PINNED_TO_TRAINING))} are always for training.",
-        f"{selection.shared_layers:,} layers of theirs that other families have too left the validation set. "
-        "A fifth of the additions, by layer, are for validation.",
+        f"{selection.shared_layers:,} layers of the held-out families that others have too are for training "
+        "only. A fifth of the additions, by layer, is for validation.",
         "",
     ]
 
@@ -95,8 +99,8 @@ def _strata(chosen: Sequence[Chosen], limits: Limits) -> list[str]:
         in_bands = [counts[kind, band] for band in range(len(edges))]
         rows.append((kind, *map(str, in_bands), str(sum(in_bands))))
     return [
-        "Chosen by strata, kind of layer x band of GFLOP, the families of a stratum taking turns; at most "
-        f"{limits.max_gflop:g} GFLOP and {limits.max_bytes // 10**6} MB:",
+        "Chosen by strata, kind of layer x band of GFLOP, the families of a stratum taking turns.",
+        f"A problem has at most {limits.max_gflop:g} GFLOP and {limits.max_bytes // 10**6} MB.",
         *(row[0].ljust(14) + "".join(cell.rjust(8) for cell in row[1:]) for row in rows),
         "Order: a fixed shuffle, so that the first problems are a fair sample of all.",
     ]

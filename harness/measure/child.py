@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 
 import harness
@@ -15,7 +16,7 @@ from harness.measure.protocol import Channel
 
 _TAIL_BYTES = 8192
 _TAIL_SHOWN = 400
-_ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")}
+_ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class Child:
@@ -101,10 +102,8 @@ class Child:
 
     def kill(self) -> None:
         """End the process and all that it started."""
-        try:
+        with suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
         self._process.wait()
         self.channel.close()
         self._close_output()

@@ -9,6 +9,7 @@ import json
 import os
 import select
 import time
+from contextlib import suppress
 from typing import Any
 
 Message = dict[str, Any]
@@ -74,7 +75,5 @@ class Channel:
 
     def close(self) -> None:
         for fd in (self.read_fd, self.write_fd):
-            try:
+            with suppress(OSError):
                 os.close(fd)
-            except OSError:
-                pass

@@ -10,13 +10,16 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from harness.problem import GroupedConvProblem
 
-Array = npt.NDArray[np.generic]
+Array = npt.NDArray[Any]
+Index = tuple[Any, ...]
+"""What indexes an array along several axes."""
 
 _EXACT = 1 << 24
 _FULL_CHECK_FLOPS = 3e9
@@ -25,7 +28,7 @@ _SPOT_POINTS = 2048
 _SPOT_PRODUCTS = 1 << 27
 _BLOCK = 1 << 20
 
-STORAGE: dict[str, np.dtype[np.generic]] = {
+STORAGE: dict[str, np.dtype[Any]] = {
     "bf16": np.dtype(np.uint16),
     "fp16": np.dtype(np.float16),
     "fp32": np.dtype(np.float32),
@@ -58,7 +61,9 @@ def reduction_length(problem: GroupedConvProblem) -> int:
     return problem.gemm_shape[2]
 
 
-def integer_operands(problem: GroupedConvProblem, seed: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+def integer_operands(
+    problem: GroupedConvProblem, seed: int
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """Both operands as small integers whose every partial sum of products stays below 2^24."""
     generator = np.random.default_rng(seed)
     length = reduction_length(problem)
@@ -78,7 +83,8 @@ def random_operands(problem: GroupedConvProblem, seed: int) -> tuple[Array, Arra
     generator = np.random.default_rng(seed)
     first, second = (
         np.resize(
-            encode(generator.standard_normal(min(_BLOCK, math.prod(shape)), dtype=np.float32), problem.dtype), shape
+            encode(generator.standard_normal(min(_BLOCK, math.prod(shape)), dtype=np.float32), problem.dtype),
+            shape,
         )
         for shape in problem.operand_shapes[:2]
     )
@@ -112,12 +118,13 @@ def expectation(
     return Expectation(encode(exact_values(problem, first, second, points), problem.dtype), points)
 
 
-def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> tuple[slice, ...]:
+def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
     """Where in the padded input a filter tap meets each output position."""
-    return tuple(
+    windows = (
         slice(t * d, t * d + (o - 1) * s + 1, s)
         for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
     )
+    return (slice(None), *windows)
 
 
 def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32]:
@@ -132,32 +139,35 @@ def exact_output(
     p = problem
     groups, c, k = p.G, p.C // p.G, p.K // p.G
     padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
+    at: Index
     taps = list(itertools.product(*(range(extent) for extent in p.filter)))
     rows_shape = (p.N, *p.output_spatial, groups)
     if p.direction == "forward":
         padded = np.pad(first, padding)
         out = np.zeros((groups, math.prod(rows_shape[:-1]), k), np.float32)
         for tap in taps:
-            weight = second[(slice(None), slice(None), *tap)].astype(np.float32)  # (G, K/G, C/G)
-            out += _by_group(padded[(slice(None), *_window(p, tap))], groups, c) @ weight.transpose(0, 2, 1)
+            at = (slice(None), slice(None), *tap)
+            weight = second[at].astype(np.float32)  # (G, K/G, C/G)
+            out += _by_group(padded[_window(p, tap)], groups, c) @ weight.transpose(0, 2, 1)
         return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(p.output_shape)
     if p.direction == "bwd_data":
         gradient = _by_group(first, groups, k)
         extents = [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
         out = np.zeros((p.N, *extents, groups, c), np.float32)
         for tap in taps:
-            weight = second[(slice(None), slice(None), *tap)].astype(np.float32)
+            at = (slice(None), slice(None), *tap)
+            weight = second[at].astype(np.float32)
             rows = (gradient @ weight).transpose(1, 0, 2)
-            out[(slice(None), *_window(p, tap))] += rows.reshape(*rows_shape, c)
-        inner = tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
-        return np.ascontiguousarray(out[(slice(None), *inner)])
+            out[_window(p, tap)] += rows.reshape(*rows_shape, c)
+        inner: Index = tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
+        whole: Index = (slice(None), *inner)
+        return np.ascontiguousarray(out[whole])
     padded = np.pad(first, padding)
     gradient = np.ascontiguousarray(_by_group(second, groups, k).transpose(0, 2, 1))
     out = np.empty(p.weight_shape, np.float32)
     for tap in taps:
-        out[(slice(None), slice(None), *tap)] = gradient @ _by_group(
-            padded[(slice(None), *_window(p, tap))], groups, c
-        )
+        at = (slice(None), slice(None), *tap)
+        out[at] = gradient @ _by_group(padded[_window(p, tap)], groups, c)
     return out
 
 
@@ -166,7 +176,8 @@ def spot_points(problem: GroupedConvProblem, seed: int) -> npt.NDArray[np.int64]
     shape = problem.operand_shapes[2]
     count = max(64, min(_SPOT_POINTS, _SPOT_PRODUCTS // reduction_length(problem)))
     corners = [
-        np.ravel_multi_index(corner, shape) for corner in itertools.product(*({0, extent - 1} for extent in shape))
+        np.ravel_multi_index(corner, shape)
+        for corner in itertools.product(*({0, extent - 1} for extent in shape))
     ]
     generator = np.random.default_rng(seed)
     random = generator.integers(0, math.prod(shape), size=max(1, count - len(corners)))
@@ -200,7 +211,8 @@ def exact_values(
             inside &= (source >= 0) & (source < bounds[axis])
             where.append(np.clip(source, 0, bounds[axis] - 1))
         rows = first[(n, *where, group)].astype(np.int64)
-        columns = second[(group, channel, *tap)] if forward else second[(group, slice(None), *tap, channel)]
+        weights: Index = (group, channel, *tap) if forward else (group, slice(None), *tap, channel)
+        columns = second[weights]
         total += np.where(inside, (rows * columns).sum(axis=1), 0)
     return total
 
@@ -224,7 +236,8 @@ def _exact_weight_gradients(
             stop = max(start, stop)
             target.append(slice(start, stop))
             source.append(slice(start * s + offset, max(start * s + offset, (stop - 1) * s + offset + 1), s))
-        x = first[(slice(None), *source, group, c)].astype(np.int64)
-        dy = second[(slice(None), *target, group, k)].astype(np.int64)
+        x_at: Index = (slice(None), *source, group, c)
+        dy_at: Index = (slice(None), *target, group, k)
+        x, dy = first[x_at].astype(np.int64), second[dy_at].astype(np.int64)
         total[row] = (x * dy).sum()
     return total

@@ -53,7 +53,9 @@ class MeasureService:
         Raises KernelError when the kernel is of another operation, direction, dtype or rank.
         """
         if not kernel.matches(problem):
-            raise KernelError(f"kernel {kernel.name} is not for {problem.id}: direction, dtype and rank must be equal")
+            raise KernelError(
+                f"kernel {kernel.name} is not for {problem.id}: direction, dtype and rank must be equal"
+            )
         done = self._done[problem.id]
         if kernel.name not in done and not (problem.id == self._problem and kernel.name in self._open):
             self._begin(problem, kernel)
@@ -135,7 +137,9 @@ class MeasureService:
         return row
 
 
-def _from_known(problem: GroupedConvProblem, kernel: GroupedConvKernel, row: Mapping[str, Any]) -> Measurement:
+def _from_known(
+    problem: GroupedConvProblem, kernel: GroupedConvKernel, row: Mapping[str, Any]
+) -> Measurement:
     def number(name: str) -> float:
         value = row.get(name)
         return math.nan if value is None else float(value)

@@ -123,7 +123,11 @@ class Supervisor:
         self._loaded = self._running = None
         try:
             self._child.channel.send(
-                {"do": "open", "device_module": self.target.device_module, "timing": asdict(self.settings.timing)}
+                {
+                    "do": "open",
+                    "device_module": self.target.device_module,
+                    "timing": asdict(self.settings.timing),
+                }
             )
             answer = self._child.channel.receive(120.0)
         except ChannelClosed:
@@ -229,7 +233,10 @@ class Supervisor:
     # ---- one problem ------------------------------------------------------------------------
 
     def sweep(
-        self, problem: GroupedConvProblem, kernels: Sequence[GroupedConvKernel], known: Sequence[Measurement] = ()
+        self,
+        problem: GroupedConvProblem,
+        kernels: Sequence[GroupedConvKernel],
+        known: Sequence[Measurement] = (),
     ) -> Iterator[Measurement]:
         """Measure every kernel once, then the leaders again; yields as results come in.
 
@@ -343,7 +350,16 @@ class Supervisor:
             yield Measurement(problem, waiting.popleft()[0], status, detail)
 
     def _measurement(self, problem: GroupedConvProblem, job: _Job, answer: Message) -> Measurement:
-        names = ("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points")
+        names = (
+            "status",
+            "detail",
+            "latency_ms",
+            "latency_min_ms",
+            "spread",
+            "samples",
+            "check",
+            "check_points",
+        )
         values = {name: answer[name] for name in names if name in answer}
         return Measurement(problem, job.kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))
 

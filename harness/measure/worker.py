@@ -139,6 +139,7 @@ def _watch_parent(read_fd: int, journals: Path | None) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    """READ_FD WRITE_FD [JOURNALS]: serve until told to quit."""
     read_fd, write_fd = int(arguments[0]), int(arguments[1])
     journals = Path(arguments[2]) if len(arguments) > 2 else None
     threading.Thread(target=_watch_parent, args=(read_fd, journals), daemon=True).start()

@@ -11,14 +11,14 @@ refuses of it is dropped and counted, never repaired.
         "pipeline": ["compv3", "compv4"],
         "vectors": ["4x8x8"], ...}]}
 
-`tiles` may name one of the file's "tile_lists": {"name": [...]}. A tile's `waves` and `warp_tile` may be lists; a tile "64x128" takes its depths from the block's
-`tile_k`; a warp tile "32x32" takes the deepest K that the architecture lists for the data type and
-that divides the tile. `vectors` are widths, or a strategy: "max", "channels_multiple_of_4",
-"input_channels_multiple_of_1", "output_channels_multiple_of_2" (the widest load that such channel
-counts allow). `double_smem_buffer` left out means: where the pipeline requires it. The other axes,
-with what they are when left out: `scheduler` ["intrawave"], `epilogue` ["cshuffle"], `split_image`
-[false], `num_groups_to_merge` [1], `explicit_gemm` [false], `two_stage` [false], `padding` ["111"]
-(one digit for each of pad_m, pad_n, pad_k).
+`tiles` may name one of the file's "tile_lists": {"name": [...]}. A tile's `waves` and `warp_tile` may be
+lists; a tile "64x128" takes its depths from the block's `tile_k`; a warp tile "32x32" takes the deepest
+K that the architecture lists for the data type and that divides the tile. `vectors` are widths, or a
+strategy: "max", "channels_multiple_of_4", "input_channels_multiple_of_1",
+"output_channels_multiple_of_2" (the widest load that such channel counts allow). `double_smem_buffer`
+left out means: where the pipeline requires it. The other axes, with what they are when left out:
+`scheduler` ["intrawave"], `epilogue` ["cshuffle"], `split_image` [false], `num_groups_to_merge` [1],
+`explicit_gemm` [false], `two_stage` [false], `padding` ["111"] (one digit for each of pad_m, pad_n, pad_k).
 """
 
 from __future__ import annotations

@@ -50,7 +50,9 @@ def _frames(path: Path, op: str) -> list[pd.DataFrame]:
     journals = sorted(folder.glob(JOURNAL_GLOB))
     frames = [_frame(rows, op) for journal in journals if (rows := read_lines(journal)[0])]
     parts = sorted(folder.glob(PART_GLOB)) or sorted(
-        p for p in folder.glob("*.parquet") if p.name != "selection.parquet" and not p.name.startswith((".", "_"))
+        p
+        for p in folder.glob("*.parquet")
+        if p.name != "selection.parquet" and not p.name.startswith((".", "_"))
     )
     if not parts and not journals:
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
@@ -78,7 +80,8 @@ def _read_part(path: Path, op: str) -> pd.DataFrame:
                 arrays.append(table.column(field.name).cast(field.type))
             except pa.ArrowException:
                 raise RecordError(
-                    f"{path}: column {field.name!r} holds {table.schema.field(field.name).type}, not {field.type}"
+                    f"{path}: column {field.name!r} holds {table.schema.field(field.name).type}, "
+                    f"not {field.type}"
                 ) from None
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))

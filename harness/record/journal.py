@@ -44,7 +44,9 @@ class Journal:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RecordError(f"cannot record to {folder}: {error.strerror}; choose another --report-dir") from None
+            raise RecordError(
+                f"cannot record to {folder}: {error.strerror}; choose another --report-dir"
+            ) from None
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Make one row permanent. Raises RecordError when the disk refuses it."""
@@ -55,7 +57,9 @@ class Journal:
         try:
             written = os.write(self._fd, line)
         except OSError as error:
-            raise RecordError(f"cannot record to {self.folder}: {error.strerror}; free space and --resume") from None
+            raise RecordError(
+                f"cannot record to {self.folder}: {error.strerror}; free space and --resume"
+            ) from None
         if written != len(line):
             raise RecordError(f"cannot record to {self.folder}: the disk is full; free space and --resume")
         self._rows += 1
@@ -135,7 +139,9 @@ def _parse(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _part_of(journal: Path) -> Path:
-    return journal.with_name("part-" + journal.name.removeprefix(".journal-").removesuffix(".jsonl") + ".parquet")
+    return journal.with_name(
+        "part-" + journal.name.removeprefix(".journal-").removesuffix(".jsonl") + ".parquet"
+    )
 
 
 def _seal(journal: Path) -> None:
@@ -161,7 +167,7 @@ def write_part(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         pq.write_table(table, aside, compression="zstd")
-        os.replace(aside, path)
+        aside.replace(path)
     except OSError as error:
         aside.unlink(missing_ok=True)
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from None

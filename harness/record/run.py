@@ -51,14 +51,18 @@ def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str 
     is taken, or one to be resumed that was made for something else.
     """
     if name is not None and not _NAME.fullmatch(name):
-        raise RecordError(f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore")
+        raise RecordError(
+            f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
+        )
     wanted = json.loads(json.dumps(purpose))
     if resume:
         found = _find(reports, wanted, name)
         if found is not None:
             seal_abandoned(measurements_folder(found))
             return Run(found, wanted, resumed=True)
-    base = name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:80] + datetime.now().strftime("-%Y%m%d-%H%M%S")
+    base = name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:80] + datetime.now().strftime(
+        "-%Y%m%d-%H%M%S"
+    )
     folder = _make(reports, base, exact=name is not None)
     document = {"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")}
     write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
@@ -74,7 +78,8 @@ def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
         if there != wanted:
             differs = sorted(k for k in {*wanted, *(there or {})} if (there or {}).get(k) != wanted.get(k))
             raise RecordError(
-                f"{folder} cannot be resumed: it was made with another {', '.join(differs)}; choose a new --run-name"
+                f"{folder} cannot be resumed: it was made with another {', '.join(differs)}; "
+                "choose a new --run-name"
             )
         return folder
     manifests = sorted(reports.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
@@ -101,7 +106,9 @@ def _make(reports: Path, base: str, *, exact: bool) -> Path:
                 ) from None
             continue
         except OSError as error:
-            raise RecordError(f"cannot write to {reports}: {error.strerror}; choose another --report-dir") from None
+            raise RecordError(
+                f"cannot write to {reports}: {error.strerror}; choose another --report-dir"
+            ) from None
         return folder
     raise RecordError(f"{reports} holds a thousand runs called {base}")
 
@@ -154,7 +161,9 @@ def _read_known(path: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     try:
-        rows: list[dict[str, Any]] = pq.read_table(path, columns=list(ALREADY_KNOWN), partitioning=None).to_pylist()
+        rows: list[dict[str, Any]] = pq.read_table(
+            path, columns=list(ALREADY_KNOWN), partitioning=None
+        ).to_pylist()
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}; start a new run") from None
     return rows

@@ -21,6 +21,8 @@ ROUND_FINAL = 1
 
 @dataclass(frozen=True)
 class Column:
+    """Name, Arrow type and meaning of one column."""
+
     name: str
     type: pa.DataType
     meaning: str
@@ -36,7 +38,11 @@ _HEAD = (
 )
 _TAIL = (
     Column("status", pa.string(), "one of " + ", ".join(STATUSES)),
-    Column("detail", pa.string(), "why the status is not ok: signal, exit code, first wrong value, end of the log"),
+    Column(
+        "detail",
+        pa.string(),
+        "why the status is not ok: signal, exit code, first wrong value, end of the log",
+    ),
     Column("latency_ms", pa.float64(), "median of the samples, milliseconds; null unless ok or noisy"),
     Column("latency_min_ms", pa.float64(), "fastest sample, milliseconds"),
     Column("spread", pa.float64(), "interquartile range of the samples / their median"),
@@ -50,7 +56,9 @@ _TAIL = (
     Column("driver", pa.string(), "driver or operating system kernel version"),
     Column("toolchain", pa.string(), "compiler and version"),
     Column("flags", pa.string(), "compiler flags, joined by spaces"),
-    Column("source_hash", pa.string(), "hash of source, flags and toolchain: equal hashes are equal binaries"),
+    Column(
+        "source_hash", pa.string(), "hash of source, flags and toolchain: equal hashes are equal binaries"
+    ),
     Column("binary_bytes", pa.int64(), "size of the binary"),
     Column("seed", pa.int64(), "seed of the input data"),
 )

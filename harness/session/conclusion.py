@@ -32,9 +32,11 @@ class Conclusion:
 
 
 def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -> list[Conclusion]:
-    """Analyse the run's records and write the reports: in the run's folder for one set, else one folder a set.
+    """Analyse the run's records and write the reports: in the run's folder, or for several sets in one
+    folder a set below it.
 
-    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. Raises HarnessError.
+    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. Raises
+    HarnessError.
     """
     run = session.run
     if run is None or not any(run.measurements.glob("*")):

@@ -55,8 +55,8 @@ def _folder(option: str) -> Path:
         if (folder / "feature_spec.json").is_file():
             return folder.resolve()
     raise ModelError(
-        f"--model {option!r} is neither a model folder (with feature_spec.json) nor the name of one under models/; "
-        "auto, out-of-fold and none are the other choices"
+        f"--model {option!r} is neither a model folder (with feature_spec.json) nor the name of one under "
+        "models/; auto, out-of-fold and none are the other choices"
     )
 
 
@@ -119,8 +119,14 @@ def baseline_for(
     return None
 
 
-def _path(root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
+def _path(
+    root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
+) -> Path:
     if not device:
         raise GateError("a baseline needs the name of the device, and no measurement says it")
-    pool = options.kernel_set if options.kernel_filter is None else f"{options.kernel_set} {options.kernel_filter}"
+    pool = (
+        options.kernel_set
+        if options.kernel_filter is None
+        else f"{options.kernel_set} {options.kernel_filter}"
+    )
     return baseline_path(root, choice.name, device, problems.name, pool)

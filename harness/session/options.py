@@ -26,8 +26,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--problem-set",
         metavar="SETS",
-        help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own CSV files, "
-        "separated by commas. Without test files on the command line the plugin's own sweep runs",
+        help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own CSV "
+        "files, separated by commas. Without test files on the command line the plugin's own sweep runs",
     )
     add(
         "--kernel-set",
@@ -43,31 +43,51 @@ def add_options(parser: pytest.Parser) -> None:
     add("--target", metavar="NAME", default="auto", help="where kernels run: auto, cpu (default: auto)")
     add("--toolchain", metavar="NAME", default="auto", help="compiler: auto, zig, clang++, g++, or a path")
     add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
-    add("--build-dir", metavar="DIR", help="where binaries are kept, or a folder that `tile-oracle build` made")
+    add(
+        "--build-dir",
+        metavar="DIR",
+        help="where binaries are kept, or a folder that `tile-oracle build` made",
+    )
     add("--build-jobs", metavar="N", type=int, help="compilers at once (default: cores - 1)")
-    add("--report-dir", metavar="DIR", help="where runs are kept (default: reports/ beside the pytest rootdir)")
-    add("--run-name", metavar="NAME", help="name of the run's folder (default: from the sets, target and time)")
+    add(
+        "--report-dir",
+        metavar="DIR",
+        help="where runs are kept (default: reports/ beside the pytest rootdir)",
+    )
+    add(
+        "--run-name",
+        metavar="NAME",
+        help="name of the run's folder (default: from the sets, target and time)",
+    )
     add(
         "--resume",
         action="store_true",
         help="go on with the newest run that was asked for the same (or with --run-name): "
         "what is measured already is not measured again",
     )
-    add("--budget", metavar="TIME", help="stop cleanly after this time, e.g. 90s, 10m, 2h; --resume does the rest")
+    add(
+        "--budget",
+        metavar="TIME",
+        help="stop cleanly after this time, e.g. 90s, 10m, 2h; --resume does the rest",
+    )
     add(
         "--kernel-budget",
         metavar="TIME",
         default="0.02s",
         help="time for the samples of one kernel on one problem (default: 0.02s)",
     )
-    add("--kernel-timeout", metavar="TIME", help="limit for one kernel on one problem (default: from its flops)")
+    add(
+        "--kernel-timeout",
+        metavar="TIME",
+        help="limit for one kernel on one problem (default: from its flops)",
+    )
     add("--data-seed", metavar="N", type=int, default=20260, help="seed of the input data (default: 20260)")
     add(
         "--model",
         metavar="MODEL",
         default="auto",
-        help="the model to judge: a folder, a name under models/, auto (one that fits the target, else out-of-fold "
-        "predictions of a model cross-validated on this run's own records), out-of-fold, or none",
+        help="the model to judge: a folder, a name under models/, auto (one that fits the target, else "
+        "out-of-fold predictions of a model cross-validated on this run's own records), out-of-fold, or none",
     )
     add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
     add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")
@@ -150,7 +170,8 @@ def read_options(config: pytest.Config) -> SessionOptions:
         baseline_dir=path("--baseline-dir") or home / "models",
         update_baseline=value("--update-baseline"),
         tolerances={
-            f"{name}_points": value(f"--{name}-tolerance") for name in ("mean", "median", "p10", "problem", "coverage")
+            f"{name}_points": value(f"--{name}-tolerance")
+            for name in ("mean", "median", "p10", "problem", "coverage")
         },
     )
 

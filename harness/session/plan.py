@@ -63,7 +63,7 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
             direction, dtype, ndim = kind
             narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
             raise RuleError(
-                f"--kernel-set {options.kernel_set}{narrowed} has no kernel for {direction} {dtype} {ndim}d on {arch}: "
-                "see `tile-oracle kernels`"
+                f"--kernel-set {options.kernel_set}{narrowed} has no kernel for {direction} {dtype} {ndim}d "
+                f"on {arch}: see `tile-oracle kernels`"
             )
     return Plan(problem_set, pools)

@@ -50,7 +50,11 @@ class Progress:
     def _line(self, name: str, problem: _Problem) -> str:
         width = len(str(len(self._problems)))
         counts = ", ".join(f"{number} {status}" for status, number in problem.statuses.most_common())
-        best = f"best {problem.best_tflops:.4g} TFLOPS {problem.best_kernel}" if problem.best_kernel else "no ok kernel"
+        best = (
+            f"best {problem.best_tflops:.4g} TFLOPS {problem.best_kernel}"
+            if problem.best_kernel
+            else "no ok kernel"
+        )
         return (
             f"[{self._done_problems:>{width}}/{len(self._problems)}] {name}  {counts}; {best}  "
             f"({self._rate():.3g} pairs/s, {self.time_left()} left)"

@@ -7,7 +7,9 @@ from typing import Any
 
 from xdist.scheduler import LoadScopeScheduling
 
-_PROBLEM_IN_ID = re.compile(r"[\[-]((?:forward|bwd_data|bwd_weight)-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*)[\]-]")
+_PROBLEM_IN_ID = re.compile(
+    r"[\[-]((?:forward|bwd_data|bwd_weight)-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*)[\]-]"
+)
 
 
 def problem_of(nodeid: str) -> str | None:
@@ -16,7 +18,7 @@ def problem_of(nodeid: str) -> str | None:
     return match[1] if match else None
 
 
-class ProblemScheduling(LoadScopeScheduling):
+class ProblemScheduling(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
     """Tests of one problem are one unit; any other test is a unit of its own."""
 
     def _split_scope(self, nodeid: str) -> Any:

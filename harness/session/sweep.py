@@ -21,15 +21,14 @@ from harness.session.models import ModelChoice, baseline_for, choose_model
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of, make_plan
 from harness.target import TargetOptions, resolve_target
-from harness.target.base import Target
-
-
 
 
 class SweepSession:
     """Made once a process; worker processes of pytest-xdist have one each, under the controller's run."""
 
-    def __init__(self, options: SessionOptions, *, deadline: float | None = None, run_folder: str | None = None) -> None:
+    def __init__(
+        self, options: SessionOptions, *, deadline: float | None = None, run_folder: str | None = None
+    ) -> None:
         """deadline: wall-clock time at which the budget ends. run_folder: the controller's run, for a worker.
 
         Raises HarnessError for options that cannot be used.
@@ -117,7 +116,8 @@ class SweepSession:
 
     def _open_service(self) -> MeasureService:
         run = self.open_run()
-        writer = f"{os.environ.get('PYTEST_XDIST_WORKER', 'main')}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
+        who = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        writer = f"{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
         self._log = RunLog(run, writer)
         self._supervisor = Supervisor(self.target, self._settings, run.measurements)
         device = self._supervisor.open()
@@ -149,7 +149,7 @@ class SweepSession:
     # ---- the end ----------------------------------------------------------------------------
 
     def over_budget(self, problem: GroupedConvProblem | None) -> bool:
-        """Whether a test of this problem comes after the budget's end. A problem that is begun is finished."""
+        """Whether a test of this problem comes after the budget's end; what is begun is finished."""
         if self.deadline is None or time.time() < self.deadline:
             return False
         if problem is not None and self._service is not None and self._service.at_work_on(problem):
@@ -187,5 +187,3 @@ def _known_failures(baseline: Baseline) -> dict[tuple[str, str], str]:
         for problem, kernels in baseline.known_failures.items()
         for kernel, status in kernels.items()
     }
-
-

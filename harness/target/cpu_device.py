@@ -7,6 +7,7 @@ import math
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,19 +34,19 @@ _POISON = 0xFF  # every dtype reads this as NaN, and no kernel writes just this 
 _MEMORY_SHARE = 0.7
 
 
+_EXTENTS = (
+    *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
+    *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
+    *("dilation_d", "dilation_h", "dilation_w"),
+)
+
+
 class _ConvArgs(ctypes.Structure):
     """kernels/cpu/abi.h: to_conv_args."""
 
     _fields_ = (
         *((name, ctypes.c_void_p) for name in ("in0", "in1", "out", "workspace")),
-        *(
-            (name, ctypes.c_int64)
-            for name in (
-                *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
-                *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
-                *("dilation_d", "dilation_h", "dilation_w"),
-            )
-        ),
+        *((name, ctypes.c_int64) for name in _EXTENTS),
     )
 
 
@@ -68,13 +69,15 @@ class _Loaded:
     def random(self) -> tuple[list[GuardedBuffer], GuardedBuffer]:
         """Inputs and output for timing, made when the first kernel has passed its check."""
         if self._random is None or self._timed_out is None:
-            self._random = [holding(values, flush=False) for values in random_operands(self.problem, self.seed)]
+            self._random = [
+                holding(values, flush=False) for values in random_operands(self.problem, self.seed)
+            ]
             self._timed_out = GuardedBuffer(self._out_bytes, flush=False)
         return self._random, self._timed_out
 
     def arguments(self, inputs: list[GuardedBuffer], out: GuardedBuffer) -> _ConvArgs:
         args = _ConvArgs(inputs[0].address, inputs[1].address, out.address, 0)
-        for name, _ in _ConvArgs._fields_[4:]:
+        for name in _EXTENTS:
             setattr(args, name, getattr(self.problem, name))
         return args
 
@@ -95,7 +98,8 @@ class CpuDevice:
         needed, there = _memory_needed_bytes(problem), memory_available_bytes()
         if needed > _MEMORY_SHARE * there:
             raise ProblemRefused(
-                f"needs {needed / 2**30:.1f} GiB of memory for data and reference, {there / 2**30:.1f} GiB are free"
+                f"needs {needed / 2**30:.1f} GiB of memory for data and reference, "
+                f"{there / 2**30:.1f} GiB are free"
             )
         self.claim()
         self._loaded = _Loaded(problem, seed)
@@ -132,7 +136,7 @@ class CpuDevice:
         self._attach_workspace(library, args, flush=False)
         nanoseconds = (ctypes.c_uint64 * count)()
         library.to_time(ctypes.byref(args), count, nanoseconds)
-        return np.frombuffer(nanoseconds, np.uint64).astype(np.float64)
+        return np.array(nanoseconds, dtype=np.float64)
 
     def _require(self) -> _Loaded:
         assert self._loaded is not None, "load() comes first"
@@ -149,7 +153,9 @@ class CpuDevice:
             self._libraries[binary] = library
         return library
 
-    def _attach_workspace(self, library: ctypes.CDLL, args: _ConvArgs, *, flush: bool) -> GuardedBuffer | None:
+    def _attach_workspace(
+        self, library: ctypes.CDLL, args: _ConvArgs, *, flush: bool
+    ) -> GuardedBuffer | None:
         size = int(library.to_workspace_bytes(ctypes.byref(args)))
         if size <= 0:
             return None
@@ -197,7 +203,7 @@ def _compare(loaded: _Loaded) -> CheckResult:
     return CheckResult("wrong", _explain(loaded, bits, wanted, different), expected.kind, expected.count)
 
 
-def _stray_values(out: Array, bits: Array, bits_type: np.dtype[np.generic], dtype: str) -> str | None:
+def _stray_values(out: Array, bits: Array, bits_type: np.dtype[Any], dtype: str) -> str | None:
     """What a spot check looks at everywhere: values left unwritten, and NaN."""
     poison = np.array([_POISON] * bits_type.itemsize, np.uint8).view(bits_type)[0]
     unwritten = int(np.count_nonzero(bits == poison))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -35,7 +36,7 @@ class GuardedBuffer:
     def address(self) -> int:
         return self._base + self._offset
 
-    def view(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:
+    def view(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         """The bytes as an array."""
         count = int(np.prod(shape, dtype=np.int64))
         return np.frombuffer(self._map, dtype, count, self._offset).reshape(shape)
@@ -60,7 +61,7 @@ class GuardedBuffer:
             raise MemoryError("cannot protect pages: too many memory mappings")
 
 
-def holding(array: npt.NDArray[np.generic], *, flush: bool) -> GuardedBuffer:
+def holding(array: npt.NDArray[Any], *, flush: bool) -> GuardedBuffer:
     """A read-only buffer with the array's bytes."""
     buffer = GuardedBuffer(array.nbytes, flush=flush)
     buffer.view(array.dtype, array.shape)[...] = array

@@ -1,0 +1,393 @@
+"""What architectures allow, and the sentences with which they refuse."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.arch import Arch, known_archs, load_arch, read_archs
+from harness.data_files import data_folder
+from harness.errors import RuleError
+from harness.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
+from harness.problem import GroupedConvProblem
+
+SPECS = json.loads((data_folder("kernels") / "arch_specs.json").read_text())
+
+
+def gpu_kernel(suffix: str = "64x64x64_compv3_intrawave", kind: str = "forward_bf16_2d") -> GroupedConvKernel:
+    return parse_kernel_name(f"grouped_conv_{kind}_{suffix}")
+
+
+def cpu_kernel(**changed: Any) -> GroupedConvKernel:
+    kernel = gpu_kernel("64x64x64_compv3_intrawave_w1x1x1_wt4x32x1")
+    return replace(kernel, **changed)
+
+
+def test_the_known_architectures_are_those_of_the_table() -> None:
+    assert known_archs() == tuple(SPECS["archs"])
+    assert {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "cpu"} <= set(known_archs())
+    assert [load_arch(name).name for name in known_archs()] == list(known_archs())
+
+
+def test_an_unknown_architecture_is_said_with_the_nearest_one() -> None:
+    with pytest.raises(RuleError, match=r"'gfx905' is not in kernels/arch_specs.json; did you mean gfx950\?"):
+        load_arch("gfx905")
+    with pytest.raises(RuleError, match="known: gfx908, gfx90a"):
+        load_arch("z" * 10_000)
+
+
+def test_hardware_figures_of_gfx950_are_the_published_ones_in_their_order() -> None:
+    assert load_arch("gfx950").hardware.features() == {
+        "hw_num_cus": 256,
+        "hw_simds_per_cu": 4,
+        "hw_total_simds": 1024,
+        "hw_shader_engines": 32,
+        "hw_max_clock_mhz": 2400,
+        "hw_max_waves_per_cu": 32,
+        "hw_wavefront_size": 64,
+        "hw_lds_capacity": 65536,
+        "hw_l1_cache_kb": 32,
+        "hw_l2_cache_kb": 4096,
+        "hw_l3_cache_kb": 262144,
+        "hw_num_xcd": 8,
+    }
+
+
+@pytest.mark.parametrize(("arch", "wave"), [("gfx90a", 64), ("gfx1100", 32), ("gfx1201", 32), ("cpu", 1)])
+def test_a_workgroup_has_waves_times_wavefront_threads(arch: str, wave: int) -> None:
+    assert load_arch(arch).workgroup_threads(gpu_kernel("32x64x64_mem_intrawave")) == 2 * 2 * wave
+
+
+@pytest.mark.parametrize("kind", ["forward_bf16_2d", "forward_fp16_3d"])
+def test_gfx950_allows_the_published_tiles_in_exactly_the_thirty_published_variants(kind: str) -> None:
+    allowed = set()
+    for tile, pipeline, mode, suffix in itertools.product(
+        PUBLISHED_TILES,
+        ("basic_v1", "mem", "compv3", "compv4", "compv5", "compv6"),
+        ("intrawave", "interwave"),
+        ("", "_dsb", "_si", "_dsb_si"),
+    ):
+        name = f"{tile[0]}x{tile[1]}x{tile[2]}_{pipeline}_{mode}{suffix}"
+        if load_arch("gfx950").refusal(gpu_kernel(name, kind)) is None:
+            allowed.add((tile, f"{pipeline}_{mode}{suffix}"))
+    variants = {f"{p}_{m}{s}" for p in ("basic_v1", "mem") for m in ("intrawave", "interwave") for s in _SUFFIXES}
+    variants |= {f"{p}_intrawave{s}" for p in ("compv3", "compv5", "compv6") for s in _SUFFIXES}
+    variants |= {"compv4_intrawave_dsb", "compv4_intrawave_dsb_si"}
+    assert allowed == set(itertools.product(PUBLISHED_TILES, variants))
+
+
+_SUFFIXES = ("", "_dsb", "_si", "_dsb_si")
+
+# (architecture, kernel, all reasons that must be given)
+REFUSALS = [
+    ("gfx950", gpu_kernel(), ()),
+    ("gfx950", gpu_kernel("64x64x64_compv3_interwave"), ("scheduler: compv3 on gfx950 is intrawave, not interwave",)),
+    ("gfx950", gpu_kernel("64x64x64_compv4_intrawave"), ("double_smem_buffer: compv4 on gfx950 works in two",)),
+    ("gfx950", gpu_kernel("64x64x64_comp_async_intrawave_dsb"), ()),
+    ("gfx950", gpu_kernel("64x64x64_comp_async_intrawave"), ("double_smem_buffer: comp_async on gfx950",)),
+    ("gfx950", gpu_kernel("64x64x64_basic_async_v1_interwave"), ()),
+    ("gfx942", gpu_kernel("64x64x64_comp_async_intrawave_dsb"), ("pipeline: comp_async on gfx942: needs wide",)),
+    ("gfx950", gpu_kernel("64x64x64_compv9_intrawave"), ("pipeline: gfx950 has no compv9, only basic_v1, ",)),
+    ("gfx950", gpu_kernel("64x64x64_preshufflev2_intrawave_dsb"), ("pipeline: preshufflev2 is for gemm, not for",)),
+    ("gfx942", gpu_kernel("128x128x64_mem_intrawave"), ("waves: 4x4x1 is not one of 1x4x1, 2x2x1, 4x1x1 on gfx942",)),
+    ("gfx1100", gpu_kernel("64x64x64_mem_intrawave_w2x4x1_wt16x16x16"), ()),
+    (
+        "gfx1100",
+        gpu_kernel("32x128x64_mem_intrawave"),
+        ("waves: 1x4x1", "warp tile: 32x32x16 is not one of 16x16x16 for bf16 on gfx1100"),
+    ),
+    ("gfx1200", gpu_kernel(kind="forward_fp32_2d"), ("dtype: gfx1200 does not multiply fp32, only bf16, fp16",)),
+    ("gfx908", gpu_kernel("16x64x64_mem_intrawave_w4x1x1_wt4x64x16"), ("warp tile: 4x64x16 is not one of 32x32x8",)),
+    ("gfx950", gpu_kernel("16x64x64_mem_intrawave_w4x1x1_wt4x64x16"), ()),
+    (
+        "gfx950",
+        gpu_kernel("96x64x48_mem_intrawave_w4x1x1_wt16x16x32_v2x4x8"),
+        ("tile: tile_m = 96 is not a multiple of waves x warp tile = 4 x 16", "tile: tile_k = 48 is not", "vectors"),
+    ),
+    # The limit is what the chip has; both buffers count.
+    ("gfx950", gpu_kernel("128x64x128_compv4_intrawave_dsb"), ()),
+    ("gfx942", gpu_kernel("64x64x128_compv4_intrawave_dsb"), ()),
+    (
+        "gfx942",
+        gpu_kernel("128x128x64_mem_intrawave_dsb_w2x2x1", "forward_fp16_2d"),
+        (),
+    ),
+    (
+        "gfx942",
+        gpu_kernel("128x128x128_mem_intrawave_dsb_w2x2x1_wt32x32x16"),
+        ("LDS: 128x128x128 bf16 in two buffers needs 131,072 bytes, mem on gfx942 has 65,536",),
+    ),
+    ("gfx950", gpu_kernel("128x128x128_mem_intrawave_dsb_w2x2x1_wt32x32x16"), ()),
+    (
+        "gfx950",
+        gpu_kernel("256x256x256_mem_intrawave_w2x2x1_wt32x32x16"),
+        ("LDS: 256x256x256 bf16 needs 262,144 bytes, mem on gfx950 has 163,840",),
+    ),
+    # Loads.
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_v16x8x8"), ("vectors: vector_a = 16 of bf16 is 32 bytes",)),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave", "forward_fp32_2d"),
+        ("vectors: vector_b = 8 of fp32 is 32 bytes, a load on gfx950 moves at most 16", "vectors: vector_c = 8"),
+    ),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_v4x4x4", "forward_fp32_2d"), ()),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_v3x1x1"), ("vectors: vector_a = 3 is not a power of two", "vectors")),
+    (
+        "gfx950",
+        gpu_kernel("16x64x64_mem_intrawave_v8x8x8"),
+        ("vectors: tile_m x tile_k = 1,024 elements are not whole loads of vector_a = 8 for 256 threads",),
+    ),
+    ("gfx950", gpu_kernel("64x16x64_mem_intrawave_w4x1x1_wt16x16x16_v8x8x8"), ("vectors: tile_n x tile_k = 1,024",)),
+    # Options by direction.
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_si", "bwd_data_bf16_2d"), ("split_image: gfx950 has no bwd_data",)),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_si", "bwd_weight_bf16_2d"), ("split_image: gfx950 has no bwd_w",)),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm4"), ()),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm3"), ("num_groups_to_merge: 3 is not one of 1, 2, 4, 8, 16, 32",)),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm4", "bwd_data_bf16_2d"), ("num_groups_to_merge: gfx950 has no",)),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_eg", "bwd_data_bf16_2d"), ()),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm2_eg"), ("explicit_gemm: the tensors are used as matrices",)),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_2s", "bwd_weight_bf16_3d"), ()),
+    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_epdefault_pad010"), ()),
+    # The CPU.
+    ("cpu", cpu_kernel(), ()),
+    ("cpu", cpu_kernel(dtype="fp32", direction="bwd_weight", ndim=3), ()),
+    ("cpu", cpu_kernel(pipeline="compv4", double_smem_buffer=True), ()),
+    ("cpu", cpu_kernel(pipeline="compv4"), ("double_smem_buffer: compv4 on cpu works in two buffers",)),
+    ("cpu", cpu_kernel(double_smem_buffer=True), ("double_smem_buffer: compv3 on cpu has one buffer",)),
+    ("cpu", cpu_kernel(pipeline="compv5"), ("pipeline: cpu has no compv5, only basic_v1, mem, compv3, compv4",)),
+    ("cpu", cpu_kernel(pipeline="mem", scheduler="interwave"), ("scheduler: mem on cpu is intrawave",)),
+    ("cpu", cpu_kernel(epilogue="default"), ("epilogue: kernels on cpu end in cshuffle, not default",)),
+    ("cpu", cpu_kernel(wave_m=4), ("waves: 4x1x1 is not one of 1x1x1 on cpu",)),
+    ("cpu", cpu_kernel(warp_tile_m=16), ("warp tile: 16x32x1 is not one of 1x16x1, 4x16x1",)),
+    ("cpu", cpu_kernel(tile_m=66), ("tile: tile_m = 66 is not a multiple of waves x warp tile = 1 x 4",)),
+    ("cpu", cpu_kernel(tile_n=48), ("tile: tile_n = 48 is not a multiple of waves x warp tile = 1 x 32",)),
+    ("cpu", cpu_kernel(tile_k=1), ()),
+    ("cpu", cpu_kernel(vector_a=8), ("vectors: 8x8x8 on cpu must be 4x8x8",)),
+    ("cpu", cpu_kernel(split_image=True), ("split_image: cpu has no forward kernels with it",)),
+    ("cpu", cpu_kernel(num_groups_to_merge=2), ("num_groups_to_merge: cpu has no forward",)),
+    ("cpu", cpu_kernel(explicit_gemm=True), ("explicit_gemm: cpu has no forward",)),
+    ("cpu", cpu_kernel(direction="bwd_weight", two_stage=True), ("two_stage: cpu has no bwd_weight",)),
+    ("cpu", cpu_kernel(pad_k=False), ("padding: cpu kernels always handle partial tiles",)),
+    (
+        "cpu",
+        cpu_kernel(tile_m=512, tile_n=512, tile_k=512),
+        ("LDS: 512x512x512 bf16 needs 2,097,152 bytes, compv3 on cpu has 1,048,576",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("arch", "kernel", "reasons"), REFUSALS, ids=lambda v: getattr(v, "short_name", None))
+def test_all_reasons_are_given_and_no_other(arch: str, kernel: GroupedConvKernel, reasons: tuple[str, ...]) -> None:
+    given_reasons = load_arch(arch).refusals(kernel)
+    assert len(given_reasons) == len(reasons), given_reasons
+    for given_reason, start in zip(given_reasons, reasons, strict=True):
+        assert given_reason.startswith(start)
+        assert "\n" not in given_reason
+    assert load_arch(arch).refusal(kernel) == (given_reasons[0] if reasons else None)
+
+
+def test_one_kernel_can_have_many_reasons() -> None:
+    kernel = gpu_kernel("128x64x128_compv4_interwave_si", "bwd_data_bf16_2d")
+    topics = [reason.partition(":")[0] for reason in load_arch("gfx90a").refusals(kernel)]
+    assert topics == ["scheduler", "double_smem_buffer", "waves", "split_image"]
+
+
+# (architecture, kernel, bytes by hand)
+LDS = [
+    ("gfx950", gpu_kernel("128x64x128_mem_intrawave"), (128 * 128 + 64 * 128) * 2),
+    ("gfx950", gpu_kernel("128x64x128_mem_intrawave_dsb"), (128 * 128 + 64 * 128) * 2 * 2),
+    ("gfx90a", gpu_kernel("64x64x64_mem_intrawave", "forward_fp32_2d"), (64 * 64 + 64 * 64) * 4),
+    ("cpu", cpu_kernel(pipeline="basic_v1"), 0),
+    ("cpu", cpu_kernel(pipeline="mem", tile_n=128), 128 * 64 * 4),
+    ("cpu", cpu_kernel(pipeline="compv3", tile_n=128), (64 + 128) * 64 * 4),
+    ("cpu", cpu_kernel(pipeline="compv4", double_smem_buffer=True, dtype="fp32"), 2 * (64 + 64) * 64 * 4),
+]
+
+
+@pytest.mark.parametrize(("arch", "kernel", "expected"), LDS)
+def test_local_memory_holds_what_the_pipeline_stages(
+    arch: str, kernel: GroupedConvKernel, expected: int
+) -> None:
+    assert load_arch(arch).lds_bytes(kernel) == expected
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "tile", "waves", "expected"),
+    [
+        ("gfx950", "bf16", (64, 64, 64), (4, 1, 1), (8, 8, 8)),
+        ("gfx950", "bf16", (16, 64, 64), (1, 4, 1), (4, 8, 8)),
+        ("gfx950", "bf16", (16, 64, 32), (1, 4, 1), (2, 8, 8)),
+        ("gfx950", "fp32", (64, 64, 64), (4, 1, 1), (4, 4, 4)),
+        ("cpu", "fp32", (64, 64, 64), (1, 1, 1), (4, 8, 8)),
+    ],
+)
+def test_the_widest_vectors_are_whole_loads_of_sixteen_bytes(
+    arch: str, dtype: str, tile: tuple[int, int, int], waves: tuple[int, int, int], expected: tuple[int, int, int]
+) -> None:
+    assert load_arch(arch).widest_vectors(dtype, tile, waves) == expected
+
+
+@given(
+    st.sampled_from(known_archs()),
+    st.sampled_from([kernel for _, kernel, _ in REFUSALS]),
+    st.data(),
+)
+def test_any_kernel_gets_an_answer(name: str, kernel: GroupedConvKernel, data: st.DataObject) -> None:
+    changed = replace(
+        kernel,
+        **{
+            field: data.draw(st.integers(1, 1 << 20))
+            for field in data.draw(st.sets(st.sampled_from(("tile_m", "wave_n", "warp_tile_k", "vector_c"))))
+        },
+    )
+    arch = load_arch(name)
+    reasons = arch.refusals(changed)
+    assert arch.refusal(changed) == next(iter(reasons), None)
+    assert all(reason and "\n" not in reason and ": " in reason for reason in reasons)
+
+
+# ---- problems -----------------------------------------------------------------------------------
+
+
+def problem(direction: str = "forward", **changed: int) -> GroupedConvProblem:
+    sizes = {"N": 2, "C": 64, "K": 128, "G": 1, "Hi": 16, "Wi": 16, "Y": 1, "X": 1} | changed
+    return GroupedConvProblem(direction, "bf16", 2, **sizes)
+
+
+FORWARD, DATA, WEIGHT = "forward_bf16_2d", "bwd_data_bf16_2d", "bwd_weight_bf16_2d"
+
+PROBLEM_REFUSALS = [
+    (gpu_kernel(), problem(), None),
+    (gpu_kernel(), problem("bwd_data"), "kind: the kernel is for forward bf16 2D, the problem is bwd_data bf16 2D"),
+    (gpu_kernel(kind="forward_fp16_2d"), problem(), "kind: the kernel is for forward fp16 2D"),
+    (gpu_kernel(kind="forward_bf16_3d"), problem(), "kind: the kernel is for forward bf16 3D"),
+    (gpu_kernel("64x64x64_mem_intrawave_gm4"), problem(G=8), None),
+    (gpu_kernel("64x64x64_mem_intrawave_gm4"), problem(G=2), "num_groups_to_merge: 4 does not divide G = 2"),
+    (gpu_kernel("64x64x64_mem_intrawave_gm4"), problem(), "num_groups_to_merge: 4 does not divide G = 1"),
+    (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(), None),
+    (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(Y=3, X=3), "explicit_gemm: only a 1x1 filter"),
+    (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(stride_w=2), "explicit_gemm: only a 1x1 filter"),
+    (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(pad_h=1), "explicit_gemm: only a 1x1 filter"),
+    # Odd channels are no matter while the axis is padded ...
+    (gpu_kernel(), problem(C=3, K=5), None),
+    # ... and named when it is not. forward: A and B run along C (the K of the GEMM), C along K (its N).
+    (gpu_kernel("64x64x64_mem_intrawave_pad110"), problem(C=72), "padding: pad_k is off and K = 72 is not a mul"),
+    (gpu_kernel("64x64x64_mem_intrawave_pad110"), problem(), None),
+    (gpu_kernel("64x64x64_mem_intrawave_pad101"), problem(K=68), "padding: pad_n is off and N = 68"),
+    (gpu_kernel("64x64x64_mem_intrawave_pad011"), problem(N=1, Hi=7), "padding: pad_m is off and M = 112"),
+    (
+        gpu_kernel("64x64x64_mem_intrawave_pad110"),
+        problem(C=4, Y=4, X=4, pad_h=2, pad_w=2),
+        "vectors: pad_k is off and C/G = 4 is not a multiple of vector_b = 8",
+    ),
+    (gpu_kernel("64x64x64_mem_intrawave_v4x4x8_pad110"), problem(C=4, Y=4, X=4, pad_h=2, pad_w=2), None),
+    # Groups count: C/G, not C.
+    (
+        gpu_kernel("64x64x64_mem_intrawave_pad110"),
+        problem(C=64, G=16, Y=4, X=4, pad_h=2, pad_w=2),
+        "vectors: pad_k is off and C/G = 4",
+    ),
+    (
+        gpu_kernel("64x64x64_mem_intrawave_pad110", DATA),
+        problem("bwd_data", K=2, Y=8, X=8, pad_h=4, pad_w=4, C=64),
+        "vectors: pad_k is off and K/G = 2 is not a multiple of vector_a = 4",
+    ),
+    (
+        gpu_kernel("64x64x64_mem_intrawave_pad101", WEIGHT),
+        problem("bwd_weight", C=4, Y=4, X=4, pad_h=2, pad_w=2),
+        "vectors: pad_n is off and C/G = 4 is not a multiple of vector_b = 8",
+    ),
+    (gpu_kernel("64x64x64_mem_intrawave_pad011", WEIGHT), problem("bwd_weight"), None),
+]
+
+
+@pytest.mark.parametrize(("kernel", "instance", "reason"), PROBLEM_REFUSALS)
+def test_what_a_problem_asks_of_a_kernel(
+    kernel: GroupedConvKernel, instance: GroupedConvProblem, reason: str | None
+) -> None:
+    answer = load_arch("gfx950").problem_refusal(kernel, instance)
+    assert (answer is None) == (reason is None), answer
+    assert (answer or "").startswith(reason or "")
+
+
+# ---- the table ----------------------------------------------------------------------------------
+
+
+def written(folder: Path, specs: Any) -> Path:
+    path = folder / "arch_specs.json"
+    path.write_text(specs if isinstance(specs, str) else json.dumps(specs))
+    return path
+
+
+def test_the_table_takes_an_architecture_of_another_maker(tmp_path: Path) -> None:
+    specs = copy.deepcopy(SPECS)
+    specs["kernel_families"]["mma"] = copy.deepcopy(specs["kernel_families"]["ck_tile"])
+    specs["archs"]["sm_90"] = copy.deepcopy(specs["archs"]["gfx950"]) | {
+        "family": "hopper",
+        "kernels": "mma",
+        "waves": [[2, 2, 1], [4, 2, 1]],
+        "warp_tiles": {"bf16": [[16, 8, 16]], "fp16": [[16, 8, 16]]},
+    }
+    specs["archs"]["sm_90"]["hardware"] |= {"product": "NVIDIA H200", "wavefront_size": 32, "num_cus": 132}
+    sm_90 = read_archs(written(tmp_path, specs))["sm_90"]
+    assert isinstance(sm_90, Arch)
+    kernel = gpu_kernel("64x64x64_compv3_intrawave_w2x2x1_wt16x8x16")
+    assert sm_90.refusals(kernel) == ()
+    assert sm_90.workgroup_threads(kernel) == 128
+
+
+def _set(*path: str, value: Any) -> Any:
+    def change(specs: Any) -> None:
+        for key in path[:-1]:
+            specs = specs[key]
+        specs[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_set("archs", "cpu", "wavez", value=[]), r"archs.cpu: unknown key 'wavez'; did you mean 'waves'\?"),
+        (_set("archs", "cpu", "waves", value=[[1, 1]]), r"archs.cpu.waves\[0\]: this list is not three numbers"),
+        (_set("archs", "cpu", "waves", value=[[1, 0, 1]]), r"archs.cpu.waves\[0\]\[1\]: 0 is not an integer from 1"),
+        (_set("archs", "cpu", "waves", value=[[1, True, 1]]), r"waves\[0\]\[1\]: true is not an integer"),
+        (_set("archs", "gfx950", "waves", value=[[8, 4, 1]]), "archs.gfx950.waves: 8x4x1 is more than 1,024 threads"),
+        (_set("archs", "cpu", "kernels", value="cuda"), "archs.cpu.kernels: 'cuda' is not one of ck_tile, cpu"),
+        (_set("archs", "cpu", "hardware", value={}), "archs.cpu.hardware: the key 'product' is missing"),
+        (_set("archs", "cpu", "hardware", "num_cus", value=1.5), "num_cus: 1.5 is not an integer"),
+        (_set("archs", "cpu", "warp_tiles", value={"fp12": []}), "warp_tiles: unknown key 'fp12'; did you mean"),
+        (_set("archs", "cpu", "pipelines_refused", value={"x": "y"}), "pipelines_refused: cpu has no pipeline 'x'"),
+        (_set("archs", value=[]), "archs: this list is not an object"),
+        (_set("element_bytes", "fp32", value=0), "element_bytes.fp32: 0 is not a positive number"),
+        (_set("element_bytes", value={"fp32": 4}), "element_bytes: the size of bf16 is missing"),
+        (_set("accumulate", "fp7", value="fp32"), "accumulate: 'fp7' names a type that element_bytes lacks"),
+        (
+            _set("kernel_families", "cpu", "pipelines", "mem", "double_smem_buffer", value="maybe"),
+            "pipelines.mem.double_smem_buffer: 'maybe' is not one of optional, required, refused",
+        ),
+        (
+            _set("kernel_families", "cpu", "pipelines", "mem", "schedulers", value=["intrawave", "intrawave"]),
+            "schedulers: 'intrawave' is listed twice",
+        ),
+        (_set("kernel_families", "cpu", "vectors", value={"why": ""}), "vectors: needs either 'fixed' or 'max_bytes'"),
+        (_set("kernel_families", "cpu", "paddings", "may_be_off", value=0), "may_be_off: 0 is not true or false"),
+        (
+            _set("kernel_families", "cpu", "options", "num_groups_to_merge", value={"directions": [], "why": ""}),
+            "options: num_groups_to_merge must list its values",
+        ),
+    ],
+)
+def test_a_mistake_in_the_table_is_said_with_its_place(change: Any, message: str, tmp_path: Path) -> None:
+    specs = copy.deepcopy(SPECS)
+    change(specs)
+    with pytest.raises(RuleError, match=f"^arch_specs.json: .*{message}"):
+        read_archs(written(tmp_path, specs))
