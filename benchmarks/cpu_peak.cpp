@@ -1,4 +1,7 @@
 // The fp32 multiply-add peak of one core: sums that never leave their registers.
+#define TO_FP32 0
+#define TO_BF16 1
+#define TO_DTYPE TO_FP32
 #include "vector.hpp"
 
 struct Clock {

@@ -35,7 +35,8 @@ NO_BASELINE = "no baseline"
 NO_MODEL = "no model"
 
 _LARGEST_BASELINE_BYTES = 256 * 2**20
-_ROUNDING_POINTS = 1e-6  # a baseline keeps eight decimals of a fraction
+_DECIMALS = 8  # of an efficiency, in the file and in what is compared with it
+_ROUNDING_POINTS = 1e-6
 
 
 @dataclass(frozen=True)
@@ -197,15 +198,8 @@ def judge(
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)
     known = tuple(failure for failure in failures if failure.known is not None)
-    has_model = bool((selection["pick_kernel"].notna()).any())
     if baseline is None:
-        return Verdict(
-            NO_BASELINE if has_model else NO_MODEL,
-            "the criteria were not applied; --update-baseline accepts this run as the baseline"
-            if has_model
-            else "the kernels were not ranked: there is nothing to judge",
-            new_failures=new,
-        )
+        return Verdict(*_without_baseline(selection), new_failures=new)
     now = _efficiencies(selection)
     then = baseline.efficiencies
     shared = [problem for problem in now if problem in then]
@@ -305,7 +299,7 @@ def baseline_document(baseline: Baseline) -> dict[str, Any]:
         **{name: getattr(baseline, name) for name in _TEXT_FIELDS},
         "coverage_percent": round(baseline.coverage_percent, 6),
         "efficiencies": {
-            problem: None if value is None else round(float(value), 8)
+            problem: None if value is None else round(float(value), _DECIMALS)
             for problem, value in baseline.efficiencies.items()
         },
         "known_failures": {
@@ -389,9 +383,18 @@ def _efficiencies(selection: pd.DataFrame) -> dict[str, float | None]:
     values = selection["efficiency"].astype("float64").tolist()
     problems = selection["problem"].tolist()
     return {
-        str(problem): float(value) if is_covered else None
+        str(problem): round(float(value), _DECIMALS) if is_covered else None
         for problem, value, is_covered in zip(problems, values, covered, strict=True)
     }
+
+
+def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
+    """(state, message) of a run that there is nothing to compare with."""
+    if not selection["pick_kernel"].notna().any():
+        return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
+    if not (selection["coverage"] == COVERED).any():
+        return NO_BASELINE, "the criteria were not applied, and no problem has an efficiency"
+    return NO_BASELINE, "the criteria were not applied; --update-baseline accepts this run as the baseline"
 
 
 def _p10(percent: np.ndarray) -> float:
@@ -490,4 +493,4 @@ def _message(state: str, criteria: Sequence[Criterion]) -> str:
 
 def _notes(failures: Sequence[Failure]) -> tuple[str, ...]:
     changed = sum(failure.known is not None and failure.known != failure.status for failure in failures)
-    return (f"{changed} known failures now fail in another way",) if changed else ()
+    return (f"known failures that now fail in another way: {changed}",) if changed else ()

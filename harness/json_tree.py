@@ -36,7 +36,7 @@ class JsonTree:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise RuleError(f"{shown(str(path))} cannot be read: {error.strerror or error}") from None
+            raise RuleError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
         if len(data) > MAX_FILE_BYTES:
             raise RuleError(f"{shown(name)} is larger than {MAX_FILE_BYTES:,} bytes: not a file of rules")
         try:
@@ -112,9 +112,11 @@ class JsonTree:
         return (values[0], values[1], values[2])
 
     def _distinct(self, values: tuple[_T, ...]) -> tuple[_T, ...]:
-        for index, value in enumerate(values):
-            if value in values[:index]:
-                raise self.error(f"{value!r} is listed twice")
+        seen = set()
+        for value in values:
+            if value in seen:
+                raise self.error(f"{JsonTree(value, self.file)} is listed twice")
+            seen.add(value)
         return values
 
     # ---- leaves -----------------------------------------------------------------------------

@@ -7,6 +7,7 @@ reversible), and `final_measurements` refuses records whose id is not the id of 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -117,7 +118,9 @@ def problem_table(problems: Iterable[GroupedConvProblem]) -> pd.DataFrame:
     """`problem` (id), KEY_COLUMNS and `flops`, one row a distinct problem, in the order given."""
     distinct = {problem.key: problem for problem in problems}.values()
     rows = [{"problem": p.id, "op": p.op, **p.as_row(), "flops": float(p.flops)} for p in distinct]
-    return pd.DataFrame(rows, columns=["problem", *KEY_COLUMNS, "flops"])
+    table = pd.DataFrame(rows, columns=["problem", *KEY_COLUMNS, "flops"])
+    numbers = {field.name: "int64" for field in fields(GroupedConvProblem) if field.type == "int"}
+    return table.astype({**numbers, "flops": "float64"})
 
 
 def problems_of(records: pd.DataFrame) -> tuple[GroupedConvProblem, ...]:

@@ -7,15 +7,14 @@ heavy until --problem-set is given.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, KernelError
 from harness.session.options import add_options, read_options
-from harness.session.progress import Progress
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from harness.kernel import GroupedConvKernel
     from harness.measure.measurement import Measurement
     from harness.problem import GroupedConvProblem
+    from harness.record.run import Run
     from harness.session.conclusion import Conclusion
     from harness.session.sweep import SweepSession
 
@@ -35,6 +35,8 @@ SUITE_ID = "tile_oracle"
 """What the suite's tests are called, wherever the package lies: tile_oracle::test_kernel[...]."""
 
 _PLUGIN_NAME = "tile_oracle_session"
+_PAIR_FACTS = {"problem", "kernel", "status"}
+_Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -43,8 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tile_oracle: tests of kernels on problems (given by the plugin)")
-    if not config.getoption("--problem-set"):
+    if config.getoption("--problem-set") is None:
         return
+    if config.getoption("dist", "no") == "each":
+        raise pytest.UsageError("--dist each would measure every pair once a worker: use -n with --dist load")
     from harness.session.sweep import SweepSession
 
     worker_input = getattr(config, "workerinput", {})
@@ -57,7 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
     _name_suite(config)
-    config.pluginmanager.register(SessionPlugin(config, session), _PLUGIN_NAME)
+    only_suite = all(arg.split("::")[0] == str(SUITE) for arg in config.args)
+    config.pluginmanager.register(SessionPlugin(config, session, only_suite), _PLUGIN_NAME)
 
 
 def _name_suite(config: pytest.Config) -> None:
@@ -65,9 +70,8 @@ def _name_suite(config: pytest.Config) -> None:
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args[:] = [str(SUITE)]
         return
-    prefix = SUITE_ID + "::"
     config.args[:] = [
-        str(SUITE) + arg[len(SUITE_ID) :] if arg.startswith(prefix) else arg for arg in config.args
+        str(SUITE) + arg[len(SUITE_ID) :] if arg.split("::")[0] == SUITE_ID else arg for arg in config.args
     ]
 
 
@@ -115,15 +119,15 @@ def measure(request: pytest.FixtureRequest) -> Measure:
 def check_outcome(measurement: Measurement) -> None:
     """The outcome of a test that is about one measurement: passes, skips, fails, or is a known failure."""
     __tracebackhide__ = True
-    status, detail = measurement.status, measurement.detail
+    status, known = measurement.status, measurement.known_failure
+    said = f"{status}: {measurement.detail}" if measurement.detail else status
     if status == "ok":
         return
     if status in ("unsupported", "noisy"):
-        pytest.skip(f"{status}: {detail}")
-    known = getattr(measurement, "known_failure", None)
-    if known is not None:
-        pytest.xfail(f"known since the baseline ({known}): {status}: {detail}")
-    pytest.fail(f"{status}: {detail}", pytrace=False)
+        pytest.skip(said)
+    if known and status != "device_lost":
+        pytest.xfail(f"known since the baseline ({known}): {said}")
+    pytest.fail(said, pytrace=False)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -138,15 +142,23 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 class SessionPlugin:
     """The hooks that only matter with --problem-set."""
 
-    def __init__(self, config: pytest.Config, session: SweepSession) -> None:
+    def __init__(self, config: pytest.Config, session: SweepSession, only_suite: bool) -> None:
+        """only_suite: no tests but the plugin's own were asked for."""
         from harness.session import benchmark_bridge
+        from harness.session.display import Display
+        from harness.session.progress import Progress
 
         self.config = config
         self.session = session
         self.progress = Progress()
+        self.display = Display(config)
         self.conclusions: list[Conclusion] = []
         self.trouble = ""
+        self._only_suite = only_suite
         self._selected: Counter[str] = Counter()
+        self._planned = False
+        self._budget_spent = False
+        self._notes: dict[str, None] = {}
         self._is_worker = hasattr(config, "workerinput")
         self._is_controller = not self._is_worker and config.getoption("dist", "no") != "no"
         self._benchmark = benchmark_bridge
@@ -155,92 +167,122 @@ class SessionPlugin:
     # -- collection --
 
     def parametrize(self, metafunc: pytest.Metafunc) -> None:
-        names = [name for name in ("problem", "kernel") if self._is_ours(metafunc, name)]
+        from harness.session.pair_id import pair_id
+
+        names = [name for name in ("problem", "kernel") if _is_ours(metafunc, name)]
         plan = self.session.plan
+        # Indirect: the values go through the fixtures, so that a project may build its own upon them.
         if names == ["problem", "kernel"]:
             pairs = list(plan.pairs())
-            ids = [f"{problem.id}-{kernel.short_name}" for problem, kernel in pairs]
-            metafunc.parametrize(("problem", "kernel"), pairs, ids=ids)
+            ids = [pair_id(problem, kernel) for problem, kernel in pairs]
+            metafunc.parametrize(names, pairs, ids=ids, indirect=True)
         elif names == ["problem"]:
-            metafunc.parametrize("problem", plan.problems, ids=[problem.id for problem in plan.problems])
+            ids = [problem.id for problem in plan.problems]
+            metafunc.parametrize("problem", plan.problems, ids=ids, indirect=True)
         elif names == ["kernel"]:
             kernels = [kernel for pool in plan.pools.values() for kernel in pool]
-            metafunc.parametrize("kernel", kernels, ids=[kernel.name for kernel in kernels])
+            ids = [kernel.name for kernel in kernels]
+            metafunc.parametrize("kernel", kernels, ids=ids, indirect=True)
 
-    @staticmethod
-    def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
-        """Whether the test's fixture of this name is the plugin's, not one that its own project defines."""
-        if name not in metafunc.fixturenames:
-            return False
-        definitions = metafunc.definition._fixtureinfo.name2fixturedefs.get(name, ())
-        return bool(definitions) and definitions[-1].func.__module__ == __name__
-
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if self.config.getoption("collectonly") or self._is_controller:
             return
-        pairs = [
-            (params["problem"], params["kernel"])
-            for item in session.items
-            if (params := _params(item)) is not None and "kernel" in params and "problem" in params
-        ]
-        self.session.select(list(dict.fromkeys(pairs)), 0)
-        self._selected = Counter(problem.id for problem, _ in dict.fromkeys(pairs))
-        self.progress.plan(problem.id for problem, _ in pairs)
-        if not session.items:
-            return
+        pairs = dict.fromkeys(pair for item in session.items if (pair := _pair(item)) is not None)
+        self.session.select(pairs)
+        self._plan((problem.id, kernel.short_name) for problem, kernel in pairs)
+        if any("measure" in getattr(item, "fixturenames", ()) for item in session.items):
+            self._open_run()
+            self.session.build_ahead()
+
+    def _plan(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """pairs: problem id and kernel name, those that are left after selection, each once."""
+        listed = list(pairs)
+        self._selected = Counter(problem for problem, _ in listed)
+        self.progress.plan(listed)
+
+    def _open_run(self) -> Run:
         try:
-            self.session.open_run()
+            return self.session.open_run()
         except HarnessError as error:
             raise pytest.UsageError(str(error)) from None
-        self.session.build_ahead()
+
+    def pytest_report_collectionfinish(self) -> str | None:
+        run = self.session.run
+        return None if run is None else self.session.describe_run(run)
 
     # -- pytest-xdist --
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
-        if config.getoption("dist") not in ("load", "worksteal", "loadscope"):
-            return None
         from harness.session.scheduler import ProblemScheduling
 
         return ProblemScheduling(config, log)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
-        node.workerinput["tile_oracle_run"] = str(self.session.open_run().folder)
+        node.workerinput["tile_oracle_run"] = str(self._open_run().folder)
         node.workerinput["tile_oracle_deadline"] = self.session.deadline
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
-        from harness.session.scheduler import problem_of
+        from harness.session.pair_id import pair_of
 
-        problems = [problem for nodeid in ids if (problem := problem_of(nodeid)) is not None]
-        if not self._selected:
-            self._selected = Counter(problems)
-            self.progress.plan(problems)
+        if self._planned:
+            return  # every worker collects the same
+        self._planned = True
+        pairs = dict.fromkeys(map(pair_of, ids))
+        self._plan((problem, kernel) for problem, kernel in pairs if problem and kernel)
+        self.display.line(self.session.describe_run(self._open_run()))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object) -> None:
+        # A worker that was killed has no output.
+        output = getattr(node, "workeroutput", {})
+        self._budget_spent |= output.get("tile_oracle_budget_spent", False)
+        for note in output.get("tile_oracle_notes", ()):
+            self._notes.setdefault(note)
 
     # -- running --
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        if self._only_suite:
+            self.display.take_over()
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        params = _params(item)
-        if params is None or "problem" not in params:
-            return None
+        problem = _params(item).get("problem")
+        if problem is None or not hasattr(problem, "op"):
+            return None  # not about a problem, or about something of the project's own that is called so
         # Over the budget a test is neither run nor reported: the summary says how many are left.
-        return True if self.session.over_budget(params["problem"]) else None
+        return True if self.session.over_budget(problem) else None
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        from harness.session.pair_id import pair_of
+
+        self.display.status(self.progress.status(pair_of(nodeid)[0] or nodeid))
 
     def measure(
         self, node: pytest.Item, problem: GroupedConvProblem, kernel: GroupedConvKernel
     ) -> Measurement:
+        __tracebackhide__ = True
         try:
             measurement = self.session.measure(problem, kernel)
+        except KernelError:
+            raise  # the test's own mistake
         except HarnessError as error:
-            pytest.exit(str(error), returncode=pytest.ExitCode.INTERNAL_ERROR)
+            # Nothing can be measured or recorded any more: the other tests would all say the same.
+            node.session.shouldstop = str(error)
+            pytest.fail(str(error), pytrace=False)
         facts = {
             "problem": problem.id,
             "kernel": kernel.short_name,
             "status": measurement.status,
             "tflops": measurement.tflops if measurement.tflops > 0 else None,
             "latency_ms": measurement.latency_ms if measurement.latency_ms > 0 else None,
+            "known_failure": measurement.known_failure or None,
+            "resumed": measurement.resumed or None,
         }
         node.user_properties.extend((name, value) for name, value in facts.items() if value is not None)
         if self.session.keep_samples:
@@ -251,30 +293,29 @@ class SessionPlugin:
         if self._is_worker or report.when != "call":
             return
         facts = dict(report.user_properties)
-        if "problem" in facts and (line := self.progress.finished(facts)) is not None:
-            self._show(line)
+        if facts.keys() >= _PAIR_FACTS and (line := self.progress.finished(facts)) is not None:
+            self.display.problem(line)
 
-    def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Passing pairs print no dot: the line a problem says more. -v shows every pair as usual."""
-        if report.when == "call" and report.passed and report.nodeid.split("::")[0] == SUITE_ID:
-            return "passed", "", "PASSED"
-        return None
-
-    def _show(self, line: str) -> None:
-        reporter: TerminalReporter | None = self.config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None or reporter.verbosity < 0:
-            return
-        # Not write_line: it would make pytest name the file again before the next test.
-        if reporter._tw.width_of_current_line:
-            reporter.write("\n")
-        reporter.write(line + "\n", flush=True)
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, _Status, _Status]:
+        """The sweep's pairs print no letters: the line a problem says more. -v shows every pair as usual."""
+        category, letter, word = yield
+        if self._only_suite and report.when == "call":
+            return category, "", word
+        return category, letter, word
 
     # -- the end --
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        self.display.clear()
+        if interrupted and self._is_controller:
+            self._stop_workers()
         self.session.close(interrupted=interrupted)
+        if self._is_worker:
+            self.config.workeroutput["tile_oracle_budget_spent"] = self.session.budget_spent  # type: ignore[attr-defined]
+            self.config.workeroutput["tile_oracle_notes"] = self.session.notes  # type: ignore[attr-defined]
         if self._is_worker or self.config.getoption("collectonly") or self.session.run is None:
             return
         from harness.session.conclusion import conclude
@@ -291,9 +332,14 @@ class SessionPlugin:
         if any(conclusion.data.verdict.failed for conclusion in self.conclusions) and nothing_failed:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    def _stop_workers(self) -> None:
+        """pytest-xdist does it too, but later: what they finish until then belongs to the report."""
+        controller = self.config.pluginmanager.get_plugin("dsession")
+        if controller is not None:
+            controller.pytest_sessionfinish()
+
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
-        deadline = self.session.deadline
-        if deadline is not None and self.progress.pairs_left and not interrupted:
+        if (self.session.budget_spent or self._budget_spent) and not interrupted:
             return f"the budget of {self.config.getoption('--budget')} is spent"
         if interrupted or session.shouldstop or session.shouldfail:
             return str(session.shouldstop or session.shouldfail or "interrupted")
@@ -312,9 +358,12 @@ class SessionPlugin:
             xml.add_global_property(f"{prefix}.verdict", data.verdict.state)
             for criterion in data.verdict.criteria:
                 outcome = {True: "passed", False: "failed", None: "not applied"}[criterion.passed]
-                xml.add_global_property(f"{prefix}.{criterion.name}", f"{criterion.value} ({outcome})")
-            for name in ("mean_percent", "median_percent", "p10_percent", "min_percent"):
-                xml.add_global_property(f"{prefix}.{name}", str(getattr(data.efficiency, name)))
+                shown = outcome if criterion.value is None else f"{criterion.value:.6g} ({outcome})"
+                xml.add_global_property(f"{prefix}.{criterion.name}", shown)
+            for name in ("mean_percent", "median_percent", "p10_percent", "min_percent", "coverage_percent"):
+                value = getattr(data.efficiency, name)
+                if value is not None:
+                    xml.add_global_property(f"{prefix}.{name}", f"{value:.6g}")
 
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         if self.trouble:
@@ -331,7 +380,7 @@ class SessionPlugin:
                 terminalreporter.write_line(line)
             if conclusion.baseline_note:
                 terminalreporter.write_line(conclusion.baseline_note)
-        for note in self.session.notes:
+        for note in dict.fromkeys([*self.session.notes, *self._notes]):
             terminalreporter.write_line(f"note: {note}")
 
     def pytest_report_header(self) -> list[str]:
@@ -350,6 +399,34 @@ class SessionPlugin:
         self.session.close(interrupted=True)
 
 
-def _params(item: pytest.Item) -> dict[str, Any] | None:
+def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Whether the values of a test's fixture are the plugin's to give.
+
+    They are not where the test's project has a fixture of this name (unless that one asks for the plugin's
+    own, to build upon it), nor where the test itself is parametrized by this name.
+    """
+    definitions = metafunc.definition._fixtureinfo.name2fixturedefs.get(name, ())
+    places = [place for place, one in enumerate(definitions) if one.func.__module__ == __name__]
+    if name not in metafunc.fixturenames or not places:
+        return False
+    if any(name not in one.argnames for one in definitions[places[-1] + 1 :]):
+        return False
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        named = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+        if name in ([word.strip() for word in named.split(",")] if isinstance(named, str) else named):
+            return False
+    return True
+
+
+def _params(item: pytest.Item) -> dict[str, Any]:
     callspec = getattr(item, "callspec", None)
-    return None if callspec is None else callspec.params
+    return {} if callspec is None else callspec.params
+
+
+def _pair(item: pytest.Item) -> tuple[GroupedConvProblem, GroupedConvKernel] | None:
+    """The problem and kernel that a test is parametrized by, when they are of the plugin's kind."""
+    params = _params(item)
+    if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):
+        return None
+    problem, kernel = params["problem"], params["kernel"]
+    return (problem, kernel) if hasattr(problem, "op") and hasattr(kernel, "op") else None

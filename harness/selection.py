@@ -172,8 +172,8 @@ def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     pairs["ratio"] = (pairs["tflops"] / pairs["oracle_tflops"]).clip(upper=1.0)
     total = pairs.groupby([*_KIND, "kernel"], observed=True)["ratio"].sum().reset_index()
     best = total.sort_values(["ratio", "kernel"], ascending=[False, True]).drop_duplicates(_KIND)
-    chosen = pairs.merge(best[["kernel"]], on="kernel", how="inner").set_index("problem")["ratio"]
-    return chosen.reindex(with_oracle["problem"]).fillna(0.0)
+    chosen = pairs.merge(best[[*_KIND, "kernel"]], on=[*_KIND, "kernel"], how="inner")
+    return chosen.set_index("problem")["ratio"].reindex(with_oracle["problem"]).fillna(0.0)
 
 
 _KIND = ["direction", "dtype", "ndim"]

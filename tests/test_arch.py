@@ -33,7 +33,9 @@ def cpu_kernel(**changed: Any) -> GroupedConvKernel:
 
 def test_the_known_architectures_are_those_of_the_table() -> None:
     assert known_archs() == tuple(SPECS["archs"])
-    assert {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "cpu"} <= set(known_archs())
+    assert {"gfx908", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1200", "gfx1201", "cpu"} <= set(
+        known_archs()
+    )
     assert [load_arch(name).name for name in known_archs()] == list(known_archs())
 
 
@@ -78,7 +80,9 @@ def test_gfx950_allows_the_published_tiles_in_exactly_the_thirty_published_varia
         name = f"{tile[0]}x{tile[1]}x{tile[2]}_{pipeline}_{mode}{suffix}"
         if load_arch("gfx950").refusal(gpu_kernel(name, kind)) is None:
             allowed.add((tile, f"{pipeline}_{mode}{suffix}"))
-    variants = {f"{p}_{m}{s}" for p in ("basic_v1", "mem") for m in ("intrawave", "interwave") for s in _SUFFIXES}
+    variants = {
+        f"{p}_{m}{s}" for p in ("basic_v1", "mem") for m in ("intrawave", "interwave") for s in _SUFFIXES
+    }
     variants |= {f"{p}_intrawave{s}" for p in ("compv3", "compv5", "compv6") for s in _SUFFIXES}
     variants |= {"compv4_intrawave_dsb", "compv4_intrawave_dsb_si"}
     assert allowed == set(itertools.product(PUBLISHED_TILES, variants))
@@ -89,28 +93,56 @@ _SUFFIXES = ("", "_dsb", "_si", "_dsb_si")
 # (architecture, kernel, all reasons that must be given)
 REFUSALS = [
     ("gfx950", gpu_kernel(), ()),
-    ("gfx950", gpu_kernel("64x64x64_compv3_interwave"), ("scheduler: compv3 on gfx950 is intrawave, not interwave",)),
-    ("gfx950", gpu_kernel("64x64x64_compv4_intrawave"), ("double_smem_buffer: compv4 on gfx950 works in two",)),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_compv3_interwave"),
+        ("scheduler: compv3 on gfx950 is intrawave, not interwave",),
+    ),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_compv4_intrawave"),
+        ("double_smem_buffer: compv4 on gfx950 works in two",),
+    ),
     ("gfx950", gpu_kernel("64x64x64_comp_async_intrawave_dsb"), ()),
     ("gfx950", gpu_kernel("64x64x64_comp_async_intrawave"), ("double_smem_buffer: comp_async on gfx950",)),
     ("gfx950", gpu_kernel("64x64x64_basic_async_v1_interwave"), ()),
-    ("gfx942", gpu_kernel("64x64x64_comp_async_intrawave_dsb"), ("pipeline: comp_async on gfx942: needs wide",)),
+    (
+        "gfx942",
+        gpu_kernel("64x64x64_comp_async_intrawave_dsb"),
+        ("pipeline: comp_async on gfx942: needs wide",),
+    ),
     ("gfx950", gpu_kernel("64x64x64_compv9_intrawave"), ("pipeline: gfx950 has no compv9, only basic_v1, ",)),
-    ("gfx950", gpu_kernel("64x64x64_preshufflev2_intrawave_dsb"), ("pipeline: preshufflev2 is for gemm, not for",)),
-    ("gfx942", gpu_kernel("128x128x64_mem_intrawave"), ("waves: 4x4x1 is not one of 1x4x1, 2x2x1, 4x1x1 on gfx942",)),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_preshufflev2_intrawave_dsb"),
+        ("pipeline: preshufflev2 is for gemm, not for",),
+    ),
+    (
+        "gfx942",
+        gpu_kernel("128x128x64_mem_intrawave"),
+        ("waves: 4x4x1 is not one of 1x4x1, 2x2x1, 4x1x1 on gfx942",),
+    ),
     ("gfx1100", gpu_kernel("64x64x64_mem_intrawave_w2x4x1_wt16x16x16"), ()),
     (
         "gfx1100",
         gpu_kernel("32x128x64_mem_intrawave"),
         ("waves: 1x4x1", "warp tile: 32x32x16 is not one of 16x16x16 for bf16 on gfx1100"),
     ),
-    ("gfx1200", gpu_kernel(kind="forward_fp32_2d"), ("dtype: gfx1200 does not multiply fp32, only bf16, fp16",)),
-    ("gfx908", gpu_kernel("16x64x64_mem_intrawave_w4x1x1_wt4x64x16"), ("warp tile: 4x64x16 is not one of 32x32x8",)),
+    (
+        "gfx1200",
+        gpu_kernel(kind="forward_fp32_2d"),
+        ("dtype: gfx1200 does not multiply fp32, only bf16, fp16",),
+    ),
+    (
+        "gfx908",
+        gpu_kernel("16x64x64_mem_intrawave_w4x1x1_wt4x64x16"),
+        ("warp tile: 4x64x16 is not one of 32x32x8",),
+    ),
     ("gfx950", gpu_kernel("16x64x64_mem_intrawave_w4x1x1_wt4x64x16"), ()),
     (
         "gfx950",
         gpu_kernel("96x64x48_mem_intrawave_w4x1x1_wt16x16x32_v2x4x8"),
-        ("tile: tile_m = 96 is not a multiple of waves x warp tile = 4 x 16", "tile: tile_k = 48 is not", "vectors"),
+        ("tile: tile_m = 96 is not a multiple of waves x warp tile = 4 x 16", "tile: tile_k = 48 is not"),
     ),
     # The limit is what the chip has; both buffers count.
     ("gfx950", gpu_kernel("128x64x128_compv4_intrawave_dsb"), ()),
@@ -136,24 +168,55 @@ REFUSALS = [
     (
         "gfx950",
         gpu_kernel("64x64x64_mem_intrawave", "forward_fp32_2d"),
-        ("vectors: vector_b = 8 of fp32 is 32 bytes, a load on gfx950 moves at most 16", "vectors: vector_c = 8"),
+        (
+            "vectors: vector_b = 8 of fp32 is 32 bytes, a load on gfx950 moves at most 16",
+            "vectors: vector_c = 8",
+        ),
     ),
     ("gfx950", gpu_kernel("64x64x64_mem_intrawave_v4x4x4", "forward_fp32_2d"), ()),
-    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_v3x1x1"), ("vectors: vector_a = 3 is not a power of two", "vectors")),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave_v3x1x1"),
+        ("vectors: vector_a = 3 is not a power of two", "vectors"),
+    ),
     (
         "gfx950",
         gpu_kernel("16x64x64_mem_intrawave_v8x8x8"),
         ("vectors: tile_m x tile_k = 1,024 elements are not whole loads of vector_a = 8 for 256 threads",),
     ),
-    ("gfx950", gpu_kernel("64x16x64_mem_intrawave_w4x1x1_wt16x16x16_v8x8x8"), ("vectors: tile_n x tile_k = 1,024",)),
+    (
+        "gfx950",
+        gpu_kernel("64x16x64_mem_intrawave_w4x1x1_wt16x16x16_v8x8x8"),
+        ("vectors: tile_n x tile_k = 1,024",),
+    ),
     # Options by direction.
-    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_si", "bwd_data_bf16_2d"), ("split_image: gfx950 has no bwd_data",)),
-    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_si", "bwd_weight_bf16_2d"), ("split_image: gfx950 has no bwd_w",)),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave_si", "bwd_data_bf16_2d"),
+        ("split_image: gfx950 has no bwd_data",),
+    ),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave_si", "bwd_weight_bf16_2d"),
+        ("split_image: gfx950 has no bwd_w",),
+    ),
     ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm4"), ()),
-    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm3"), ("num_groups_to_merge: 3 is not one of 1, 2, 4, 8, 16, 32",)),
-    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm4", "bwd_data_bf16_2d"), ("num_groups_to_merge: gfx950 has no",)),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave_gm3"),
+        ("num_groups_to_merge: 3 is not one of 1, 2, 4, 8, 16, 32",),
+    ),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave_gm4", "bwd_data_bf16_2d"),
+        ("num_groups_to_merge: gfx950 has no",),
+    ),
     ("gfx950", gpu_kernel("64x64x64_mem_intrawave_eg", "bwd_data_bf16_2d"), ()),
-    ("gfx950", gpu_kernel("64x64x64_mem_intrawave_gm2_eg"), ("explicit_gemm: the tensors are used as matrices",)),
+    (
+        "gfx950",
+        gpu_kernel("64x64x64_mem_intrawave_gm2_eg"),
+        ("explicit_gemm: the tensors are used as matrices",),
+    ),
     ("gfx950", gpu_kernel("64x64x64_mem_intrawave_2s", "bwd_weight_bf16_3d"), ()),
     ("gfx950", gpu_kernel("64x64x64_mem_intrawave_epdefault_pad010"), ()),
     # The CPU.
@@ -162,7 +225,11 @@ REFUSALS = [
     ("cpu", cpu_kernel(pipeline="compv4", double_smem_buffer=True), ()),
     ("cpu", cpu_kernel(pipeline="compv4"), ("double_smem_buffer: compv4 on cpu works in two buffers",)),
     ("cpu", cpu_kernel(double_smem_buffer=True), ("double_smem_buffer: compv3 on cpu has one buffer",)),
-    ("cpu", cpu_kernel(pipeline="compv5"), ("pipeline: cpu has no compv5, only basic_v1, mem, compv3, compv4",)),
+    (
+        "cpu",
+        cpu_kernel(pipeline="compv5"),
+        ("pipeline: cpu has no compv5, only basic_v1, mem, compv3, compv4",),
+    ),
     ("cpu", cpu_kernel(pipeline="mem", scheduler="interwave"), ("scheduler: mem on cpu is intrawave",)),
     ("cpu", cpu_kernel(epilogue="default"), ("epilogue: kernels on cpu end in cshuffle, not default",)),
     ("cpu", cpu_kernel(wave_m=4), ("waves: 4x1x1 is not one of 1x1x1 on cpu",)),
@@ -184,8 +251,12 @@ REFUSALS = [
 ]
 
 
-@pytest.mark.parametrize(("arch", "kernel", "reasons"), REFUSALS, ids=lambda v: getattr(v, "short_name", None))
-def test_all_reasons_are_given_and_no_other(arch: str, kernel: GroupedConvKernel, reasons: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(
+    ("arch", "kernel", "reasons"), REFUSALS, ids=lambda v: getattr(v, "short_name", None)
+)
+def test_all_reasons_are_given_and_no_other(
+    arch: str, kernel: GroupedConvKernel, reasons: tuple[str, ...]
+) -> None:
     given_reasons = load_arch(arch).refusals(kernel)
     assert len(given_reasons) == len(reasons), given_reasons
     for given_reason, start in zip(given_reasons, reasons, strict=True):
@@ -230,7 +301,11 @@ def test_local_memory_holds_what_the_pipeline_stages(
     ],
 )
 def test_the_widest_vectors_are_whole_loads_of_sixteen_bytes(
-    arch: str, dtype: str, tile: tuple[int, int, int], waves: tuple[int, int, int], expected: tuple[int, int, int]
+    arch: str,
+    dtype: str,
+    tile: tuple[int, int, int],
+    waves: tuple[int, int, int],
+    expected: tuple[int, int, int],
 ) -> None:
     assert load_arch(arch).widest_vectors(dtype, tile, waves) == expected
 
@@ -266,7 +341,11 @@ FORWARD, DATA, WEIGHT = "forward_bf16_2d", "bwd_data_bf16_2d", "bwd_weight_bf16_
 
 PROBLEM_REFUSALS = [
     (gpu_kernel(), problem(), None),
-    (gpu_kernel(), problem("bwd_data"), "kind: the kernel is for forward bf16 2D, the problem is bwd_data bf16 2D"),
+    (
+        gpu_kernel(),
+        problem("bwd_data"),
+        "kind: the kernel is for forward bf16 2D, the problem is bwd_data bf16 2D",
+    ),
     (gpu_kernel(kind="forward_fp16_2d"), problem(), "kind: the kernel is for forward fp16 2D"),
     (gpu_kernel(kind="forward_bf16_3d"), problem(), "kind: the kernel is for forward bf16 3D"),
     (gpu_kernel("64x64x64_mem_intrawave_gm4"), problem(G=8), None),
@@ -279,7 +358,11 @@ PROBLEM_REFUSALS = [
     # Odd channels are no matter while the axis is padded ...
     (gpu_kernel(), problem(C=3, K=5), None),
     # ... and named when it is not. forward: A and B run along C (the K of the GEMM), C along K (its N).
-    (gpu_kernel("64x64x64_mem_intrawave_pad110"), problem(C=72), "padding: pad_k is off and K = 72 is not a mul"),
+    (
+        gpu_kernel("64x64x64_mem_intrawave_pad110"),
+        problem(C=72),
+        "padding: pad_k is off and K = 72 is not a mul",
+    ),
     (gpu_kernel("64x64x64_mem_intrawave_pad110"), problem(), None),
     (gpu_kernel("64x64x64_mem_intrawave_pad101"), problem(K=68), "padding: pad_n is off and N = 68"),
     (gpu_kernel("64x64x64_mem_intrawave_pad011"), problem(N=1, Hi=7), "padding: pad_m is off and M = 112"),
@@ -357,15 +440,33 @@ def _set(*path: str, value: Any) -> Any:
     ("change", "message"),
     [
         (_set("archs", "cpu", "wavez", value=[]), r"archs.cpu: unknown key 'wavez'; did you mean 'waves'\?"),
-        (_set("archs", "cpu", "waves", value=[[1, 1]]), r"archs.cpu.waves\[0\]: this list is not three numbers"),
-        (_set("archs", "cpu", "waves", value=[[1, 0, 1]]), r"archs.cpu.waves\[0\]\[1\]: 0 is not an integer from 1"),
+        (
+            _set("archs", "cpu", "waves", value=[[1, 1]]),
+            r"archs.cpu.waves\[0\]: this list is not three numbers",
+        ),
+        (
+            _set("archs", "cpu", "waves", value=[[1, 0, 1]]),
+            r"archs.cpu.waves\[0\]\[1\]: 0 is not an integer from 1",
+        ),
         (_set("archs", "cpu", "waves", value=[[1, True, 1]]), r"waves\[0\]\[1\]: true is not an integer"),
-        (_set("archs", "gfx950", "waves", value=[[8, 4, 1]]), "archs.gfx950.waves: 8x4x1 is more than 1,024 threads"),
-        (_set("archs", "cpu", "kernels", value="cuda"), "archs.cpu.kernels: 'cuda' is not one of ck_tile, cpu"),
+        (
+            _set("archs", "gfx950", "waves", value=[[8, 4, 1]]),
+            "archs.gfx950.waves: 8x4x1 is more than 1,024 threads",
+        ),
+        (
+            _set("archs", "cpu", "kernels", value="cuda"),
+            "archs.cpu.kernels: 'cuda' is not one of ck_tile, cpu",
+        ),
         (_set("archs", "cpu", "hardware", value={}), "archs.cpu.hardware: the key 'product' is missing"),
         (_set("archs", "cpu", "hardware", "num_cus", value=1.5), "num_cus: 1.5 is not an integer"),
-        (_set("archs", "cpu", "warp_tiles", value={"fp12": []}), "warp_tiles: unknown key 'fp12'; did you mean"),
-        (_set("archs", "cpu", "pipelines_refused", value={"x": "y"}), "pipelines_refused: cpu has no pipeline 'x'"),
+        (
+            _set("archs", "cpu", "warp_tiles", value={"fp12": []}),
+            "warp_tiles: unknown key 'fp12'; did you mean",
+        ),
+        (
+            _set("archs", "cpu", "pipelines_refused", value={"x": "y"}),
+            "pipelines_refused: cpu has no pipeline 'x'",
+        ),
         (_set("archs", value=[]), "archs: this list is not an object"),
         (_set("element_bytes", "fp32", value=0), "element_bytes.fp32: 0 is not a positive number"),
         (_set("element_bytes", value={"fp32": 4}), "element_bytes: the size of bf16 is missing"),
@@ -375,13 +476,27 @@ def _set(*path: str, value: Any) -> Any:
             "pipelines.mem.double_smem_buffer: 'maybe' is not one of optional, required, refused",
         ),
         (
-            _set("kernel_families", "cpu", "pipelines", "mem", "schedulers", value=["intrawave", "intrawave"]),
+            _set(
+                "kernel_families", "cpu", "pipelines", "mem", "schedulers", value=["intrawave", "intrawave"]
+            ),
             "schedulers: 'intrawave' is listed twice",
         ),
-        (_set("kernel_families", "cpu", "vectors", value={"why": ""}), "vectors: needs either 'fixed' or 'max_bytes'"),
-        (_set("kernel_families", "cpu", "paddings", "may_be_off", value=0), "may_be_off: 0 is not true or false"),
         (
-            _set("kernel_families", "cpu", "options", "num_groups_to_merge", value={"directions": [], "why": ""}),
+            _set("kernel_families", "cpu", "vectors", value={"why": ""}),
+            "vectors: needs either 'fixed' or 'max_bytes'",
+        ),
+        (
+            _set("kernel_families", "cpu", "paddings", "may_be_off", value=0),
+            "may_be_off: 0 is not true or false",
+        ),
+        (
+            _set(
+                "kernel_families",
+                "cpu",
+                "options",
+                "num_groups_to_merge",
+                value={"directions": [], "why": ""},
+            ),
             "options: num_groups_to_merge must list its values",
         ),
     ],

@@ -24,7 +24,9 @@ _NUMBERED_PIPELINES = st.builds(
     st.sampled_from(("compv", "basic_v", "basic_async_v", "preshufflev")),
     st.integers(0, 99),
 )
-_PIPELINES = st.one_of(st.sampled_from(("mem", "comp_async", "compv3", "compv4", "basic_v1")), _NUMBERED_PIPELINES)
+_PIPELINES = st.one_of(
+    st.sampled_from(("mem", "comp_async", "compv3", "compv4", "basic_v1")), _NUMBERED_PIPELINES
+)
 
 
 @st.composite
@@ -74,7 +76,9 @@ def test_two_kernels_never_share_a_name(one: GroupedConvKernel, other: GroupedCo
 @given(kernels(), st.data())
 def test_every_field_shows_in_the_name(kernel: GroupedConvKernel, data: st.DataObject) -> None:
     other = data.draw(kernels())
-    name = data.draw(st.sampled_from([name for name in KERNEL_FIELDS if name not in ("direction", "two_stage")]))
+    name = data.draw(
+        st.sampled_from([name for name in KERNEL_FIELDS if name not in ("direction", "two_stage")])
+    )
     changed = replace(kernel, **{name: getattr(other, name)})
     assert (changed.name == kernel.name) == (getattr(kernel, name) == getattr(other, name))
 
@@ -280,4 +284,4 @@ def test_a_kernel_matches_the_problems_of_its_kind_only() -> None:
 
 
 def test_the_fields_are_all_there() -> None:
-    assert KERNEL_FIELDS == tuple(field.name for field in fields(GroupedConvKernel))
+    assert tuple(field.name for field in fields(GroupedConvKernel)) == KERNEL_FIELDS

@@ -114,7 +114,7 @@ class TestSettledMeasurement:
         assert find_oracles(final_measurements(frame([]))).empty
         assert find_oracles(final_measurements(arrow_schema().empty_table().to_pandas())).empty
 
-    @settings(max_examples=60, deadline=None)
+    @settings(max_examples=30, deadline=None)
     @given(
         st.lists(
             st.tuples(
@@ -229,7 +229,9 @@ class TestBadRecords:
         with pytest.raises(RecordError, match="names all three"):
             final_measurements(frame([{**record(PROBLEM, A), column: None}, record(PROBLEM, B)]))
 
-    @pytest.mark.parametrize("column", [c for c in PROBLEM_COLUMNS if c not in ("direction", "dtype", "ndim")])
+    @pytest.mark.parametrize(
+        "column", [c for c in PROBLEM_COLUMNS if c not in ("direction", "dtype", "ndim")]
+    )
     @pytest.mark.parametrize("first", [True, False])
     def test_an_id_that_hides_another_problem(self, column: str, first: bool) -> None:
         """Two problems that differ in any one dimension never share a row."""

@@ -84,12 +84,12 @@ def build_ahead(
     """
     begin = time.monotonic()
     writer = AheadWriter(folder, ahead_facts(builder))
-    distinct = list(dict.fromkeys(kernels))
-    if not distinct:
+    wanted = list(kernels)
+    if not wanted:
         raise BuildError(
             "there is no kernel to build: the kernel set has none for this kind, or the filter is too strict"
         )
-    waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in distinct}
+    waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in wanted}
     total, results = len(waiting), list[BuildResult]()
     while waiting:
         done, waiting = wait(waiting, timeout=_TICK_S, return_when=FIRST_COMPLETED)

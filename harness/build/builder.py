@@ -109,7 +109,12 @@ class Builder:
                 raise
             self.toolchain, self._no_toolchain = None, str(error)
         self._ahead = self._unless_stale(self._ahead)
-        self.cache = BuildCache(build_dir if build_dir is not None else default_cache_folder())
+        if build_dir is None:
+            # Without a compiler nothing is cached: a machine without a home folder is none the worse.
+            build_dir = (
+                default_cache_folder() if self._ahead is None or self.toolchain else self._ahead.folder
+            )
+        self.cache = BuildCache(build_dir)
         self._timeout_s = timeout_s
         self._jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
         self._processes = CompilerProcesses()
@@ -313,12 +318,10 @@ class Builder:
                 job = self._queue.popleft()
             try:
                 result = self._build_unless_locked(job)
-            except BuildError as error:
+            except Exception as error:
+                # Whoever waits for the kernel gets the error; this thread goes on for the others.
                 self._fail(job, error)
                 continue
-            except BaseException as error:
-                self._fail(job, BuildError(f"building {job.kernel.name} failed: {error!r}"))
-                raise
             if result is None:
                 self._put_back(job)
             else:
@@ -421,7 +424,7 @@ class Builder:
         with suppress(Exception):
             job.future.set_result(result)
 
-    def _fail(self, job: _Job, error: BuildError) -> None:
+    def _fail(self, job: _Job, error: Exception) -> None:
         with self._changed:
             self._jobs_by_kernel.pop(job.kernel, None)
         with suppress(Exception):

@@ -89,7 +89,7 @@ class BuildCache:
         try:
             facts = json.loads((folder / _FACTS).read_bytes())
             content = (folder / _BINARY).read_bytes()
-            good = facts["bytes"] == len(content) and facts["sha256"] == hashlib.sha256(content).hexdigest()
+            good = facts["sha256"] == hashlib.sha256(content).hexdigest()
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return CacheEntry(folder / _BINARY, len(content), facts) if good else None

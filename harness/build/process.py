@@ -69,7 +69,8 @@ class CompilerProcesses:
         watch.start()
         try:
             # Not reaped yet, so that the id cannot be another process's when it is signalled.
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         finally:
             watch.cancel()
             with self._lock:

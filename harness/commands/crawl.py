@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,7 @@ traced is kept in the trace file, so an interrupted crawl goes on where it stopp
 """
 
 _DEFAULTS = SelectionOptions("forward")
+_PER_FAMILY = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,7 +68,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--per-family",
         type=_positive,
-        default=4,
+        default=_PER_FAMILY,
         metavar="N",
         help="architectures that 'sample' takes of a family, and more of large ones (default: %(default)s)",
     )
@@ -88,7 +90,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--training", default=_DEFAULTS.training_count, **count)
     add("--validation", default=_DEFAULTS.validation_count, **count)
     add("--no-synthetic", action="store_true", help="without the deliberate additions")
-    add("--seed", type=int, default=_DEFAULTS.seed, help="decides held-out families and every choice")
+    seed_help = "decides the held-out families and every choice (default: %(default)s)"
+    add("--seed", type=int, default=_DEFAULTS.seed, help=seed_help)
     add("--trace-file", type=Path, metavar="FILE", help="keeps traces (default: in your cache folder)")
     add("--no-trace", action="store_true", help="use only what --trace-file holds; needs no PyTorch")
 
@@ -175,25 +178,27 @@ def _show(progress: Progress) -> None:
 
 def _command(args: argparse.Namespace) -> str:
     """The command again, without where things are: the same for everyone who makes the same sets."""
-    words = ["tile-oracle crawl"]
-    words += [f"--architectures {pattern}" for pattern in args.architectures or []]
-    if args.per_family != 4:
-        words.append(f"--per-family {args.per_family}")
+    words = ["tile-oracle", "crawl"]
+    for pattern in args.architectures or []:
+        words += ["--architectures", pattern]
     if args.resolutions:
-        words.append("--resolutions " + ",".join("x".join(map(str, pair)) for pair in args.resolutions))
+        words += ["--resolutions", ",".join("x".join(map(str, pair)) for pair in args.resolutions)]
     if args.batch_sizes != _DEFAULTS.batch_sizes:
-        words.append("--batch-sizes " + ",".join(map(str, args.batch_sizes)))
+        words += ["--batch-sizes", ",".join(map(str, args.batch_sizes))]
     for option, value, default in (
+        ("per-family", args.per_family, _PER_FAMILY),
         ("dtype", args.dtype, _DEFAULTS.dtype),
         ("training", args.training, _DEFAULTS.training_count),
         ("validation", args.validation, _DEFAULTS.validation_count),
         ("seed", args.seed, _DEFAULTS.seed),
     ):
         if value != default:
-            words.append(f"--{option} {value}")
+            words += [f"--{option}", str(value)]
     if args.no_synthetic:
         words.append("--no-synthetic")
-    return " ".join((*words, "--out-dir problems"))
+    if args.no_trace:
+        words += ["--no-trace", "--trace-file", args.trace_file.name]
+    return shlex.join((*words, "--out-dir", "problems"))
 
 
 def _positive(text: str) -> int:

@@ -172,8 +172,9 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20)
     accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
     refused = [one for kind in kinds for one in kind.pool.refused]
     archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
+    problems = f"{len(kinds)} kind{'s' * (len(kinds) > 1)} of problem"
     lines = [
-        f"kernel set {_printable(rule_set.name)} on {archs}, {len(kinds)} kinds of problem: "
+        f"kernel set {_printable(rule_set.name)} on {archs}, {problems}: "
         f"{accepted + len(refused):,} proposed, {accepted:,} allowed, {len(refused):,} refused"
     ]
     if not refused:

@@ -59,7 +59,7 @@ class Limits:
 
 
 TRAINING_LIMITS = Limits(400.0, 10**9, (0.03, 0.09, 0.22, 0.30, 0.25, 0.09, 0.02))
-VALIDATION_LIMITS = Limits(120.0, 3 * 10**8, (0.03, 0.10, 0.24, 0.32, 0.23, 0.07, 0.01))
+VALIDATION_LIMITS = Limits(120.0, 3 * 10**8, (0.03, 0.10, 0.24, 0.32, 0.23, 0.066, 0.014))
 
 
 @dataclass(frozen=True)
@@ -125,9 +125,11 @@ class Selection:
 def select(traces: Iterable[Trace], options: SelectionOptions) -> Selection:
     """Chooses both sets from what was traced. Fewer problems than wanted are chosen only when there are
     no more."""
-    usable = sorted((t for t in traces if t.layers), key=lambda t: (t.architecture, t.resolution))
+    in_order = sorted(traces, key=lambda t: (t.architecture, t.resolution))
+    # a trace that failed or found nothing must not move other families to the other side
+    held_out = hold_out({trace.family for trace in in_order}, options.seed)
+    usable = [trace for trace in in_order if trace.layers]
     families = {trace.family for trace in usable}
-    held_out = hold_out(families, options.seed)
     sides: tuple[_Side, _Side] = ({}, {})
     for trace in usable:
         side = sides[trace.family in held_out]
@@ -150,7 +152,7 @@ def select(traces: Iterable[Trace], options: SelectionOptions) -> Selection:
     return Selection(
         training=_choose(training.values(), options.training_count, TRAINING_LIMITS, options),
         validation=_choose(apart, options.validation_count, VALIDATION_LIMITS, options),
-        held_out=tuple(sorted(held_out)),
+        held_out=tuple(sorted(held_out & families)),
         families=len(families),
         shared_layers=len(shared),
         options=options,

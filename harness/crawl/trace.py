@@ -53,7 +53,7 @@ def trace(architecture: Architecture, resolution: tuple[int, ...]) -> Trace:
             warnings.simplefilter("ignore")
             calls = _convolutions(torch, timm, architecture, resolution)
         for call in calls:
-            layer = _layer(*call)
+            layer = layer_of(*call)
             if isinstance(layer, str):
                 left_out[layer] += 1
             else:
@@ -118,7 +118,7 @@ def _build(torch: ModuleType, timm: ModuleType, architecture: Architecture) -> A
         return models.get_model(architecture.name, **options)
 
 
-def _layer(
+def layer_of(
     x: tuple[int, ...],
     weight: tuple[int, ...],
     stride: list[int],
@@ -128,8 +128,9 @@ def _layer(
     output_padding: list[int],
     groups: int,
 ) -> GroupedConvProblem | str:
-    """The convolution as a problem, or why it is none. A transposed one is given as the convolution
-    whose data gradient it is."""
+    """A call of PyTorch's convolution on a batch of two, as the forward bf16 problem that one image
+    needs; or, as a text, why it is none. A transposed one is given as the convolution whose data gradient
+    it is. Shapes as in PyTorch: (batch, channels, extents), (outputs, inputs / groups, filter extents)."""
     ndim = len(x) - 2
     if ndim not in (2, 3):
         return f"{ndim}D"

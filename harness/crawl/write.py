@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from harness.atomic_file import write_atomically
 from harness.crawl.select import (
     BAND_EDGES_GFLOP,
     KIND_SHARES,
@@ -44,10 +44,10 @@ def write_selection(
     for name, chosen, purpose, limits in sets:
         if chosen:
             head = [f"{name}: {len(chosen):,} {selection.options.dtype} problems {purpose}", ""]
-            origin = _origin(selection, traces, command, versions)
+            prose = head + _origin(selection, traces, command, versions)
             # an empty line stays one
-            wrapped = [part for line in origin for part in textwrap.wrap(line, 108) or [""]]
-            lines = head + wrapped + _strata(chosen, limits)
+            wrapped = [part for line in prose for part in textwrap.wrap(line, 108) or [""]]
+            lines = wrapped + _strata(chosen, limits)
             text = format_problem_set(
                 [c.problem for c in chosen], [c.source for c in chosen], "\n".join(lines)
             )
@@ -72,13 +72,15 @@ def _origin(
     good = [trace for trace in traces if trace.layers]
     made_with = ", ".join(f"{library} {version}" for library, version in sorted(versions.items()))
     held_out = ", ".join(selection.held_out) or "none"
+    batch_sizes = " ".join(map(str, options.batch_sizes))
     additions = ", and deliberate additions (source synthetic:<why>)" if options.synthetic else ""
     return [
         f"Made by: {command} --direction {options.direction}",
         f"with {made_with}; seed {options.seed}.",
-        f"From {len({t.architecture for t in good}):,} architectures of {selection.families} families, traced "
-        f"on PyTorch's meta device, without weights, at {len(good):,} pairs of architecture and resolution, and "
-        f"taken at batch sizes {' '.join(map(str, options.batch_sizes))}{additions}.",
+        f"From {len({t.architecture for t in good}):,} architectures of {selection.families} families, "
+        "traced on PyTorch's meta device, without weights, at "
+        f"{len(good):,} pairs of architecture and resolution, and taken at batch sizes "
+        f"{batch_sizes}{additions}.",
         "source: the first architecture by name that has the problem @ image height x width (video: frames "
         "first).",
         "",
@@ -109,11 +111,6 @@ def _strata(chosen: Sequence[Chosen], limits: Limits) -> list[str]:
 def _write_whole(path: Path, text: str) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=".", delete=False, encoding="utf-8"
-        ) as file:
-            file.write(text)
-        Path(file.name).chmod(0o644)
-        Path(file.name).replace(path)
+        write_atomically(path, text.encode())
     except OSError as error:
         raise ProblemSetError(f"{path} cannot be written: {error.strerror}") from None

@@ -12,8 +12,6 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.errors import ModelError
-
 Column = npt.NDArray[Any]
 Columns = Mapping[str, Any]
 
@@ -31,24 +29,25 @@ def field_columns(items: Sequence[HasFields]) -> dict[str, Column]:
     return {name: _column([row[name] for row in rows]) for name in names}
 
 
-def pair_columns(problems: Sequence[HasFields], kernels: Sequence[HasFields]) -> dict[str, Column]:
-    """Columns of every problem with every kernel, all kernels of the first problem first.
+class Named(HasFields, Protocol):
+    """A kernel: fields and a name."""
+
+    @property
+    def name(self) -> str: ...
+
+
+def pair_columns(problems: Sequence[HasFields], kernels: Sequence[Named]) -> dict[str, Column]:
+    """Columns of every problem with every kernel, all kernels of the first problem first; `kernel` is the
+    kernels' names.
 
     The length is len(problems) x len(kernels). A field that both have (direction, dtype, ndim) is
     taken from the problem: a kernel that does not match its problem is no candidate.
     """
-    of_kernels = field_columns(kernels)
+    of_kernels = {**field_columns(kernels), "kernel": _column([kernel.name for kernel in kernels])}
     of_problems = field_columns(problems)
     table = {name: np.tile(column, len(problems)) for name, column in of_kernels.items()}
     table |= {name: np.repeat(column, len(kernels)) for name, column in of_problems.items()}
     return table
-
-
-def matched_columns(problems: Sequence[HasFields], kernels: Sequence[HasFields]) -> dict[str, Column]:
-    """Columns of problems[i] with kernels[i]. Raises ModelError when the lengths differ."""
-    if len(problems) != len(kernels):
-        raise ModelError(f"{len(problems)} problems cannot be paired with {len(kernels)} kernels one by one")
-    return {**field_columns(kernels), **field_columns(problems)}
 
 
 def _column(values: list[Any]) -> Column:

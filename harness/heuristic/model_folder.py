@@ -5,6 +5,7 @@
     train_manifest.json                 what the model was trained on, and its lineage
     cv_metrics_{target}.json            cross-validated figures
     feature_importances_{target}.json   total gain of each feature
+    physical_time.json                  coefficients of the physical time model, where there is one
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
@@ -31,6 +32,7 @@ from harness.errors import ModelError
 
 SPEC_FILE = "feature_spec.json"
 MANIFEST_FILE = "train_manifest.json"
+PHYSICAL_FILE = "physical_time.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _MAX_MODEL_BYTES = 2 << 30
@@ -43,7 +45,7 @@ class ModelSpec:
 
     `direction` is None for a model that does not say one. `picks` weighs the members for the pick;
     `members` says how many boosters each target has; `feature_names_of` holds the features of targets
-    that read others than `feature_names`.
+    that read others than `feature_names`; `aliases` which names are one kernel.
     """
 
     op_type: str
@@ -61,7 +63,7 @@ class ModelSpec:
     picks: Mapping[str, float] = field(default_factory=dict)
     members: Mapping[str, int] = field(default_factory=dict)
     feature_names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    extra: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, Any] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -80,7 +82,7 @@ class ModelSpec:
             "picks": dict(self.picks),
             "members": dict(self.members),
             "feature_names_of": {name: list(value) for name, value in self.feature_names_of.items()},
-            "extra": dict(self.extra),
+            "aliases": dict(self.aliases),
         }
 
 
@@ -137,7 +139,7 @@ def read_spec(folder: Path) -> ModelSpec:
         picks=picks,
         members=members,
         feature_names_of=names_of,
-        extra=mapping("extra"),
+        aliases=mapping("aliases"),
     )
 
 
@@ -156,7 +158,7 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     if not text.startswith("tree") or "end of trees" not in text:
         raise ModelError(f"{path} is not a whole LightGBM model: copy it again")
     try:
-        return lgb.Booster(model_str=text, params={"verbosity": -1})
+        return lgb.Booster(model_str=text)
     except (lgb.basic.LightGBMError, ValueError) as error:
         raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from harness.data_files import data_folder
 from harness.errors import ModelError
+from harness.heuristic.aliases import Aliases
 from harness.heuristic.columns import HasFields, pair_columns
 from harness.heuristic.features import Array
 from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, read_booster, read_spec
-from harness.heuristic.ranker import Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.model_folder import PHYSICAL_FILE, SPEC_FILE, ModelSpec, read_booster, read_json, read_spec
+from harness.heuristic.physics import PhysicalModel
+from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
 from harness.heuristic.schemas import SCHEMAS, schema_with, work_of
 from harness.heuristic.targets import target_named
 from harness.kernel import GroupedConvKernel
@@ -42,9 +44,12 @@ class Predictor:
             raise ModelError(f"no model folder at {folder}")
         spec = read_spec(folder)
         hardware_figures(spec.arch)
-        members: tuple[Member, ...] = tuple(_tree_member(folder, spec, name) for name in spec.targets)
         picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
-        return cls(folder, spec, Ranker(spec.arch, members, picks), threads)
+        try:
+            aliases = Aliases.from_json(spec.aliases)
+        except (TypeError, ValueError, AttributeError):
+            raise ModelError(f"{folder / SPEC_FILE}: aliases cannot be read") from None
+        return cls(folder, spec, Ranker(spec.arch, _members(folder, spec), picks, aliases), threads)
 
     def predict(
         self,
@@ -54,7 +59,7 @@ class Predictor:
     ) -> Array:
         """Predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
 
-        With `target` (tflops, latency, bandwidth), that member's own prediction in TFLOPS, ms or GB/s.
+        With `target` (tflops, latency, bandwidth, ...), that member's own prediction: TFLOPS, GB/s, else ms.
         """
         one = isinstance(problems, GroupedConvProblem)
         listed: Sequence[GroupedConvProblem] = [problems] if isinstance(problems, GroupedConvProblem) else problems
@@ -68,6 +73,8 @@ class Predictor:
                 values = self.ranker.tflops(rows, constant_groups(*shape), self.threads).reshape(shape)
             else:
                 member = self.ranker.member(target)
+                if self.ranker.aliases.representative:
+                    rows, _ = self.ranker.aliases.canonical(rows)
                 log_time = member.log_time(rows, hardware_figures(self.spec.arch), self.threads)
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
@@ -111,6 +118,21 @@ def find_model(
             if wanted and spec.direction in (None, direction) and (not spec.ndims or ndim in (None, *spec.ndims)):
                 return folder
     return None
+
+
+def _members(folder: Path, spec: ModelSpec) -> tuple[Member, ...]:
+    members: list[Member] = []
+    physical = None
+    if {"physical", "correction"} & set(spec.targets):
+        physical = PhysicalModel.from_json(read_json(folder / PHYSICAL_FILE))
+    for name in spec.targets:
+        if name == "physical" and physical is not None:
+            members.append(physical)
+        elif name == "correction" and physical is not None:
+            members.append(CorrectionMember(physical, _tree_member(folder, spec, name)))
+        else:
+            members.append(_tree_member(folder, spec, name))
+    return tuple(members)
 
 
 def _tree_member(folder: Path, spec: ModelSpec, name: str) -> TreeMember:

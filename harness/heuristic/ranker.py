@@ -6,18 +6,20 @@ is the kernel with the least weighted mean of the members' scores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 
 from harness.errors import ModelError
+from harness.heuristic.aliases import Aliases
 from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.physics import PhysicalModel
 from harness.heuristic.schemas import flops_of
 from harness.heuristic.targets import Target, log_time_of
 from harness.heuristic.trees import raw_predictions
@@ -62,12 +64,29 @@ class TreeMember:
 
 
 @dataclass(frozen=True)
+class CorrectionMember:
+    """The physical model's ln(time) and what trees add to it."""
+
+    physical: PhysicalModel
+    trees: TreeMember
+
+    name = "correction"
+    relative = False
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        correction = self.trees.log_time(rows, hardware, threads)
+        return np.asarray(self.physical.log_time(rows, hardware, threads) + correction)
+
+
+@dataclass(frozen=True)
 class Ranker:
-    """`weights` says how much each member counts for the pick (members that are not in it only predict)."""
+    """`weights` says how much each member counts for the pick (members that are not in it only predict);
+    `aliases` which names are predicted as one kernel."""
 
     arch: str
     members: tuple[Member, ...]
     weights: Mapping[str, float] = field(default_factory=dict)
+    aliases: Aliases = Aliases()
 
     def __post_init__(self) -> None:
         unknown = set(self.weights) - {member.name for member in self.members}
@@ -84,10 +103,16 @@ class Ranker:
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
 
-        `groups` numbers the problems (0, 1, ...). Where a relative member decides the order, each problem's
+        `rows` has the fields of problem and kernel, and `kernel`, the names. `groups` numbers the problems (0, 1, ...). Where a relative member decides the order, each problem's
         mean level comes from the absolute members; without any, the fastest kernel of a problem is put at
         ln(1 ms).
         """
+        if self.aliases.representative:
+            rows, offset = self.aliases.canonical(rows)
+            return np.asarray(self._log_time(rows, groups, threads) + offset)
+        return self._log_time(rows, groups, threads)
+
+    def _log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int) -> Array:
         hardware = hardware_figures(self.arch)
         scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self._used(m)}
         total = sum(self.weights.values())
@@ -127,7 +152,3 @@ def constant_groups(problems: int, kernels: int) -> npt.NDArray[np.int64]:
     """Problem numbers of a problems x kernels product in the order of `pair_columns`."""
     return np.repeat(np.arange(problems, dtype=np.int64), kernels)
 
-
-def text_columns(rows: Mapping[str, Any], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """The distinct texts of some columns, sorted: what a model says that it was trained on."""
-    return {name: tuple(sorted({str(value) for value in rows[name]})) for name in names if name in rows}

@@ -12,54 +12,108 @@ from harness.heuristic.trees import PUBLISHED_SETTINGS, TreeSettings
 
 @dataclass(frozen=True)
 class TreePart:
-    """A tree member: its target, its features, how the trees grow, and how many seeds are averaged."""
+    """A tree member: its target, its features, how the trees grow, how many seeds are averaged, and
+    whether rows near the best of their problem count more."""
 
     target: str
     schema: str
     settings: TreeSettings = TreeSettings()
     ensemble: int = 1
+    near_best: bool = False
 
 
 @dataclass(frozen=True)
 class Recipe:
     """Everything that decides a training but the data and the seed.
 
-    `weights`: how much each member counts for the pick; the default is all of them equally.
+    `aliases`: names that are one kernel are merged first. `physical`: a physical time model is fitted
+    (a part with the target `correction` needs it). `weights`: how much each member counts for the pick;
+    the default is all tree members equally.
     """
 
     name: str
     meaning: str
-    trees: tuple[TreePart, ...]
+    trees: tuple[TreePart, ...] = ()
     weights: Mapping[str, float] = field(default_factory=dict)
+    aliases: bool = False
+    physical: bool = False
 
     def with_targets(self, targets: Sequence[str]) -> Recipe:
-        """The recipe that also trains these targets, grown like its first member; picks stay as they are.
+        """The recipe that also trains these targets on the published features; picks stay as they are.
 
         Raises ModelError for an unknown target.
         """
         have = {part.target for part in self.trees}
-        more = tuple(replace(self.trees[0], target=target_named(t).name) for t in dict.fromkeys(targets) if t not in have)
+        wanted = [target_named(name).name for name in dict.fromkeys(targets) if name not in have]
+        if "correction" in wanted:
+            raise ModelError("the target correction needs a physical model: train the recipe `default`")
+        like = self.trees[0] if self.trees else TreePart("log_time", OWN)
+        more = tuple(replace(like, target=name) for name in wanted)
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
     @property
     def picking_weights(self) -> Mapping[str, float]:
-        return self.weights or {part.target: 1.0 for part in self.trees}
+        if self.weights:
+            return self.weights
+        return {part.target: 1.0 for part in self.trees} if self.trees else {"physical": 1.0}
 
 
 OWN = "grouped_conv_own_1"
-_SMALL = TreeSettings(trees=300)
+PUBLISHED = "grouped_conv_97"
+_CORRECTION = TreeSettings(trees=200)
+_QUICK = TreeSettings(trees=300)
+
+
+def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:
+    return (TreePart(target, schema, ensemble=ensemble),)
+
 
 RECIPES: dict[str, Recipe] = {
     recipe.name: recipe
     for recipe in (
         Recipe(
-            "published",
-            "97 features, log1p(TFLOPS), published parameters",
-            (TreePart("tflops", "grouped_conv_97", PUBLISHED_SETTINGS),),
+            "default",
+            "aliases merged; physical time model, corrected by four ensembled tree models",
+            (TreePart("correction", OWN, _CORRECTION, 4, near_best=True),),
+            {"physical": 0.4, "correction": 0.6},
+            aliases=True,
+            physical=True,
         ),
-        Recipe("default", "own features, ln(time)", (TreePart("log_time", OWN),)),
-        Recipe("log_time", "own features, ln(time)", (TreePart("log_time", OWN),)),
-        Recipe("quick", "own features, ln(time), few trees: for a run's own records", (TreePart("log_time", OWN, _SMALL),)),
+        Recipe(
+            "published",
+            "97 published features, log1p(TFLOPS), published parameters",
+            (TreePart("tflops", PUBLISHED, PUBLISHED_SETTINGS),),
+        ),
+        Recipe("tflops_97", "97 published features, log1p(TFLOPS), small trees", _trees("tflops", PUBLISHED)),
+        Recipe("log_time_97", "97 published features, ln(time), small trees", _trees("log_time", PUBLISHED)),
+        Recipe("log_efficiency_97", "97 published features, ln(efficiency)", _trees("log_efficiency", PUBLISHED)),
+        Recipe("tflops", "own features, log1p(TFLOPS)", _trees("tflops")),
+        Recipe("log_time", "own features, ln(time)", _trees("log_time")),
+        Recipe("log_efficiency", "own features, ln(efficiency within the problem)", _trees("log_efficiency")),
+        Recipe("lambdarank", "own features, LambdaRank", _trees("lambdarank")),
+        Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
+        Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
+        Recipe(
+            "log_time_merged",
+            "the same, and aliases merged",
+            _trees("log_time", ensemble=4),
+            aliases=True,
+        ),
+        Recipe("physical_all", "physical time model, every name its own kernel", physical=True),
+        Recipe("physical", "physical time model alone, aliases merged", aliases=True, physical=True),
+        Recipe(
+            "physical_and_trees",
+            "mean of the physical model and of ln(time) trees, aliases merged",
+            _trees("log_time", ensemble=4),
+            {"physical": 0.5, "log_time": 0.5},
+            aliases=True,
+            physical=True,
+        ),
+        Recipe(
+            "quick",
+            "own features, ln(time), few trees: for a run's own records",
+            (TreePart("log_time", OWN, _QUICK),),
+        ),
     )
 }
 """The recipes by name."""

@@ -46,6 +46,7 @@ TARGETS: dict[str, Target] = {
         Target("latency", "log1p of the latency in ms, as published", logged=True),
         Target("bandwidth", "log1p of GB/s, every tensor moved once, as published", logged=True),
         Target("log_time", "natural log of the latency in ms"),
+        Target("correction", "natural log of the latency over the physical model's"),
         Target("log_efficiency", "natural log of TFLOPS over the problem's best", relative=True),
         Target("lambdarank", "order of the kernels (LambdaRank)", objective="lambdarank", relative=True),
         Target("pairwise", "order of the kernels (logistic loss over pairs)", objective="pairwise", relative=True),
@@ -63,7 +64,10 @@ def target_named(name: str) -> Target:
 
 
 def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> Array:
-    """What the trees fit: one value a row (latency_ms must be there; groups tell the problems apart)."""
+    """What the trees fit: one value a row (latency_ms must be there; groups tell the problems apart).
+
+    The label of a correction depends on a physical model: it is made where that is fitted.
+    """
     log_time = np.log(rows["latency_ms"].to_numpy(dtype=np.float64))
     if target.name == "log_time":
         return log_time
@@ -80,7 +84,7 @@ def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> 
 def log_time_of(target: Target, raw: Array, rows: Mapping[str, Any] | pd.DataFrame) -> Array:
     """The trees' raw output as a score: ln(latency in ms) for an absolute target, up to a constant per
     problem for a relative one. Log targets are inverted (expm1)."""
-    if target.name == "log_time":
+    if target.name in ("log_time", "correction"):
         return raw
     if target.relative:
         return -raw

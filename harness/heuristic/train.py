@@ -14,14 +14,17 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic.aliases import Aliases, find_aliases, merge
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.crossval_figures import Check, check, metrics_json
 from harness.heuristic.folds import GROUPINGS, group_codes, group_folds
 from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.model_folder import MANIFEST_FILE, SPEC_FILE, ModelSpec, json_bytes, packed_booster, write_folder
-from harness.heuristic.ranker import Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.model_folder import MANIFEST_FILE, PHYSICAL_FILE, SPEC_FILE, ModelSpec, json_bytes, packed_booster, write_folder
+from harness.heuristic.physics import PhysicalModel, fit_physical, nearness
+from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
+from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.heuristic.targets import label, target_named
 from harness.heuristic.training_rows import PAIR_COLUMNS, training_rows
 from harness.heuristic.trees import TreeData, grow, importances
@@ -33,6 +36,8 @@ Report = Callable[[str], None]
 """Called with one line of progress."""
 
 _STOPPING_SHARE = 8
+_MOST_CORRECTION = 0.3
+"""A correction is at most 30 %: what the physical model misses by more is a disturbed measurement."""
 
 
 @dataclass(frozen=True)
@@ -48,38 +53,89 @@ class Effort:
             self.report(line)
 
 
-def fit(recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None) -> Ranker:
+def fit(
+    recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None, start: Ranker | None = None
+) -> Ranker:
     """A ranker trained on every row of a training table (`training_rows(...).table`).
+
+    `start`: a model whose trees are grown further (warm start); its features must be the recipe's.
 
     Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
     of trees. Raises ModelError for rows that cannot be used.
     """
     effort = effort or Effort()
-    members: list[Member] = [_fit_trees(part, rows, arch, effort) for part in recipe.trees]
-    return Ranker(arch, tuple(members), dict(recipe.picking_weights))
-
-
-def _fit_trees(part: TreePart, rows: pd.DataFrame, arch: str, effort: Effort) -> TreeMember:
-    target, schema = target_named(part.target), schema_named(part.schema)
+    hardware = hardware_figures(arch)
+    aliases = Aliases()
+    if recipe.aliases:
+        aliases = find_aliases(rows)
+        rows = merge(rows, aliases)
+        effort.say(f"  {len(aliases.representative)} kernel names are {rows['kernel'].nunique()} distinct kernels")
     groups = group_codes(rows)
-    features = schema.compute(rows, hardware_figures(arch))
-    data = TreeData(features, label(target, rows, groups), None, groups)
+    near = nearness(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)), groups)
+    physical = None
+    members: list[Member] = []
+    if recipe.physical:
+        effort.say("  physical: fitting the terms of every kernel's time")
+        physical = fit_physical(rows, near, hardware)
+        members.append(physical)
+    for part in recipe.trees:
+        target = target_named(part.target)
+        if target.name == "correction":
+            if physical is None:
+                raise ModelError(f"recipe {recipe.name}: a correction needs the physical model")
+            level = physical.log_time(rows, hardware)
+            goal = np.clip(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)) - level, -_MOST_CORRECTION, _MOST_CORRECTION)
+        else:
+            goal = label(target, rows, groups)
+        features = schema_named(part.schema).compute(rows, hardware)
+        trees = _fit_trees(part, TreeData(features, goal, near if part.near_best else None, groups), effort, start)
+        members.append(CorrectionMember(physical, trees) if target.name == "correction" and physical else trees)
+    return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
+
+
+def _fit_trees(part: TreePart, data: TreeData, effort: Effort, start: Ranker | None) -> TreeMember:
+    target, schema = target_named(part.target), schema_named(part.schema)
     settings, valid = part.settings, None
     boosters = []
     for number in range(part.ensemble):
         seed = effort.seed + number
         train_data = data
         if settings.early_stopping_rounds and data.groups.max() + 1 >= _STOPPING_SHARE:
-            held = group_folds(groups, _STOPPING_SHARE, seed) == 0
+            held = group_folds(data.groups, _STOPPING_SHARE, seed) == 0
             train_data, valid = data.take(~held), data.take(held)
         effort.say(f"  {target.name}: growing up to {settings.trees} trees (seed {seed})")
+        init = None if start is None else _init_booster(start, part, number)
         boosters.append(
-            grow(target, train_data, settings, seed, effort.threads, schema.names, valid, None, _every_tenth(effort))
+            grow(
+                target, train_data, settings, seed, effort.threads, schema.names, valid, init, _every_fifth(effort)
+            )
         )
     return TreeMember(target, schema, schema.names, tuple(boosters))
 
 
-def _every_tenth(effort: Effort) -> Callable[[int, int], None] | None:
+def tree_members(ranker: Ranker) -> list[TreeMember]:
+    """The members of a ranker that are trees, a correction's among them."""
+    members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
+    return [member for member in members if isinstance(member, TreeMember)]
+
+
+def _init_booster(start: Ranker, part: TreePart, number: int) -> lgb.Booster:
+    """The booster that a warm start grows further."""
+    for member in tree_members(start):
+        if member.name == part.target and number < len(member.boosters):
+            names = schema_named(part.schema).names
+            if member.feature_names != names:
+                wanted, have = set(names), set(member.feature_names)
+                raise ModelError(
+                    f"warm start: the old model's features are not those of {part.schema} "
+                    f"(missing {', '.join(sorted(wanted - have)) or 'none'}; "
+                    f"unknown {', '.join(sorted(have - wanted)) or 'none'})"
+                )
+            return member.boosters[number]
+    raise ModelError(f"warm start: the old model has no member {part.target} number {number}")
+
+
+def _every_fifth(effort: Effort) -> Callable[[int, int], None] | None:
     if effort.report is None:
         return None
 
@@ -224,13 +280,15 @@ class TrainedModel:
             MANIFEST_FILE: json_bytes(self.manifest),
         }
         for member in self.ranker.members:
-            if isinstance(member, TreeMember):
-                for number, booster in enumerate(member.boosters):
-                    stem = f"model_{member.name}" + (f".{number}" if number else "")
-                    files[f"{stem}.lgbm.gz"] = packed_booster(booster)
-                gains = importances(member.boosters, member.feature_names)
-                files[f"feature_importances_{member.name}.json"] = json_bytes(gains)
             files[f"cv_metrics_{member.name}.json"] = json_bytes(metrics_json(self.checks, self.unchecked))
+            if isinstance(member, PhysicalModel):
+                files[PHYSICAL_FILE] = json_bytes(member.as_json())
+        for trees in tree_members(self.ranker):
+            for number, booster in enumerate(trees.boosters):
+                stem = f"model_{trees.name}" + (f".{number}" if number else "")
+                files[f"{stem}.lgbm.gz"] = packed_booster(booster)
+            gains = importances(trees.boosters, trees.feature_names)
+            files[f"feature_importances_{trees.name}.json"] = json_bytes(gains)
         if self.out_of_fold is not None:
             buffer = io.BytesIO()
             self.out_of_fold.to_parquet(buffer, index=False)
@@ -297,35 +355,37 @@ def _one_kind(records: pd.DataFrame, **wanted: str | None) -> tuple[dict[str, st
 
 
 def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFrame) -> ModelSpec:
-    trees = [member for member in ranker.members if isinstance(member, TreeMember)]
-    first = trees[0]
+    trees = tree_members(ranker)
+    first = trees[0] if trees else None
     settings = {part.target: asdict(part.settings) for part in recipe.trees}
     return ModelSpec(
         op_type="grouped_conv",
         dtype=kind["dtype"],
         arch=kind["arch"],
-        feature_names=first.feature_names,
-        categorical_features=tuple(c for c in first.schema.categorical if c in first.feature_names),
-        targets=tuple(member.name for member in trees),
+        feature_names=first.feature_names if first else GROUPED_CONV_TERMS.names,
+        categorical_features=first.schema.categorical if first else (),
+        targets=tuple(member.name for member in ranker.members),
         log_targets=tuple(member.name for member in trees if member.target.logged),
-        params=settings[first.name] if len(trees) == 1 else settings,
+        params=settings[first.name] if first and len(trees) == 1 else settings,
         direction=kind["direction"],
         ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())),
-        schema=first.schema.name,
+        schema=first.schema.name if first else GROUPED_CONV_TERMS.name,
         recipe=recipe.name,
         picks=dict(ranker.weights),
         members={member.name: len(member.boosters) for member in trees if len(member.boosters) > 1},
         feature_names_of={
-            member.name: member.feature_names for member in trees if member.feature_names != first.feature_names
+            member.name: member.feature_names
+            for member in trees
+            if first and member.feature_names != first.feature_names
         },
+        aliases=ranker.aliases.as_json() if ranker.aliases.representative else {},
     )
 
 
 def _manifest(
     ranker: Ranker, rows: pd.DataFrame, left_out: dict[str, int], data_rows: int, seed: int, sources: Sequence[str]
 ) -> dict[str, Any]:
-    trees = [member for member in ranker.members if isinstance(member, TreeMember)]
-    total = sum(booster.num_trees() for member in trees for booster in member.boosters)
+    total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
     return {
         "warm_start_from": None,
         "prev_n_estimators": 0,

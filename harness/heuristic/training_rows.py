@@ -21,7 +21,8 @@ class TrainingRows:
     """One row per problem and kernel.
 
     `table` has `problem` and `kernel` (id and name), all their fields, `latency_ms` (the median of the
-    pair's measurements), `tflops`, and `measurements` (how many there were). `left_out` counts what was
+    pair's measurements), `tflops`, and `measurements` (how many there were) and,
+    where the records have it, `source_hash`. `left_out` counts what was
     not used, by reason.
     """
 
@@ -73,6 +74,8 @@ def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
     grouped = rows.groupby(keys, sort=True)
     table = grouped[list(PAIR_COLUMNS)].first()
     table["latency_ms"] = grouped["latency_ms"].median()
+    if "source_hash" in rows:
+        table["source_hash"] = grouped["source_hash"].first()
     table["measurements"] = grouped.size()
     table = table.reset_index()
     table["tflops"] = flops_of(table) / (table["latency_ms"] * 1e9)

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import harness
-from harness.measure.protocol import Channel
+from harness.measure.protocol import Channel, ChannelClosed
 
 _TAIL_BYTES = 8192
 _TAIL_SHOWN = 400
@@ -45,6 +45,7 @@ class Child:
         self._tail: deque[bytes] = deque()
         self._drain = threading.Thread(target=self._drain_output, daemon=True)
         self._drain.start()
+        self._killed = False
 
     @property
     def pid(self) -> int:
@@ -79,32 +80,33 @@ class Child:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.kill()
-            return "closed its channel but went on running"
+            return self.with_output("closed its channel but went on running")
         self._drain.join(timeout=2)
-        if code < 0:
-            try:
-                how = f"killed by {signal.Signals(-code).name}"
-            except ValueError:
-                how = f"killed by signal {-code}"
-        else:
-            how = f"exited with code {code}"
+        return self.with_output(_how(code))
+
+    def with_output(self, what: str) -> str:
+        """What happened, and the last that the process printed."""
         tail = self.output_tail()
-        return f"{how}; it printed: {tail}" if tail else how
+        return f"{what}; it printed: {tail}" if tail else what
 
     def quit(self) -> None:
-        """Ask it to end; kill it when it does not."""
-        self.channel.close()
+        """Ask it to end, between two kernels; kill it when it does not."""
+        with suppress(ChannelClosed):
+            self.channel.send({"do": "quit"})
         try:
             self._process.wait(timeout=3)
         except subprocess.TimeoutExpired:
             self.kill()
+        self.channel.close()
         self._close_output()
 
     def kill(self) -> None:
-        """End the process and all that it started."""
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        """End the process and all that it started. Safe to call twice."""
+        if not self._killed:
+            self._killed = True
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
         self.channel.close()
         self._close_output()
 
@@ -112,3 +114,12 @@ class Child:
         self._drain.join(timeout=2)
         if self._process.stdout is not None:
             self._process.stdout.close()
+
+
+def _how(code: int) -> str:
+    if code >= 0:
+        return f"exited with code {code}"
+    try:
+        return f"killed by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"killed by signal {-code}"

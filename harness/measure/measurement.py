@@ -16,7 +16,8 @@ class Measurement:
     """One measurement. `tflops` and the latencies are NaN unless the status is ok or noisy.
 
     latency_ms: median of the samples; latency_min_ms: fastest sample; spread: interquartile range over
-    median; samples: how many were timed; check: full, spot or none.
+    median; samples: how many were timed; check: full, spot or none. known_failure: the status with which
+    the baseline says that the pair fails, "" where it says nothing.
     """
 
     problem: GroupedConvProblem
@@ -32,6 +33,7 @@ class Measurement:
     check_points: int = 0
     sample_ms: tuple[float, ...] = ()
     resumed: bool = False
+    known_failure: str = ""
 
     @property
     def ok(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,7 +14,7 @@ from harness.measure.measurement import Measurement
 from harness.measure.supervisor import Supervisor
 from harness.problem import GroupedConvProblem
 from harness.record.run import RunLog
-from harness.record.schema import ROUND_FINAL, ROUND_SWEEP
+from harness.record.schema import ROUND_FINAL
 from harness.version import __version__
 
 Plan = Callable[[GroupedConvProblem], Sequence[GroupedConvKernel]]
@@ -43,14 +43,16 @@ class MeasureService:
         self._keep_samples = keep_samples
         self._watch = watch
         self._done: dict[str, dict[str, Measurement]] = defaultdict(dict)
-        self._sweep: Iterator[Measurement] | None = None
+        self._finals: dict[str, dict[str, Measurement]] = defaultdict(dict)
+        self._sweep: Generator[Measurement, None, None] | None = None
         self._open: set[str] = set()
         self._problem = ""
 
     def measure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
         """The measurement of a pair, made now unless it was made before in this run.
 
-        Raises KernelError when the kernel is of another operation, direction, dtype or rank.
+        Raises KernelError when the kernel is of another operation, direction, dtype or rank, RecordError
+        when the result cannot be recorded, and BuildError when the build folder cannot be used.
         """
         if not kernel.matches(problem):
             raise KernelError(
@@ -60,8 +62,7 @@ class MeasureService:
         if kernel.name not in done and not (problem.id == self._problem and kernel.name in self._open):
             self._begin(problem, kernel)
         while kernel.name not in done:
-            assert self._sweep is not None
-            self._take(next(self._sweep))
+            self._take_next()
         if problem.id == self._problem and not self._open:
             self.finish()
         return done[kernel.name]
@@ -71,46 +72,63 @@ class MeasureService:
         return problem.id == self._problem
 
     def finish(self) -> None:
-        """Let the problem at hand come to its end, leaders included."""
-        if self._sweep is not None:
-            for measurement in self._sweep:
-                self._take(measurement)
-        self.abandon()
+        """Let the problem at hand come to its end, leaders included. Raises what `measure` raises."""
+        while self._sweep is not None:
+            self._take_next()
 
     def abandon(self) -> None:
         """Stop where we are: what is finished is recorded, the rest is left for another time."""
+        if self._sweep is not None:
+            self._sweep.close()
         self._sweep, self._problem, self._open = None, "", set()
 
     def _begin(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> None:
         self.finish()
-        done = self._done[problem.id]
-        known = self._known(problem)
-        # A device that was lost may be back: those pairs are measured anew.
-        done |= {m.kernel.name: m for m in known if m.round == ROUND_SWEEP and m.status != "device_lost"}
+        done, finals = self._done[problem.id], self._finals[problem.id]
         planned = {k.name: k for k in (*self._plan(problem), kernel)}
+        for known in self._known(problem, planned):
+            # A device that was lost may be back: those pairs are measured anew.
+            if known.status != "device_lost":
+                (finals if known.round == ROUND_FINAL else done)[known.kernel.name] = known
         kernels = [k for name, k in planned.items() if name not in done]
         self._open = {k.name for k in kernels}
         self._problem = problem.id
-        earlier = [*done.values(), *(m for m in known if m.round == ROUND_FINAL)]
-        self._sweep = self._supervisor.sweep(problem, kernels, earlier)
+        self._sweep = self._supervisor.sweep(
+            problem, kernels, [*done.values(), *finals.values()], keep_samples=self._keep_samples
+        )
+
+    def _take_next(self) -> None:
+        """One step of the sweep at hand; at its end, or when it cannot go on, there is none any more."""
+        assert self._sweep is not None
+        try:
+            measurement = next(self._sweep, None)
+            if measurement is not None:
+                self._take(measurement)
+        except BaseException:
+            self.abandon()
+            raise
+        if measurement is None:
+            self.abandon()
 
     def _take(self, measurement: Measurement) -> None:
         if self._log is not None:
             self._log.append(self._row(measurement))
         if self._watch is not None:
             self._watch(measurement)
+        problem, kernel = measurement.problem.id, measurement.kernel.name
         if measurement.round == ROUND_FINAL:
+            self._finals[problem][kernel] = replace(measurement, sample_ms=())
             return
-        kept = measurement if self._keep_samples else replace(measurement, sample_ms=())
-        self._done[measurement.problem.id][measurement.kernel.name] = kept
-        self._open.discard(measurement.kernel.name)
+        self._done[problem][kernel] = measurement
+        self._open.discard(kernel)
 
-    def _known(self, problem: GroupedConvProblem) -> list[Measurement]:
+    def _known(
+        self, problem: GroupedConvProblem, kernels: Mapping[str, GroupedConvKernel]
+    ) -> list[Measurement]:
         if self._log is None:
             return []
-        by_name = {kernel.name: kernel for kernel in self._plan(problem)}
         rows = self._log.known(problem.id)
-        return [_from_known(problem, by_name[row["kernel"]], row) for row in rows if row["kernel"] in by_name]
+        return [_from_known(problem, kernels[row["kernel"]], row) for row in rows if row["kernel"] in kernels]
 
     def _row(self, measurement: Measurement) -> dict[str, Any]:
         target, device = self._supervisor.target, self._supervisor.device

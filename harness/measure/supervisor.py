@@ -2,15 +2,17 @@
 
 A kernel that kills the worker is a `crash`, one that does not come back a `timeout`; the others go on in
 a new worker. After such a death a kernel known to be good runs first, so that a device that is gone is
-seen at once and not blamed on every later kernel.
+seen at once and not blamed on every later kernel. A worker that dies while no kernel runs is replaced,
+and nobody is blamed.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +21,7 @@ from harness.errors import TargetError
 from harness.kernel import GroupedConvKernel
 from harness.measure.child import Child
 from harness.measure.measurement import Measurement
-from harness.measure.protocol import ChannelClosed, Message
+from harness.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from harness.measure.timing import TimingPlan
 from harness.problem import GroupedConvProblem
 from harness.record.schema import ROUND_FINAL
@@ -32,7 +34,15 @@ _WINDOW = 8
 """Kernels handed to the worker ahead of their turn, so that it never waits for the parent."""
 _QUIET_LIMIT_S = 1800.0
 """How long a worker may wait for the device before its silence counts as a fault."""
+_MOST_UNEXPLAINED_DEATHS = 3
+"""Deaths of the worker in a row, with no kernel running, after which the device counts as lost."""
+_BUDGETS_AT_MOST = 4
+"""What a noisy kernel may take: three budgets of samples, and the warm-up."""
+_OPEN_LIMIT_S = 120.0
 _PROBE = -1
+_ANSWER_FIELDS = (
+    *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
+)
 
 
 @dataclass(frozen=True)
@@ -77,7 +87,11 @@ class _Died(Exception):
 
 
 class Supervisor:
-    """Owns the worker of one device. Not thread-safe; close it."""
+    """Owns the worker of one device. Not thread-safe; close it.
+
+    kernel_seconds: time that the worker spent inside kernels so far, check and timing runs alike; of a
+    kernel that died, the time until then.
+    """
 
     def __init__(self, target: Target, settings: SweepSettings, journals: Path | None = None) -> None:
         self.target = target
@@ -90,7 +104,9 @@ class Supervisor:
         self._good: tuple[GroupedConvProblem, Path] | None = None
         self._suspect = False
         self._lost: str | None = None
+        self._unexplained = 0
         self._next_id = 0
+        self._sent: set[int] = set()
         self._running: tuple[int, float] | None = None
 
     # ---- the worker's life ------------------------------------------------------------------
@@ -107,128 +123,167 @@ class Supervisor:
 
     def close(self) -> None:
         """End the worker, whatever it is doing."""
-        if self._child is not None:
-            if self._running is None:
-                self._child.quit()
-            else:
-                self._child.kill()
-        self._child = self._loaded = self._running = None
+        if self._child is not None and not self._sent:
+            self._child.quit()
+        self._drop()
 
     @property
     def worker_pid(self) -> int | None:
         return self._child.pid if self._child is not None else None
 
-    def _start(self) -> None:
-        self._child = Child(self._journals)
-        self._loaded = self._running = None
+    def _start(self) -> Child:
+        self._drop()
         try:
-            self._child.channel.send(
+            child = self._child = Child(self._journals)
+        except OSError as error:
+            raise _Lost(f"no worker process can be started: {error.strerror}") from None
+        try:
+            child.channel.send(
                 {
                     "do": "open",
                     "device_module": self.target.device_module,
                     "timing": asdict(self.settings.timing),
                 }
             )
-            answer = self._child.channel.receive(120.0)
+            answer = child.channel.receive(_OPEN_LIMIT_S)
         except ChannelClosed:
-            death = self._child.death()
-            self._drop(kill=True)
+            death = child.death()
+            self._drop()
             raise _Lost(f"the worker {death}") from None
         if answer is None or "opened" not in answer:
-            self._drop(kill=True)
-            raise _Lost(answer["failed"] if answer else "no answer within 120 s")
+            self._drop()
+            raise _Lost(answer["failed"] if answer else f"no answer within {_OPEN_LIMIT_S:g} s")
         self.device = DeviceInfo(**answer["opened"])
+        return child
 
-    def _drop(self, *, kill: bool) -> None:
-        if self._child is not None and kill:
+    def _drop(self) -> None:
+        """Be rid of the worker and of all that it was given."""
+        if self._child is not None:
             self._child.kill()
         self._child = self._loaded = self._running = None
+        self._sent.clear()
 
-    def _ready(self, problem: GroupedConvProblem) -> Child:
-        """A worker with the problem loaded. Raises _Refused, _Lost, or _Died while loading."""
+    def _ready(self, problem: GroupedConvProblem) -> None:
+        """See to a worker that has the problem loaded. Raises _Refused, or _Lost."""
         if self._lost is not None:
             raise _Lost(self._lost)
-        if self._child is None:
-            self._start()
-        if self._suspect:
-            self._probe()
-        self._load(problem)
-        assert self._child is not None
-        return self._child
+        if self._unexplained >= _MOST_UNEXPLAINED_DEATHS:
+            raise _Lost(f"the worker died {self._unexplained} times in a row while no kernel ran")
+        death = ""
+        for _ in range(2):
+            if self._suspect:
+                self._probe()
+            try:
+                self._load(problem)
+            except _Died as died:
+                self._suspect, death = True, died.detail
+                continue
+            return
+        if self._good is None:
+            raise _Lost(death)
+        # Other problems go well on this device, so it is this one.
+        raise _Refused(death)
 
     def _load(self, problem: GroupedConvProblem) -> None:
-        assert self._child is not None
+        """Raises _Refused, _Lost when no worker starts, or _Died."""
+        child = self._child or self._start()
         if self._loaded == problem:
             return
         self._loaded = None
         try:
-            self._child.channel.send({"do": "load", "problem": problem.as_row(), "seed": self.settings.seed})
-            answer = self._child.channel.receive(_QUIET_LIMIT_S)
-        except ChannelClosed:
-            death = self._child.death()
-            self._drop(kill=True)
-            raise _Lost(f"the worker {death} while it prepared the problem") from None
+            child.channel.send({"do": "load", "problem": problem.as_row(), "seed": self.settings.seed})
+            answer = child.channel.receive(_QUIET_LIMIT_S)
+        except ChannelClosed as closed:
+            died = self._death(closed)
+            raise _Died("crash", f"the worker {died.detail} while it prepared the problem", None) from None
         if answer is None:
-            self._drop(kill=True)
-            raise _Lost("the worker did not finish preparing the problem")
+            self._drop()
+            raise _Died("timeout", "the worker did not finish preparing the problem", None)
         if "refused" in answer:
             raise _Refused(answer["refused"])
         self._loaded = problem
 
     def _probe(self) -> None:
-        """Run a kernel that was good before. If it fails now, the device is lost."""
-        assert self._child is not None
+        """Run a kernel that was good before. The device is lost if it fails, and in a new worker again."""
         if self._good is not None:
-            problem, binary = self._good
-            try:
-                self._load(problem)
-                self._send_run(_PROBE, binary)
-                answer = self._next_result(problem)
-            except (_Died, _Refused) as error:
-                raise _Lost(f"a kernel that was good before now fails: {error}") from None
-            if answer["status"] not in ("ok", "noisy"):
-                raise _Lost(f"a kernel that was good before is now {answer['status']}: {answer['detail']}")
+            failure = self._try_good(*self._good)
+            if failure is not None:
+                self._drop()
+                failure = self._try_good(*self._good)
+            if failure is not None:
+                raise _Lost(f"a kernel that was good before {failure}")
         self._suspect = False
 
-    def _send_run(self, identity: int, binary: Path) -> None:
-        assert self._child is not None
+    def _try_good(self, problem: GroupedConvProblem, binary: Path) -> str | None:
+        """What is wrong with the kernel that was good before, or None."""
         try:
-            self._child.channel.send({"do": "run", "id": identity, "binary": str(binary)})
-        except ChannelClosed:
-            raise self._death() from None
+            self._load(problem)
+            self._send({"do": "run", "id": _PROBE, "binary": str(binary), "samples": False}, [_PROBE])
+            answer = self._next_result(problem)
+        except (_Died, _Refused) as error:
+            return f"now fails: {error}"
+        return (
+            None if answer["status"] in ("ok", "noisy") else f"is now {answer['status']}: {answer['detail']}"
+        )
+
+    def _send(self, command: Message, identities: Sequence[int]) -> None:
+        """Hand the worker something that it answers with results."""
+        assert self._child is not None
+        # A worker that is dead may have left results to read, and which kernel it died of is among them:
+        # its death shows after the last of them.
+        with suppress(ChannelClosed):
+            self._child.channel.send(command)
+        self._sent.update(identities)
 
     def _next_result(self, problem: GroupedConvProblem) -> Message:
-        """The next finished kernel. Raises _Died when the worker dies or a kernel does not come back."""
+        """The next finished kernel. Raises _Died when the worker dies or a kernel does not come back, and
+        _Lost when the worker does not come to a kernel."""
         assert self._child is not None
-        limit = self.settings.timeout_s or self.target.timeout_s(problem)
+        limit = self.settings.timeout_s or (
+            self.target.timeout_s(problem) + _BUDGETS_AT_MOST * self.settings.timing.budget_ms / 1e3
+        )
         while True:
             left = _QUIET_LIMIT_S if self._running is None else self._running[1] + limit - time.monotonic()
             try:
                 message = self._child.channel.receive(max(0.0, left))
-            except ChannelClosed:
-                raise self._death() from None
+            except ChannelClosed as closed:
+                raise self._death(closed) from None
             if message is None:
-                job = self._running[0] if self._running else None
-                self._drop(kill=True)
-                raise _Died("timeout", f"no result after {limit:g} s", job)
+                raise self._silence(limit)
             if "began" in message:
-                self._note_finished()
-                self._running = (message["began"], message["at"])
+                # By our clock: while nobody read, the worker may have waited for room in the pipe.
+                self._running = (message["began"], time.monotonic())
             elif "done" in message:
-                self._note_finished()
+                self._running = None
+                self._unexplained = 0
+                self._sent.discard(message["done"])
+                self.kernel_seconds += message["kernel_seconds"]
                 return message
 
-    def _note_finished(self) -> None:
-        if self._running is not None:
-            self.kernel_seconds += time.monotonic() - self._running[1]
-        self._running = None
-
-    def _death(self) -> _Died:
+    def _silence(self, limit: float) -> _Died | _Lost:
         assert self._child is not None
-        job = self._running[0] if self._running else None
-        died = _Died("crash", self._child.death(), job)
-        self._drop(kill=True)
+        if self._running is None:
+            self._drop()
+            return _Lost(f"the worker waited {_QUIET_LIMIT_S:g} s for the device")
+        died = _Died("timeout", self._child.with_output(f"no result after {limit:g} s"), self._running[0])
+        self.kernel_seconds += limit
+        self._drop()
         return died
+
+    def _death(self, closed: ChannelClosed) -> _Died:
+        assert self._child is not None
+        job = None
+        if self._running is not None:
+            job = self._running[0]
+            self.kernel_seconds += time.monotonic() - self._running[1]
+        if isinstance(closed, ChannelGarbled):
+            detail = self._child.with_output("wrote into the pipe between worker and harness")
+        else:
+            detail = self._child.death()
+        self._drop()
+        self._suspect = True
+        self._unexplained += job is None
+        return _Died("crash", detail, job)
 
     # ---- one problem ------------------------------------------------------------------------
 
@@ -237,11 +292,14 @@ class Supervisor:
         problem: GroupedConvProblem,
         kernels: Sequence[GroupedConvKernel],
         known: Sequence[Measurement] = (),
-    ) -> Iterator[Measurement]:
+        *,
+        keep_samples: bool = False,
+    ) -> Generator[Measurement, None, None]:
         """Measure every kernel once, then the leaders again; yields as results come in.
 
         known: measurements of the same problem from before (a resumed run); they are not made again, but
-        their kernels take part in the choice of leaders.
+        their kernels take part in the choice of leaders. keep_samples: whether measurements carry every
+        sample. Raises BuildError when the build folder cannot be used.
         """
         swept = [m for m in known if m.round != ROUND_FINAL]
         done_finally = {m.kernel for m in known if m.round == ROUND_FINAL}
@@ -252,18 +310,26 @@ class Supervisor:
                 waiting.append((kernel, self.target.build(kernel)))
             else:
                 yield Measurement(problem, kernel, "unsupported", reason)
-        for measurement in self._sweep_once(problem, waiting):
-            swept.append(measurement)
-            yield measurement
-        yield from self._final_round(problem, swept, done_finally)
+        try:
+            for measurement in self._sweep_once(problem, waiting, keep_samples):
+                swept.append(measurement)
+                yield measurement
+            yield from self._final_round(problem, swept, done_finally, keep_samples)
+        finally:
+            if self._sent:
+                # Left in the middle: the results still to come would be taken for another sweep's.
+                self._drop()
 
     def _sweep_once(
-        self, problem: GroupedConvProblem, waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]]
+        self,
+        problem: GroupedConvProblem,
+        waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]],
+        keep_samples: bool,
     ) -> Iterator[Measurement]:
         jobs: dict[int, _Job] = {}
         while waiting or jobs:
             try:
-                yield from self._feed(problem, waiting, jobs)
+                yield from self._feed(problem, waiting, jobs, keep_samples)
                 if not jobs:
                     continue
                 answer = self._next_result(problem)
@@ -275,17 +341,19 @@ class Supervisor:
                 yield from self._give_up(problem, waiting, jobs, "device_lost", self._lost)
                 return
             except _Died as died:
-                culprit = self._blame(died, waiting, jobs)
+                culprit = jobs.pop(died.job_id, None) if died.job_id is not None else None
+                self._suspect = True
+                self._requeue(waiting, jobs)
                 if culprit is not None:
                     yield Measurement(problem, culprit.kernel, died.status, died.detail)
                 continue
             job = jobs.pop(answer["done"])
-            measurement = self._measurement(problem, job, answer)
+            measurement = self._measurement(problem, job.kernel, answer)
             if measurement.ok:
                 self._good = (problem, job.binary)
             if answer.get("tainted"):
                 self._requeue(waiting, jobs)
-                self._drop(kill=True)
+                self._drop()
             yield measurement
 
     def _feed(
@@ -293,42 +361,32 @@ class Supervisor:
         problem: GroupedConvProblem,
         waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]],
         jobs: dict[int, _Job],
+        keep_samples: bool,
     ) -> Iterator[Measurement]:
         """Hand built kernels to the worker, in the order in which builds finish; yields build errors."""
         if waiting and not jobs:
             wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
-        not_built: deque[tuple[GroupedConvKernel, Future[BuildResult]]] = deque()
-        while waiting and len(jobs) < _WINDOW:
-            kernel, future = waiting.popleft()
-            if not future.done():
-                not_built.append((kernel, future))
-                continue
-            result = future.result()
-            if result.binary is None:
-                yield Measurement(problem, kernel, "build_error", result.log.strip()[-2000:])
-                continue
-            waiting.appendleft((kernel, future))  # until it is sent: a death on the way loses nothing
-            self._ready(problem)
-            self._next_id += 1
-            self._send_run(self._next_id, result.binary.path)
-            waiting.popleft()
-            jobs[self._next_id] = _Job(kernel, result.binary.path)
-        waiting.extendleft(reversed(not_built))
-
-    def _blame(
-        self,
-        died: _Died,
-        waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]],
-        jobs: dict[int, _Job],
-    ) -> _Job | None:
-        """Take the kernel that ran out of the jobs; the others go back to waiting."""
-        self._suspect = True
-        culprit = jobs.pop(died.job_id, None) if died.job_id is not None else None
-        if culprit is None and jobs:
-            # The worker died between two kernels: whoever was next in line is all that can be named.
-            culprit = jobs.pop(min(jobs))
-        self._requeue(waiting, jobs)
-        return culprit
+        not_built: list[tuple[GroupedConvKernel, Future[BuildResult]]] = []
+        try:
+            while waiting and len(jobs) < _WINDOW:
+                kernel, future = waiting[0]
+                if not future.done():
+                    not_built.append(waiting.popleft())
+                    continue
+                result = future.result()
+                if result.binary is None:
+                    waiting.popleft()
+                    yield Measurement(problem, kernel, "build_error", result.log.strip()[-2000:])
+                    continue
+                self._ready(problem)
+                self._next_id += 1
+                path = result.binary.path
+                command = {"do": "run", "id": self._next_id, "binary": str(path), "samples": keep_samples}
+                waiting.popleft()
+                self._send(command, [self._next_id])
+                jobs[self._next_id] = _Job(kernel, path)
+        finally:
+            waiting.extendleft(reversed(not_built))
 
     def _requeue(
         self, waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]], jobs: dict[int, _Job]
@@ -349,60 +407,65 @@ class Supervisor:
         while waiting:
             yield Measurement(problem, waiting.popleft()[0], status, detail)
 
-    def _measurement(self, problem: GroupedConvProblem, job: _Job, answer: Message) -> Measurement:
-        names = (
-            "status",
-            "detail",
-            "latency_ms",
-            "latency_min_ms",
-            "spread",
-            "samples",
-            "check",
-            "check_points",
-        )
-        values = {name: answer[name] for name in names if name in answer}
-        return Measurement(problem, job.kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))
+    def _measurement(
+        self, problem: GroupedConvProblem, kernel: GroupedConvKernel, answer: Message
+    ) -> Measurement:
+        values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
+        return Measurement(problem, kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))
 
     # ---- the leaders, again -----------------------------------------------------------------
 
     def _final_round(
-        self, problem: GroupedConvProblem, swept: list[Measurement], done: set[GroupedConvKernel]
+        self,
+        problem: GroupedConvProblem,
+        swept: list[Measurement],
+        done: set[GroupedConvKernel],
+        keep_samples: bool,
     ) -> Iterator[Measurement]:
         leaders = [m for m in self._leaders(swept) if m.kernel not in done]
         if len(leaders) + len(done) < 2:
             return
         while leaders:
-            total = sum(m.latency_ms for m in leaders)
-            passes = max(1, min(self.settings.final_passes, int(self.settings.final_total_ms / total)))
-            runs, jobs = [], {}
-            for leader in leaders:
-                built = self.target.build(leader.kernel).result()
-                if built.binary is None:
-                    continue
-                self._next_id += 1
-                jobs[self._next_id] = leader
-                count = max(1, min(100, int(self.settings.final_budget_ms / leader.latency_ms)))
-                runs.append({"id": self._next_id, "binary": str(built.binary.path), "count": count})
+            command, jobs = self._final_command(leaders)
+            command["samples"] = keep_samples
             try:
-                child = self._ready(problem)
-                child.channel.send({"do": "final", "runs": runs, "passes": passes})
-                for _ in runs:
+                self._ready(problem)
+                self._send(command, list(jobs))
+                while jobs:
                     answer = self._next_result(problem)
-                    leader = jobs[answer["done"]]
+                    leader = jobs.pop(answer["done"])
                     checked = {**answer, "check": leader.check, "check_points": leader.check_points}
-                    final = self._measurement(problem, _Job(leader.kernel, Path()), checked)
+                    final = self._measurement(problem, leader.kernel, checked)
                     leaders.remove(leader)
                     yield replace(final, round=ROUND_FINAL)
                 return
-            except (_Refused, _Lost, ChannelClosed):
+            except _Refused:
+                return
+            except _Lost as lost:
+                self._lost = str(lost)
                 return
             except _Died as died:
                 self._suspect = True
                 culprit = jobs.get(died.job_id) if died.job_id is not None else None
-                if culprit is None:
-                    return
-                leaders.remove(culprit)
-                yield Measurement(problem, culprit.kernel, died.status, died.detail, ROUND_FINAL)
+                if culprit is not None:
+                    leaders.remove(culprit)
+                    yield Measurement(problem, culprit.kernel, died.status, died.detail, ROUND_FINAL)
+
+    def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
+        """What the worker is told, and the leader of each identity in it."""
+        total_ms = sum(m.latency_ms for m in leaders)
+        passes = max(1, min(self.settings.final_passes, int(self.settings.final_total_ms / total_ms)))
+        runs: list[Message] = []
+        jobs: dict[int, Measurement] = {}
+        for leader in leaders:
+            built = self.target.build(leader.kernel).result()
+            if built.binary is None:
+                continue
+            self._next_id += 1
+            jobs[self._next_id] = leader
+            count = max(1, min(100, int(self.settings.final_budget_ms / leader.latency_ms)))
+            runs.append({"id": self._next_id, "binary": str(built.binary.path), "count": count})
+        return {"do": "final", "runs": runs, "passes": passes}, jobs
 
     def _leaders(self, swept: list[Measurement]) -> list[Measurement]:
         ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))

@@ -50,7 +50,7 @@ def summarise(sample_ms: npt.NDArray[np.float64]) -> Timing:
     median = float(np.median(ordered))
     low, high = np.percentile(ordered, [25, 75])
     return Timing(
-        tuple(float(value) for value in sample_ms),
+        tuple(sample_ms.tolist()),
         median,
         float(ordered[0]),
         float(high - low) / median if median > 0 else 0.0,
@@ -83,16 +83,17 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
         taken.append(values)
         spent_ms += float(values.sum())
         count += batch
-        timing = summarise(np.concatenate(taken))
-        last = timing.median_ms
-        known = timing.precision <= plan.precision and count >= plan.min_samples
+        ordered = np.sort(np.concatenate(taken))
+        last = float(np.median(ordered))
+        precision = _median_precision(ordered, last)
+        known = precision <= plan.precision and count >= plan.min_samples
         if known or count >= plan.max_samples:
             break
-        if spent_ms >= plan.budget_ms and not timing.precision > plan.noisy_above:
+        if spent_ms >= plan.budget_ms and not precision > plan.noisy_above:
             break
         if spent_ms >= 3 * plan.budget_ms:
             break
-    return timing, timing.precision > plan.noisy_above
+    return summarise(np.concatenate(taken)), precision > plan.noisy_above
 
 
 def _batch_size(expected_ms: float, plan: TimingPlan) -> int:
@@ -112,4 +113,6 @@ def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
         if abs(median - last) <= 2 * plan.precision * last:
             return median
         last = median
+        # Looking at a batch takes longer than a batch of tiny kernels.
+        batch = min(2 * batch, max(1, int((budget - spent) / max(last, 1e-4))))
     return last

@@ -13,7 +13,6 @@ import os
 import select
 import sys
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ import numpy as np
 from harness.measure.protocol import Channel, ChannelClosed, Message
 from harness.measure.timing import Timing, TimingPlan, summarise, time_kernel
 from harness.problem import GroupedConvProblem
-from harness.target.base import Device, ProblemRefused
+from harness.target.base import Device, KernelFailed, ProblemRefused
 
 _IDLE_SECONDS = 0.25
 _SEAL_TRIES, _SEAL_WAIT_SECONDS = 20, 0.05
@@ -70,10 +69,11 @@ class Worker:
 
     def _run(self, command: Message) -> None:
         assert self._device is not None
-        binary = Path(command["binary"])
+        device, binary = self._device, Path(command["binary"])
         self._begin(command["id"])
-        check = self._device.check(binary)
-        answer: dict[str, Any] = {
+        before = device.kernel_seconds
+        check = device.check(binary)
+        answer: Message = {
             "done": command["id"],
             "status": check.status,
             "detail": check.detail,
@@ -82,43 +82,64 @@ class Worker:
             "tainted": check.tainted,
         }
         if check.status == "ok":
-            device = self._device
-            timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
-            answer |= _timing_message(timing)
-            if noisy:
-                answer["status"] = "noisy"
-                answer["detail"] = f"the median is known to {100 * timing.precision:.0f} % only"
-        self._channel.send(answer)
+            try:
+                timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
+            except KernelFailed as error:
+                answer |= {"status": "wrong", "detail": str(error)}
+            else:
+                answer |= _timing_message(timing, command["samples"])
+                if noisy:
+                    answer["status"] = "noisy"
+                    answer["detail"] = f"the median is known to {100 * timing.precision:.0f} % only"
+        self._channel.send(answer | {"kernel_seconds": device.kernel_seconds - before})
 
     def _final(self, command: Message) -> None:
         """Time the leaders in turn, several passes, so that drift falls on all of them alike."""
         assert self._device is not None
+        device = self._device
         runs: list[dict[str, Any]] = command["runs"]
         samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
+        seconds = dict.fromkeys(samples, 0.0)
+        failed: dict[int, str] = {}
         for number in range(command["passes"]):
             # Every other pass backwards: nobody always follows the same neighbour.
             for run in runs if number % 2 == 0 else reversed(runs):
-                self._begin(run["id"])
-                taken = self._device.sample(Path(run["binary"]), run["count"] + 1)
-                samples[run["id"]].append(taken[1:])  # the first run warms the caches after the neighbour
-        for run in runs:
-            timing = summarise(np.concatenate(samples[run["id"]]) / 1e6)
-            self._channel.send({"done": run["id"], "status": "ok", "detail": "", **_timing_message(timing)})
+                identity = run["id"]
+                if identity in failed:
+                    continue
+                self._begin(identity)
+                before = device.kernel_seconds
+                try:
+                    taken = device.sample(Path(run["binary"]), run["count"] + 1)
+                    samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
+                except KernelFailed as error:
+                    failed[identity] = str(error)
+                seconds[identity] += device.kernel_seconds - before
+        for identity, taken_in_passes in samples.items():
+            answer: Message = {"done": identity, "kernel_seconds": seconds[identity]}
+            if identity in failed:
+                answer |= {"status": "wrong", "detail": failed[identity]}
+            else:
+                timing = summarise(np.concatenate(taken_in_passes) / 1e6)
+                answer |= {"status": "ok", "detail": "", **_timing_message(timing, command["samples"])}
+            self._channel.send(answer)
 
     def _begin(self, identity: int) -> None:
         assert self._device is not None
         self._device.claim()  # first, so that waiting for another session is not held against the kernel
-        self._channel.send({"began": identity, "at": time.monotonic()})
+        self._channel.send({"began": identity})
 
 
-def _timing_message(timing: Timing) -> dict[str, Any]:
-    return {
+def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:
+    message: dict[str, Any] = {
         "latency_ms": timing.median_ms,
         "latency_min_ms": timing.min_ms,
         "spread": timing.spread,
         "samples": len(timing.sample_ms),
-        "sample_ms": [round(value, 7) for value in timing.sample_ms],
     }
+    if with_samples:
+        message["sample_ms"] = [round(value, 7) for value in timing.sample_ms]
+    return message
 
 
 def _watch_parent(read_fd: int, journals: Path | None) -> None:

@@ -43,7 +43,7 @@ from harness.problem import DIRECTIONS, DTYPES
 _T = TypeVar("_T")
 
 MAX_CANDIDATES = 250_000
-"""Candidates of one block for one kind of problem: more is a slip, and would take minutes to look at."""
+"""Candidates of a set's blocks together: more is a slip, and would take minutes to look at."""
 
 
 @dataclass(frozen=True)
@@ -157,6 +157,12 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
     blocks = tuple(_read_block(item, tile_lists) for item in top["blocks"].items())
     if not blocks:
         raise top["blocks"].error("a rule set needs at least one block")
+    candidates = sum(block.candidates for block in blocks)
+    if candidates > MAX_CANDIDATES:
+        raise top["blocks"].error(
+            f"the blocks propose {candidates:,} kernels for each kind of problem, and at most "
+            f"{MAX_CANDIDATES:,} are looked at: shorten their lists"
+        )
     return RuleSet(name, top["about"].text() if "about" in top else "", blocks)
 
 
@@ -183,7 +189,7 @@ def _read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock
     tiles = part["tiles"]
     if isinstance(tiles.value, str):
         tiles = tile_lists[tiles.text(tile_lists)]
-    block = RuleBlock(
+    return RuleBlock(
         place=f"{tree.file}: {tree.path}",
         about=part["about"].text() if "about" in part else "",
         arch=texts("arch", known_archs(), ()),
@@ -207,12 +213,6 @@ def _read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock
         if "padding" in part
         else ((True, True, True),),
     )
-    if block.candidates > MAX_CANDIDATES:
-        raise tree.error(
-            f"this block proposes {block.candidates:,} kernels for each kind of problem, at most "
-            f"{MAX_CANDIDATES:,} are looked at: shorten its lists"
-        )
-    return block
 
 
 def _filled(tree: JsonTree, values: tuple[_T, ...]) -> tuple[_T, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from harness.errors import RecordError
-from harness.record.journal import JOURNAL_GLOB, PART_GLOB, read_lines, seal_abandoned
+from harness.record.journal import JOURNAL_GLOB, PART_GLOB, first_line, read_lines, rows_table, seal_abandoned
 from harness.record.schema import arrow_schema, columns
 
 if TYPE_CHECKING:
@@ -26,7 +26,8 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str = "grouped_co
     """Records of runs, folders of parts or parquet files, as one frame with the schema's columns in order.
 
     Journals that dead processes left are sealed first. Columns added since a file was written are null.
-    Raises RecordError for what is missing or not a record.
+    Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
+    for what is missing or not a record.
     """
     import pandas as pd
 
@@ -36,19 +37,26 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str = "grouped_co
     if not frames:
         return arrow_schema(op).empty_table().to_pandas()
     table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
-    return table.drop_duplicates(IDENTITY, keep="last", ignore_index=True)[names]
+    table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
+    # Without a run's name nothing tells two rows apart from one that was read twice.
+    again = table.duplicated(IDENTITY, keep="last") & table["run"].notna()
+    return table.loc[~again, names].reset_index(drop=True)
 
 
 def _frames(path: Path, op: str) -> list[pd.DataFrame]:
-    if path.is_file():
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except OSError as error:
+        raise RecordError(f"no records at {str(path)[:200]}: {error.strerror}") from None
+    if is_file:
         return [_read_part(path, op)]
-    if not path.is_dir():
+    if not is_folder:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)
     # Journals of living runs first: one that is sealed meanwhile is then read twice, never missed.
     journals = sorted(folder.glob(JOURNAL_GLOB))
-    frames = [_frame(rows, op) for journal in journals if (rows := read_lines(journal)[0])]
+    frames = [rows_table(rows).to_pandas() for journal in journals if (rows := read_lines(journal)[0])]
     parts = sorted(folder.glob(PART_GLOB)) or sorted(
         p
         for p in folder.glob("*.parquet")
@@ -66,7 +74,9 @@ def _read_part(path: Path, op: str) -> pd.DataFrame:
     try:
         table = pq.read_table(path, partitioning=None)
     except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} is not a readable parquet file: {str(error).splitlines()[0]}") from None
+        raise RecordError(f"{path} is not a readable parquet file: {first_line(error)}") from None
+    if len(set(table.column_names)) != table.num_columns:
+        raise RecordError(f"{path} is not a file of records: two of its columns have one name")
     needed = {"op", "problem", "kernel", "status"}
     if missing := needed - set(table.column_names):
         raise RecordError(
@@ -86,14 +96,3 @@ def _read_part(path: Path, op: str) -> pd.DataFrame:
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
     return pa.Table.from_arrays(arrays, schema=arrow_schema(op)).to_pandas()
-
-
-def _frame(rows: list[dict[str, Any]], op: str) -> pd.DataFrame:
-    from datetime import datetime
-
-    import pyarrow as pa
-
-    for row in rows:
-        if isinstance(row.get("time"), str):
-            row["time"] = datetime.fromisoformat(row["time"])
-    return pa.Table.from_pylist(rows, schema=arrow_schema(op)).to_pandas()

@@ -14,7 +14,15 @@ from typing import Any
 from harness.atomic_file import write_atomically
 from harness.errors import RecordError
 from harness.record.dataset import measurements_folder
-from harness.record.journal import JOURNAL_GLOB, PART_GLOB, Journal, read_lines, seal_abandoned
+from harness.record.journal import (
+    JOURNAL_GLOB,
+    PART_GLOB,
+    Journal,
+    first_line,
+    forget_lost,
+    read_lines,
+    seal_abandoned,
+)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MANIFEST = "run.json"
@@ -47,8 +55,9 @@ def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str 
     """A new run's folder, or with `resume` the newest one with the same purpose (or the one named).
 
     purpose: JSON values that decide the measurements (problem sets, kernels, target, sources, device).
-    stem: what a new run's name begins with. Raises RecordError for a name that is no file name, one that
-    is taken, or one to be resumed that was made for something else.
+    stem: what a new run's name begins with. A resumed run loses its rows `device_lost`: those pairs are
+    measured again. Raises RecordError for a name that is no file name, one that is taken, or one to be
+    resumed that was made for something else.
     """
     if name is not None and not _NAME.fullmatch(name):
         raise RecordError(
@@ -59,47 +68,63 @@ def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str 
         found = _find(reports, wanted, name)
         if found is not None:
             seal_abandoned(measurements_folder(found))
+            forget_lost(measurements_folder(found))
             return Run(found, wanted, resumed=True)
-    base = name or re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-.")[:80] + datetime.now().strftime(
-        "-%Y%m%d-%H%M%S"
-    )
-    folder = _make(reports, base, exact=name is not None)
+    folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
     document = {"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")}
     write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
     return Run(folder, wanted)
 
 
+def _timed_name(stem: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:80] or "run"
+    return plain + datetime.now().strftime("-%Y%m%d-%H%M%S")
+
+
 def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
     if name is not None:
         folder = reports / name
-        if not folder.is_dir():
+        if not folder.is_dir() or _is_empty(folder):
             return None
         there = _purpose(folder)
+        if there is None:
+            raise RecordError(
+                f"{folder} cannot be resumed: it holds no readable {MANIFEST}; choose a new --run-name"
+            )
         if there != wanted:
-            differs = sorted(k for k in {*wanted, *(there or {})} if (there or {}).get(k) != wanted.get(k))
+            differs = sorted(k for k in {*wanted, *there} if there.get(k) != wanted.get(k))
             raise RecordError(
                 f"{folder} cannot be resumed: it was made with another {', '.join(differs)}; "
                 "choose a new --run-name"
             )
         return folder
-    manifests = sorted(reports.glob(f"*/{MANIFEST}"), key=lambda path: path.stat().st_mtime, reverse=True)
-    return next((path.parent for path in manifests if _purpose(path.parent) == wanted), None)
+    equal = [path for path in reports.glob(f"*/{MANIFEST}") if _purpose(path.parent) == wanted]
+    return max(equal, key=lambda path: (path.stat().st_mtime_ns, path)).parent if equal else None
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether its making was cut short before anything was written."""
+    return all(path.name.startswith(f".{MANIFEST}.") for path in folder.iterdir())
 
 
 def _purpose(folder: Path) -> dict[str, Any] | None:
     try:
         purpose = json.loads((folder / MANIFEST).read_text())["purpose"]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return purpose if isinstance(purpose, dict) else None
 
 
-def _make(reports: Path, base: str, *, exact: bool) -> Path:
+def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
     for attempt in range(1, 1000):
         folder = reports / (base if attempt == 1 else f"{base}-{attempt}")
         try:
             folder.mkdir(parents=True)
         except FileExistsError:
+            if exact and take_empty and folder.is_dir():
+                for leftover in folder.iterdir():  # `_find` saw that there is nothing else in it
+                    leftover.unlink(missing_ok=True)
+                return folder
             if exact:
                 raise RecordError(
                     f"{folder} exists already: add --resume to go on with it, or choose another --run-name"
@@ -119,7 +144,7 @@ class RunLog:
     def __init__(self, run: Run, writer: str) -> None:
         self.run = run
         self._journal = Journal(run.measurements, writer)
-        self._own = f"-{writer}-"
+        self._own = (f".journal-{writer}-", f"part-{writer}-")
         self._known: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
         self._read_parts: set[str] = set()
         self._offsets: dict[str, int] = {}
@@ -140,13 +165,13 @@ class RunLog:
     def _refresh(self) -> None:
         # Journals first: a row that is sealed meanwhile is then seen twice, not missed.
         for path in self.run.measurements.glob(JOURNAL_GLOB):
-            if self._own in path.name:
+            if path.name.startswith(self._own):
                 continue
             rows, self._offsets[path.name] = read_lines(path, self._offsets.get(path.name, 0))
             for row in rows:
                 self._learn(row)
         for path in self.run.measurements.glob(PART_GLOB):
-            if path.name in self._read_parts or self._own in path.name:
+            if path.name in self._read_parts or path.name.startswith(self._own):
                 continue
             for row in _read_known(path):
                 self._learn(row)
@@ -165,5 +190,5 @@ def _read_known(path: Path) -> list[dict[str, Any]]:
             path, columns=list(ALREADY_KNOWN), partitioning=None
         ).to_pylist()
     except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}; start a new run") from None
+        raise RecordError(f"{path} cannot be read: {first_line(error)}; start a new run") from None
     return rows

@@ -139,7 +139,9 @@ def slice_table(problems: Iterable[GroupedConvProblem], selection: pd.DataFrame)
     percent["over_median"] = percent["oracle_tflops"] / percent["median_tflops"]
     rows = []
     for name in SLICES:
-        part = percent[[name in names.get(problem, ()) for problem in percent["problem"]]]
+        part = percent[
+            percent["problem"].isin([problem for problem, kinds in names.items() if name in kinds])
+        ]
         values = part["percent"].dropna().to_numpy(dtype=np.float64)
         rows.append(
             {

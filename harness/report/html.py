@@ -298,15 +298,16 @@ def _efficiency(data: ReportData) -> str:
 
 def _top_k_chart(data: ReportData) -> str:
     reached = data.efficiency.measure_top_percent
+    low = _low_end(reached)
     drawn = [charts.Line("first k picks", list(enumerate(reached, start=1)), "first", marked=True)]
     for name, value, css in (
         ("one kernel for all problems", data.fixed_mean_percent, "second"),
         ("the sweep's winners, measured again", data.repeatability_percent, "third"),
     ):
         if value is not None:
-            named = f"{name}: {wording.percent(value)}"
-            drawn.append(charts.Line(named, [(1.0, value), (float(TOP_K), value)], css))
-    low = _low_end(reached)  # a fixed choice below that runs along the axis, its value in the legend
+            below = value < low
+            named = f"{name}: {wording.percent(value)}{' (below the axis)' if below else ''}"
+            drawn.append(charts.Line(named, [] if below else [(1.0, value), (float(TOP_K), value)], css))
     return charts.lines(
         drawn,
         x_range=(1.0, float(TOP_K)),
@@ -358,7 +359,7 @@ def _with_speed(row: Mapping[str, Any], whose: str) -> _Cell:
 
 
 def _slices(data: ReportData) -> str:
-    if data.slices.empty:
+    if data.slices.empty or data.slices["oracle_over_median"].isna().all():
         return ""
     columns = [
         _Column("kind"),

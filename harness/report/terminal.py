@@ -8,10 +8,14 @@ from harness.report import wording
 from harness.report.data import ReportData
 
 _NAMED_FAILURES = 3
+_LABEL_WIDTH = 14
 
 
 def summary_lines(data: ReportData, width: int = 100) -> list[str]:
-    """The summary of a run as lines of at most `width` characters (never below 60), without colour."""
+    """The summary of a run as lines of at most `width` characters (never below 60), without colour.
+
+    Only a line with a single long word, such as a path, may be wider.
+    """
     width = max(width, 60)
     blocks = [_head(data), _figures(data), _worst(data), _failures(data), _verdict(data), _files(data)]
     lines: list[str] = []
@@ -140,7 +144,7 @@ def _speed(tflops: float | None) -> str:
 
 
 def _pairs(name: str, *pairs: tuple[str, str]) -> str:
-    return f"{name:<14}" + "   ".join(f"{label} {value}".strip() for label, value in pairs)
+    return f"{name:<{_LABEL_WIDTH}}" + "   ".join(f"{label} {value}".strip() for label, value in pairs)
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
@@ -155,13 +159,23 @@ def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """A line too long goes on below, indented two more than it began; a word too long is cut."""
+    """A line too long goes on below: indented two more than it began, or under the first figure.
+
+    It breaks between figures rather than inside one, and never inside a word, however long: a path or a
+    name must be whole to be copied.
+    """
     line = line.rstrip()
-    indent = " " * min(len(line) - len(line.lstrip()) + 2, 24)
+    is_figures = line[:1].strip() != "" and line[_LABEL_WIDTH - 2 : _LABEL_WIDTH] == "  "
+    indent = _LABEL_WIDTH if is_figures else min(len(line) - len(line.lstrip()) + 2, 24)
     lines = []
     while len(line) > width:
-        cut = line.rfind(" ", len(indent) + 1, width + 1)
-        cut = width if cut < 0 else cut
+        cut = line.rfind("   ", indent + 1, width + 3) if is_figures else -1
+        if cut < 0:
+            cut = line.rfind(" ", indent + 1, width + 1)
+        if cut < 0:
+            cut = line.find(" ", max(width, indent + 1))
+        if cut < 0:
+            break
         lines.append(line[:cut].rstrip())
-        line = indent + line[cut:].lstrip()
+        line = " " * indent + line[cut:].lstrip()
     return [*lines, line]

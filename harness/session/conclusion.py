@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import GateError
-from harness.gate import Criteria, make_baseline, save_baseline, slug
+from harness.gate import make_baseline, save_baseline, slug
 from harness.problem_set import ProblemSet
 from harness.record.dataset import load_records
 from harness.report.data import ReportData, RunInfo, Scope, analyse
 from harness.report.files import write_report
-from harness.session.models import ModelChoice, baseline_file, baseline_for, rank
+from harness.session.models import NONE, ModelChoice, baseline_file, baseline_for, rank
 from harness.session.sweep import SweepSession
 from harness.version import __version__
 
@@ -75,7 +75,7 @@ def _conclude_set(
         ranked_by=ranked_by,
         scope=Scope(max(planned, measured), measured, max(0, all_pairs - max(planned, measured)), stopped),
         baseline=baseline,
-        criteria=Criteria(**options.tolerances),
+        criteria=session.criteria,
     )
     write_report(folder, data)
     note = _update_baseline(session, part, choice, data) if options.update_baseline else ""
@@ -109,7 +109,7 @@ def _update_baseline(session: SweepSession, part: ProblemSet, choice: ModelChoic
 def _run_info(
     session: SweepSession, part: ProblemSet, own: pd.DataFrame, folder: Path, device: str, choice: ModelChoice
 ) -> RunInfo:
-    options = session.options
+    options, has_model = session.options, choice.name != NONE
     assert session.run is not None
     environment = {
         "device": device,
@@ -124,7 +124,7 @@ def _run_info(
         "--kernel-filter": options.kernel_filter or "",
         "--target": options.target,
         "--model": options.model,
-        "--kernel-budget": f"{options.kernel_budget_s:g}s",
+        "--kernel-budget": f"{1000 * options.kernel_budget_s:g}ms",
         "--data-seed": str(options.data_seed),
     }
     return RunInfo(
@@ -140,7 +140,7 @@ def _run_info(
         environment={name: value for name, value in environment.items() if value},
         options={name: value for name, value in asked.items() if value},
         folder=str(folder),
-        baseline_file=str(baseline_file(choice, part, device, options)) if device else "",
+        baseline_file=str(baseline_file(choice, part, device, options)) if device and has_model else "",
     )
 
 

@@ -12,8 +12,8 @@ from harness.errors import HarnessError
 if TYPE_CHECKING:
     import pytest
 
-_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>s|m|h|)")
-_SECONDS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -73,8 +73,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--kernel-budget",
         metavar="TIME",
-        default="0.02s",
-        help="time for the samples of one kernel on one problem (default: 0.02s)",
+        default="20ms",
+        help="time for the samples of one kernel on one problem (default: 20ms)",
     )
     add(
         "--kernel-timeout",
@@ -177,9 +177,9 @@ def read_options(config: pytest.Config) -> SessionOptions:
 
 
 def duration_s(option: str, text: str) -> float:
-    """Seconds of `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
+    """Seconds of `20ms`, `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
     match = _DURATION.fullmatch(text.strip())
     seconds = float(match["number"]) * _SECONDS[match["unit"]] if match else 0.0
     if seconds <= 0:
-        raise HarnessError(f"{option} {text!r} is not a time: write 90s, 10m or 2h")
+        raise HarnessError(f"{option} {text!r} is not a time: write 20ms, 90s, 10m or 2h")
     return seconds

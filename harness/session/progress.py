@@ -7,66 +7,106 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+_NOT_GOOD = ("build_error", "wrong", "crash", "timeout", "device_lost")
+
 
 @dataclass
 class _Problem:
-    planned: int
-    done: int = 0
+    waiting: set[str]
     statuses: Counter[str] = field(default_factory=Counter)
     best_tflops: float = 0.0
     best_kernel: str = ""
 
 
+@dataclass(frozen=True)
+class ProgressLine:
+    """A problem that is complete. `text` is everything but the name of its best kernel ("" for none)."""
+
+    text: str
+    best_kernel: str
+    failures: int
+
+    def fitting(self, width: int | None) -> str:
+        """The line; the kernel's name is left out where it would not fit into `width` characters."""
+        whole = f"{self.text}  {self.best_kernel}".rstrip()
+        return whole if width is None or len(whole) <= width else self.text
+
+
 class Progress:
-    """Counts what is reported and says when a problem is complete. Knows nothing of pytest."""
+    """Counts the pairs that are reported and says when a problem is complete. Knows nothing of pytest.
+
+    A pair counts once, however many tests ask for it; pairs outside the plan do not count.
+    """
 
     def __init__(self) -> None:
         self._problems: dict[str, _Problem] = {}
         self._started = time.monotonic()
+        self._planned_pairs = 0
         self._done_pairs = 0
+        self._measured_pairs = 0
         self._done_problems = 0
 
-    def plan(self, problem_ids: Iterable[str]) -> None:
-        """One id a planned pair."""
-        self._problems = {problem: _Problem(planned) for problem, planned in Counter(problem_ids).items()}
+    def plan(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Problem id and kernel name of each pair, in any order."""
+        for problem, kernel in pairs:
+            self._problems.setdefault(problem, _Problem(set())).waiting.add(kernel)
+        self._planned_pairs = sum(len(problem.waiting) for problem in self._problems.values())
         self._started = time.monotonic()
 
-    def finished(self, facts: Mapping[str, object]) -> str | None:
-        """Count one pair; returns the line to show when it was its problem's last."""
-        problem = self._problems.get(str(facts["problem"]))
-        if problem is None:
+    def finished(self, facts: Mapping[str, object]) -> ProgressLine | None:
+        """Count one pair; returns the line to show when it was its problem's last.
+
+        facts: problem, kernel, status; tflops where there are any; resumed where an earlier session measured.
+        """
+        name, kernel = str(facts["problem"]), str(facts["kernel"])
+        problem = self._problems.get(name)
+        if problem is None or kernel not in problem.waiting:
             return None
+        problem.waiting.remove(kernel)
         self._done_pairs += 1
-        problem.done += 1
+        self._measured_pairs += not facts.get("resumed", False)
         problem.statuses[str(facts["status"])] += 1
         tflops = facts.get("tflops")
         if facts["status"] == "ok" and isinstance(tflops, float) and tflops > problem.best_tflops:
-            problem.best_tflops, problem.best_kernel = tflops, str(facts["kernel"])
-        if problem.done != problem.planned:
+            problem.best_tflops, problem.best_kernel = tflops, kernel
+        if problem.waiting:
             return None
         self._done_problems += 1
-        return self._line(str(facts["problem"]), problem)
+        return self._line(name, problem)
 
-    def _line(self, name: str, problem: _Problem) -> str:
-        width = len(str(len(self._problems)))
+    def _line(self, name: str, problem: _Problem) -> ProgressLine:
         counts = ", ".join(f"{number} {status}" for status, number in problem.statuses.most_common())
-        best = (
-            f"best {problem.best_tflops:.4g} TFLOPS {problem.best_kernel}"
-            if problem.best_kernel
-            else "no ok kernel"
+        best = f"best {problem.best_tflops:.4g} TFLOPS" if problem.best_kernel else "no ok kernel"
+        return ProgressLine(
+            f"{self._count()} {name}  {counts}  {best}  {self._pace()}",
+            problem.best_kernel,
+            sum(problem.statuses[status] for status in _NOT_GOOD),
         )
+
+    def status(self, subject: str) -> str:
+        """What goes on at this moment, for a line that is written over and over. subject: what is tested."""
         return (
-            f"[{self._done_problems:>{width}}/{len(self._problems)}] {name}  {counts}; {best}  "
-            f"({self._rate():.3g} pairs/s, {self.time_left()} left)"
+            f"{self._count()} {subject}  {self._done_pairs:,} of {self._planned_pairs:,} pairs  "
+            f"{self._pace()}"
         )
+
+    def _count(self) -> str:
+        width = len(str(len(self._problems)))
+        return f"[{self._done_problems:>{width}}/{len(self._problems)}]"
+
+    def _pace(self) -> str:
+        if not self._measured_pairs:
+            return "resumed" if self._done_pairs else "building kernels"
+        return f"{self._rate():.3g} pairs/s  {self.time_left()} left"
 
     @property
     def pairs_left(self) -> int:
         """Planned pairs that were not reported."""
-        return sum(problem.planned for problem in self._problems.values()) - self._done_pairs
+        return self._planned_pairs - self._done_pairs
 
     def _rate(self) -> float:
-        return self._done_pairs / max(1e-9, time.monotonic() - self._started)
+        # Pairs that an earlier session measured come in no time: they say nothing about the rest.
+        return self._measured_pairs / max(1e-9, time.monotonic() - self._started)
 
     def time_left(self) -> str:
         """Estimated from the rate so far, as m:ss or h:mm:ss."""

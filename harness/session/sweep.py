@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from harness.gate import Baseline
+from harness.gate import Baseline, Criteria
 from harness.kernel import GroupedConvKernel
 from harness.measure.measurement import Measurement
 from harness.measure.service import MeasureService
@@ -34,9 +34,10 @@ class SweepSession:
         Raises HarnessError for options that cannot be used.
         """
         self.options = options
+        self.criteria = Criteria(**options.tolerances)
         self.target, self.target_reason = resolve_target(
             options.target,
-            TargetOptions(options.toolchain, options.build_dir, options.build_jobs, options.isa),
+            TargetOptions(options.toolchain, options.build_dir, _build_jobs(options), options.isa),
         )
         self.plan: Plan = make_plan(options, self.target.arch)
         self.models: tuple[ModelChoice, ...] = tuple(
@@ -44,13 +45,13 @@ class SweepSession:
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
-        self.deselected = 0
         self._run = Run(Path(run_folder), {}, resumed=options.resume) if run_folder else None
         self._kernels_of: dict[str, list[GroupedConvKernel]] = {}
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
         self._log: RunLog | None = None
         self._known: dict[tuple[str, str], str] = {}
+        self._begun: set[str] = set()
         self.keep_samples = False
 
     def _deadline(self) -> float | None:
@@ -74,6 +75,12 @@ class SweepSession:
     def run(self) -> Run | None:
         return self._run
 
+    def describe_run(self, run: Run) -> str:
+        """Where the run is, and whether it is a new one."""
+        if run.resumed:
+            return f"run: {run.folder} (resumed)"
+        return f"run: {run.folder}" + (" (new: there is no run to resume)" if self.options.resume else "")
+
     def _purpose(self) -> dict[str, object]:
         return {
             "problem sets": {part.name: part.sha256 for part in self.plan.sets},
@@ -86,22 +93,24 @@ class SweepSession:
 
     # ---- measuring --------------------------------------------------------------------------
 
-    def select(self, pairs: Sequence[tuple[GroupedConvProblem, GroupedConvKernel]], deselected: int) -> None:
+    def select(self, pairs: Iterable[tuple[GroupedConvProblem, GroupedConvKernel]]) -> None:
         """What is left to run after selection, in order."""
-        self.deselected = deselected
         self._kernels_of = {}
         for problem, kernel in pairs:
             self._kernels_of.setdefault(problem.id, []).append(kernel)
 
-    @property
-    def selected_pairs(self) -> int:
-        return sum(len(kernels) for kernels in self._kernels_of.values())
-
     def measure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
-        """The pair's measurement: made now, taken from the problem's sweep, or from the resumed run."""
+        """The pair's measurement: made now, taken from the problem's sweep, or from the resumed run.
+
+        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
+        be measured or recorded any more.
+        """
         if self._service is None:
             self._service = self._open_service()
-        return self._service.measure(problem, kernel)
+        measurement = self._service.measure(problem, kernel)
+        self._begun.add(problem.id)
+        known = self._known.get((problem.id, kernel.name), "")
+        return replace(measurement, known_failure=known) if known else measurement
 
     @cached_property
     def _settings(self) -> SweepSettings:
@@ -142,17 +151,11 @@ class SweepSession:
                 if self.target.refusal(kernel, problem) is None:
                     self.target.build(kernel)
 
-    def known_failure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> str | None:
-        """The status with which the baseline says that a pair fails, or None."""
-        return self._known.get((problem.id, kernel.name))
-
     # ---- the end ----------------------------------------------------------------------------
 
-    def over_budget(self, problem: GroupedConvProblem | None) -> bool:
+    def over_budget(self, problem: GroupedConvProblem) -> bool:
         """Whether a test of this problem comes after the budget's end; what is begun is finished."""
-        if self.deadline is None or time.time() < self.deadline:
-            return False
-        if problem is not None and self._service is not None and self._service.at_work_on(problem):
+        if self.deadline is None or time.time() < self.deadline or problem.id in self._begun:
             return False
         self.budget_spent = True
         return True
@@ -187,3 +190,11 @@ def _known_failures(baseline: Baseline) -> dict[tuple[str, str], str]:
         for problem, kernels in baseline.known_failures.items()
         for kernel, status in kernels.items()
     }
+
+
+def _build_jobs(options: SessionOptions) -> int | None:
+    """Compilers at once in this process: pytest-xdist's workers share the machine's cores."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if options.build_jobs is not None or workers == 1:
+        return options.build_jobs
+    return max(1, (len(os.sched_getaffinity(0)) - 1) // workers)

@@ -68,10 +68,18 @@ class ProblemRefused(Exception):
     """The device cannot hold this problem; the message says why."""
 
 
+class KernelFailed(Exception):
+    """A kernel that passed its check failed when it was timed; the message says how."""
+
+
 class Device(Protocol):
-    """The worker's side: one open device and at most one loaded problem."""
+    """The worker's side: one open device and at most one loaded problem.
+
+    kernel_seconds: time spent inside kernels so far, check and timing runs alike.
+    """
 
     info: DeviceInfo
+    kernel_seconds: float
 
     def load(self, problem: GroupedConvProblem, seed: int) -> None:
         """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""
@@ -83,7 +91,10 @@ class Device(Protocol):
         """Run once on integers over a poisoned output and compare with the exact result."""
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
-        """Run `count` times on random data; nanoseconds of each run by the device's own clock."""
+        """Run `count` times on random data; nanoseconds of each run by the device's own clock.
+
+        Raises KernelFailed.
+        """
 
     def idle(self) -> None:
         """Nothing to do for a while: let others have the device."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 
@@ -28,9 +29,10 @@ class CoreLock:
         self._take(self._allowed[os.getpid() % len(self._allowed)], block=True)
 
     def release(self) -> None:
+        """Gives the core back, if there is one."""
         if self._fd is None:
             return
-        os.sched_setaffinity(0, self._allowed)
+        self._pin(self._allowed)
         os.close(self._fd)
         self._fd = None
 
@@ -44,10 +46,8 @@ class CoreLock:
         return not self._folder.is_symlink()
 
     def _take(self, core: int, *, block: bool) -> bool:
-        flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-        try:
-            fd = os.open(self._folder / f"{core}.lock", flags, 0o666)
-        except OSError:
+        fd = self._open(self._folder / f"{core}.lock")
+        if fd is None:
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
@@ -55,5 +55,23 @@ class CoreLock:
             os.close(fd)
             return False
         self._fd = fd
-        os.sched_setaffinity(0, {core})
+        self._pin([core])
         return True
+
+    @staticmethod
+    def _open(path: Path) -> int | None:
+        """The lock file, for reading only: that is enough to lock it, and another user may have made it."""
+        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+        for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # there already, made now, made by another meanwhile
+            with suppress(OSError):
+                fd = os.open(path, flags | extra, 0o644)
+                if extra:
+                    os.fchmod(fd, 0o644)  # whatever the umask: others must be able to open it
+                return fd
+        return None
+
+    @staticmethod
+    def _pin(cores: list[int]) -> None:
+        # The cores that this process may use can have been changed meanwhile.
+        with suppress(OSError):
+            os.sched_setaffinity(0, cores)

@@ -6,6 +6,7 @@ import ctypes
 import math
 import os
 import platform
+import time
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from harness.measure.reference import (
     random_operands,
 )
 from harness.problem import GroupedConvProblem
-from harness.target.base import CheckResult, DeviceInfo, ProblemRefused
+from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.core_lock import CoreLock
 from harness.target.cpu_info import cpu_name, memory_available_bytes
 from harness.target.guarded_memory import GuardedBuffer, holding
@@ -87,9 +88,10 @@ class CpuDevice:
 
     def __init__(self) -> None:
         self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")
+        self.kernel_seconds = 0.0
         self._core = CoreLock()
         self._libraries: dict[Path, ctypes.CDLL] = {}
-        self._workspaces: dict[tuple[int, bool], GuardedBuffer] = {}
+        self._workspaces: dict[bool, GuardedBuffer] = {}
         self._loaded: _Loaded | None = None
 
     def load(self, problem: GroupedConvProblem, seed: int) -> None:
@@ -117,9 +119,14 @@ class CpuDevice:
         except OSError as error:
             return CheckResult("build_error", f"cannot be loaded: {error}")
         args = loaded.arguments(loaded.integers, loaded.out)
-        workspace = self._attach_workspace(library, args, flush=True)
+        try:
+            workspace = self._attach_workspace(library, args, flush=True)
+        except MemoryError as error:
+            return CheckResult("unsupported", f"its workspace: {error}")
         loaded.out.fill(_POISON)
+        began = time.monotonic()
         returned = library.to_launch(ctypes.byref(args))
+        self.kernel_seconds += time.monotonic() - began
         if returned == _TO_UNSUPPORTED:
             return CheckResult("unsupported", "the kernel refused the problem")
         if returned != _TO_OK:
@@ -134,9 +141,15 @@ class CpuDevice:
         inputs, out = loaded.random()
         args = loaded.arguments(inputs, out)
         self._attach_workspace(library, args, flush=False)
-        nanoseconds = (ctypes.c_uint64 * count)()
-        library.to_time(ctypes.byref(args), count, nanoseconds)
-        return np.array(nanoseconds, dtype=np.float64)
+        nanoseconds = np.zeros(count, np.uint64)
+        began = time.monotonic()
+        returned = library.to_time(ctypes.byref(args), count, nanoseconds.ctypes.data)
+        self.kernel_seconds += time.monotonic() - began
+        if returned != _TO_OK:
+            raise KernelFailed(f"the kernel returned {returned} when it was timed")
+        if not nanoseconds.all():
+            raise KernelFailed("the kernel stored no time for a run")
+        return nanoseconds.astype(np.float64)
 
     def _require(self) -> _Loaded:
         assert self._loaded is not None, "load() comes first"
@@ -146,10 +159,15 @@ class CpuDevice:
         library = self._libraries.get(binary)
         if library is None:
             library = ctypes.CDLL(str(binary), mode=os.RTLD_NOW | os.RTLD_LOCAL)
-            version = library.to_abi_version()
+            try:
+                version = library.to_abi_version()
+                library.to_workspace_bytes.restype = ctypes.c_int64
+                library.to_launch.argtypes = (ctypes.c_void_p,)
+                library.to_time.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+            except AttributeError as error:
+                raise OSError(str(error)) from None
             if version != _ABI_VERSION:
                 raise OSError(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
-            library.to_workspace_bytes.restype = ctypes.c_int64
             self._libraries[binary] = library
         return library
 
@@ -161,10 +179,11 @@ class CpuDevice:
             return None
         # The ABI promises 64-byte alignment, so even a flush workspace is rounded up to it.
         size = -(-size // 64) * 64
-        key = (size, flush)
-        if key not in self._workspaces:
-            self._workspaces[key] = GuardedBuffer(size, flush=flush)
-        workspace = self._workspaces[key]
+        workspace = self._workspaces.get(flush)
+        if workspace is None or workspace.size != size:
+            # One at a time: a pool's many sizes together could be more than there is memory.
+            self._workspaces.pop(flush, None)
+            workspace = self._workspaces[flush] = GuardedBuffer(size, flush=flush)
         if flush:
             workspace.fill(_POISON)
         args.workspace = workspace.address
@@ -183,7 +202,7 @@ def _memory_needed_bytes(problem: GroupedConvProblem) -> int:
 
 
 def _compare(loaded: _Loaded) -> CheckResult:
-    """Bit for bit, negative zero excepted."""
+    """Bit for bit, but zeros of either sign are equal."""
     expected = loaded.expected
     bits_type = np.dtype(f"u{loaded.storage.itemsize}")
     out = loaded.out.view(loaded.storage, (math.prod(loaded.out_shape),))
@@ -197,7 +216,7 @@ def _compare(loaded: _Loaded) -> CheckResult:
     if np.array_equal(bits, wanted):
         return CheckResult("ok", "", expected.kind, expected.count)
     sign = bits_type.type(1 << (8 * bits_type.itemsize - 1))
-    different = (bits != wanted) & ~((bits == sign) & (wanted == 0))
+    different = (bits != wanted) & (((bits | wanted) & ~sign) != 0)
     if not different.any():
         return CheckResult("ok", "", expected.kind, expected.count)
     return CheckResult("wrong", _explain(loaded, bits, wanted, different), expected.kind, expected.count)

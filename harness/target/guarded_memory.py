@@ -21,12 +21,16 @@ class GuardedBuffer:
     flush: the last byte borders on the guard page, so that reading or writing one element too many
     faults at once; the start is then aligned to the element only. Otherwise the start is 64-byte aligned
     and stray access up to the next page boundary goes unseen: for timing, where alignment counts.
+    Raises MemoryError when there is not so much memory.
     """
 
     def __init__(self, size: int, *, flush: bool) -> None:
         self.size = size
         self._inner = max(_PAGE, -(-size // _PAGE) * _PAGE)
-        self._map = mmap.mmap(-1, self._inner + 2 * _PAGE)
+        try:
+            self._map = mmap.mmap(-1, self._inner + 2 * _PAGE)
+        except (OSError, OverflowError, ValueError):
+            raise MemoryError(f"{size:,} bytes cannot be had") from None
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._offset = _PAGE + (self._inner - size if flush else 0)
         self._protect(self._base, _PAGE, _NONE)

@@ -202,6 +202,16 @@ def test_a_stale_folder_is_said_and_built_again(
     assert (result.status, result.cached) == ("ok", False)
 
 
+def test_a_kernel_of_other_source_is_compiled(
+    folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
+) -> None:
+    """The headers are the same, but what is generated for the kernel is not."""
+    rewrite(folder, lambda data: data["kernels"][make_kernel(1).name].update(source_sha256="0" * 64))
+    with make_builder(prebuilt=folder) as builder:
+        assert not builder.need(make_kernel(1)).cached
+        assert builder.need(make_kernel(2)).cached
+
+
 @pytest.mark.usefixtures("no_compiler")
 def test_a_stale_folder_without_a_compiler_is_refused(
     folder: Path, make_builder: MakeBuilder, include: Path
@@ -237,6 +247,8 @@ def first_entry(data: dict[str, Any]) -> dict[str, Any]:
         (lambda d: first_entry(d).update(binary="/lib/libc.so.6"), "not of the form"),
         (lambda d: first_entry(d).update(binary="binaries/../" + "a" * 64 + ".so"), "not of the form"),
         (lambda d: first_entry(d).update(binary=first_entry(d)["binary"] + "\n"), "line of text"),
+        (lambda d: first_entry(d).update(binary="../" + first_entry(d)["binary"]), "not of the form"),
+        (lambda d: first_entry(d).update(binary=first_entry(d)["binary"] + "/../x.so"), "not of the form"),
         (lambda d: first_entry(d).update(sha256="00"), "sha256 '00'"),
         (lambda d: first_entry(d).update(bytes="many"), "bytes is not a number"),
         (lambda d: first_entry(d).update(bytes=True), "bytes is not a number"),

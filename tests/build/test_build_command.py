@@ -94,7 +94,7 @@ def test_what_does_not_compile_is_listed_and_makes_the_status_1(
         (("--isa", "pentium"), BuildError, "'pentium' is not known"),
         (("--toolchain", "no-such-compiler"), BuildError, "not a program"),
         (("--kernel-filter", "tile_m > 100000"), BuildError, "no kernel to build"),
-        (("--kernel-filter", "tile_m >"), RuleError, ""),
+        (("--kernel-filter", "tile_m >"), RuleError, "tile_m >"),
         (("--kernel-set", "no such set"), RuleError, "no such set"),
         (("--problem-set", "no_such_set"), HarnessError, "no_such_set"),
         (("--arch", "z80"), HarnessError, "z80"),

@@ -6,11 +6,12 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from harness.build import isa as isa_module
 from harness.build.builder import Builder
 from harness.build.inspect import inspect_binary
 from harness.build.isa import Isa, resolve_isa, this_cpu
@@ -41,14 +42,6 @@ class GatedToolchain:
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         return (self.first, *self.real.commands(source, output, flags))
-
-
-@pytest.fixture
-def gate(tmp_path: Path) -> Callable[[], object]:
-    """Opens a named pipe for writing; whoever reads it waits until then."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    return lambda: pipe.write_text("go\n")
 
 
 def everything_in(folder: Path) -> list[Path]:
@@ -127,6 +120,23 @@ def test_what_decides_the_code_decides_the_entry(
     assert first.binary.source_hash != second.binary.source_hash
 
 
+def test_native_binaries_of_another_machine_are_not_taken(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder that machines share: `native` is the same word and the same flags on all of them."""
+    with make_builder() as builder:
+        here = builder.need(make_kernel()).binary
+    other = replace(this_cpu(), model="another")
+    monkeypatch.setattr(isa_module, "this_cpu", lambda: other)
+    with make_builder() as builder:
+        there = builder.need(make_kernel())
+    assert here is not None
+    assert there.binary is not None
+    assert not there.cached
+    assert there.binary.flags == here.flags
+    assert there.binary.source_hash != here.source_hash
+
+
 def test_headers_are_those_that_were_hashed(
     make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
 ) -> None:
@@ -192,6 +202,16 @@ def test_a_library_that_cannot_be_used_does_not_build(
         result = builder.need(make_kernel(tile_m))
     assert (result.status, result.binary) == ("build_error", None)
     assert says in result.log
+
+
+def test_a_library_may_ask_for_what_need_not_be_there(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str
+) -> None:
+    with make_builder(toolchain=compiler) as builder:
+        result = builder.need(make_kernel(19))
+    assert result.status == "ok", result.log
+    assert result.binary is not None
+    assert ctypes.CDLL(str(result.binary.path)).asks() == 0
 
 
 def test_a_kernel_without_code_does_not_build(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
@@ -279,21 +299,24 @@ def test_a_read_only_folder_serves_what_it_has(make_builder: MakeBuilder, make_k
 
 
 def test_what_is_needed_goes_first(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path, gate: Callable[[], object]
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
-    # The first compilation waits at the gate; the others write down their tile as they come.
+    # The first compilation says that it runs and waits; the others write down their tile as they come.
+    for pipe in ("runs", "go"):
+        os.mkfifo(tmp_path / pipe)
     note = (
         f"grep TO_TILE_M kernel.cpp >> {tmp_path}/order; "
-        f"if grep -q 'TILE_M 1$' kernel.cpp; then cat {tmp_path}/pipe; fi"
+        f"if grep -q 'TILE_M 1$' kernel.cpp; then echo > {tmp_path}/runs; cat {tmp_path}/go; fi"
     )
     toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", note))
     with make_builder(toolchain=toolchain, jobs=1) as builder:
         futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3, 4)]
+        (tmp_path / "runs").read_text()
         needed = threading.Thread(target=builder.need, args=(make_kernel(4),))
         needed.start()
-        while [job.kernel.tile_m for job in builder._queue][:1] != [4]:
+        while [job.kernel.tile_m for job in builder._queue] != [4, 2, 3]:
             threading.Event().wait(0.005)
-        gate()
+        (tmp_path / "go").write_text("")
         for future in futures:
             future.result()
         needed.join()
@@ -302,8 +325,9 @@ def test_what_is_needed_goes_first(
 
 
 def test_closing_stops_compilers_and_gives_up_the_queue(
-    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path, gate: Callable[[], object]
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
+    os.mkfifo(tmp_path / "pipe")
     toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", f"echo > {tmp_path}/pipe; sleep 1000"))
     builder = make_builder(toolchain=toolchain, jobs=1)
     futures = [builder.submit(make_kernel(tile_m)) for tile_m in (1, 2, 3)]

@@ -6,15 +6,19 @@ Integer data make the exact result the only right one: every comparison of those
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import itertools
 import math
 import mmap
+import platform
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +30,7 @@ from harness.data_files import data_folder
 from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 KERNELS = data_folder("kernels") / "cpu"
+UNSUPPORTED = 1
 PIPELINES = ("DIRECT", "PACK_B", "PACK_AB", "PACK_AB_DOUBLE")
 
 # tile (m, n, k) and micro-tile (m, n): every micro-tile of the architecture table is met.
@@ -72,14 +77,32 @@ class Config:
         return "".join(f"#define TO_{k} {v}\n" for k, v in defines.items()) + '#include "grouped_conv.hpp"\n'
 
 
-CONFIGS = [
-    Config(direction, dtype, ndim, pipeline, *TILES[i % len(TILES)])
-    for i, (direction, dtype, ndim, pipeline) in enumerate(
-        itertools.product(DIRECTIONS, DTYPES, (2, 3), PIPELINES)
-    )
-]
+def _configs() -> list[Config]:
+    """2D in every direction, dtype and pipeline; 3D in every direction and pipeline, the dtypes by turns."""
+    flat = itertools.product(DIRECTIONS, DTYPES, (2,), PIPELINES)
+    turns = itertools.product(DIRECTIONS, PIPELINES)
+    deep = ((d, DTYPES[i % len(DTYPES)], 3, pipeline) for i, (d, pipeline) in enumerate(turns))
+    return [Config(*kind, *TILES[i % len(TILES)]) for i, kind in enumerate((*flat, *deep))]
+
+
+CONFIGS = _configs()
+MACHINE = platform.machine()
 
 # ---- compiling and calling ------------------------------------------------------------------
+
+
+COMMON_FLAGS = [
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-ffreestanding",
+    "-fno-exceptions",
+    "-fno-rtti",
+    "-Wall",
+    "-Wextra",
+    "-Werror",
+]
+NATIVE = "-mcpu=native" if MACHINE == "aarch64" else "-march=native"
 
 
 def compile_object(config: Config, folder: Path, *flags: str) -> Path:
@@ -92,8 +115,7 @@ def compile_object(config: Config, folder: Path, *flags: str) -> Path:
     source = folder / f"{config.name}.cpp"
     source.write_text(config.source)
     result = source.with_suffix(".o")
-    command = [package / "zig", "clang", "-resource-dir", resources, "-std=c++20", "-O3", "-fPIC"]
-    command += ["-fno-exceptions", "-fno-rtti", "-Wall", "-Wextra", "-Werror", *flags]
+    command: list[str | Path] = [package / "zig", "clang", "-resource-dir", resources, *COMMON_FLAGS, *flags]
     subprocess.run([*command, "-I", KERNELS, "-c", source, "-o", result], check=True)
     return result
 
@@ -107,9 +129,9 @@ def compile_library(config: Config, folder: Path, *flags: str) -> Path:
 
 
 _EXTENTS = (
-    "N C K G Di Hi Wi Z Y X Do Ho Wo stride_d stride_h stride_w pad_d pad_h pad_w "
-    "dilation_d dilation_h dilation_w"
-).split()
+    *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
+    *(f"{name}_{axis}" for name in ("stride", "pad", "dilation") for axis in "dhw"),
+)
 
 
 class Args(ctypes.Structure):
@@ -202,10 +224,11 @@ def reference(problem: GroupedConvProblem, in0: np.ndarray, in1: np.ndarray) -> 
         padded[core], y = in0.reshape(image_shape), in1.reshape(result_shape)
     for tap in itertools.product(*map(range, taps)):
         window = tuple(
-            slice(t * d, t * d + (o - 1) * s + 1, s) for t, d, o, s in zip(tap, dilation, outer, stride, strict=True)
+            slice(t * d, t * d + (o - 1) * s + 1, s)
+            for t, d, o, s in zip(tap, dilation, outer, stride, strict=True)
         )
-        here = (slice(None), *window)
-        there = (slice(None), slice(None), *tap)
+        here: tuple[Any, ...] = (slice(None), *window)
+        there: tuple[Any, ...] = (slice(None), slice(None), *tap)
         if p.direction == "forward":
             y += np.einsum("ndhwgc,gkc->ndhwgk", padded[here], w[there])
         elif p.direction == "bwd_data":
@@ -249,63 +272,61 @@ def assert_exact(kernel: Kernel, problem: GroupedConvProblem, *, sealed: bool = 
     in0, in1, expected = integer_case(problem)
     got = kernel.run(problem, in0, in1, sealed=sealed)
     # -0.0 and 0.0 are the same integer
-    same = got == expected if problem.dtype != "bf16" else to_values(got, "bf16") == to_values(expected, "bf16")
+    same = (
+        got == expected if problem.dtype != "bf16" else to_values(got, "bf16") == to_values(expected, "bf16")
+    )
     wrong = np.argwhere(~same)
-    assert not len(wrong), f"{problem.id}: {len(wrong)} of {got.size} values are wrong, the first at {wrong[0]}"
+    assert not len(wrong), (
+        f"{problem.id}: {len(wrong)} of {got.size} values are wrong, the first at {wrong[0]}"
+    )
 
 
 # ---- problems -------------------------------------------------------------------------------
 
-_2D = [
-    # N C K G Hi Wi Y X, then what differs from stride 1, pad 0, dilation 1
-    (dict(N=1, C=64, K=64, G=1, Hi=9, Wi=9, Y=3, X=3), dict(pad=1)),
-    (dict(N=2, C=40, K=70, G=1, Hi=5, Wi=6, Y=1, X=1), {}),
-    (dict(N=1, C=3, K=7, G=1, Hi=12, Wi=11, Y=7, X=7), dict(stride=2, pad=3)),
-    (dict(N=2, C=5, K=129, G=1, Hi=4, Wi=3, Y=2, X=3), dict(pad=1)),
-    (dict(N=1, C=150, K=33, G=1, Hi=5, Wi=4, Y=3, X=1), dict(pad=1)),
-    (dict(N=3, C=1, K=1, G=1, Hi=1, Wi=1, Y=1, X=1), {}),
-    (dict(N=1, C=8, K=8, G=1, Hi=1, Wi=1, Y=3, X=3), dict(pad=1)),
-    (dict(N=1, C=6, K=10, G=1, Hi=3, Wi=2, Y=5, X=4), dict(pad=3)),
-    (dict(N=1, C=17, K=2, G=1, Hi=8, Wi=7, Y=1, X=1), dict(stride=3)),
-    (dict(N=2, C=4, K=6, G=2, Hi=7, Wi=9, Y=2, X=2), dict(stride=3)),
-    (dict(N=1, C=4, K=4, G=1, Hi=2, Wi=5, Y=3, X=3), dict(pad=4)),
-    (dict(N=1, C=10, K=6, G=2, Hi=11, Wi=9, Y=3, X=3), dict(dilation=2, pad=2)),
-    (dict(N=1, C=3, K=5, G=1, Hi=13, Wi=12, Y=3, X=4), dict(dilation=3, stride=2, pad=1)),
-    (dict(N=1, C=96, K=96, G=96, Hi=6, Wi=7, Y=3, X=3), dict(pad=1)),
-    (dict(N=2, C=19, K=19, G=19, Hi=9, Wi=8, Y=5, X=5), dict(stride=2, pad=2)),
-    (dict(N=1, C=4, K=12, G=4, Hi=6, Wi=6, Y=3, X=3), dict(pad=1)),
-    (dict(N=1, C=12, K=4, G=4, Hi=6, Wi=6, Y=3, X=3), dict(pad=1)),
-    (dict(N=1, C=64, K=96, G=4, Hi=6, Wi=5, Y=3, X=3), dict(pad=1, stride=2)),
-    (dict(N=1, C=2, K=3, G=1, Hi=4, Wi=40, Y=1, X=9), dict(pad=4)),
-    (dict(N=1, C=7, K=9, G=1, Hi=5, Wi=5, Y=2, X=2), dict(stride=7)),
-    (dict(N=40, C=16, K=16, G=1, Hi=6, Wi=6, Y=1, X=1), {}),
-]
-_3D = [
-    (dict(N=1, C=20, K=18, G=1, Di=4, Hi=5, Wi=6, Z=3, Y=3, X=3), dict(pad=1)),
-    (dict(N=2, C=3, K=5, G=1, Di=5, Hi=6, Wi=4, Z=3, Y=2, X=3), dict(stride=2, pad=1)),
-    (dict(N=1, C=10, K=4, G=2, Di=7, Hi=6, Wi=7, Z=2, Y=3, X=2), dict(dilation=2, pad=1)),
-    (dict(N=1, C=18, K=18, G=18, Di=4, Hi=3, Wi=5, Z=3, Y=3, X=3), dict(pad=1)),
-    (dict(N=1, C=70, K=33, G=1, Di=2, Hi=2, Wi=3, Z=1, Y=1, X=1), {}),
-    (dict(N=1, C=3, K=2, G=1, Di=1, Hi=1, Wi=1, Z=3, Y=3, X=3), dict(pad=1)),
-    (dict(N=1, C=4, K=4, G=1, Di=5, Hi=4, Wi=4, Z=2, Y=1, X=2), dict(stride=3)),
-]
-
-
-def build_problem(
-    direction: str, dtype: str, ndim: int, extents: dict[str, int], geometry: dict[str, int]
-) -> GroupedConvProblem:
-    axes = "hw" if ndim == 2 else "dhw"
-    spread = {f"{name}_{axis}": value for name, value in geometry.items() for axis in axes}
-    return GroupedConvProblem(direction, dtype, ndim, **extents, **spread)
+# Ids without direction and dtype, in turn: plain, narrow and wide channels, one pixel, filters larger than
+# the image, strides beyond the filter, padding beyond it, dilation, depthwise, groups,
+# more rows or columns than one block of the packed pipelines takes, uneven axes.
+_AWKWARD = {
+    2: (
+        "n1-c64-k64-i9x9-f3x3-p1",
+        "n2-c40-k70-i5x6-f1x1",
+        "n1-c3-k7-i12x11-f7x7-s2-p3",
+        "n2-c5-k129-i4x3-f2x3-p1",
+        "n1-c150-k33-i5x4-f3x1-p1",
+        "n3-c1-k1-i1x1-f1x1",
+        "n1-c8-k8-i1x1-f3x3-p1",
+        "n1-c6-k10-i3x2-f5x4-p3",
+        "n1-c17-k2-i8x7-f1x1-s3",
+        "n2-g2-c4-k6-i7x9-f2x2-s3",
+        "n1-c4-k4-i2x5-f3x3-p4",
+        "n1-g2-c10-k6-i11x9-f3x3-p2-d2",
+        "n1-c3-k5-i13x12-f3x4-s2-p1-d3",
+        "n1-g96-c96-k96-i6x7-f3x3-p1",
+        "n2-g19-c19-k19-i9x8-f5x5-s2-p2",
+        "n1-g4-c4-k12-i6x6-f3x3-p1",
+        "n1-g4-c12-k4-i6x6-f3x3-p1",
+        "n1-g4-c64-k96-i6x5-f3x3-s2-p1",
+        "n1-c2-k3-i4x40-f1x9-p4",
+        "n1-c7-k9-i5x5-f2x2-s7",
+        "n8-c4-k40-i40x40-f1x1",
+        "n1-c64-k530-i3x3-f3x3-p1",
+        "n1-c530-k6-i3x3-f2x2-p1",
+        "n1-g2-c6-k8-i9x14-f3x2-s1x3-p2x0-d2x4",
+    ),
+    3: (
+        "n1-c20-k18-i4x5x6-f3x3x3-p1",
+        "n2-c3-k5-i5x6x4-f3x2x3-s2-p1",
+        "n1-g2-c10-k4-i7x6x7-f2x3x2-p1-d2",
+        "n1-g18-c18-k18-i4x3x5-f3x3x3-p1",
+        "n1-c70-k33-i2x2x3-f1x1x1",
+        "n1-c3-k2-i1x1x1-f3x3x3-p1",
+        "n1-c4-k4-i5x4x4-f2x1x2-s3",
+    ),
+}
 
 
 def awkward_problems(direction: str, dtype: str, ndim: int) -> list[GroupedConvProblem]:
-    uneven = replace(
-        build_problem(direction, dtype, 2, dict(N=1, C=6, K=8, G=2, Hi=9, Wi=14, Y=3, X=2), {}),
-        stride_w=3, pad_h=2, dilation_h=2, dilation_w=4,
-    )  # fmt: skip
-    table = [build_problem(direction, dtype, ndim, *row) for row in (_2D if ndim == 2 else _3D)]
-    return [*table, uneven] if ndim == 2 else table
+    return [GroupedConvProblem.from_id(f"{direction}-{dtype}-{tail}") for tail in _AWKWARD[ndim]]
 
 
 @st.composite
@@ -314,13 +335,21 @@ def problems(draw: st.DrawFn, direction: str, dtype: str, ndim: int) -> GroupedC
     groups = draw(st.sampled_from([1, 1, 1, 2, 3, 18]))
     c, k = (groups * draw(st.sampled_from([1, 1, 2, 3, 4, 7, 16, 31, 34])) for _ in "ck")
     values = {"N": draw(st.integers(1, 3)), "C": c, "K": k, "G": groups}
-    names = [("Hi", "Y", "h"), ("Wi", "X", "w")] if ndim == 2 else [("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")]
+    names = (
+        [("Hi", "Y", "h"), ("Wi", "X", "w")]
+        if ndim == 2
+        else [("Di", "Z", "d"), ("Hi", "Y", "h"), ("Wi", "X", "w")]
+    )
     for extent, taps, axis in names:
         values[taps] = draw(st.integers(1, 4 if ndim == 2 else 3))
         dilation, pad = draw(st.integers(1, 3)), draw(st.integers(0, 4))
         least = max(1, (values[taps] - 1) * dilation + 1 - 2 * pad)
         values[extent] = draw(st.integers(least, least + 6))
-        values |= {f"dilation_{axis}": dilation, f"pad_{axis}": pad, f"stride_{axis}": draw(st.integers(1, 4))}
+        values |= {
+            f"dilation_{axis}": dilation,
+            f"pad_{axis}": pad,
+            f"stride_{axis}": draw(st.integers(1, 4)),
+        }
     return GroupedConvProblem(direction, dtype, ndim, **values)
 
 
@@ -332,11 +361,176 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cpu_kernels")
 
 
-@pytest.fixture(params=CONFIGS, ids=lambda config: config.name, scope="module")
-def config(request: pytest.FixtureRequest) -> Config:
-    return request.param
+@pytest.fixture(scope="session")
+def library_of(folder: Path) -> Callable[[Config], Path]:
+    """Compiles a kernel for this machine, once a session."""
+    return cache(lambda config: compile_library(config, folder, NATIVE))
 
 
-@pytest.fixture(scope="module")
-def kernel(config: Config, folder: Path) -> Iterator[Kernel]:
-    yield Kernel(compile_library(config, folder, "-march=native"))
+every_kernel = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+flat_kernels = pytest.mark.parametrize(
+    "config", [c for c in CONFIGS if c.ndim == 2 and c.dtype == "bf16"], ids=lambda config: config.name
+)
+forward_kernels = pytest.mark.parametrize(
+    "config", [c for c in CONFIGS if c.ndim == 2 and c.direction == "forward"], ids=lambda config: config.name
+)
+
+
+@every_kernel
+def test_awkward_problems_are_exact(config: Config, library_of: Callable[[Config], Path]) -> None:
+    kernel = Kernel(library_of(config))
+    for problem in awkward_problems(config.direction, config.dtype, config.ndim):
+        assert_exact(kernel, problem)
+
+
+@flat_kernels
+@settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_any_small_problem_is_exact(
+    config: Config, library_of: Callable[[Config], Path], data: st.DataObject
+) -> None:
+    problem = data.draw(problems(config.direction, config.dtype, config.ndim))
+    assert_exact(Kernel(library_of(config)), problem)
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_no_byte_behind_a_buffer_is_touched(direction: str, library_of: Callable[[Config], Path]) -> None:
+    """In a process of its own, where one byte too many is a segmentation fault."""
+    chosen = [config for config in CONFIGS if config.direction == direction]
+    names = [text for config in chosen for text in (config.name, str(library_of(config)))]
+    child = subprocess.run([sys.executable, __file__, *names], capture_output=True, text=True, check=False)
+    assert child.returncode == 0, child.stdout[-300:] + child.stderr[-3000:]
+    assert child.stdout.split() == [config.name for config in chosen]
+
+
+@every_kernel
+def test_random_data_stay_within_the_error_of_fp32_sums(
+    config: Config, library_of: Callable[[Config], Path]
+) -> None:
+    problem = awkward_problems(config.direction, config.dtype, config.ndim)[0]
+    rng = np.random.default_rng(1)
+    in0, in1 = (to_bits(rng.standard_normal(shape), problem.dtype) for shape in problem.operand_shapes[:2])
+    a, b = to_values(in0, problem.dtype), to_values(in1, problem.dtype)
+    expected, magnitude = reference(problem, a, b), reference(problem, np.abs(a), np.abs(b))
+    got = to_values(Kernel(library_of(config)).run(problem, in0, in1), problem.dtype)
+    unit = {"fp32": 0.0, "fp16": 2.0**-11, "bf16": 2.0**-8}[problem.dtype]
+    depth = problem.gemm_shape[2]
+    assert (np.abs(got - expected) <= unit * np.abs(expected) + depth * 2.0**-24 * magnitude + 2.0**-24).all()
+
+
+@forward_kernels
+def test_the_one_rounding_is_to_nearest_even(config: Config, library_of: Callable[[Config], Path]) -> None:
+    """Sums of two products that lie on and beside the middle of two neighbours, beyond the largest value,
+    and NaN and infinities."""
+    steps = {"bf16": 8, "fp16": 11, "fp32": 24}[config.dtype]
+    big = float(2**steps)
+    pairs = [(big + 2 * i, odd / 2) for i in range(4) for odd in range(-3, 4)]
+    if config.dtype == "fp16":
+        pairs += [(65504.0, extra) for extra in (15.0, 16.0, 17.0, 40.0)] + [(-65504.0, -16.0)]
+        pairs += [(m * 2.0**-13, n * 2.0**-14) for m in (1.0, 3.0) for n in (1.0, 2.0, 3.0)]
+    weights = (1.0, 1.0)
+    pairs += [(math.nan, 1.0), (math.inf, 1.0), (-math.inf, 5.0), (math.inf, -math.inf), (-0.0, -0.0)]
+    problem = GroupedConvProblem(
+        "forward", config.dtype, 2, N=1, C=2, K=1, G=1, Hi=1, Wi=len(pairs), Y=1, X=1
+    )
+    in0 = to_bits(np.array(pairs).reshape(problem.input_shape), config.dtype)
+    in1 = to_bits(np.array(weights).reshape(problem.weight_shape), config.dtype)
+    exact = np.array(pairs, np.float64).astype(np.float32).astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        expected = to_values(to_bits(exact @ np.array(weights), config.dtype), config.dtype)
+    got = to_values(Kernel(library_of(config)).run(problem, in0, in1), config.dtype).reshape(-1)
+    np.testing.assert_array_equal(got, expected)
+
+
+@flat_kernels
+def test_a_3d_problem_is_refused_by_a_2d_kernel(config: Config, library_of: Callable[[Config], Path]) -> None:
+    kernel = Kernel(library_of(config))
+    args = kernel.args(awkward_problems(config.direction, config.dtype, 3)[0])
+    assert kernel.library.to_launch(ctypes.byref(args)) == UNSUPPORTED  # the operands are null: nothing ran
+
+
+@pytest.mark.parametrize("field", ["N", "G", "stride_h", "pad_w", "dilation_w", "Ho"])
+def test_extents_that_make_no_problem_are_refused(field: str, library_of: Callable[[Config], Path]) -> None:
+    config = CONFIGS[0]
+    kernel = Kernel(library_of(config))
+    args = kernel.args(awkward_problems(config.direction, config.dtype, 2)[0])
+    setattr(args, field, -1)
+    assert kernel.library.to_launch(ctypes.byref(args)) == UNSUPPORTED
+    assert kernel.library.to_workspace_bytes(ctypes.byref(args)) == 0
+
+
+@flat_kernels
+def test_timing_runs_as_often_as_asked(config: Config, library_of: Callable[[Config], Path]) -> None:
+    kernel = Kernel(library_of(config))
+    assert kernel.library.to_abi_version() == 1
+    problem = awkward_problems(config.direction, config.dtype, 2)[0]
+    in0, in1, expected = integer_case(problem)
+    out = np.full(expected.shape, 0xFFFF, expected.dtype)
+    args = kernel.args(problem)
+    scratch = np.empty(kernel.library.to_workspace_bytes(ctypes.byref(args)) + 64, np.uint8)
+    args.in0, args.in1, args.out = in0.ctypes.data, in1.ctypes.data, out.ctypes.data
+    args.workspace = -(-scratch.ctypes.data // 64) * 64
+    nanoseconds = (ctypes.c_uint64 * 5)()
+    assert kernel.library.to_time(ctypes.byref(args), ctypes.c_int64(4), nanoseconds) == 0
+    assert all(0 < value < 10**9 for value in nanoseconds[:4])
+    assert nanoseconds[4] == 0
+    assert (to_values(out, problem.dtype) == to_values(expected, problem.dtype)).all()
+
+
+X86_LEVELS = {
+    "x86-64": set(),
+    "x86-64-v3": {"avx2", "fma", "f16c"},
+    "x86-64-v4": {"avx512f", "avx512bw", "avx512vl", "avx512dq"},
+}
+
+
+def cpu_flags() -> set[str]:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    return {word for line in lines if line.startswith("flags") for word in line.split(":")[1].split()}
+
+
+@pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86-64")
+@pytest.mark.parametrize("level", X86_LEVELS)
+@pytest.mark.parametrize("index", [0, 10, 29, 33])
+def test_every_level_of_x86_is_exact(level: str, index: int, tmp_path: Path) -> None:
+    if not X86_LEVELS[level] <= cpu_flags():
+        pytest.skip(f"this CPU is below {level}")
+    config = CONFIGS[index]
+    kernel = Kernel(compile_library(config, tmp_path, f"-march={level}"))
+    for problem in awkward_problems(config.direction, config.dtype, config.ndim):
+        assert_exact(kernel, problem)
+
+
+@pytest.mark.parametrize("config", CONFIGS[36:40], ids=lambda config: config.name)
+def test_kernels_compile_for_aarch64(config: Config, tmp_path: Path) -> None:
+    compiled = compile_object(config, tmp_path, "--target=aarch64-linux-gnu").read_bytes()
+    assert compiled[:4] == b"\x7fELF"
+    assert int.from_bytes(compiled[18:20], "little") == 183  # EM_AARCH64
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+@pytest.mark.parametrize("index", [4, 22, 35])
+def test_gcc_makes_the_same_results(index: int, tmp_path: Path) -> None:
+    config = CONFIGS[index]
+    source, library = tmp_path / "kernel.cpp", tmp_path / "kernel.so"
+    source.write_text(config.source)
+    subprocess.run(
+        ["g++", *COMMON_FLAGS, NATIVE, "-I", KERNELS, "-shared", source, "-o", library], check=True
+    )
+    kernel = Kernel(library)
+    for problem in awkward_problems(config.direction, config.dtype, config.ndim):
+        assert_exact(kernel, problem)
+
+
+def _run_sealed(names_and_libraries: list[str]) -> None:
+    configs = {config.name: config for config in CONFIGS}
+    for name, library in zip(names_and_libraries[::2], names_and_libraries[1::2], strict=True):
+        config, kernel = configs[name], Kernel(Path(library))
+        for problem in awkward_problems(config.direction, config.dtype, config.ndim):
+            assert_exact(kernel, problem, sealed=True)
+        print(name, flush=True)
+
+
+if __name__ == "__main__":
+    faulthandler.enable()
+    _run_sealed(sys.argv[1:])

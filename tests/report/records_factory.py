@@ -23,7 +23,9 @@ def some_problems(count: int, direction: str = "forward", dtype: str = "fp32") -
         filter_ = int(rng.choice([1, 3, 5]))
         channels = int(rng.integers(1, 33)) * 8
         groups = int(rng.choice([1, 1, 1, 2, 8]))
-        extra = {"ndim": 3, "Di": 4, "Z": filter_, "pad_d": filter_ // 2} if rng.random() < 0.1 else {"ndim": 2}
+        extra = (
+            {"ndim": 3, "Di": 4, "Z": filter_, "pad_d": filter_ // 2} if rng.random() < 0.1 else {"ndim": 2}
+        )
         dilation = int(rng.choice([1, 1, 2])) if filter_ > 1 else 1
         problem = GroupedConvProblem(
             direction=direction,
@@ -80,7 +82,7 @@ def record(
     tflops: float | None = 1.0,
     *,
     status: str = "ok",
-    round: int = 0,  # noqa: A002 - the column's name
+    round: int = 0,
     detail: str | None = None,
     minute: int = 0,
 ) -> dict[str, Any]:
@@ -159,7 +161,9 @@ def some_run(
         for kernel, tflops, failed in zip(kernels, sweep, bad, strict=True):
             status = str(rng.choice(list(details))) if failed else "ok"
             rows.append(
-                record(problem, kernel, float(tflops), status=status, detail=details.get(status), minute=place)
+                record(
+                    problem, kernel, float(tflops), status=status, detail=details.get(status), minute=place
+                )
             )
         best = [i for i in np.argsort(-sweep) if not bad[i]][:leaders]
         again = true * rng.normal(1.0, 0.01, len(kernels))

@@ -1,0 +1,203 @@
+"""Names that are one kernel.
+
+Two names are one kernel when their binaries are identical, or when their times agree within noise on
+every problem that both were measured on. Training then merges them: repeated measurements, one set of
+features. A kernel that was never measured can have a known twin among those that were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.heuristic.columns import Column, Columns
+from harness.heuristic.noise import NoiseModel
+from harness.heuristic.schemas import flops_of
+from harness.kernel import KERNEL_FIELDS, GroupedConvKernel, parse_kernel_name
+
+LEAST_SHARED_PROBLEMS = 20
+AGREEMENT_QUANTILE = 0.9
+AGREEMENT_SIGMAS = 4.0
+"""Names are one kernel when 90 % of their differences are within four standard deviations. On the public
+gfx950 measurements aliases reach 2.7 and the nearest distinct kernels 12."""
+
+PIPELINE_TWINS: Mapping[str, str] = {"compv5": "compv3"}
+"""Pipelines that the public gfx950 measurements show to time alike: unmeasured name -> measured one."""
+
+_TWIN_BONUS = 1e-4
+_SHRINK = 50.0
+_KERNEL_FIELDS = KERNEL_FIELDS
+_SHARED_FIELDS = ("direction", "dtype", "ndim")
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """`representative`: kernel name -> the name that stands for it, for every kernel that was measured.
+    `offset`: ln(time) of a name over its representative's, shrunk towards 0; it decides between twins.
+    `because`: representative -> what showed that its names are one kernel.
+    """
+
+    representative: Mapping[str, str] = field(default_factory=dict)
+    offset: Mapping[str, float] = field(default_factory=dict)
+    because: Mapping[str, str] = field(default_factory=dict)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Representative -> all its names, where there is more than one."""
+        found: dict[str, list[str]] = {}
+        for name, stands in sorted(self.representative.items()):
+            found.setdefault(stands, []).append(name)
+        return {stands: names for stands, names in found.items() if len(names) > 1}
+
+    def stand_in(self, name: str) -> tuple[str, float]:
+        """(name of the kernel that this one is predicted as, its ln(time) offset).
+
+        A measured kernel's representative; else that of a measured twin; else the kernel itself. An
+        unmeasured twin goes before the measured one when they tie: on short problems the measured
+        pipeline of the known pair is up to 2 microseconds slower.
+        """
+        known = self.representative.get(name)
+        if known is not None:
+            return known, self.offset.get(name, 0.0)
+        kernel = parse_kernel_name(name)
+        twin_pipeline = PIPELINE_TWINS.get(kernel.pipeline)
+        if twin_pipeline is not None:
+            row = {**kernel.as_row(), "pipeline": twin_pipeline}
+            twin = self.representative.get(GroupedConvKernel.from_row(row).name)
+            if twin is not None:
+                return twin, -_TWIN_BONUS
+        return name, 0.0
+
+    def canonical(self, rows: Columns) -> tuple[dict[str, Column], Column]:
+        """The rows with every kernel replaced by what stands for it, and the offset of each row.
+
+        The rows need a column `kernel` (full names) besides the problem's fields.
+        """
+        codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
+        found = [self.stand_in(str(name)) for name in names]
+        fields = [parse_kernel_name(stands).as_row() for stands, _ in found]
+        table: dict[str, Column] = {
+            str(name): np.asarray(rows[name]) for name in rows if str(name) not in _KERNEL_FIELDS
+        }
+        for name in _KERNEL_FIELDS:
+            if name in rows and name in _SHARED_FIELDS:
+                table[name] = np.asarray(rows[name])
+            else:
+                values = [row[name] for row in fields]
+                dtype = object if isinstance(values[0], str) else None
+                table[name] = np.array(values, dtype=dtype)[codes]
+        table["kernel"] = np.array([stands for stands, _ in found], dtype=object)[codes]
+        return table, np.array([offset for _, offset in found])[codes]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "representative": dict(self.representative),
+            "offset": {name: value for name, value in self.offset.items() if value},
+            "because": dict(self.because),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Aliases:
+        """The inverse of `as_json`. Raises ValueError, TypeError or AttributeError for anything else."""
+        return cls(
+            {str(k): str(v) for k, v in value.get("representative", {}).items()},
+            {str(k): float(v) for k, v in value.get("offset", {}).items()},
+            {str(k): str(v) for k, v in value.get("because", {}).items()},
+        )
+
+
+def no_aliases(kernels: Iterable[str]) -> Aliases:
+    """Every name its own kernel."""
+    return Aliases({name: name for name in sorted(set(kernels))})
+
+
+def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases:
+    """Aliases in a training table (`training_rows(...).table`).
+
+    Names of one group all agree with each other (not only with a common neighbour). The representative
+    is the best-measured name, then the first. Needs at least 20 shared problems to judge by time.
+    """
+    noise = noise or NoiseModel()
+    table = rows.pivot_table(index="problem", columns="kernel", values="latency_ms", aggfunc="median")
+    names = [str(name) for name in table.columns]
+    times = table.to_numpy(dtype=np.float64)
+    hashes = _hashes(rows)
+    agrees = np.eye(len(names), dtype=bool)
+    same_binary = np.eye(len(names), dtype=bool)
+    for i in range(len(names)):
+        for j in range(i + 1, len(names)):
+            same_binary[i, j] = same_binary[j, i] = bool(hashes.get(names[i])) and hashes.get(names[i]) == hashes.get(
+                names[j]
+            )
+            agrees[i, j] = agrees[j, i] = same_binary[i, j] or _agree(times[:, i], times[:, j], noise)
+    groups = _complete_groups(agrees)
+    measured = rows.groupby("kernel")["measurements"].sum() if "measurements" in rows else rows["kernel"].value_counts()
+    representative, offset, because = {}, {}, {}
+    for group in groups:
+        members = sorted((names[i] for i in group), key=lambda name: (-int(measured[name]), name))
+        stands = members[0]
+        level = np.nanmedian(np.log(table[members].to_numpy(dtype=np.float64)), axis=1)
+        for name in members:
+            representative[name] = stands
+            if len(members) > 1:
+                difference = np.log(table[name].to_numpy(dtype=np.float64)) - level
+                difference = difference[np.isfinite(difference)]
+                shrink = len(difference) / (len(difference) + _SHRINK)
+                offset[name] = float(np.median(difference)) * shrink if len(difference) else 0.0
+        if len(members) > 1:
+            identical = all(same_binary[i, j] for i in group for j in group)
+            because[stands] = "identical binaries" if identical else "times agree within noise on every problem"
+    return Aliases(dict(sorted(representative.items())), dict(sorted(offset.items())), because)
+
+
+def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
+    """The training table with one row per problem and distinct kernel: the median of its names' times.
+
+    `measurements` adds up; kernel fields are the representative's.
+    """
+    stands = rows["kernel"].map(aliases.representative)
+    grouped = rows.assign(kernel=stands, log_time=np.log(rows["latency_ms"])).groupby(["problem", "kernel"], sort=True)
+    merged = grouped.first()
+    names = merged.index.get_level_values("kernel")
+    fields = {name: parse_kernel_name(name).as_row() for name in names.unique()}
+    for name in _KERNEL_FIELDS:
+        if name not in _SHARED_FIELDS:
+            merged[name] = [fields[kernel][name] for kernel in names]
+    merged["latency_ms"] = np.exp(grouped["log_time"].median())
+    merged["measurements"] = grouped["measurements"].sum()
+    merged = merged.drop(columns="log_time").reset_index()
+    merged["tflops"] = flops_of(merged) / (merged["latency_ms"] * 1e9)
+    return merged
+
+
+def _agree(a: Any, b: Any, noise: NoiseModel) -> bool:
+    shared = np.isfinite(a) & np.isfinite(b)
+    if int(shared.sum()) < LEAST_SHARED_PROBLEMS:
+        return False
+    a, b = a[shared], b[shared]
+    z = np.abs(np.log(a) - np.log(b)) / (np.sqrt(2.0) * noise.sigma(np.sqrt(a * b)))
+    return bool(np.quantile(z, AGREEMENT_QUANTILE) <= AGREEMENT_SIGMAS)
+
+
+def _complete_groups(agrees: Any) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for index in range(len(agrees)):
+        for group in groups:
+            if all(agrees[index, other] for other in group):
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    return groups
+
+
+def _hashes(rows: pd.DataFrame) -> dict[str, str]:
+    """Kernel -> its one source hash; kernels without one, or with several, are left out."""
+    if "source_hash" not in rows:
+        return {}
+    known = rows.dropna(subset=["source_hash"])
+    counts = known.groupby("kernel")["source_hash"].agg(["nunique", "first"])
+    return {str(name): str(row["first"]) for name, row in counts.iterrows() if row["nunique"] == 1 and row["first"]}

@@ -1,0 +1,56 @@
+"""How much a measured time varies: what ties, aliases and the noise ceiling are judged by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.heuristic.features import Array
+
+_LEAST_REPEATS = 200
+_ROBUST = 1.4826
+
+
+@dataclass(frozen=True)
+class NoiseModel:
+    """Standard deviation of ln(time): a relative part and an absolute part, added in quadrature.
+
+    The default fits twins and repeats in the public gfx950 measurements: 0.4 % and 0.25 microseconds.
+    """
+
+    relative: float = 0.004
+    absolute_ms: float = 0.00025
+
+    def sigma(self, latency_ms: Any) -> Array:
+        """Standard deviation of the natural log of one measurement at that latency."""
+        time = np.asarray(latency_ms, dtype=np.float64)
+        return np.asarray(np.sqrt(self.relative**2 + (self.absolute_ms / time) ** 2))
+
+    def as_json(self) -> dict[str, float]:
+        return {"relative": self.relative, "absolute_ms": self.absolute_ms}
+
+
+def measured_noise(records: pd.DataFrame) -> NoiseModel:
+    """The noise of ok pairs that were measured more than once in the records; the default when there are
+    fewer than 200 repeats. Robust: a few rows that are many times too slow do not count."""
+    ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0)]
+    log_time = np.log(ok["latency_ms"].to_numpy(dtype=np.float64))
+    table = pd.DataFrame({"pair": ok["problem"].astype(str) + " " + ok["kernel"].astype(str), "log": log_time})
+    size = table.groupby("pair")["log"].transform("size")
+    repeated = table[size > 1]
+    if len(repeated) < _LEAST_REPEATS:
+        return NoiseModel()
+    grouped = repeated.groupby("pair")["log"]
+    count = grouped.transform("size").to_numpy(dtype=np.float64)
+    level = grouped.transform("mean").to_numpy()
+    deviation = (repeated["log"].to_numpy() - level) * np.sqrt(count / (count - 1))
+    order = np.argsort(level)
+    parts = np.array_split(order, 4)
+    scales = np.array([_ROBUST * np.median(np.abs(deviation[part])) for part in parts])
+    times = np.array([np.exp(np.median(level[part])) for part in parts])
+    relative = max(float(scales.min()), 1e-4)
+    absolute = float(np.median(times * np.sqrt(np.maximum(scales**2 - relative**2, 0.0))))
+    return NoiseModel(relative, absolute)

@@ -1,0 +1,130 @@
+"""A physical time model: per distinct kernel, non-negative coefficients of the terms of its time.
+
+It needs few problems and extrapolates: every coefficient is a time that something takes, so none is
+negative, and nothing is learnt that the terms cannot say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.optimize import nnls
+
+from harness.errors import ModelError
+from harness.heuristic.columns import Columns
+from harness.heuristic.features import Array
+from harness.heuristic.noise import NoiseModel
+from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
+from harness.kernel import GroupedConvKernel, parse_kernel_name
+
+_MODEL_ERROR = 0.03
+_ROBUST_FROM = 1.5
+_REWEIGHTINGS = 6
+_LEAST_MS = 1e-6
+
+
+@dataclass(frozen=True)
+class PhysicalModel:
+    """`coefficients`: kernel name -> milliseconds per unit of each term, in the order of `terms`."""
+
+    terms: tuple[str, ...]
+    coefficients: Mapping[str, tuple[float, ...]]
+
+    name = "physical"
+    relative = False
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int = 1) -> Array:
+        """ln(latency in ms) of every row. A kernel without coefficients of its own has those of the
+        nearest one (`nearest`), with its own tile counts."""
+        terms = GROUPED_CONV_TERMS.compute(rows, hardware, self.terms)
+        codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
+        table = np.array([self.coefficients[self.nearest(str(name))] for name in names])
+        return np.asarray(np.log(np.maximum((terms * table[codes]).sum(axis=1), _LEAST_MS)))
+
+    def nearest(self, name: str) -> str:
+        """The kernel with coefficients that is most like the named one."""
+        if name in self.coefficients:
+            return name
+        wanted = parse_kernel_name(name)
+        return min(self.coefficients, key=lambda other: (_distance(wanted, parse_kernel_name(other)), other))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "terms": list(self.terms),
+            "unit": "milliseconds per unit of the term",
+            "coefficients": {name: list(values) for name, values in self.coefficients.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> PhysicalModel:
+        """The inverse of `as_json`. Raises ModelError for anything else."""
+        try:
+            terms = tuple(str(term) for term in value["terms"])
+            found = {str(k): tuple(float(x) for x in v) for k, v in value["coefficients"].items()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"the physical model cannot be read: {error!r}") from None
+        unknown = set(terms) - set(GROUPED_CONV_TERMS.names)
+        if unknown:
+            raise ModelError(f"the physical model has unknown terms: {', '.join(sorted(unknown))}")
+        if not found or any(len(v) != len(terms) or not np.isfinite(v).all() for v in found.values()):
+            raise ModelError("the physical model does not have one finite coefficient per kernel and term")
+        return cls(terms, found)
+
+
+def fit_physical(
+    rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float], noise: NoiseModel | None = None
+) -> PhysicalModel:
+    """Coefficients for every kernel of a training table, by non-negative least squares on the relative
+    error, robust against single times that are many times too slow.
+
+    `weight`: how much each row counts, (rows,); see `nearness`.
+    """
+    noise = noise or NoiseModel()
+    names = GROUPED_CONV_TERMS.names
+    terms = GROUPED_CONV_TERMS.compute(rows, hardware)
+    latency = rows["latency_ms"].to_numpy(dtype=np.float64)
+    repeats = rows["measurements"].to_numpy(dtype=np.float64)
+    sigma = np.sqrt(noise.sigma(latency) ** 2 / repeats + _MODEL_ERROR**2)
+    found = {}
+    for kernel, index in sorted(rows.groupby("kernel").indices.items()):
+        found[str(kernel)] = _coefficients(terms[index], latency[index], weight[index] / sigma[index])
+    return PhysicalModel(names, found)
+
+
+def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[float, ...]:
+    relative = terms / latency[:, None]
+    scale = np.sqrt((relative**2).mean(axis=0)) + 1e-30
+    matrix = relative / scale * importance[:, None]
+    found = nnls(matrix, importance, maxiter=50 * matrix.shape[1])[0]
+    for _ in range(_REWEIGHTINGS):
+        residual = np.abs(matrix @ found - importance)
+        trust = 1 / np.sqrt(np.maximum(1.0, residual / _ROBUST_FROM))
+        found = nnls(matrix * trust[:, None], importance * trust, maxiter=50 * matrix.shape[1])[0]
+    return tuple(float(value) for value in found / scale)
+
+
+def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3, least: float = 0.1) -> Array:
+    """Sample weights: 1 for the fastest kernel of a problem, falling as exp(-gap / (2 width)) with the
+    gap in ln(time), never under `least`. Slow kernels need no exact prediction to be passed over."""
+    best = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
+    np.minimum.at(best, groups, log_time)
+    return np.asarray(np.maximum(np.exp(-(log_time - best[groups]) / (2 * width)), least))
+
+
+def _distance(a: GroupedConvKernel, b: GroupedConvKernel) -> float:
+    words = 8.0 * (a.pipeline != b.pipeline) + 2.0 * (a.scheduler != b.scheduler)
+    flags = float(a.double_smem_buffer != b.double_smem_buffer) + float(a.split_image != b.split_image)
+    sizes = sum(abs(_log2(x) - _log2(y)) for x, y in zip(a.tile, b.tile, strict=True))
+    waves = sum(abs(_log2(x) - _log2(y)) for x, y in zip(a.waves, b.waves, strict=True))
+    return words + flags + 2.0 * sizes + 0.5 * waves
+
+
+@lru_cache(maxsize=4096)
+def _log2(value: int) -> float:
+    return float(np.log2(value))

@@ -1,0 +1,24 @@
+"""The ids of tests that are about a pair, and the pair inside such an id."""
+
+from __future__ import annotations
+
+import re
+
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+
+_PAIR_IN_ID = re.compile(
+    r"[\[-](?P<problem>(?:forward|bwd_data|bwd_weight)-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*)"
+    r"(?:-(?P<kernel>[0-9]+x[0-9]+x[0-9]+_[a-z0-9_]+))?[\]-]"
+)
+
+
+def pair_id(problem: GroupedConvProblem, kernel: GroupedConvKernel) -> str:
+    """What stands in brackets behind a test's name: forward-bf16-n1-...-64x64x64_compv3_intrawave."""
+    return f"{problem.id}-{kernel.short_name}"
+
+
+def pair_of(nodeid: str) -> tuple[str | None, str | None]:
+    """The problem's id and the kernel's short name inside a test's id; None for what is not there."""
+    match = _PAIR_IN_ID.search(nodeid)
+    return (match["problem"], match["kernel"]) if match else (None, None)

@@ -1,0 +1,67 @@
+"""`tile-oracle problems`."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from harness.commands import problems
+from harness.errors import ProblemSetError
+from harness.problem_set import list_problem_sets, load_problem_set
+
+
+@pytest.fixture
+def said(capsys):
+    def said(*arguments: str) -> str:
+        parser = argparse.ArgumentParser()
+        problems.add_arguments(parser)
+        assert problems.run(parser.parse_args(arguments)) == 0
+        return capsys.readouterr().out
+
+    return said
+
+
+def test_without_a_name_every_shipped_set_has_a_line(said) -> None:
+    lines = said().splitlines()
+    assert [line.split()[0] for line in lines[1:]] == list(list_problem_sets())
+    smoke = load_problem_set("forward_smoke")
+    (line,) = (line for line in lines if line.startswith("forward_smoke "))
+    for part in ("10", "forward", "bf16", "2D 3D", "20%", smoke.sha256[:12]):
+        assert part in line
+
+
+def test_a_set_in_detail(said) -> None:
+    text = said("forward_smoke")
+    smoke = load_problem_set("forward_smoke")
+    assert smoke.sha256 in text
+    assert "forward_smoke: 10 problems" in text
+    assert "chosen by hand" in text
+    assert all(problem.id in text for problem in smoke.problems)
+    rows = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.startswith("  ")}
+    assert rows["dilated"] == ["1", "10%"]
+    assert rows["C"][:3] == ["3", "64", "512"]
+    assert rows["GFLOP"][0] == f"{min(p.flops for p in smoke.problems) / 1e9:.3g}"
+
+
+def test_ids_can_be_piped_and_several_sets_named(said) -> None:
+    ids = said("--ids", "forward_smoke", "bwd_data_smoke").splitlines()
+    both = (*load_problem_set("forward_smoke").problems, *load_problem_set("bwd_data_smoke").problems)
+    assert ids == [problem.id for problem in both]
+
+
+def test_ones_own_file_with_repeated_rows_and_rude_characters(said, tmp_path: Path) -> None:
+    path = tmp_path / "my.csv"
+    path.write_text("# a\x1b[31mb\nN,C,K,Hi,Wi,Y,X\n" + "1,8,8,9,9,3,3\n" * 3)
+    text = said(str(path))
+    assert "my: 1 problems" in text
+    assert "left out: 2 rows that repeat an earlier problem" in text
+    assert "\x1b" not in text
+
+
+def test_an_unknown_set_is_an_error() -> None:
+    parser = argparse.ArgumentParser()
+    problems.add_arguments(parser)
+    with pytest.raises(ProblemSetError, match="no problem set is called 'nope'"):
+        problems.run(parser.parse_args(["nope"]))

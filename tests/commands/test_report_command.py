@@ -1,0 +1,87 @@
+"""`tile-oracle report`: a run's report made again from its parquet files."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.commands import report
+from harness.errors import GateError, RecordError
+from harness.gate import Baseline, make_baseline, save_baseline
+from harness.record.dataset import measurements_folder
+from harness.record.schema import arrow_schema
+from harness.report.data import RankedBy, ReportData, RunInfo, analyse
+from harness.report.files import write_report
+from tests.report.records_factory import some_problems, some_run
+
+PROBLEMS = some_problems(5)
+RECORDS, RANKINGS = some_run(PROBLEMS, 6, failures=0.0)
+FILES = ("selection.parquet", "verdict.json", "summary.md", "report.html")
+
+
+@pytest.fixture
+def run_folder(tmp_path: Path) -> Path:
+    """A run that was measured but has no report."""
+    folder = tmp_path / "a-run"
+    measurements_folder(folder).mkdir(parents=True)
+    table = pa.Table.from_pandas(RECORDS, schema=arrow_schema(), preserve_index=False)
+    pq.write_table(table, measurements_folder(folder) / "part-0.parquet")
+    return folder
+
+
+def the_report(folder: Path) -> ReportData:
+    about = RunInfo("a-run", problem_set="mine", folder=str(folder))
+    return analyse(RECORDS, PROBLEMS, RANKINGS, run=about, ranked_by=RankedBy("folder", "models/x"))
+
+
+def call(*words: str | Path) -> int:
+    parser = argparse.ArgumentParser()
+    report.add_arguments(parser)
+    return report.run(parser.parse_args([str(word) for word in words]))
+
+
+def test_the_files_come_back_as_they_were(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_report(run_folder, the_report(run_folder))
+    before = {name: (run_folder / name).read_bytes() for name in FILES}
+    (run_folder / "summary.md").unlink()
+    (run_folder / "report.html").write_text("old")
+    assert call(run_folder) == 0
+    assert {name: (run_folder / name).read_bytes() for name in FILES} == before
+    assert "ranked by the trained model models/x" in capsys.readouterr().out
+
+
+def test_a_killed_run_has_oracles_and_no_picks(run_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(run_folder, "--width", "80") == 0
+    assert all((run_folder / name).is_file() for name in FILES)
+    out = capsys.readouterr().out
+    assert "5 problems, 30 pairs measured" in out
+    assert "no model ranked the kernels: oracles only" in out
+
+
+def test_another_baseline_can_fail_it(run_folder: Path, tmp_path: Path) -> None:
+    data = the_report(run_folder)
+    write_report(run_folder, data)
+    identity = {one.name: "x" for one in dataclasses.fields(Baseline) if one.type == "str"}
+    made = make_baseline(data.selection, data.final, **identity)
+    path = tmp_path / "b.json"
+    save_baseline(made, path)
+    assert call(run_folder, "--baseline", path) == 0
+    perfect = dict.fromkeys(made.efficiencies, 1.0)
+    assert min(value for value in made.efficiencies.values() if value is not None) < 0.99
+    save_baseline(dataclasses.replace(made, efficiencies=perfect), path)
+    assert call(run_folder, "--baseline", path) == 1
+
+
+def test_a_baseline_that_is_not_there(run_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(GateError, match="there is no baseline at"):
+        call(run_folder, "--baseline", tmp_path / "none.json")
+
+
+def test_a_run_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RecordError):
+        call(tmp_path / "none")

@@ -1,0 +1,157 @@
+"""The files of a run after its measurements, and reading them back."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.errors import GateError, HarnessError, RecordError
+from harness.gate import Baseline, Criteria, make_baseline
+from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from harness.report.files import read_inputs, selection_bytes, write_report
+from tests.report.records_factory import frame, some_problems, some_run
+
+PROBLEMS = some_problems(6)
+RECORDS, RANKINGS = some_run(PROBLEMS, 8, failures=0.1)
+RUN = RunInfo(
+    "a-run", problem_set="forward_smoke", target="cpu", environment={"cores": "2"}, options={"-n": "2"}
+)
+FILES = ["selection.parquet", "verdict.json", "summary.md", "report.html"]
+
+
+def a_report(**more: object) -> ReportData:
+    first = analyse(RECORDS, PROBLEMS, RANKINGS, run=RUN)
+    identity = {one.name: "x" for one in dataclasses.fields(Baseline) if one.type == "str"}
+    given = {
+        "run": RUN,
+        "ranked_by": RankedBy("out_of_fold", "LightGBM", "5 folds"),
+        "scope": Scope(48, 48, deselected=3),
+        "criteria": Criteria(mean_points=1.5),
+        "baseline": make_baseline(first.selection, first.final, **identity),
+        **more,
+    }
+    return analyse(RECORDS, PROBLEMS, RANKINGS, **given)  # type: ignore[arg-type]
+
+
+def test_four_files_and_nothing_else(tmp_path: Path) -> None:
+    paths = write_report(tmp_path / "run", a_report())
+    assert [path.name for path in paths] == FILES
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted(FILES)
+
+
+def test_the_same_report_is_the_same_bytes(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        write_report(tmp_path / name, a_report())
+    for name in FILES:
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
+
+
+def test_the_selection_reads_with_plain_pandas(tmp_path: Path) -> None:
+    data = a_report()
+    write_report(tmp_path, data)
+    table = pd.read_parquet(tmp_path / "selection.parquet")
+    assert table["problem"].tolist() == data.selection["problem"].tolist()
+    assert table["efficiency"].tolist() == pytest.approx(data.selection["efficiency"].tolist(), nan_ok=True)
+    assert [ranking[0] for ranking in table["ranking"]] == table["pick_kernel"].tolist()
+    assert all(len(ranking) == 8 for ranking in table["ranking"])
+
+
+def test_columns_have_one_type_whatever_the_run_held() -> None:
+    import io
+
+    import pyarrow.parquet as pq
+
+    full = pq.read_schema(io.BytesIO(selection_bytes(a_report())))
+    bare = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), PROBLEMS, None, run=RUN))))
+    none = pq.read_schema(io.BytesIO(selection_bytes(analyse(frame([]), [], None, run=RUN))))
+    assert full.equals(bare)
+    assert full.equals(none)
+
+
+def test_the_verdict_explains_itself(tmp_path: Path) -> None:
+    data = a_report()
+    write_report(tmp_path, data)
+    document = json.loads((tmp_path / "verdict.json").read_text())
+    assert document["state"] == data.verdict.state
+    assert document["failed"] is False
+    assert document["criteria"]["mean_points"] == 1.5
+    assert document["efficiency"]["mean_percent"] == data.efficiency.mean_percent
+    assert document["model"]["kind"] == "out_of_fold"
+    assert document["scope"] == {
+        "planned": 48,
+        "measured": 48,
+        "deselected": 3,
+        "stopped": "",
+        "left": 0,
+        "complete": False,
+    }
+    assert [one["name"] for one in document["verdict"]["criteria"]][:3] == ["mean", "median", "P10"]
+
+
+def test_a_report_can_be_made_again_from_its_files(tmp_path: Path) -> None:
+    data = a_report(run=dataclasses.replace(RUN, folder=str(tmp_path)))
+    write_report(tmp_path, data)
+    before = {name: (tmp_path / name).read_bytes() for name in FILES}
+    inputs = read_inputs(tmp_path)
+    assert inputs.problems == tuple(PROBLEMS)
+    again = analyse(
+        RECORDS,
+        inputs.problems,
+        inputs.rankings,
+        run=inputs.run,
+        ranked_by=inputs.ranked_by,
+        scope=inputs.scope,
+        criteria=inputs.criteria,
+        baseline=inputs.baseline,
+    )
+    write_report(tmp_path, again)
+    assert {name: (tmp_path / name).read_bytes() for name in FILES} == before
+
+
+def test_a_run_without_a_report_is_known_by_its_name(tmp_path: Path) -> None:
+    inputs = read_inputs(tmp_path)
+    assert (inputs.run.name, inputs.problems, inputs.rankings, inputs.baseline) == (
+        tmp_path.name,
+        None,
+        None,
+        None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", RecordError),
+        (b"[]", RecordError),
+        (b"{" * 100_000, RecordError),
+        (b'{"schema": 9}', RecordError),
+        (b'{"schema": 1, "run": {"name": 5}}', RecordError),
+        (b'{"schema": 1, "criteria": {"mean_points": 500}}', GateError),
+        (b'{"schema": 1, "criteria": {"mean_points": "x"}}', RecordError),
+        (b'{"schema": 1, "baseline": 7}', GateError),
+    ],
+)
+def test_a_broken_verdict_is_one_line(tmp_path: Path, content: bytes, error: type[HarnessError]) -> None:
+    (tmp_path / "verdict.json").write_bytes(content)
+    with pytest.raises(error) as caught:
+        read_inputs(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_broken_selection_is_one_line(tmp_path: Path) -> None:
+    write_report(tmp_path, a_report())
+    for content in (b"", b"PAR1 no"):
+        (tmp_path / "selection.parquet").write_bytes(content)
+        with pytest.raises(RecordError, match="not a selection") as caught:
+            read_inputs(tmp_path)
+        assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RecordError, match="cannot be written"):
+        write_report(tmp_path / "file", a_report())

@@ -1,0 +1,205 @@
+"""report.html: self-contained, escaped, whole for runs of any size."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import re
+from collections import Counter
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.gate import Baseline, make_baseline
+from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from harness.report.html import report_html
+from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+
+VOID = {"meta", "br", "wbr", "input", "link", "img"}
+RUN = RunInfo(
+    "a-run",
+    problem_set="forward_smoke",
+    target="cpu",
+    device="Some CPU",
+    environment={"toolchain": "zig c++"},
+    options={"--budget": "10m"},
+)
+
+
+class Page(HTMLParser):
+    """A strict reading of a page: elements that match, attributes, text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.open: list[str] = []
+        self.tags: Counter[str] = Counter()
+        self.attributes: list[tuple[str, str, str]] = []
+        self.text: list[str] = []
+        self.ids: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+        self.ids += [value or "" for name, value in attrs if name == "id"]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes += [(tag, name, value or "") for name, value in attrs]
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if not self.open or self.open[-1] not in ("style", "script"):
+            self.text.append(data)
+
+    @property
+    def words(self) -> str:
+        return " ".join("".join(self.text).split())
+
+
+def a_report(count: int, *, model: bool = True, failures: float = 0.05) -> ReportData:
+    problems = some_problems(count)
+    records, rankings = some_run(problems, 6, failures=failures)
+    if failures >= 1:
+        records = records[records["status"] != "ok"]
+    return analyse(
+        records,
+        problems,
+        rankings if model else None,
+        run=RUN,
+        ranked_by=RankedBy("folder", "models/x") if model else None,
+        scope=Scope(count * 6, count * 6),
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "model", "failures"),
+    [
+        (0, True, 0.0),
+        (1, True, 0.0),
+        (1, False, 0.0),
+        (10, True, 0.1),
+        (10, False, 0.1),
+        (10, True, 1.0),
+        (300, True, 0.05),
+        (2000, True, 0.02),
+    ],
+)
+def test_a_whole_page_for_runs_of_any_size(count: int, model: bool, failures: float) -> None:
+    data = a_report(count, model=model, failures=failures)
+    html = report_html(data)
+    page = Page(html)
+    assert page.tags["h1"] == page.tags["header"] == page.tags["main"] == 1
+    assert len(page.ids) == len(set(page.ids))
+    targets = {value[1:] for tag, name, value in page.attributes if (tag, name) == ("a", "href")}
+    assert targets <= set(page.ids)
+    assert not re.search(r"\b(nan|inf|None|NaT)\b", page.words)
+    assert not re.search(r'="[^"]*\bnan\b', html.partition("</style>")[2])
+    for problem in data.selection["problem"]:
+        assert problem in html
+    if data.efficiency.covered:
+        assert f"{data.efficiency.mean_percent:.1f} %" in page.words
+
+
+def test_it_fetches_nothing_and_only_its_own_script_may_run() -> None:
+    html = report_html(a_report(10))
+    page = Page(html)
+    assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
+    for _, name, value in page.attributes:
+        assert name not in ("src", "srcset", "action", "style", "xlink:href")
+        assert not name.startswith("on")
+        assert "://" not in value
+    assert "url(" not in html
+    assert "@import" not in html
+    assert page.tags["script"] == 1
+    script = html.partition("<script>")[2].partition("</script>")[0]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = next(v for tag, name, v in page.attributes if tag == "meta" and "default-src" in v)
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}'" in policy
+
+
+def test_every_chart_has_a_text_alternative() -> None:
+    page = Page(report_html(a_report(10)))
+    charts = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "class")]
+    assert charts.count("chart") == 5
+    labels = [value for tag, name, value in page.attributes if (tag, name) == ("svg", "aria-label")]
+    assert len(labels) == charts.count("chart") + charts.count("stack")
+    assert all(labels)
+
+
+def test_the_histogram_counts_every_problem() -> None:
+    data = a_report(300)
+    html = report_html(data)
+    chart = html[html.index("Distribution") : html.index("Efficiency of every problem")]
+    counts = [int(number.replace(",", "")) for number in re.findall(r" %: ([0-9,]+)</title>", chart)]
+    assert sum(counts) == data.efficiency.covered
+
+
+def test_criteria_and_losses() -> None:
+    data = a_report(10)
+    identity = {one.name: "x" for one in dataclasses.fields(Baseline) if one.type == "str"}
+    baseline = make_baseline(data.selection, data.final, **identity)
+    higher = dataclasses.replace(baseline, efficiencies=dict.fromkeys(baseline.efficiencies, 1.0))
+    records, rankings = some_run(some_problems(10), 6, failures=0.2)
+    failed = analyse(records, some_problems(10), rankings, run=RUN, baseline=higher)
+    page = Page(report_html(failed))
+    assert failed.verdict.losses
+    assert "FAIL" in page.words
+    assert "lost too much" in page.words
+    assert "baseline" in page.words
+
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'><!--"
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.text(max_size=60), st.sampled_from(["", HOSTILE, "]]>", "&lt;b&gt;", "\x00\x1b[31m", "\u202e"]))
+def test_hostile_text_stays_text(drawn: str, extra: str) -> None:
+    problem = some_problems(1)[0]
+    a, b = some_kernels(2, problem)
+    hostile = extra + drawn + extra
+    rows = [
+        record(problem, a, 1.0),
+        record(problem, b, status="crash", detail=hostile),
+        record(problem, "k" + hostile, status="wrong", detail=hostile),
+    ]
+    records = frame(rows)
+    rankings = records[["problem", "kernel"]].assign(predicted_tflops=[1.0, 2.0, 3.0])
+
+    def page(text: str) -> Page:
+        run = RunInfo(
+            text,
+            problem_set=text,
+            target=text,
+            device=text,
+            created=text,
+            environment={text or "x": text},
+            options={"o" + text: text},
+            baseline_file=text,
+        )
+        model = RankedBy("folder", text, text)
+        return Page(report_html(analyse(records, [problem], rankings, run=run, ranked_by=model)))
+
+    got = page(hostile)
+    assert got.tags["script"] == 1
+    assert got.tags["img"] == 0
+    assert not [name for _, name, _ in got.attributes if name.startswith("on")]
+    assert all(c.isprintable() or c == "\n" for c in "".join(got.text))
+
+
+def test_hostile_text_is_shown_as_it_is() -> None:
+    problem = some_problems(1)[0]
+    (kernel,) = some_kernels(1, problem)
+    rows = [record(problem, kernel, status="crash", detail='<b>bold</b> & "more"')]
+    page = Page(report_html(analyse(frame(rows), [problem], None, run=RUN)))
+    assert '<b>bold</b> & "more"' in page.words

@@ -1,0 +1,63 @@
+"""summary.md."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.report.data import RankedBy, RunInfo, analyse
+from harness.report.markdown import code, summary_markdown, text
+from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+
+PROBLEMS = some_problems(6)
+RUN = RunInfo("a-run", problem_set="forward_smoke", target="cpu", environment={"toolchain": "zig|c++"})
+
+
+def columns(line: str) -> int:
+    """Cells of a table's row: pipes that are not escaped."""
+    return len(re.findall(r"(?<!\\)\|", line)) - 1
+
+
+def test_it_holds_the_figures_and_whole_tables() -> None:
+    records, rankings = some_run(PROBLEMS, 12, failures=0.2)
+    data = analyse(records, PROBLEMS, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
+    summary = summary_markdown(data)
+    assert f"| efficiency, mean | {data.efficiency.mean_percent:.1f} % |" in summary
+    assert "**Verdict: no baseline" in summary
+    assert "models/x" in summary
+    lines = summary.splitlines()
+    for above, line in itertools.pairwise(lines):
+        if above.startswith("|") and line.startswith("|"):
+            assert columns(line) == columns(above)
+    for status, number in data.statuses.items():
+        assert (f"| {status} | {number:,} |" in summary) == (number > 0)
+
+
+def test_without_a_model_and_without_anything() -> None:
+    records, _ = some_run(PROBLEMS, 3)
+    assert "oracles only" in summary_markdown(analyse(records, PROBLEMS, None, run=RUN))
+    assert "0 of 0 problems" in summary_markdown(analyse(frame([]), [], None, run=RUN))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.text(max_size=80), st.sampled_from(["", "|", "`", "\\", "<img src=x>", "\n\n# head", "**b**"]))
+def test_foreign_text_formats_nothing(drawn: str, extra: str) -> None:
+    hostile = drawn + extra
+    shown = text(hostile)
+    assert "\n" not in shown
+    assert "<" not in shown
+    assert not re.search(r"(?<!\\)(?:\\\\)*[`*_\[|#]", shown)
+    span = code(hostile)
+    assert span == "" or re.fullmatch(r"`(?:[^`|\\]|\\\|)+`", span)
+
+
+def test_hostile_details_stay_in_their_cells() -> None:
+    (kernel,) = some_kernels(1, PROBLEMS[0])
+    rows = [record(PROBLEMS[0], kernel, status="crash", detail="a | b\n\n# c <script>`x`")]
+    summary = summary_markdown(analyse(frame(rows), PROBLEMS[:1], None, run=RUN))
+    assert "<script>" not in summary
+    row = next(line for line in summary.splitlines() if line.startswith("| crash | `"))
+    assert columns(row) == 4

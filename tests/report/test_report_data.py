@@ -1,0 +1,87 @@
+"""What the reports are made from."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from harness.errors import RecordError
+from harness.oracle import final_measurements, find_oracles
+from harness.report.data import RankedBy, RunInfo, Scope, analyse
+from harness.selection import select
+from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+
+PROBLEMS = some_problems(12)
+RUN = RunInfo("a-run")
+
+
+def test_it_is_oracles_then_picks_then_the_verdict() -> None:
+    records, rankings = some_run(PROBLEMS, 12)
+    data = analyse(records, PROBLEMS, rankings, run=RUN)
+    final = final_measurements(records)
+    expected = select(PROBLEMS, final, find_oracles(final), rankings)
+    pd.testing.assert_frame_equal(data.selection, expected)
+    assert sum(data.statuses.values()) == len(final)
+    assert data.verdict.state == "no baseline"
+
+
+def test_records_of_other_problems_are_left_aside() -> None:
+    records, rankings = some_run(PROBLEMS, 6, failures=0.0)
+    data = analyse(records, PROBLEMS[:3], rankings, run=RUN)
+    assert set(data.final["problem"]) == {problem.id for problem in PROBLEMS[:3]}
+    assert data.statuses["ok"] == 18
+    assert data.kernels["ok"].sum() == 18
+
+
+def test_measuring_again_shows_how_far_figures_repeat() -> None:
+    a, b = some_kernels(2, PROBLEMS[0])
+    rows = [record(PROBLEMS[0], a, 3.0), record(PROBLEMS[0], b, 2.9)]
+    assert analyse(frame(rows), PROBLEMS[:1], None, run=RUN).repeatability_percent is None
+    rows += [record(PROBLEMS[0], a, 1.8, round=1), record(PROBLEMS[0], b, 2.0, round=1)]
+    assert analyse(frame(rows), PROBLEMS[:1], None, run=RUN).repeatability_percent == pytest.approx(90.0)
+
+
+def test_kinds_of_problem() -> None:
+    problems = [problem for problem in PROBLEMS if problem.G == 1][:2]
+    a, b = some_kernels(2, problems[0])
+    rows = [record(p, k, t) for p in problems for k, t in ((a, 1.0), (b, 2.0))]
+    rankings = pd.DataFrame(
+        [(problems[0].id, a.name, 1.0), (problems[1].id, b.name, 1.0)],
+        columns=["problem", "kernel", "predicted_tflops"],
+    )
+    data = analyse(frame(rows), problems, rankings, run=RUN)
+    table = data.slices.set_index("slice")
+    assert "grouped" not in table.index
+    for name, row in table.iterrows():
+        assert row["oracle_over_median"] == pytest.approx(2.0 / 1.5), name
+        assert row["min_percent"] in (50.0, 100.0)
+        assert row["problems"] == row["covered"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "complete", "left"),
+    [
+        (Scope(10, 10), True, 0),
+        (Scope(10, 8), False, 2),
+        (Scope(10, 10, deselected=1), False, 0),
+        (Scope(10, 10, stopped="interrupted"), False, 0),
+        (Scope(10, 12), True, 0),
+    ],
+)
+def test_a_run_is_complete_when_every_pair_was_measured(scope: Scope, complete: bool, left: int) -> None:
+    assert (scope.complete, scope.left) == (complete, left)
+
+
+def test_where_the_model_came_from_is_said_plainly() -> None:
+    assert "trained model models/x" in RankedBy("folder", "models/x").sentence
+    text = RankedBy("out_of_fold", "LightGBM", "5 folds by problem").sentence
+    assert "out-of-fold predictions" in text
+    assert "this run's own records" in text
+    assert "5 folds by problem" in text
+    assert "no model" in RankedBy().sentence
+
+
+def test_bad_records_are_one_line() -> None:
+    with pytest.raises(RecordError) as caught:
+        analyse(pd.DataFrame({"a": [1]}), PROBLEMS, None, run=RUN)
+    assert "\n" not in str(caught.value)

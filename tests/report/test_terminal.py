@@ -1,0 +1,148 @@
+"""The summary in the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.gate import Baseline, Criteria, make_baseline
+from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from harness.report.terminal import summary_lines
+from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+
+PROBLEMS = some_problems(8)
+RUN = RunInfo(
+    "a-run",
+    problem_set="forward_smoke",
+    problem_set_sha256="aa",
+    target="cpu",
+    device="Some CPU",
+    folder="reports/a-run",
+    baseline_file="baselines/x.json",
+)
+MODEL = RankedBy("out_of_fold", "LightGBM")
+
+
+def identity() -> dict[str, str]:
+    names = [one.name for one in dataclasses.fields(Baseline) if one.type == "str"]
+    return dict.fromkeys(names, "x")
+
+
+def a_report(count: int = 8, **more: object) -> ReportData:
+    problems = PROBLEMS[:count]
+    records, rankings = some_run(problems, 12)
+    return analyse(records, problems, rankings, run=RUN, ranked_by=MODEL, **more)  # type: ignore[arg-type]
+
+
+def text(data: ReportData, width: int = 100) -> str:
+    return "\n".join(summary_lines(data, width))
+
+
+def test_the_figures_are_those_of_the_selection() -> None:
+    data = a_report()
+    summary = text(data)
+    figures = data.efficiency
+    for name, value in (
+        ("mean", figures.mean_percent),
+        ("median", figures.median_percent),
+        ("P10", figures.p10_percent),
+        ("min", figures.min_percent),
+        ("top-1", figures.top_1_percent),
+        ("top-5", figures.top_5_percent),
+        ("measuring the top 3", figures.measure_top_percent[2]),
+    ):
+        assert value is not None
+        assert f"{name} {value:.1f} %" in summary
+    assert "8 of 8 problems (100.0 %)" in summary
+    assert "forward_smoke on cpu (Some CPU)" in summary
+    assert "out-of-fold predictions of LightGBM cross-validated" in summary
+    assert "reports/a-run/report.html" in summary
+    assert "baselines/x.json (not there yet)" in summary
+
+
+def test_the_five_worst_problems_with_pick_oracle_and_why() -> None:
+    kernels = some_kernels(2, PROBLEMS[0])
+    rows, ranked = [], []
+    for place, problem in enumerate(PROBLEMS):
+        rows += [record(problem, kernels[0], 0.1 * (place + 1)), record(problem, kernels[1], 1.0)]
+        ranked += [(problem.id, kernels[0].name, 0.9), (problem.id, kernels[1].name, 0.8)]
+    rankings = frame([]).reindex(columns=["problem", "kernel", "predicted_tflops"])
+    rankings = rankings.reindex(range(len(ranked)))
+    rankings[["problem", "kernel", "predicted_tflops"]] = ranked
+    data = analyse(frame(rows), PROBLEMS, rankings, run=RUN, ranked_by=MODEL)
+    summary = text(data)
+    block = summary[summary.index("worst problems") : summary.index("verdict")]
+    assert [p.id in block for p in PROBLEMS] == [True] * 5 + [False] * 3
+    assert block.index(PROBLEMS[0].id) < block.index(PROBLEMS[4].id)
+    assert "10.0 %" in block
+    assert f"pick    {kernels[0].short_name}  0.1 TFLOPS" in block
+    assert f"oracle  {kernels[1].short_name}  1 TFLOPS" in block
+    assert "pick predicted 800 % too high, oracle ranked 2 of 2, oracle predicted 20 % too low" in block
+
+
+def test_failures_by_status_name_the_first_few() -> None:
+    kernels = some_kernels(6, PROBLEMS[0])
+    rows = [record(PROBLEMS[0], k, status="crash", detail="signal 11 (SIGSEGV)") for k in kernels[:5]]
+    rows.append(record(PROBLEMS[0], kernels[5], 1.0))
+    summary = text(analyse(frame(rows), PROBLEMS[:1], None, run=RUN))
+    assert "crash: 5 pairs" in summary
+    assert "1 ok, 5 crash" in summary
+    assert summary.count("signal 11 (SIGSEGV)") == 3
+    assert "and 2 more" in summary
+
+
+def test_the_verdict_has_values_limits_and_outcomes() -> None:
+    accepted = a_report()
+    baseline = make_baseline(accepted.selection, accepted.final, **identity())
+    efficiencies = dict.fromkeys(baseline.efficiencies, 1.0)
+    better = dataclasses.replace(baseline, efficiencies=efficiencies, known_failures={})
+    summary = text(a_report(baseline=better))
+    assert "verdict FAILED: criteria not met: " in summary
+    rows = {line.split()[0]: line for line in summary.splitlines() if ">=" in line or "<=" in line}
+    assert "100.00 %" in rows["mean"]
+    assert ">= 99.50 %" in rows["mean"]
+    assert "FAIL" in rows["mean"]
+    assert "pass" in rows["coverage"]
+    assert "the problem set has changed since the baseline was made" in summary
+    again = text(a_report(baseline=baseline))
+    assert "verdict passed: every criterion is met" in again
+    assert "FAIL" not in again
+
+
+def test_what_a_budget_left_undone() -> None:
+    summary = text(a_report(scope=Scope(planned=200, measured=96, stopped="the budget of 10m is spent")))
+    assert "96 pairs measured, 104 pairs left; stopped early: the budget of 10m is spent" in summary
+
+
+def test_a_perfect_model() -> None:
+    (kernel,) = some_kernels(1, PROBLEMS[0])
+    rankings = frame([record(PROBLEMS[0], kernel)])[["problem", "kernel"]].assign(predicted_tflops=1.0)
+    summary = text(analyse(frame([record(PROBLEMS[0], kernel)]), PROBLEMS[:1], rankings, run=RUN))
+    assert "every pick is as fast as the oracle" in summary
+    assert "worst problems" not in summary
+
+
+def test_without_anything() -> None:
+    summary = text(analyse(frame([]), [], None, run=RunInfo("empty")))
+    assert "0 of 0 problems" in summary
+    assert "none measured" in summary
+
+
+@pytest.mark.parametrize("width", [1, 60, 80, 120, 200])
+def test_lines_keep_to_the_width(width: int) -> None:
+    assert max(map(len, summary_lines(a_report(criteria=Criteria()), width))) <= max(width, 60)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.text(max_size=300), st.integers(60, 120))
+def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None:
+    (kernel,) = some_kernels(1, PROBLEMS[0])
+    rows = [record(PROBLEMS[0], kernel, status="crash", detail=detail + "\x1b[2J\r\n\x07\u202e")]
+    run = dataclasses.replace(RUN, device=detail, folder=detail)
+    lines = summary_lines(analyse(frame(rows), PROBLEMS[:1], None, run=run), width)
+    assert all(line.isprintable() for line in lines)
+    # A label and one word that is too long may stand together: words, paths above all, are never broken.
+    assert all(len(line) <= width or len(line.split()) <= 2 for line in lines)

@@ -1,0 +1,47 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from harness.atomic_file import write_atomically
+
+
+def test_the_file_holds_the_data_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    for data in (b"one", b"", b"three" * 100_000):
+        write_atomically(path, data)
+        assert path.read_bytes() == data
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    write_atomically(path, b"before")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"after")
+    assert path.read_bytes() == b"before"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_others_may_read_it_as_the_umask_says(tmp_path: Path) -> None:
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    write_atomically(tmp_path / "written", b"")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("plain", "written")]
+    assert modes[0] == modes[1]
+
+
+def test_a_long_name(tmp_path: Path) -> None:
+    path = tmp_path / ("n" * 250)
+    write_atomically(path, b"x")
+    assert path.read_bytes() == b"x"

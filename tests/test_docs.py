@@ -1,0 +1,82 @@
+"""Every command that the documentation shows is run, in order, as a reader would run it.
+
+Only the time that pytest sessions may take is cut, by options put behind: they measure a problem or two, with
+short samples, and stop cleanly.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SHORT = ["--budget", "1s", "--kernel-budget", "1ms", "-p", "no:cacheprovider"]
+
+_FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return [body for found, body in _FENCE.findall(page.read_text()) if found == language]
+
+
+def commands(page: Path) -> list[str]:
+    lines = [line for body in blocks(page, "sh") for line in body.replace("\\\n", " ").splitlines()]
+    return [line for line in lines if shlex.split(line, comments=True)]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as the README's reader has it: the two files that it shows, and nothing else."""
+    folder = tmp_path_factory.mktemp("reader")
+    (folder / "my_shapes.csv").write_text(blocks(ROOT / "README.md", "csv")[0])
+    (folder / "test_mine.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    return folder
+
+
+def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    words = shlex.split(command, comments=True)
+    runs = sorted((folder / "reports").glob("*/measurements"), key=lambda path: path.stat().st_mtime)
+    if runs:
+        words = [word.replace("reports/RUN", str(runs[-1].parent.relative_to(folder))) for word in words]
+    if words[0] == "pytest":
+        words += SHORT
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    }
+    for name in ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST"):
+        environment.pop(name, None)
+    return subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, timeout=300, check=False
+    )
+
+
+def test_the_readme_shows_commands() -> None:
+    assert len(commands(ROOT / "README.md")) >= 10
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
+    for command in commands(page):
+        done = run(command, reader)
+        assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+
+
+def test_the_reader_s_own_test_runs(reader: Path) -> None:
+    done = run("pytest test_mine.py --problem-set forward_smoke -k 64x64x64_mem", reader)
+    assert done.returncode == 0, done.stdout[-3000:]
+    assert "1 passed" in done.stdout
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if not target.startswith("http"):
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"

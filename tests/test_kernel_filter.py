@@ -1,0 +1,299 @@
+"""The filter language means what Python means, and says at once what it cannot mean."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import RuleError
+from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.kernel_filter import FILTER_FIELDS, MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter
+from harness.pool import kernel_pool
+
+POOL = (
+    *kernel_pool("forward", "bf16", 2, "gfx950", "full")[::97],
+    *kernel_pool("bwd_weight", "fp32", 3, "cpu", "full")[::17],
+)
+KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3_intrawave_dsb")
+
+
+def as_python(text: str, kernel: GroupedConvKernel) -> bool | type[ZeroDivisionError]:
+    """The reference: Python's own meaning of the same text, over the same fields."""
+    fields = {name: getattr(kernel, name) for name in FILTER_FIELDS}
+    try:
+        return bool(eval(text, {"__builtins__": {}}, fields))
+    except ZeroDivisionError:
+        return ZeroDivisionError
+
+
+# ---- random expressions -------------------------------------------------------------------------
+
+_INTEGERS = ("tile_m", "tile_n", "tile_k", "warp_tile_m", "wave_n", "vector_a", "num_groups_to_merge", "ndim")
+_TEXTS = {
+    "pipeline": ("mem", "compv3", "compv4", "basic_v1", "comp_async"),
+    "scheduler": ("intrawave", "interwave"),
+    "dtype": ("bf16", "fp16", "fp32"),
+}
+_FLAGS = ("split_image", "double_smem_buffer", "explicit_gemm", "two_stage", "pad_m")
+
+
+@st.composite
+def arithmetic(draw: st.DrawFn, depth: int = 2) -> str:
+    if depth == 0 or draw(st.booleans()):
+        return draw(st.one_of(st.sampled_from(_INTEGERS), st.integers(1, 300).map(str)))
+    part = arithmetic(depth=depth - 1)
+    form = draw(
+        st.sampled_from(("{} + {}", "{} - {}", "{} * {}", "{} // {}", "{}%{}", "-{}", "({})", "(({}) - {})"))
+    )
+    return form.format(draw(part), draw(part))
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> str:
+    number = arithmetic()
+    signs = st.sampled_from(("<", "<=", ">", ">=", "==", "!="))
+    kind = draw(st.integers(0, 6))
+    if kind == 0:
+        return f"{draw(number)} {draw(signs)} {draw(number)}"
+    if kind == 1:
+        return f"{draw(number)}{draw(signs)}{draw(number)} {draw(signs)} {draw(number)}"
+    if kind == 2:
+        items = ", ".join(draw(st.lists(number, min_size=1, max_size=3)))
+        brackets = draw(st.sampled_from(("[{}]", "({},)", "[{}, ]")))
+        return f"{draw(number)} {draw(st.sampled_from(('in', 'not in')))} {brackets.format(items)}"
+    if kind == 3:
+        field = draw(st.sampled_from(sorted(_TEXTS)))
+        word = draw(st.sampled_from(_TEXTS[field]))
+        return draw(st.sampled_from(("{} == '{}'", '{} != "{}"'))).format(field, word)
+    if kind == 4:
+        field = draw(st.sampled_from(sorted(_TEXTS)))
+        words = draw(st.lists(st.sampled_from(_TEXTS[field]), min_size=1, max_size=3))
+        return f"{field} {draw(st.sampled_from(('in', 'not in')))} {words!r}"
+    if kind == 5:
+        part, field = (
+            draw(st.sampled_from(("64x64", "comp", "_w"))),
+            draw(st.sampled_from(("name", "pipeline"))),
+        )
+        return f"'{part}' in {field}"
+    flag = draw(st.sampled_from(_FLAGS))
+    return draw(st.sampled_from(("{}", "{} == True", "{} != pad_k", "True", "False"))).format(flag)
+
+
+@st.composite
+def filters(draw: st.DrawFn, depth: int = 3) -> str:
+    if depth == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(comparisons())
+    part = filters(depth=depth - 1)
+    # Without parentheses too, so that precedence is tried.
+    form = draw(
+        st.sampled_from(("{} and {}", "{} or {}", "not {}", "({})", "({}) or not ({})", "{} and {} or {}"))
+    )
+    return form.format(draw(part), draw(part), draw(part))
+
+
+@settings(max_examples=150)
+@given(filters(), st.sampled_from(POOL))
+def test_a_filter_means_what_python_means(text: str, kernel: GroupedConvKernel) -> None:
+    try:
+        where = KernelFilter(text)
+    except RuleError as error:
+        assume("the most is" not in str(error))  # too long
+        raise
+    expected = as_python(text, kernel)
+    if expected is ZeroDivisionError:
+        with pytest.raises(RuleError, match="division by zero for kernel"):
+            where.matches(kernel)
+    else:
+        assert where.matches(kernel) is expected
+
+
+@settings(max_examples=300)
+@given(st.text(alphabet="tile_mn pielo==<>()[]',0123456789*/%+-.anditrue\n\\\"", max_size=60))
+def test_any_text_is_a_filter_or_one_line(text: str) -> None:
+    try:
+        where = KernelFilter(text)
+        matches = where.matches(KERNEL)
+    except RuleError as error:
+        said = str(error)
+    else:
+        said = str(matches)
+        assert matches in (True, False)
+    assert "\n" not in said
+
+
+# ---- meaning ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("tile_n >= 128 and pipeline == 'compv3'", True),
+        ("64 <= tile_m < tile_n", True),
+        ("64 <= tile_m > tile_n", False),
+        ("tile_m in (64, 128) and tile_k not in [32]", True),
+        ("not split_image and double_smem_buffer", True),
+        ("not tile_m == 64", False),
+        ("pad_m == pad_n == True", True),
+        ("tile_m * tile_n // 1024 == 8", True),
+        ("-tile_m % 7 == 6", True),
+        ("tile_m - 32 - 16 == 16", True),
+        ("'64x128' in name and 'wave' in scheduler", True),
+        ("False or True and False", False),
+        ('\ttile_m\n==\r64 or dtype == "fp16"', True),
+        ("tile_m == 64 or tile_m // (tile_m - 64) == 1", True),  # what is decided is not computed
+    ],
+)
+def test_examples(text: str, expected: bool) -> None:
+    assert KernelFilter(text).matches(KERNEL) is expected
+
+
+def test_a_filter_sees_every_field_of_a_kernel() -> None:
+    for name, kind in FILTER_FIELDS.items():
+        value = getattr(KERNEL, name)
+        assert KernelFilter(f"{name} == {value!r}").matches(KERNEL), (name, kind)
+    assert not KernelFilter("two_stage").matches(replace(KERNEL, direction="bwd_weight"))
+
+
+def test_equal_texts_are_equal_filters_and_travel() -> None:
+    where = KernelFilter("tile_m == 64")
+    assert where == KernelFilter("tile_m == 64") != KernelFilter("tile_m == 32")
+    assert len({where, KernelFilter("tile_m == 64")}) == 1
+    assert pickle.loads(pickle.dumps(where)).matches(KERNEL)
+    assert repr(where) == "KernelFilter(text='tile_m == 64')"
+
+
+# ---- mistakes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "column", "message"),
+    [
+        ("tile_nn >= 3", 1, "a kernel has no field 'tile_nn'; did you mean tile_n?"),
+        ("pad_m and wrap_tile_m == 3", 11, "a kernel has no field 'wrap_tile_m'; did you mean warp_tile_m?"),
+        ("qqq == 3", 1, "a kernel has no field 'qqq'; fields: direction, dtype, ndim"),
+        ("pipeline == compv3", 13, "a kernel has no field 'compv3' (a text stands in quotes: 'compv3')"),
+        ("tile_n == 'x'", 8, "'==' cannot compare these: tile_n is an integer, this is a text"),
+        ("pipeline > 3", 10, "'>' cannot compare these: pipeline is a text, this is an integer"),
+        ("pipeline > 'mem'", 10, "'>' orders integers only, but pipeline is a text"),
+        ("split_image < pad_m", 13, "'<' orders integers only"),
+        (
+            "split_image == 1",
+            13,
+            "'==' cannot compare these: split_image is true or false, this is an integer",
+        ),
+        ("1 < tile_n < 'a'", 12, "'<' cannot compare these: tile_n is an integer, this is a text"),
+        (
+            "tile_n in (64)",
+            12,
+            "behind 'in' stands a list like (64, 128) or a text field, but this is an integer",
+        ),
+        ("pipeline in ('mem')", 14, "behind 'in' stands a list like ('mem', 'compv3')"),
+        (
+            "pipeline in (64, 32)",
+            10,
+            "'in' cannot compare these: pipeline is a text, this is a list, each entry an",
+        ),
+        ("tile_n in [64, 'a']", 16, "an entry of this list, like its first one, must be an integer"),
+        ("tile_n in ()", 11, "an empty list matches no kernel"),
+        ("[64] == tile_n", 1, "a list stands only behind 'in'"),
+        ("tile_n == (64, 64)", 11, "a list stands only behind 'in'"),
+        ("tile_n in [64] in [True]", 11, "a list stands only behind 'in'"),
+        ("[tile_n, 3]", 1, "a list stands only behind 'in'"),
+        ("tile_n", 1, "a filter as a whole must be true or false, but tile_n is an integer"),
+        ("tile_n and pad_m", 1, "what stands left of 'and' must be true or false, but tile_n is an integer"),
+        ("pad_m or pipeline", 10, "what stands right of 'or' (column 7) must be true or false"),
+        ("not tile_n", 5, "what stands behind 'not' must be true or false"),
+        ("-pad_m == 1", 2, "what stands behind '-' must be an integer, but pad_m is true or false"),
+        ("pad_m + 1 == 2", 1, "what stands left of '+' must be an integer"),
+        ("1 + name == 2", 5, "what stands right of '+' must be an integer, but name is a text"),
+        ("tile_n // 0 == 1", 8, "division by zero"),
+        ("tile_n % -(0) == 1", 8, "division by zero"),
+        ("tile_n = 64", 8, "'=' is not known; use =="),
+        ("tile_n == 64 && pad_m", 14, "'&&' is not known; use and"),
+        ("tile_n == 64 AND pad_m", 14, "'AND' is not known; use and"),
+        ("split_image == true", 16, "'true' is not known; use True"),
+        ("tile_n / 2 == 3", 8, "'/' is not known; use // (whole division)"),
+        ("9**9**9**9 == 1", 2, "'**' is not known"),
+        ("tile_n == 1.5", 11, "not an integer"),
+        ("tile_n == 64k", 11, "not an integer"),
+        ("tile_n == 12345678901", 11, "a number has at most 10 digits"),
+        ("tile_n ==", 10, "the filter ends too early: expected a field"),
+        ("(tile_n == 64", 14, "the filter ends too early: ')' must close '(' of column 1"),
+        ("[tile_n == 64)", 14, "')' does not fit here: ']' must close '[' of column 1"),
+        ("tile_n == 64)", 13, "')' does not fit here"),
+        ("tile_n 64", 8, "'64' does not fit here"),
+        ("tile_n == 'x", 11, "this text has no end"),
+        (r"name == 'a\'b'", 9, "this text has no end"),
+        ("name.upper() == 'X'", 5, "'.' means nothing here"),
+        ("__import__('os').system('x')", 17, "'.' means nothing here"),
+        ("__class__", 1, "a kernel has no field '__class__'"),
+        ("tile_n == 64; pad_m", 13, "';' means nothing here"),
+        ("lambda: 1", 7, "':' means nothing here"),
+        ("tile_n == 64 if pad_m else 3", 14, "'if' does not fit here"),
+        ("tile_n == ٦٤", 11, "means nothing here"),
+        ("dtype == 'bf17'", 10, "dtype is never 'bf17'; it is one of bf16, fp16, fp32"),
+        ("'wave' != scheduler", 1, "scheduler is never 'wave'"),
+        ("pipeline in ('compv3', 'comp5')", 13, "'comp5' is no pipeline"),
+        ("\0", 1, "means nothing here"),
+    ],
+)
+def test_a_mistake_is_said_with_its_column(text: str, column: int, message: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        KernelFilter(text)
+    said = str(caught.value)
+    assert f", column {column}: " in said, said
+    assert message in said
+    assert "\n" not in said
+
+
+@pytest.mark.parametrize("text", ["", "   ", "\n"])
+def test_an_empty_filter_is_a_mistake(text: str) -> None:
+    with pytest.raises(RuleError, match="the kernel filter is empty"):
+        KernelFilter(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(" * 2000 + "pad_m" + ")" * 2000,
+        "not " * 1000 + "pad_m",
+        "-" * 4000 + "1 == 1",
+        "[" * 3000,
+        "(" * (MAX_DEPTH + 1) + "pad_m" + ")" * (MAX_DEPTH + 1),
+        "x" * 10_000_000,
+        "pad_m" + " and pad_m" * 300,
+        "9" * 4000 + " == 1",
+        "name == '" + "x" * 1_000_000 + "'",
+    ],
+    ids=["parens", "nots", "signs", "lists", "one too deep", "huge", "long", "digits", "text"],
+)
+def test_what_is_too_deep_or_too_long_is_refused(text: str) -> None:
+    with pytest.raises(RuleError) as caught:
+        KernelFilter(text)
+    assert len(str(caught.value)) < 300
+
+
+def test_the_deepest_and_the_longest_filter_still_work() -> None:
+    assert KernelFilter("(" * MAX_DEPTH + "pad_m" + ")" * MAX_DEPTH).matches(KERNEL)
+    longest = "pad_m" + " and pad_m" * (MAX_TOKENS // 2 - 1)
+    assert len(longest) < MAX_CHARACTERS
+    assert KernelFilter(longest).matches(KERNEL)
+    assert KernelFilter("9999999999" + "*9999999999" * 298 + " > 1").matches(KERNEL)
+
+
+def test_a_division_by_zero_of_one_kernel_names_it() -> None:
+    where = KernelFilter("tile_n % (tile_m - 64) == 0")
+    with pytest.raises(RuleError, match=f"column 8: division by zero for kernel {KERNEL.name}"):
+        where.matches(KERNEL)
+
+
+def test_a_mistake_far_to_the_right_is_still_shown() -> None:
+    text = "pad_m and " * 50 + "tile_q == 3 or " + "pad_m and " * 20 + "pad_n"
+    with pytest.raises(RuleError, match="column 501: a kernel has no field 'tile_q'") as caught:
+        KernelFilter(text)
+    assert "tile_q == 3 or" in str(caught.value).partition(", column")[0]
+    assert len(str(caught.value)) < 300
