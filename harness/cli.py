@@ -76,7 +76,22 @@ def command_module(name: str) -> Command:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status. A user's error is one line on stderr and status 2."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python would complain when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)
@@ -85,13 +100,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HarnessError as error:
         print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain when it flushes stdout at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
 
 
 if __name__ == "__main__":

@@ -312,11 +312,18 @@ class SessionPlugin:
         self.display.clear()
         if interrupted and self._is_controller:
             self._stop_workers()
-        self.session.close(interrupted=interrupted)
+        try:
+            self.session.close(interrupted=interrupted)
+        except HarnessError as error:
+            self.trouble = str(error)
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
         if self._is_worker:
-            self.config.workeroutput["tile_oracle_budget_spent"] = self.session.budget_spent  # type: ignore[attr-defined]
-            self.config.workeroutput["tile_oracle_notes"] = self.session.notes  # type: ignore[attr-defined]
+            output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
+            output["tile_oracle_budget_spent"] = self.session.budget_spent
+            output["tile_oracle_notes"] = [*self.session.notes, *([self.trouble] if self.trouble else [])]
         if self._is_worker or self.config.getoption("collectonly") or self.session.run is None:
+            return
+        if self.trouble:
             return
         from harness.session.conclusion import conclude
 

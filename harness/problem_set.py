@@ -31,7 +31,7 @@ SOURCE_COLUMN = "source"
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -259,7 +259,7 @@ class _Reader:
             cell = cell.strip()
             if name in words:
                 words[name] = cell
-            elif _INTEGER.fullmatch(cell):
+            elif (cell.isdigit() and cell.isascii() and len(cell) < 20) or _NEGATIVE.fullmatch(cell):
                 numbers[name] = int(cell)
             else:
                 raise self._error(f"{name} = {_quoted(cell)} is not an integer; {_integer_hint(cell)}")

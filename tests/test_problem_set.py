@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import os
 from pathlib import Path
@@ -143,19 +144,12 @@ class TestNames:
         assert load_problem_set("~/my.csv").problems == load_problem_set(path).problems
 
     def test_several_sets_are_one_and_share_no_problem(self, write) -> None:
-        first = load_problem_set("forward_smoke")
-        row = ",".join(str(value) for value in first.problems[3].as_row().values())
-        own = write(
-            ",".join(first.problems[0].as_row())
-            + "\n"
-            + row
-            + "\n"
-            + row.replace("forward", "bwd_data")
-            + "\n"
-        )
+        smoke = load_problem_set("forward_smoke")
+        again, new = smoke.problems[3], dataclasses.replace(smoke.problems[3], direction="bwd_data")
+        own = write(format_problem_set([again, new], ["my again", "my new"], "mine"))
         both = load_problem_sets(f"forward_smoke, {own}")
-        assert both.problems[: len(first.problems)] == first.problems
-        assert [p.direction for p in both.problems[len(first.problems) :]] == ["bwd_data"]
+        assert both.problems == (*smoke.problems, new)
+        assert both.sources == (*smoke.sources, "my new")
         assert (both.name, both.repeated_rows, both.path) == ("forward_smoke,my", 1, None)
         assert [part.name for part in both.parts] == ["forward_smoke", "my"]
         assert both.sha256 not in {part.sha256 for part in both.parts}

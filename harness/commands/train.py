@@ -32,18 +32,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "\n".join(f"  {recipe.name:<16} {recipe.meaning}" for recipe in RECIPES.values())
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records")
-    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="the model folder to write")
-    parser.add_argument("--arch", metavar="ARCH", help="train on the rows of this architecture (default: the only one)")
-    parser.add_argument("--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)")
-    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32 (default: the only one)")
-    parser.add_argument("--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)")
     parser.add_argument(
-        "--target", metavar="NAME,...", help="published targets to predict besides: tflops, latency, bandwidth"
+        "records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records"
     )
-    parser.add_argument("--folds", type=int, default=5, metavar="N", help="cross-validation folds (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="same records and seed: same model bytes (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)")
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="the model folder to write")
+    parser.add_argument(
+        "--arch", metavar="ARCH", help="train on the rows of this architecture (default: the only one)"
+    )
+    parser.add_argument(
+        "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
+    )
+    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32 (default: the only one)")
+    parser.add_argument(
+        "--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--target",
+        metavar="NAME,...",
+        help="published targets to predict besides: tflops, latency, bandwidth",
+    )
+    parser.add_argument(
+        "--folds", type=int, default=5, metavar="N", help="cross-validation folds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="same records and seed: same model bytes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
 
 

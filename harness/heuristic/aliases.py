@@ -52,6 +52,14 @@ class Aliases:
             found.setdefault(stands, []).append(name)
         return {stands: names for stands, names in found.items() if len(names) > 1}
 
+    def represented_by(self, chosen: Mapping[str, str]) -> Aliases:
+        """The same groups; `chosen` maps a group's present representative to its new one."""
+        return Aliases(
+            {name: chosen.get(stands, stands) for name, stands in self.representative.items()},
+            self.offset,
+            {chosen.get(stands, stands): why for stands, why in self.because.items()},
+        )
+
     def stand_in(self, name: str) -> tuple[str, float]:
         """(name of the kernel that this one is predicted as, its ln(time) offset).
 
@@ -129,12 +137,16 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
     same_binary = np.eye(len(names), dtype=bool)
     for i in range(len(names)):
         for j in range(i + 1, len(names)):
-            same_binary[i, j] = same_binary[j, i] = bool(hashes.get(names[i])) and hashes.get(names[i]) == hashes.get(
-                names[j]
-            )
+            same_binary[i, j] = same_binary[j, i] = bool(hashes.get(names[i])) and hashes.get(
+                names[i]
+            ) == hashes.get(names[j])
             agrees[i, j] = agrees[j, i] = same_binary[i, j] or _agree(times[:, i], times[:, j], noise)
     groups = _complete_groups(agrees)
-    measured = rows.groupby("kernel")["measurements"].sum() if "measurements" in rows else rows["kernel"].value_counts()
+    measured = (
+        rows.groupby("kernel")["measurements"].sum()
+        if "measurements" in rows
+        else rows["kernel"].value_counts()
+    )
     representative, offset, because = {}, {}, {}
     for group in groups:
         members = sorted((names[i] for i in group), key=lambda name: (-int(measured[name]), name))
@@ -149,7 +161,9 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
                 offset[name] = float(np.median(difference)) * shrink if len(difference) else 0.0
         if len(members) > 1:
             identical = all(same_binary[i, j] for i in group for j in group)
-            because[stands] = "identical binaries" if identical else "times agree within noise on every problem"
+            because[stands] = (
+                "identical binaries" if identical else "times agree within noise on every problem"
+            )
     return Aliases(dict(sorted(representative.items())), dict(sorted(offset.items())), because)
 
 
@@ -159,7 +173,9 @@ def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
     `measurements` adds up; kernel fields are the representative's.
     """
     stands = rows["kernel"].map(aliases.representative)
-    grouped = rows.assign(kernel=stands, log_time=np.log(rows["latency_ms"])).groupby(["problem", "kernel"], sort=True)
+    grouped = rows.assign(kernel=stands, log_time=np.log(rows["latency_ms"])).groupby(
+        ["problem", "kernel"], sort=True
+    )
     merged = grouped.first()
     names = merged.index.get_level_values("kernel")
     fields = {name: parse_kernel_name(name).as_row() for name in names.unique()}
@@ -200,4 +216,8 @@ def _hashes(rows: pd.DataFrame) -> dict[str, str]:
         return {}
     known = rows.dropna(subset=["source_hash"])
     counts = known.groupby("kernel")["source_hash"].agg(["nunique", "first"])
-    return {str(name): str(row["first"]) for name, row in counts.iterrows() if row["nunique"] == 1 and row["first"]}
+    return {
+        str(name): str(row["first"])
+        for name, row in counts.iterrows()
+        if row["nunique"] == 1 and row["first"]
+    }

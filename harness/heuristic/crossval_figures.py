@@ -34,7 +34,9 @@ class Check:
 
 def settled(rows: pd.DataFrame) -> pd.DataFrame:
     """A training table as settled measurements (harness.oracle), all of them ok."""
-    return rows.assign(op="grouped_conv", status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"])
+    return rows.assign(
+        op="grouped_conv", status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"]
+    )
 
 
 def selection_of(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:

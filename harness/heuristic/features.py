@@ -139,12 +139,16 @@ class FeatureTable:
         if name not in self._rows:
             if name in self._hardware:
                 return np.full(self.length, float(self._hardware[name]))
-            raise ModelError(f"schema {self._schema.name} needs the column {name}, which the rows do not have")
+            raise ModelError(
+                f"schema {self._schema.name} needs the column {name}, which the rows do not have"
+            )
         column = self._rows[name]
         codes = self._schema.words.get(name)
         if codes is not None:
             index, values = pd.factorize(np.asarray(column, dtype=object))
-            return np.array([codes.get(str(value), 0.0) for value in values], dtype=np.float64)[index]
+            return np.asarray(
+                np.array([codes.get(str(value), 0.0) for value in values], dtype=np.float64)[index]
+            )
         try:
             return np.asarray(column, dtype=np.float64)
         except (TypeError, ValueError):
@@ -153,9 +157,13 @@ class FeatureTable:
     def word_is(self, name: str, predicate: Callable[[str], bool]) -> Array:
         """1.0 where the text of column `name` satisfies the predicate, else 0.0."""
         if name not in self._rows:
-            raise ModelError(f"schema {self._schema.name} needs the column {name}, which the rows do not have")
+            raise ModelError(
+                f"schema {self._schema.name} needs the column {name}, which the rows do not have"
+            )
         index, values = pd.factorize(np.asarray(self._rows[name], dtype=object))
-        return np.array([float(predicate(str(value))) for value in values], dtype=np.float64)[index]
+        return np.asarray(
+            np.array([float(predicate(str(value))) for value in values], dtype=np.float64)[index]
+        )
 
 
 def _length(rows: Mapping[str, Any]) -> int:

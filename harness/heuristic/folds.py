@@ -16,13 +16,17 @@ GROUPINGS = ("problem", "family")
 """How rows are held together: by the whole problem key, or by the key without batch and image size."""
 
 
-def group_folds(groups: Sequence[Hashable] | npt.NDArray[np.int64], n_splits: int, seed: int = 0) -> npt.NDArray[np.int64]:
+def group_folds(
+    groups: Sequence[Hashable] | npt.NDArray[np.int64], n_splits: int, seed: int = 0
+) -> npt.NDArray[np.int64]:
     """The fold (0 to n_splits - 1) of every row; rows of one group share a fold.
 
     Groups go, largest first, to the fold with the fewest rows so far; the seed decides among groups of
     one size, so the same rows and seed give the same folds. Raises ModelError with fewer groups than folds.
     """
-    codes, found = pd.factorize(pd.Series(list(groups), dtype=object) if not isinstance(groups, np.ndarray) else groups)
+    codes, found = pd.factorize(
+        pd.Series(list(groups), dtype=object) if not isinstance(groups, np.ndarray) else groups
+    )
     if not 2 <= n_splits <= len(found):
         raise ModelError(
             f"cross-validation in {n_splits} folds needs at least {max(n_splits, 2)} different groups; "
@@ -37,7 +41,7 @@ def group_folds(groups: Sequence[Hashable] | npt.NDArray[np.int64], n_splits: in
         fold = int(np.argmin(load))
         fold_of_group[group] = fold
         load[fold] += sizes[group]
-    return fold_of_group[codes]
+    return np.asarray(fold_of_group[codes], dtype=np.int64)
 
 
 def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
@@ -48,4 +52,5 @@ def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np
     if grouping not in GROUPINGS:
         raise ModelError(f"grouping {grouping!r} is not one of {', '.join(GROUPINGS)}")
     names = [n for n in PROBLEM_FIELDS if n in rows and (grouping == "problem" or n not in _IMAGE_FIELDS)]
-    return rows.groupby(names, sort=False, dropna=False).ngroup().to_numpy(dtype=np.int64)
+    numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
+    return np.asarray(numbers.to_numpy(dtype=np.int64))

@@ -122,7 +122,9 @@ def read_spec(folder: Path) -> ModelSpec:
         ndims = tuple(int(value) for value in raw.get("ndims") or ())
         names_of = {str(name): tuple(map(str, value)) for name, value in mapping("feature_names_of").items()}
     except (TypeError, ValueError) as error:
-        raise ModelError(f"{path}: members, picks, ndims or feature_names_of cannot be read ({error})") from None
+        raise ModelError(
+            f"{path}: members, picks, ndims or feature_names_of cannot be read ({error})"
+        ) from None
     return ModelSpec(
         op_type=text("op_type") or "grouped_conv",
         dtype=text("dtype") or "bf16",
@@ -178,9 +180,15 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
     Raises ModelError when a folder of that name holds something else than a model.
     """
     folder = Path(folder)
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / SPEC_FILE).is_file())):
+    if folder.exists() and (
+        not folder.is_dir() or (any(folder.iterdir()) and not (folder / SPEC_FILE).is_file())
+    ):
         raise ModelError(f"{folder} exists and is not a model folder: choose another name")
-    kept = {p.name: p.read_bytes() for p in folder.glob("*") if p.is_file() and not _is_ours(p.name)} if folder.is_dir() else {}
+    kept = (
+        {p.name: p.read_bytes() for p in folder.glob("*") if p.is_file() and not _is_ours(p.name)}
+        if folder.is_dir()
+        else {}
+    )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

@@ -38,7 +38,9 @@ def measured_noise(records: pd.DataFrame) -> NoiseModel:
     fewer than 200 repeats. Robust: a few rows that are many times too slow do not count."""
     ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0)]
     log_time = np.log(ok["latency_ms"].to_numpy(dtype=np.float64))
-    table = pd.DataFrame({"pair": ok["problem"].astype(str) + " " + ok["kernel"].astype(str), "log": log_time})
+    table = pd.DataFrame(
+        {"pair": ok["problem"].astype(str) + " " + ok["kernel"].astype(str), "log": log_time}
+    )
     size = table.groupby("pair")["log"].transform("size")
     repeated = table[size > 1]
     if len(repeated) < _LEAST_REPEATS:

@@ -17,16 +17,20 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from harness.errors import ModelError
+from harness.heuristic.aliases import Aliases, merge
 from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array
+from harness.heuristic.folds import group_codes
 from harness.heuristic.noise import NoiseModel
 from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.record.schema import KERNEL_COLUMNS
 
 _MODEL_ERROR = 0.03
 _ROBUST_FROM = 1.5
 _REWEIGHTINGS = 6
 _LEAST_MS = 1e-6
+_MOST_ERROR = 0.3
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,31 @@ def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[floa
         trust = 1 / np.sqrt(np.maximum(1.0, residual / _ROBUST_FROM))
         found = nnls(matrix * trust[:, None], importance * trust, maxiter=50 * matrix.shape[1])[0]
     return tuple(float(value) for value in found / scale)
+
+
+def explain_aliases(
+    rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str, float], noise: NoiseModel | None = None
+) -> Aliases:
+    """The aliases with each group represented by the name whose tile explains the group's times best.
+
+    Names of one kernel cannot all describe it. The measure is the physical model's remaining error,
+    fitted with the fields of each name in turn, on the group's merged rows.
+    """
+    merged = merge(rows, aliases)
+    near = nearness(np.log(merged["latency_ms"].to_numpy(dtype=np.float64)), group_codes(merged))
+    chosen: dict[str, str] = {}
+    for stands, names in aliases.groups().items():
+        mask = (merged["kernel"] == stands).to_numpy()
+        group = merged[mask]
+        errors = []
+        for name in names:
+            fields = parse_kernel_name(name).as_row()
+            as_named = group.assign(kernel=name, **{f: fields[f] for f in KERNEL_COLUMNS})
+            model = fit_physical(as_named, near[mask], hardware, noise)
+            error = np.abs(model.log_time(as_named, hardware) - np.log(as_named["latency_ms"].to_numpy()))
+            errors.append((float((np.minimum(error, _MOST_ERROR) * near[mask]).mean()), name))
+        chosen[stands] = min(errors)[1]
+    return aliases.represented_by(chosen)
 
 
 def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3, least: float = 0.1) -> Array:

@@ -14,7 +14,14 @@ from harness.heuristic.aliases import Aliases
 from harness.heuristic.columns import HasFields, pair_columns
 from harness.heuristic.features import Array
 from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.model_folder import PHYSICAL_FILE, SPEC_FILE, ModelSpec, read_booster, read_json, read_spec
+from harness.heuristic.model_folder import (
+    PHYSICAL_FILE,
+    SPEC_FILE,
+    ModelSpec,
+    read_booster,
+    read_json,
+    read_spec,
+)
 from harness.heuristic.physics import PhysicalModel
 from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
 from harness.heuristic.schemas import SCHEMAS, schema_with, work_of
@@ -62,7 +69,9 @@ class Predictor:
         With `target` (tflops, latency, bandwidth, ...), that member's own prediction: TFLOPS, GB/s, else ms.
         """
         one = isinstance(problems, GroupedConvProblem)
-        listed: Sequence[GroupedConvProblem] = [problems] if isinstance(problems, GroupedConvProblem) else problems
+        listed: Sequence[GroupedConvProblem] = (
+            [problems] if isinstance(problems, GroupedConvProblem) else problems
+        )
         self._check(listed, kernels)
         shape = (len(listed), len(kernels))
         if 0 in shape:
@@ -97,14 +106,21 @@ class Predictor:
             if not isinstance(problem, GroupedConvProblem):
                 raise ModelError(f"the model predicts convolutions, not {type(problem).__name__}")
             if self.spec.direction not in (None, problem.direction):
-                raise ModelError(f"{self.folder} was trained for {self.spec.direction}, not {problem.direction}")
+                raise ModelError(
+                    f"{self.folder} was trained for {self.spec.direction}, not {problem.direction}"
+                )
             for kernel in kernels[:1]:
                 if not kernel.matches(problem):
                     raise ModelError(f"kernel {kernel.name} is no candidate for {problem.id}")
 
 
 def find_model(
-    direction: str, dtype: str, arch: str, op: str = "grouped_conv", ndim: int | None = None, models: Path | None = None
+    direction: str,
+    dtype: str,
+    arch: str,
+    op: str = "grouped_conv",
+    ndim: int | None = None,
+    models: Path | None = None,
 ) -> Path | None:
     """The folder in models/ that was trained for this kind of problem and architecture, or None.
 
@@ -115,7 +131,11 @@ def find_model(
         if (folder / SPEC_FILE).is_file():
             spec = read_spec(folder)
             wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
-            if wanted and spec.direction in (None, direction) and (not spec.ndims or ndim in (None, *spec.ndims)):
+            if (
+                wanted
+                and spec.direction in (None, direction)
+                and (not spec.ndims or ndim in (None, *spec.ndims))
+            ):
                 return folder
     return None
 
@@ -140,7 +160,9 @@ def _tree_member(folder: Path, spec: ModelSpec, name: str) -> TreeMember:
     names = spec.feature_names_of.get(name, spec.feature_names)
     own = SCHEMAS.get(spec.schema or "")
     schema = own if own is not None and set(names) <= set(own.names) else schema_with(spec.op_type, names)
-    boosters = tuple(read_booster(folder, name, number) for number in range(max(1, spec.members.get(name, 1))))
+    boosters = tuple(
+        read_booster(folder, name, number) for number in range(max(1, spec.members.get(name, 1)))
+    )
     for booster in boosters:
         if booster.num_feature() != len(names):
             raise ModelError(

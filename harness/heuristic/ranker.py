@@ -98,7 +98,9 @@ class Ranker:
         for member in self.members:
             if member.name == name:
                 return member
-        raise ModelError(f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}")
+        raise ModelError(
+            f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}"
+        )
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
@@ -151,4 +153,3 @@ def _group_least(values: Array, groups: npt.NDArray[np.int64]) -> Array:
 def constant_groups(problems: int, kernels: int) -> npt.NDArray[np.int64]:
     """Problem numbers of a problems x kernels product in the order of `pair_columns`."""
     return np.repeat(np.arange(problems, dtype=np.int64), kernels)
-

@@ -86,7 +86,9 @@ RECIPES: dict[str, Recipe] = {
         ),
         Recipe("tflops_97", "97 published features, log1p(TFLOPS), small trees", _trees("tflops", PUBLISHED)),
         Recipe("log_time_97", "97 published features, ln(time), small trees", _trees("log_time", PUBLISHED)),
-        Recipe("log_efficiency_97", "97 published features, ln(efficiency)", _trees("log_efficiency", PUBLISHED)),
+        Recipe(
+            "log_efficiency_97", "97 published features, ln(efficiency)", _trees("log_efficiency", PUBLISHED)
+        ),
         Recipe("tflops", "own features, log1p(TFLOPS)", _trees("tflops")),
         Recipe("log_time", "own features, ln(time)", _trees("log_time")),
         Recipe("log_efficiency", "own features, ln(efficiency within the problem)", _trees("log_efficiency")),

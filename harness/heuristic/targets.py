@@ -49,7 +49,9 @@ TARGETS: dict[str, Target] = {
         Target("correction", "natural log of the latency over the physical model's"),
         Target("log_efficiency", "natural log of TFLOPS over the problem's best", relative=True),
         Target("lambdarank", "order of the kernels (LambdaRank)", objective="lambdarank", relative=True),
-        Target("pairwise", "order of the kernels (logistic loss over pairs)", objective="pairwise", relative=True),
+        Target(
+            "pairwise", "order of the kernels (logistic loss over pairs)", objective="pairwise", relative=True
+        ),
     )
 }
 """Every tree target by its name."""
@@ -70,15 +72,15 @@ def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> 
     """
     log_time = np.log(rows["latency_ms"].to_numpy(dtype=np.float64))
     if target.name == "log_time":
-        return log_time
+        return np.asarray(log_time)
     if target.relative:
         log_efficiency = _group_minimum(log_time, groups) - log_time
         if target.name == "lambdarank":
             share = (np.exp(log_efficiency) - _RELEVANCE_FLOOR) / (1 - _RELEVANCE_FLOOR)
-            return np.rint(np.clip(share, 0, 1) * (_RELEVANCE_LEVELS - 1))
-        return log_efficiency
+            return np.asarray(np.rint(np.clip(share, 0, 1) * (_RELEVANCE_LEVELS - 1)))
+        return np.asarray(log_efficiency)
     value = _quantity(target, rows, log_time)
-    return np.log1p(value) if target.logged else value
+    return np.asarray(np.log1p(value) if target.logged else value)
 
 
 def log_time_of(target: Target, raw: Array, rows: Mapping[str, Any] | pd.DataFrame) -> Array:
@@ -102,7 +104,9 @@ def _quantity(target: Target, rows: pd.DataFrame, log_time: Array) -> Array:
     if target.name == "latency":
         return latency_ms
     work = work_of(rows)
-    return np.asarray(work.flops / (latency_ms * 1e9) if target.name == "tflops" else work.bytes / (latency_ms * 1e6))
+    return np.asarray(
+        work.flops / (latency_ms * 1e9) if target.name == "tflops" else work.bytes / (latency_ms * 1e6)
+    )
 
 
 def _group_minimum(values: Array, groups: npt.NDArray[np.int64]) -> Array:

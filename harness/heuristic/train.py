@@ -19,8 +19,16 @@ from harness.heuristic.columns import pair_columns
 from harness.heuristic.crossval_figures import Check, check, metrics_json
 from harness.heuristic.folds import GROUPINGS, group_codes, group_folds
 from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.model_folder import MANIFEST_FILE, PHYSICAL_FILE, SPEC_FILE, ModelSpec, json_bytes, packed_booster, write_folder
-from harness.heuristic.physics import PhysicalModel, fit_physical, nearness
+from harness.heuristic.model_folder import (
+    MANIFEST_FILE,
+    PHYSICAL_FILE,
+    SPEC_FILE,
+    ModelSpec,
+    json_bytes,
+    packed_booster,
+    write_folder,
+)
+from harness.heuristic.physics import PhysicalModel, explain_aliases, fit_physical, nearness
 from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
@@ -67,9 +75,11 @@ def fit(
     hardware = hardware_figures(arch)
     aliases = Aliases()
     if recipe.aliases:
-        aliases = find_aliases(rows)
+        aliases = explain_aliases(rows, find_aliases(rows), hardware)
         rows = merge(rows, aliases)
-        effort.say(f"  {len(aliases.representative)} kernel names are {rows['kernel'].nunique()} distinct kernels")
+        effort.say(
+            f"  {len(aliases.representative)} kernel names are {rows['kernel'].nunique()} distinct kernels"
+        )
     groups = group_codes(rows)
     near = nearness(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)), groups)
     physical = None
@@ -84,12 +94,20 @@ def fit(
             if physical is None:
                 raise ModelError(f"recipe {recipe.name}: a correction needs the physical model")
             level = physical.log_time(rows, hardware)
-            goal = np.clip(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)) - level, -_MOST_CORRECTION, _MOST_CORRECTION)
+            goal = np.clip(
+                np.log(rows["latency_ms"].to_numpy(dtype=np.float64)) - level,
+                -_MOST_CORRECTION,
+                _MOST_CORRECTION,
+            )
         else:
             goal = label(target, rows, groups)
         features = schema_named(part.schema).compute(rows, hardware)
-        trees = _fit_trees(part, TreeData(features, goal, near if part.near_best else None, groups), effort, start)
-        members.append(CorrectionMember(physical, trees) if target.name == "correction" and physical else trees)
+        trees = _fit_trees(
+            part, TreeData(features, goal, near if part.near_best else None, groups), effort, start
+        )
+        members.append(
+            CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
+        )
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
@@ -107,7 +125,15 @@ def _fit_trees(part: TreePart, data: TreeData, effort: Effort, start: Ranker | N
         init = None if start is None else _init_booster(start, part, number)
         boosters.append(
             grow(
-                target, train_data, settings, seed, effort.threads, schema.names, valid, init, _every_fifth(effort)
+                target,
+                train_data,
+                settings,
+                seed,
+                effort.threads,
+                schema.names,
+                valid,
+                init,
+                _every_fifth(effort),
             )
         )
     return TreeMember(target, schema, schema.names, tuple(boosters))
@@ -186,7 +212,9 @@ def cross_validate(
     parts = []
     for fold in range(n_splits):
         held = folds == fold
-        effort.say(f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, {int(held.sum())} held out")
+        effort.say(
+            f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, {int(held.sum())} held out"
+        )
         ranker = fit(recipe, rows[~held], arch, replace(effort, report=None))
         parts.append(_predicted(ranker, rows[held], pool, effort.threads).assign(fold=fold))
     return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)
@@ -198,7 +226,11 @@ def _predicted(
     if pool is None:
         predicted = ranker.tflops(rows, group_codes(rows), threads)
         return pd.DataFrame(
-            {"problem": rows["problem"].to_numpy(), "kernel": rows["kernel"].to_numpy(), "predicted_tflops": predicted}
+            {
+                "problem": rows["problem"].to_numpy(),
+                "kernel": rows["kernel"].to_numpy(),
+                "predicted_tflops": predicted,
+            }
         )
     frames = []
     one_each = rows.drop_duplicates("problem")
@@ -218,7 +250,9 @@ def _predicted(
                 )
             )
     if not frames:
-        raise ModelError("no kernel of the pool matches the direction, dtype and rank of any measured problem")
+        raise ModelError(
+            "no kernel of the pool matches the direction, dtype and rank of any measured problem"
+        )
     return pd.concat(frames, ignore_index=True)
 
 
@@ -255,7 +289,6 @@ def out_of_fold(
 def _kernels_of(records: pd.DataFrame) -> list[GroupedConvKernel]:
     one_each = records.drop_duplicates("kernel").sort_values("kernel")
     return [GroupedConvKernel.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
-
 
 
 @dataclass(frozen=True)
@@ -345,10 +378,14 @@ def _one_kind(records: pd.DataFrame, **wanted: str | None) -> tuple[dict[str, st
         found = sorted({str(v) for v in records[name].dropna().unique()}) if name in records else []
         if value is None:
             if len(found) != 1:
-                raise ModelError(f"the records have {name} {', '.join(found) or 'nowhere'}: choose one with --{name}")
+                raise ModelError(
+                    f"the records have {name} {', '.join(found) or 'nowhere'}: choose one with --{name}"
+                )
             value = found[0]
         elif value not in found:
-            raise ModelError(f"the records have no rows of {name} {value!r}; they have {', '.join(found) or 'none'}")
+            raise ModelError(
+                f"the records have no rows of {name} {value!r}; they have {', '.join(found) or 'none'}"
+            )
         records = records[records[name] == value]
         kind[name] = value
     return kind, records
@@ -383,7 +420,12 @@ def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFra
 
 
 def _manifest(
-    ranker: Ranker, rows: pd.DataFrame, left_out: dict[str, int], data_rows: int, seed: int, sources: Sequence[str]
+    ranker: Ranker,
+    rows: pd.DataFrame,
+    left_out: dict[str, int],
+    data_rows: int,
+    seed: int,
+    sources: Sequence[str],
 ) -> dict[str, Any]:
     total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
     return {

@@ -56,7 +56,10 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     if len(failed):
         pairs = pd.MultiIndex.from_frame(records[["problem", "kernel"]].astype(str))
         tainted = ok & pairs.isin(pd.MultiIndex.from_frame(failed[["problem", "kernel"]].astype(str)))
-    for reason, mask in (("of pairs that failed another time", tainted), ("without a time", ok & ~timed & ~tainted)):
+    for reason, mask in (
+        ("of pairs that failed another time", tainted),
+        ("without a time", ok & ~timed & ~tainted),
+    ):
         if mask.any():
             left_out[reason] = int(mask.sum())
     rows = records[ok & timed & ~tainted]

@@ -51,6 +51,11 @@ class Child:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        """Whether the process is dead already."""
+        return self._process.poll() is not None
+
     def _drain_output(self) -> None:
         """Keep the end of what the kernels print; they may print for ever."""
         assert self._process.stdout is not None

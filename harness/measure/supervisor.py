@@ -262,6 +262,9 @@ class Supervisor:
 
     def _silence(self, limit: float) -> _Died | _Lost:
         assert self._child is not None
+        if self._child.ended:
+            # Something that it started holds its pipe open, or its end would have shown by itself.
+            return self._death(ChannelClosed())
         if self._running is None:
             self._drop()
             return _Lost(f"the worker waited {_QUIET_LIMIT_S:g} s for the device")

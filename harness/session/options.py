@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     import pytest
 
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_LONGEST_S = 365 * 24 * 3600.0
+_LARGEST_SEED = 2**63 - 1
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -147,9 +149,11 @@ def read_options(config: pytest.Config) -> SessionOptions:
     home = root if here.is_relative_to(root) else here
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")
-    seed = value("--data-seed")
-    if seed < 0:
-        raise HarnessError(f"--data-seed {seed} is negative: use 0 or more")
+    seed, jobs = value("--data-seed"), value("--build-jobs")
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
+    if jobs is not None and jobs < 1:
+        raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
     return SessionOptions(
         problem_set=value("--problem-set"),
         kernel_set=value("--kernel-set"),
@@ -158,7 +162,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         toolchain=value("--toolchain"),
         isa=value("--isa"),
         build_dir=path("--build-dir"),
-        build_jobs=value("--build-jobs"),
+        build_jobs=jobs,
         report_dir=path("--report-dir") or home / "reports",
         run_name=value("--run-name"),
         resume=value("--resume"),
@@ -170,16 +174,22 @@ def read_options(config: pytest.Config) -> SessionOptions:
         baseline_dir=path("--baseline-dir") or home / "models",
         update_baseline=value("--update-baseline"),
         tolerances={
-            f"{name}_points": value(f"--{name}-tolerance")
+            f"{name}_points": _points(f"--{name}-tolerance", value(f"--{name}-tolerance"))
             for name in ("mean", "median", "p10", "problem", "coverage")
         },
     )
+
+
+def _points(option: str, given: float) -> float:
+    if not 0 <= given <= 100:
+        raise HarnessError(f"{option} {given:g} is not a number of points from 0 to 100")
+    return given
 
 
 def duration_s(option: str, text: str) -> float:
     """Seconds of `20ms`, `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
     match = _DURATION.fullmatch(text.strip())
     seconds = float(match["number"]) * _SECONDS[match["unit"]] if match else 0.0
-    if seconds <= 0:
+    if not 0 < seconds <= _LONGEST_S:
         raise HarnessError(f"{option} {text!r} is not a time: write 20ms, 90s, 10m or 2h")
     return seconds

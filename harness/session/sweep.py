@@ -161,14 +161,15 @@ class SweepSession:
         return True
 
     def close(self, *, interrupted: bool) -> None:
-        """Stop the worker and the compilers and seal what is recorded."""
+        """Stop the worker and the compilers and seal what is recorded. Raises RecordError."""
         if self._service is not None and interrupted:
             self._service.abandon()
         if self._supervisor is not None:
             self._supervisor.close()
-        if self._log is not None:
-            self._log.close()
         self.target.close()
+        if self._log is not None:
+            log, self._log = self._log, None
+            log.close()
 
     def describe_build(self) -> str:
         """Compiler and instruction set, for the header."""

@@ -95,8 +95,10 @@ _KERNEL = (
     ),
     Feature(
         "lds_usage_ratio",
-        lambda t: t.lds_usage_estimate
-        / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, 65536.0),
+        lambda t: (
+            t.lds_usage_estimate
+            / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, 65536.0)
+        ),
         "of the LDS that the pipeline can use",
     ),
 )
@@ -110,7 +112,9 @@ _TILES = (
     Feature("tile_eff_n", lambda t: tile_fill(t.N, t.tile_n), "last tile along N"),
     Feature("tile_eff_k", lambda t: tile_fill(t.K, t.tile_k), "last tile along K"),
     Feature(
-        "overall_tile_efficiency", lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k, "product of the three"
+        "overall_tile_efficiency",
+        lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
+        "product of the three",
     ),
     Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles a CU"),
 )

@@ -44,7 +44,7 @@ def _vector_width(name: str) -> Callable[[FeatureTable], Array]:
 
     def formula(t: FeatureTable) -> Array:
         count = t[name].astype(np.int64)
-        return np.minimum(count & -count, _VECTOR_MAX).astype(np.float64)
+        return np.asarray(np.minimum(count & -count, _VECTOR_MAX), dtype=np.float64)
 
     return formula
 
@@ -58,9 +58,9 @@ def _log2(name: str) -> Callable[[FeatureTable], Array]:
 
 
 def _output_extent(i: str, f: str, axis: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: (t[i] + 2 * t[f"pad_{axis}"] - ((t[f] - 1) * t[f"dilation_{axis}"] + 1)) // t[
-        f"stride_{axis}"
-    ] + 1
+    return lambda t: (
+        (t[i] + 2 * t[f"pad_{axis}"] - ((t[f] - 1) * t[f"dilation_{axis}"] + 1)) // t[f"stride_{axis}"] + 1
+    )
 
 
 _INTERMEDIATES = (
@@ -84,7 +84,9 @@ _INTERMEDIATES = (
     Feature(
         "bytes_written", _by_direction("bytes_output", "bytes_input", "bytes_weight"), "bytes of the result"
     ),
-    Feature("bytes_total", lambda t: t.bytes_input + t.bytes_output + t.bytes_weight, "bytes, each moved once"),
+    Feature(
+        "bytes_total", lambda t: t.bytes_input + t.bytes_output + t.bytes_weight, "bytes, each moved once"
+    ),
     Feature("flops", lambda t: 2 * t.rows_out * t.K * t.Cg * t.taps, "floating-point operations"),
     Feature("groups_at_once", lambda t: np.minimum(t.num_groups_to_merge, t.G), "groups of one workgroup"),
     Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
@@ -96,7 +98,9 @@ _INTERMEDIATES = (
     Feature("rounds", lambda t: np.ceil(t.cu_loads), "rounds of tiles"),
     Feature("steps", lambda t: t.rounds * t.tiles_k, "K steps one after the other"),
     Feature("tile_flops", lambda t: 2 * t.tile_m * t.tile_n * t.tile_k, "operations of one K step"),
-    Feature("tile_bytes", lambda t: (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes, "bytes of one K step"),
+    Feature(
+        "tile_bytes", lambda t: (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes, "bytes of one K step"
+    ),
     Feature("traffic_bytes", lambda t: t.tiles * t.tiles_k * t.tile_bytes, "operand bytes that tiles load"),
     Feature("waves", lambda t: t.wave_m * t.wave_n * t.wave_k, "waves of a workgroup"),
     Feature("lds_bytes", lambda t: t.tile_bytes * (1 + t.double_smem_buffer), "LDS of a workgroup, bytes"),
@@ -116,11 +120,15 @@ _FEATURES = (
     Feature("tail", lambda t: t.cu_loads / t.rounds, "how full the rounds are, 0 to 1"),
     Feature("log2_steps", _log2("steps"), "log2 of the K steps one after the other"),
     Feature(
-        "log2_compute", lambda t: np.log2(t.steps * t.tile_flops), "log2 of a compute unit's operations in all"
+        "log2_compute",
+        lambda t: np.log2(t.steps * t.tile_flops),
+        "log2 of a compute unit's operations in all",
     ),
     Feature("log2_traffic", lambda t: np.log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
     Feature(
-        "log2_cu_traffic", lambda t: np.log2(t.steps * t.tile_bytes), "log2 of the bytes one compute unit loads"
+        "log2_cu_traffic",
+        lambda t: np.log2(t.steps * t.tile_bytes),
+        "log2 of the bytes one compute unit loads",
     ),
     Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is work"),
     Feature("fill_n", _fill("Ng", "tiles_n", "tile_n"), "share of the tiles along N that is work"),
@@ -133,7 +141,9 @@ _FEATURES = (
     Feature("log2_intensity", lambda t: np.log2(t.flops / t.bytes_total), "log2 of operations a byte"),
     Feature(
         "log2_l2_share",
-        lambda t: np.log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
+        lambda t: np.log2(
+            ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20
+        ),
         "log2 of the tensors' bytes over all L2 caches",
     ),
     Feature("is_1x1", lambda t: flag(t.taps == 1), "one filter tap"),
@@ -141,8 +151,11 @@ _FEATURES = (
     Feature("taps_count", lambda t: t.taps, "filter taps"),
     Feature("stride_area", lambda t: t.stride_d * t.stride_h * t.stride_w, "input positions a step"),
     Feature("dilation_max", lambda t: np.maximum(t.dilation_h, t.dilation_w), "largest dilation"),
-    Feature("padded_share", lambda t: (t.pad_h > 0) * (t.pad_h / t.Hi) + (t.pad_w > 0) * (t.pad_w / t.Wi),
-            "padding over image"),
+    Feature(
+        "padded_share",
+        lambda t: (t.pad_h > 0) * (t.pad_h / t.Hi) + (t.pad_w > 0) * (t.pad_w / t.Wi),
+        "padding over image",
+    ),
     Feature("log2_row", _log2("Wo"), "log2 of the output columns"),
     Feature("vector_c_channels", _vector_width("Cg"), "vector width that C/G allows, to 16"),
     Feature("vector_k_channels", _vector_width("Kc"), "vector width that K/G allows, to 16"),

@@ -69,10 +69,17 @@ _FEATURES = (
     Feature("log2_output", lambda t: log2_of(t.out_volume), "log2 of the output positions"),
     Feature(
         "arithmetic_intensity",
-        lambda t: 2 * t.N * t.K * t.out_volume * t.Cg * t.filter_area
-        / (
-            t.bytes_each
-            * (t.N * t.C * t.in_volume + t.K * t.Cg * t.filter_area + t.N * t.K * t.out_volume)
+        lambda t: (
+            2
+            * t.N
+            * t.K
+            * t.out_volume
+            * t.Cg
+            * t.filter_area
+            / (
+                t.bytes_each
+                * (t.N * t.C * t.in_volume + t.K * t.Cg * t.filter_area + t.N * t.K * t.out_volume)
+            )
         ),
         "floating-point operations a byte, each tensor moved once",
     ),
@@ -129,8 +136,10 @@ _FEATURES = (
     Feature("block_tile_ratio_n", lambda t: t.gemm_n_per_block / t.block_size, "n/b"),
     Feature(
         "block_efficiency",
-        lambda t: np.minimum(t.gemm_m_per_block, t.gemm_n_per_block)
-        / np.maximum(t.gemm_m_per_block, t.gemm_n_per_block),
+        lambda t: (
+            np.minimum(t.gemm_m_per_block, t.gemm_n_per_block)
+            / np.maximum(t.gemm_m_per_block, t.gemm_n_per_block)
+        ),
         "min(m, n)/max(m, n)",
     ),
     Feature("is_compv3", lambda t: t.word_is("pipeline", lambda w: w == "compv3"), "pipeline compv3"),
@@ -139,7 +148,9 @@ _FEATURES = (
     Feature("is_intrawave", lambda t: t.word_is("scheduler", lambda w: w == "intrawave"), "one wave ahead"),
     Feature("has_dsb", lambda t: t.double_smem_buffer, "two LDS buffers"),
     Feature("has_si", lambda t: t.split_image, "the image is split"),
-    Feature("is_basic", lambda t: t.word_is("pipeline", lambda w: w.startswith("basic_v")), "pipeline basic_vN"),
+    Feature(
+        "is_basic", lambda t: t.word_is("pipeline", lambda w: w.startswith("basic_v")), "pipeline basic_vN"
+    ),
     Feature("is_compv6", lambda t: t.word_is("pipeline", lambda w: w == "compv6"), "pipeline compv6"),
     Feature("is_mem", lambda t: t.word_is("pipeline", lambda w: w == "mem"), "pipeline mem"),
     Feature("gemm_m_output", lambda t: t.N * t.out_volume, "M: output positions of the batch"),
@@ -153,7 +164,9 @@ _FEATURES = (
     Feature("tile_eff_n", lambda t: tile_fill(t.gemm_n_output, t.gemm_n_per_block), "last tile along N"),
     Feature("tile_eff_k", lambda t: tile_fill(t.gemm_k_output, t.block_size), "last tile along K"),
     Feature(
-        "overall_tile_efficiency", lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k, "product of the three"
+        "overall_tile_efficiency",
+        lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
+        "product of the three",
     ),
     Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles a CU"),
     Feature("ratio_gemm_m_to_tile_m", lambda t: t.gemm_m_output / t.gemm_m_per_block, "M/m"),

@@ -27,13 +27,21 @@ _TERMS = (
     Feature("further_steps_2", _further_rounds(2), "the same, two workgroups at a time"),
     Feature("further_steps_3", _further_rounds(3), "the same, three"),
     Feature("further_steps_4", _further_rounds(4), "the same, four"),
-    Feature("crowd_steps", lambda t: np.maximum(t.cu_loads - 1, 0) * t.tiles_k, "steps beyond one tile a unit"),
+    Feature(
+        "crowd_steps", lambda t: np.maximum(t.cu_loads - 1, 0) * t.tiles_k, "steps beyond one tile a unit"
+    ),
     Feature("shared_steps", lambda t: t.cu_loads * t.tiles_k, "steps that share caches and memory"),
     Feature("written_mb", lambda t: t.bytes_written / 1e6, "result, MB"),
     Feature(
-        "reload_gb", lambda t: t.G * t.tiles_m * t.Ng * t.Kg * t.element_bytes / 1e9, "second operand over all tiles"
+        "reload_gb",
+        lambda t: t.G * t.tiles_m * t.Ng * t.Kg * t.element_bytes / 1e9,
+        "second operand over all tiles",
     ),
-    Feature("partial_step", lambda t: flag(np.mod(t.Kg, t.tile_k) > 0) * t.rounds, "last K steps that are not full"),
+    Feature(
+        "partial_step",
+        lambda t: flag(np.mod(t.Kg, t.tile_k) > 0) * t.rounds,
+        "last K steps that are not full",
+    ),
 )
 
 GROUPED_CONV_TERMS = FeatureSchema(

@@ -1,0 +1,64 @@
+"""Fixtures of more than one folder of tests: kernels that misbehave (tests/evil_kernels), users' projects."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.pytest_project import Project
+
+EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
+
+
+def _load_evil_target() -> ModuleType:
+    """tests/evil_kernels/evil_target.py as the module `evil_target`, for scripts the same by PYTHONPATH."""
+    spec = importlib.util.spec_from_file_location("evil_target", EVIL_FOLDER / "evil_target.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules.setdefault("evil_target", importlib.util.module_from_spec(spec))
+    if not hasattr(module, "EvilTarget"):
+        spec.loader.exec_module(module)
+    return module
+
+
+_load_evil_target()
+
+
+@pytest.fixture(scope="session")
+def evil_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this session's evil kernels are built: what a script gives to `evil_builder`."""
+    return tmp_path_factory.mktemp("evil")
+
+
+@pytest.fixture(scope="session")
+def evil_builder(evil_folder: Path) -> Iterator[object]:
+    """The session's builder (harness.build.builder.Builder) of evil kernels."""
+    from evil_target import evil_builder as make
+
+    with make(evil_folder) as builder:
+        yield builder
+
+
+@pytest.fixture(scope="session")
+def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
+    """Makes projects of users (tests.pytest_project); all of them share one cache of compiled kernels."""
+    from tests.pytest_project import Project
+
+    base = tmp_path_factory.getbasetemp()
+    # Workers of pytest-xdist have folders of their own below a common one.
+    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled-kernels"
+    return lambda: Project(tmp_path_factory.mktemp("project"), cache)
+
+
+@pytest.fixture
+def project(make_project: Callable[[], Project]) -> Project:
+    """A fresh project of a user."""
+    return make_project()

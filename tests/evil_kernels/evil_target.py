@@ -1,0 +1,106 @@
+"""A target whose kernels misbehave on demand: real code, compiled for real, run by the real worker.
+
+Used by tests in this process, by the scripts that tests start, and, put in the place of the target `cpu`
+(`stand_in_for_cpu`), by whole pytest sessions.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+
+from harness.build.builder import Builder, BuildResult
+from harness.data_files import data_folder
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+
+_HEADER = Path(__file__).with_name("grouped_conv.hpp")
+
+MODES = {
+    name.lower(): int(number)
+    for name, number in re.findall(r"^    ([A-Z0-9_]+) = ([0-9]+),$", _HEADER.read_text(), re.MULTILINE)
+}
+"""What a kernel does (good, segfault, ...) -> its tile_m, as grouped_conv.hpp numbers it."""
+
+FLAG = "TO_EVIL_FLAG"
+"""The environment variable that names the kernels' flag file."""
+
+
+def evil_kernel(mode: str, variant: int = 1) -> GroupedConvKernel:
+    """The kernel that does what `mode` says; variants are different kernels that do the same."""
+    return GroupedConvKernel("forward", "fp32", 2, MODES[mode], variant, 1, 1, 1, 1, 1, 1, 1)
+
+
+def small_problem(**changes: int) -> GroupedConvProblem:
+    """A forward 2D fp32 problem that the kernels finish in some microseconds."""
+    sizes = {"N": 1, "C": 4, "K": 5, "G": 1, "Hi": 7, "Wi": 7, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    return GroupedConvProblem("forward", "fp32", 2, **(sizes | changes))
+
+
+def make_include(folder: Path) -> Path:
+    """A folder of headers to build from: the evil kernels, and the real abi.h."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_HEADER, folder)
+    shutil.copy(data_folder("kernels") / "cpu" / "abi.h", folder)
+    return folder
+
+
+class EvilTarget:
+    """harness.target.base.Target over the evil kernels.
+
+    binaries: kernels whose binary is another file than the one built, to be broken in ways that no build
+    lets pass. builder: shared between targets; it stays open.
+    """
+
+    name = "cpu"
+    arch = "cpu"
+    device_module = "harness.target.cpu_device"
+
+    def __init__(
+        self,
+        builder: Builder,
+        timeout_s: float = 2.0,
+        binaries: dict[GroupedConvKernel, Path] | None = None,
+    ) -> None:
+        self.builder = builder
+        self.limit_s = timeout_s
+        self.binaries = binaries or {}
+
+    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+        return None
+
+    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+        future = self.builder.submit(kernel)
+        if kernel not in self.binaries:
+            return future
+        built = future.result()
+        assert built.binary is not None
+        other: Future[BuildResult] = Future()
+        other.set_result(replace(built, binary=replace(built.binary, path=self.binaries[kernel])))
+        return other
+
+    def source_identity(self) -> str:
+        return self.builder.source_identity
+
+    def timeout_s(self, problem: GroupedConvProblem) -> float:
+        return self.limit_s
+
+    def close(self) -> None:
+        """The builder belongs to whoever made it."""
+
+
+def evil_builder(folder: Path) -> Builder:
+    """A builder of the evil kernels with its headers and its cache below `folder`."""
+    return Builder(
+        "cpu", toolchain="ziglang", build_dir=folder / "cache", include=make_include(folder / "include")
+    )
+
+
+def stand_in_for_cpu(folder: Path, timeout_s: float = 2.0) -> None:
+    """From now on `--target cpu` of this process means the evil kernels, built below `folder`."""
+    from harness.target import resolve
+
+    resolve._TARGETS["cpu"] = lambda options: EvilTarget(evil_builder(folder), timeout_s)

@@ -1,0 +1,503 @@
+"""One sweep with kernels that misbehave: each gets its status, and the kernels after it their results."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from evil_target import FLAG, MODES, EvilTarget, evil_kernel, small_problem
+
+from harness.build.builder import Builder, BuildResult
+from harness.errors import BuildError, TargetError
+from harness.kernel import GroupedConvKernel
+from harness.measure.measurement import Measurement
+from harness.measure.supervisor import Supervisor, SweepSettings
+from harness.measure.timing import TimingPlan
+from harness.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
+
+SETTINGS = SweepSettings(timing=TimingPlan(budget_ms=1.0), final_budget_ms=0.2, final_passes=2)
+PROBLEM = small_problem()
+GOOD = evil_kernel("good")
+
+
+@pytest.fixture
+def flag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = tmp_path / "flag"
+    monkeypatch.setenv(FLAG, str(path))
+    return path
+
+
+@pytest.fixture
+def open_supervisor(evil_builder: Builder) -> Iterator[Callable[..., Supervisor]]:
+    opened = []
+
+    def make(target: EvilTarget | None = None, settings: SweepSettings = SETTINGS) -> Supervisor:
+        opened.append(Supervisor(target or EvilTarget(evil_builder), settings))
+        return opened[-1]
+
+    yield make
+    for supervisor in opened:
+        supervisor.close()
+
+
+@pytest.fixture(scope="module")
+def long_lived(evil_builder: Builder) -> Iterator[Supervisor]:
+    """One supervisor through all the evil kernels, one after the other."""
+    assert FLAG not in os.environ
+    supervisor = Supervisor(EvilTarget(evil_builder), SETTINGS)
+    yield supervisor
+    supervisor.close()
+
+
+def built(supervisor: Supervisor, *kernels: GroupedConvKernel) -> list[GroupedConvKernel]:
+    """The kernels, compiled already: then they run in this order."""
+    for kernel in kernels:
+        supervisor.target.build(kernel).result()
+    return list(kernels)
+
+
+def swept(measurements: Sequence[Measurement]) -> list[tuple[str, str]]:
+    return [(mode_of(m.kernel), m.status) for m in measurements if m.round == ROUND_SWEEP]
+
+
+def mode_of(kernel: GroupedConvKernel) -> str:
+    return next(name for name, number in MODES.items() if number == kernel.tile_m)
+
+
+@dataclass(frozen=True)
+class Evil:
+    mode: str
+    status: str
+    detail: str
+    new_worker: bool = False
+
+
+EVILS = (
+    Evil("segfault", "crash", "killed by SIGSEGV", new_worker=True),
+    Evil("abort", "crash", "killed by SIGABRT", new_worker=True),
+    Evil("exit_0", "crash", "exited with code 0", new_worker=True),
+    Evil("stack_overflow", "crash", "killed by SIGSEGV", new_worker=True),
+    Evil("overrun", "crash", "killed by SIGSEGV", new_worker=True),
+    Evil("writes_input", "crash", "killed by SIGSEGV", new_worker=True),
+    Evil("garbles_pipe", "crash", "wrote into the pipe", new_worker=True),
+    Evil("closes_files", "crash", "exited with code", new_worker=True),
+    Evil("underrun", "wrong", "wrote outside its output or workspace", new_worker=True),
+    Evil("workspace_underrun", "wrong", "wrote outside its output or workspace", new_worker=True),
+    Evil("wrong", "wrong", "1 of 245 values wrong, at (0, 6, 6, 0, 4) got"),
+    Evil("nan_value", "wrong", "1 of 245 values wrong, at (0, 3, 3, 0, 2) got nan"),
+    Evil("unwritten", "wrong", "left 35 of 245 values unwritten"),
+    Evil("error_code", "wrong", "the kernel returned 7"),
+    Evil("time_error", "wrong", "the kernel returned 5 when it was timed"),
+    Evil("time_zero", "wrong", "stored no time"),
+    Evil("refuses", "unsupported", "the kernel refused the problem"),
+    Evil("huge_workspace", "unsupported", "its workspace: 4,611,686,018,427,387,904 bytes cannot be had"),
+    Evil("other_abi", "build_error", "speaks ABI 2, this harness 1"),
+    Evil("no_to_time", "build_error", "does not export to_time"),
+    Evil("needs_unknown", "build_error", "needs nobody_has_this, which nothing provides"),
+    Evil("compile_error", "build_error", "this kernel does not compile"),
+    Evil("prints", "ok", ""),
+    Evil("negative_zero", "ok", ""),
+)
+
+
+@pytest.mark.parametrize("evil", EVILS, ids=lambda evil: evil.mode)
+def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(
+    evil: Evil, long_lived: Supervisor
+) -> None:
+    supervisor = long_lived
+    supervisor.open()
+    first_worker = supervisor.worker_pid
+    later = [evil_kernel("good", 2), evil_kernel("good", 3)]
+    measurements = list(supervisor.sweep(PROBLEM, [GOOD, evil_kernel(evil.mode), *later]))
+    by_kernel = {m.kernel: m for m in measurements if m.round == ROUND_SWEEP}
+    assert set(by_kernel) == {GOOD, evil_kernel(evil.mode), *later}
+    assert len(swept(measurements)) == 4
+    bad = by_kernel[evil_kernel(evil.mode)]
+    assert bad.status == evil.status
+    assert bad.status in STATUSES
+    assert evil.detail in bad.detail
+    assert bad.ok or (bad.samples == 0 and not bad.tflops > 0)
+    for kernel in (GOOD, *later):
+        good = by_kernel[kernel]
+        assert (good.status, good.check, good.check_points) == ("ok", "full", 245)
+        assert good.latency_ms > 0
+        assert good.samples > 0
+    assert (supervisor.worker_pid != first_worker) == evil.new_worker
+    finals = [m for m in measurements if m.round == ROUND_FINAL]
+    assert {m.status for m in finals} == {"ok"}
+    assert len(finals) >= 2
+
+
+@pytest.mark.parametrize(
+    ("mode", "detail"),
+    [
+        ("loop", "no result after 1 s"),
+        ("prints_for_ever", "no result after 1 s; it printed: "),
+        ("loops_when_timed", "no result after 1 s"),
+    ],
+)
+def test_a_kernel_that_does_not_come_back_is_a_timeout(
+    mode: str, detail: str, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    supervisor = open_supervisor(settings=replace(SETTINGS, timeout_s=1.0))
+    measurements = list(supervisor.sweep(PROBLEM, built(supervisor, evil_kernel(mode), GOOD)))
+    assert swept(measurements) == [(mode, "timeout"), ("good", "ok")]
+    assert measurements[0].detail.startswith(detail)
+    assert len(measurements[0].detail) < 500
+
+
+def test_the_end_of_the_output_is_in_the_detail_of_a_crash_and_bounded(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = open_supervisor()
+    measurements = list(
+        supervisor.sweep(PROBLEM, built(supervisor, evil_kernel("prints"), evil_kernel("abort")))
+    )
+    crash = measurements[1]
+    assert crash.status == "crash"
+    assert "killed by SIGABRT; it printed: " in crash.detail
+    assert "garbage" in crash.detail
+    assert len(crash.detail) < 500
+    assert crash.detail.isprintable()
+
+
+def test_what_a_kernel_started_dies_with_its_worker(
+    flag: Path, evil_builder: Builder, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    """A forked process holds the worker's pipes open: the death must be seen, and the process ended."""
+    supervisor = open_supervisor(EvilTarget(evil_builder, timeout_s=0.3))
+    supervisor.open()
+    group = supervisor.worker_pid
+    assert group is not None
+    kernels = [evil_kernel("forks_and_dies")]
+    measurements = list(supervisor.sweep(PROBLEM, kernels))
+    assert swept(measurements) == [("forks_and_dies", "crash")]
+    assert "killed by SIGSEGV" in measurements[0].detail
+    wait_until_gone(group)
+
+
+def wait_until_gone(group: int) -> None:
+    """Until no process of the group lives. Processes end a moment after they are killed."""
+    pause = threading.Event()
+    deadline = time.monotonic() + 10
+    while (living := living_members(group)) and time.monotonic() < deadline:
+        pause.wait(0.01)
+    assert not living
+
+
+def living_members(group: int) -> list[int]:
+    """Processes of a process group that are not zombies."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[2]) == group and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "no_symbol", "missing"])
+def test_a_library_that_cannot_be_loaded_is_a_build_error(
+    damage: str, tmp_path: Path, evil_builder: Builder, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    binary = evil_builder.submit(GOOD).result().binary
+    assert binary is not None
+    good = binary.path.read_bytes()
+    content = {
+        "text": b"this is no library\n",
+        "cut": good[:40],
+        "no_symbol": good.replace(b"\0to_time\0", b"\0to_tame\0"),
+    }
+    path = tmp_path / "broken.so"
+    if damage in content:
+        path.write_bytes(content[damage])
+    target = EvilTarget(evil_builder, binaries={GOOD: path})
+    supervisor = open_supervisor(target)
+    measurements = list(supervisor.sweep(PROBLEM, built(supervisor, GOOD, evil_kernel("good", 2))))
+    assert [m.status for m in measurements] == ["build_error", "ok"]
+    assert "cannot be loaded: " in measurements[0].detail
+    assert ("to_time" in measurements[0].detail) == (damage == "no_symbol")
+
+
+def test_every_kernel_of_a_long_row_of_evils_is_measured_once(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    """Crashes at every place of the worker's queue, with others waiting behind them."""
+    modes = ["segfault", "good", "exit_0", "abort", "good", "underrun", *["good"] * 9, "underrun", "segfault"]
+    kernels = [evil_kernel(mode, 1 + modes[:i].count(mode)) for i, mode in enumerate(modes)]
+    measurements = list(open_supervisor().sweep(PROBLEM, kernels))
+    sweep = {m.kernel: m.status for m in measurements if m.round == ROUND_SWEEP}
+    expected = {"good": "ok", "underrun": "wrong"}
+    assert sweep == {k: expected.get(m, "crash") for k, m in zip(kernels, modes, strict=True)}
+    assert len(swept(measurements)) == len(kernels)
+
+
+# ---- the device ---------------------------------------------------------------------------------------
+
+
+def test_a_broken_device_is_not_blamed_on_the_kernels_after(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    kernels = [GOOD, evil_kernel("breaks_device"), *(evil_kernel("good", i) for i in range(2, 6))]
+    supervisor = open_supervisor()
+    measurements = list(supervisor.sweep(PROBLEM, built(supervisor, *kernels)))
+    assert swept(measurements) == [
+        ("good", "ok"),
+        ("breaks_device", "crash"),
+        *[("good", "device_lost")] * 4,
+    ]
+    assert "a kernel that was good before now fails: killed by SIGSEGV" in measurements[-1].detail
+    # Later problems of the session are told at once, and no worker is started for them.
+    later = list(supervisor.sweep(small_problem(N=2), [GOOD]))
+    assert swept(later) == [("good", "device_lost")]
+    assert supervisor.worker_pid is None
+
+
+def test_a_kernel_that_kills_the_worker_while_the_device_is_fine_loses_nothing(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    """The probe passes: the crash was the kernel's own."""
+    supervisor = open_supervisor()
+    list(supervisor.sweep(PROBLEM, [GOOD]))
+    other = small_problem(N=2)
+    measurements = list(
+        supervisor.sweep(other, built(supervisor, evil_kernel("segfault"), evil_kernel("good", 2)))
+    )
+    assert swept(measurements) == [("segfault", "crash"), ("good", "ok")]
+
+
+def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> None:
+    target = EvilTarget(evil_builder)
+    target.device_module = "harness.target.no_such_device"
+    supervisor = Supervisor(target, SETTINGS)
+    with pytest.raises(TargetError, match=r"cpu cannot be opened: ModuleNotFoundError: .*no_such_device"):
+        supervisor.open()
+    assert supervisor.worker_pid is None
+
+
+def test_a_worker_that_dies_at_its_start_says_so(evil_builder: Builder) -> None:
+    target = EvilTarget(evil_builder)
+    target.device_module = "antigravity"  # a module without open_device
+    with pytest.raises(TargetError, match="cannot be opened: AttributeError"):
+        Supervisor(target, SETTINGS).open()
+
+
+# ---- the worker is killed from outside ----------------------------------------------------------------
+
+
+def kill_worker(supervisor: Supervisor) -> None:
+    assert supervisor.worker_pid is not None
+    os.kill(supervisor.worker_pid, signal.SIGKILL)
+
+
+def test_a_worker_killed_between_two_problems_costs_nothing(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = open_supervisor()
+    assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
+    kill_worker(supervisor)
+    measurements = list(supervisor.sweep(small_problem(N=2), built(supervisor, GOOD, evil_kernel("wrong"))))
+    assert swept(measurements) == [("good", "ok"), ("wrong", "wrong")]
+
+
+def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = open_supervisor()
+    finals = []
+    kernels = [evil_kernel("good", i) for i in (1, 2)]
+    for i, measurement in enumerate(supervisor.sweep(PROBLEM, kernels)):
+        assert measurement.status == "ok"
+        if i == 1:
+            kill_worker(supervisor)
+        finals += [measurement.kernel] if measurement.round == ROUND_FINAL else []
+    assert sorted(k.name for k in finals) == sorted(k.name for k in kernels)
+
+
+def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    """The kernel waits for the flag, so it is running when the worker is killed."""
+    supervisor = open_supervisor()
+    kernels = built(supervisor, GOOD, evil_kernel("waits_for_flag"), evil_kernel("good", 2))
+    sweep = supervisor.sweep(PROBLEM, kernels)
+    assert next(sweep).ok
+    killer = threading.Timer(0.3, kill_worker, [supervisor])
+    killer.start()
+    rest = list(sweep)
+    killer.join()
+    assert swept(rest) == [("waits_for_flag", "crash"), ("good", "ok")]
+    assert rest[0].detail.startswith("killed by SIGKILL")
+
+
+def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
+    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A device whose claim ends the process: no kernel is to blame, and the sweep must not go on for ever."""
+    (tmp_path / "dying_device.py").write_text(
+        "import os\n"
+        "from harness.target.cpu_device import CpuDevice\n"
+        "class Dying(CpuDevice):\n"
+        "    def load(self, problem, seed):\n"
+        "        pass\n"
+        "    def claim(self):\n"
+        "        os._exit(3)\n"
+        "def open_device():\n"
+        "    return Dying()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target = EvilTarget(evil_builder)
+    target.device_module = "dying_device"
+    supervisor = Supervisor(target, SETTINGS)
+    measurements = list(supervisor.sweep(PROBLEM, [GOOD, evil_kernel("good", 2)]))
+    assert swept(measurements) == [("good", "device_lost")] * 2
+    assert measurements[0].detail == "the worker died 3 times in a row while no kernel ran"
+
+
+def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
+    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when the machine runs out of memory over one problem's data."""
+    (tmp_path / "choking_device.py").write_text(
+        "import os, signal\n"
+        "from harness.target.cpu_device import CpuDevice\n"
+        "class Choking(CpuDevice):\n"
+        "    def load(self, problem, seed):\n"
+        "        if problem.N == 3:\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        super().load(problem, seed)\n"
+        "def open_device():\n"
+        "    return Choking()\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target = EvilTarget(evil_builder)
+    target.device_module = "choking_device"
+    supervisor = Supervisor(target, SETTINGS)
+    try:
+        statuses = [swept(list(supervisor.sweep(small_problem(N=n), [GOOD]))) for n in (2, 3, 4)]
+        refused = next(supervisor.sweep(small_problem(N=3), [GOOD]))
+    finally:
+        supervisor.close()
+    assert statuses == [[("good", "ok")], [("good", "unsupported")], [("good", "ok")]]
+    assert refused.detail == "the worker killed by SIGKILL while it prepared the problem"
+
+
+# ---- the final round ----------------------------------------------------------------------------------
+
+
+def test_the_leaders_are_measured_again_and_the_slow_are_not(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    kernels = [evil_kernel("good", i) for i in (1, 2)] + [evil_kernel("slow")]
+    measurements = list(open_supervisor().sweep(PROBLEM, kernels))
+    finals = [m for m in measurements if m.round == ROUND_FINAL]
+    assert sorted(m.kernel.name for m in finals) == sorted(k.name for k in kernels[:2])
+    for m in finals:
+        assert (m.status, m.check, m.check_points) == ("ok", "full", 245)
+        assert m.samples > 0
+    slow = next(m for m in measurements if m.kernel == kernels[2])
+    assert slow.latency_ms > 2 * min(m.latency_ms for m in finals)
+
+
+def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_finish(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    kernels = [evil_kernel("crashes_when_flagged"), evil_kernel("slow"), evil_kernel("slow", 2)]
+    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=100.0, final_passes=2)
+    sweep = open_supervisor(settings=settings).sweep(PROBLEM, kernels)
+    assert [next(sweep).status for _ in kernels] == ["ok"] * 3
+    flag.touch()
+    finals = [(m.kernel, m.status, m.round) for m in sweep]
+    assert finals[0] == (kernels[0], "crash", ROUND_FINAL)
+    assert sorted(finals[1:], key=lambda f: f[0].tile_n) == [(k, "ok", ROUND_FINAL) for k in kernels[1:]]
+
+
+def test_a_device_that_breaks_in_the_final_round_is_lost_for_the_next_problem(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    kernels = [evil_kernel("crashes_when_flagged"), GOOD]
+    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=100.0, final_passes=2)
+    supervisor = open_supervisor(settings=settings)
+    sweep = supervisor.sweep(PROBLEM, kernels)
+    assert [next(sweep).status for _ in kernels] == ["ok"] * 2
+    flag.touch()
+    assert [(m.kernel, m.status) for m in sweep] == [(kernels[0], "crash")]
+    assert swept(list(supervisor.sweep(small_problem(N=2), [GOOD]))) == [("good", "device_lost")]
+
+
+def test_known_measurements_are_not_made_again_but_lead(open_supervisor: Callable[..., Supervisor]) -> None:
+    kernels = [evil_kernel("good", i) for i in (1, 2, 3)]
+    supervisor = open_supervisor(settings=SweepSettings(timing=SETTINGS.timing, leaders_within=100.0))
+    first = list(supervisor.sweep(PROBLEM, kernels[:2]))
+    assert len(first) == 4
+    again = list(supervisor.sweep(PROBLEM, kernels[2:], first))
+    assert [(m.kernel, m.round) for m in again] == [(kernels[2], ROUND_SWEEP), (kernels[2], ROUND_FINAL)]
+
+
+# ---- what a caller may do -----------------------------------------------------------------------------
+
+
+def test_a_sweep_left_in_the_middle_does_not_disturb_the_next(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    supervisor = open_supervisor()
+    kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 8)))
+    sweep = supervisor.sweep(PROBLEM, kernels)
+    next(sweep)
+    sweep.close()
+    other = small_problem(N=2)
+    measurements = list(supervisor.sweep(other, kernels[3:5]))
+    assert [(m.problem, m.kernel, m.status) for m in measurements[:2]] == [
+        (other, kernels[3], "ok"),
+        (other, kernels[4], "ok"),
+    ]
+
+
+def test_samples_come_only_when_they_are_asked_for(open_supervisor: Callable[..., Supervisor]) -> None:
+    supervisor = open_supervisor()
+    without = next(supervisor.sweep(PROBLEM, [GOOD]))
+    with_samples = next(supervisor.sweep(PROBLEM, [GOOD], keep_samples=True))
+    assert without.sample_ms == ()
+    assert len(with_samples.sample_ms) == with_samples.samples > 0
+    assert min(with_samples.sample_ms) == pytest.approx(with_samples.latency_min_ms, abs=1e-6)
+
+
+def test_the_time_in_kernels_is_counted(open_supervisor: Callable[..., Supervisor]) -> None:
+    supervisor = open_supervisor()
+    first = next(supervisor.sweep(PROBLEM, [GOOD], keep_samples=True))
+    assert supervisor.kernel_seconds >= sum(first.sample_ms) / 1e3
+
+
+def test_a_builder_that_cannot_work_is_an_error_of_the_sweep(
+    open_supervisor: Callable[..., Supervisor], evil_builder: Builder
+) -> None:
+    class BrokenTarget(EvilTarget):
+        def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+            future: Future[BuildResult] = Future()
+            future.set_exception(BuildError("the build folder is full"))
+            return future
+
+    with pytest.raises(BuildError, match="the build folder is full"):
+        list(open_supervisor(BrokenTarget(evil_builder)).sweep(PROBLEM, [GOOD]))
+
+
+def test_closing_in_the_middle_ends_the_worker_at_once(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    supervisor = open_supervisor()
+    sweep = supervisor.sweep(PROBLEM, built(supervisor, GOOD, evil_kernel("waits_for_flag")))
+    assert next(sweep).ok
+    worker = supervisor.worker_pid
+    assert worker is not None
+    supervisor.close()
+    wait_until_gone(worker)
+    sweep.close()

@@ -1,0 +1,236 @@
+"""A user's project: a folder with problem sets and tests, in which pytest runs as a process of its own.
+
+Kernels are those of kernels/cpu, really compiled and really run; only a few, and on very small problems.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pandas as pd
+
+QUICK = ("--kernel-set", "tiny", "--kernel-budget", "1ms", "--model", "none")
+"""The eight kernels of the set `tiny`, timed as shortly as can be, without a model."""
+TWO_KERNELS = (*QUICK, "--kernel-filter", "tile_m == 16")
+
+PROBLEMS = (
+    "forward-fp32-n1-c8-k8-i6x6-f3x3",
+    "forward-fp32-n1-c16-k16-i5x5-f1x1",
+    "forward-fp32-n1-g4-c8-k8-i7x7-f3x3-p1",
+    "forward-fp32-n2-c3-k5-i9x9-f3x3-s2",
+)
+KERNELS = (
+    "16x16x64_basic_v1_intrawave_w1x1x1_wt4x16x1",
+    "16x16x64_compv3_intrawave_w1x1x1_wt4x16x1",
+)
+"""What TWO_KERNELS leaves of the set `tiny`, in the order in which they run."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A pytest process that has ended. output: stdout and stderr together."""
+
+    status: int
+    output: str
+
+    @cached_property
+    def lines(self) -> list[str]:
+        return [line.rstrip() for line in self.output.splitlines()]
+
+    @property
+    def last(self) -> str:
+        return next(line for line in reversed(self.lines) if line)
+
+    def counts(self) -> dict[str, int]:
+        """{"passed": 4, ...} of the last line."""
+        found = re.findall(r"(\d+) (passed|failed|skipped|xfailed|deselected|errors?)\b", self.last)
+        return {what: int(number) for number, what in found}
+
+    def outcomes(self) -> dict[str, str]:
+        """Test id -> outcome in capitals, of a run with -v."""
+        pairs = re.findall(r"^(\S+::\S+) (PASSED|FAILED|SKIPPED|XFAIL|ERROR)", self.output, re.MULTILINE)
+        pairs += [(i, o) for o, i in re.findall(r"^\[gw\d+\].*? (PASSED|FAILED|XFAIL) (\S+)", self.output, re.M)]
+        return dict(pairs)
+
+
+class Project:
+    """The folder, and how pytest runs in it."""
+
+    def __init__(self, folder: Path, cache: Path) -> None:
+        self.folder = folder
+        self._cache = cache
+        folder.mkdir(parents=True, exist_ok=True)
+        # Without it pytest would look for its rootdir above.
+        self.write("pytest.ini", "[pytest]\n")
+        self.problem_set("small.csv", PROBLEMS[:2])
+
+    # ---- what is in it ----
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    def problem_set(self, name: str, ids: tuple[str, ...]) -> Path:
+        from harness.problem import GroupedConvProblem
+        from harness.problem_set import format_problem_set
+
+        problems = [GroupedConvProblem.from_id(one) for one in ids]
+        text = format_problem_set(problems, [""] * len(problems), "problems of a test")
+        path = self.folder / name
+        path.write_text(text)
+        return path
+
+    def compiler(self, name: str, mischief: Mapping[str, str]) -> Path:
+        """A compiler that plants a bug into all kernels of some pipelines.
+
+        mischief: pipeline as kernels/cpu calls it (TO_PACK_AB) -> wrong, crash, build_error, slow.
+        """
+        script = _MISCHIEVOUS_COMPILER.format(
+            python=sys.executable, mischief=dict(mischief), machine=platform.machine()
+        )
+        path = self.write(f"bin/{name}", script)
+        path.chmod(0o755)
+        return path
+
+    # ---- running ----
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
+        # A folder for locks of its own: what is measured here need not be exact, so it does not wait for
+        # the cores that other sessions of this machine time on.
+        locks = self._cache / "tmp"
+        locks.mkdir(parents=True, exist_ok=True)
+        return kept | {
+            "TILE_ORACLE_CACHE": str(self._cache),
+            "TMPDIR": str(locks),
+            "COLUMNS": "120",
+            "PYTHONUNBUFFERED": "1",
+        }
+
+    def command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "pytest", *map(str, arguments)]
+
+    def start(self, *arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
+        """Start pytest in a session of its own, output on a pipe."""
+        return subprocess.Popen(
+            self.command(*arguments),
+            cwd=cwd or self.folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def pytest(self, *arguments: object, cwd: Path | None = None) -> Finished:
+        process = self.start(*arguments, cwd=cwd)
+        output, _ = process.communicate(timeout=300)
+        return Finished(process.returncode, output)
+
+    # ---- what came of it ----
+
+    @property
+    def runs(self) -> list[Path]:
+        """The run folders, oldest first."""
+        return sorted(
+            (path.parent for path in self.folder.glob("reports/*/run.json")),
+            key=lambda folder: (folder / "run.json").stat().st_mtime_ns,
+        )
+
+    def records(self, run: Path | None = None) -> pd.DataFrame:
+        """The rows of the only run, as any user of pandas reads them."""
+        if run is None:
+            (run,) = self.runs
+        return pd.read_parquet(run / "measurements")
+
+    def verdict(self, run: Path | None = None) -> dict[str, object]:
+        if run is None:
+            (run,) = self.runs
+        document = json.loads((run / "verdict.json").read_text())
+        assert isinstance(document, dict)
+        return document
+
+
+def twice(records: pd.DataFrame) -> pd.DataFrame:
+    """The rows that are there more than once."""
+    return records[records.duplicated(["problem", "kernel", "round"], keep=False)]
+
+
+def junit_properties(element: ElementTree.Element) -> dict[str, str]:
+    return {one.attrib["name"]: one.attrib["value"] for one in element.iterfind("properties/property")}
+
+
+def children(pid: int) -> dict[int, str]:
+    """Living child processes: process id -> command line."""
+    found = {}
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            command = (folder / "cmdline").read_text().replace("\0", " ")
+        except (OSError, ValueError):
+            continue
+        if parent == pid:
+            found[int(folder.name)] = command
+    return found
+
+
+_MISCHIEVOUS_COMPILER = """\
+#!{python}
+import subprocess, sys
+from importlib.util import find_spec
+from pathlib import Path
+
+MISCHIEF = {mischief!r}
+PLANTED = {{
+    "wrong": "static_cast<unsigned char *>(args->out)[0] ^= 0x40;",
+    "crash": "*reinterpret_cast<volatile int *>(8) = 1;",
+    "slow": "for (volatile long i = 0; i < 2000000; i = i + 1) {{}}",
+    "build_error": "planted;",
+}}
+zig = str(Path(find_spec("ziglang").submodule_search_locations[0]) / "zig")
+arguments = sys.argv[1:]
+if "--version" in arguments:
+    # Part of the cache's key: binaries with other bugs are other binaries.
+    print(f"clang version 19.0.1 with {{MISCHIEF}}")
+elif "-dumpmachine" in arguments:
+    print("{machine}-linux-gnu")
+else:
+    output = arguments[arguments.index("-o") + 1]
+    source = arguments[-1]
+    text = Path(source).read_text()
+    for pipeline, bug in MISCHIEF.items():
+        if f"TO_PIPELINE {{pipeline}}\\n" in text:
+            text = "#define to_launch launch_well\\n#define to_time time_well\\n" + text
+            text += "#undef to_launch\\n#undef to_time\\n"
+            text += "extern \\"C\\" __attribute__((visibility(\\"default\\"))) int32_t to_launch(const to_conv_args *args)"
+            text += "{{ const int32_t done = launch_well(args); " + PLANTED[bug] + " return done; }}\\n"
+            text += "extern \\"C\\" __attribute__((visibility(\\"default\\"))) int32_t to_time("
+            text += "const to_conv_args *a, int64_t n, uint64_t *t) {{ return time_well(a, n, t); }}\\n"
+            Path(source).write_text(text)
+    flags = [a for a in arguments[:-1] if a not in ("-shared", "-nostdlib", "-lgcc", "-o", output)]
+    flags = [a for a in flags if not a.startswith("-Wl,")]
+    resource = Path("resource")
+    resource.mkdir()
+    (resource / "include").symlink_to(Path(zig).parent / "lib" / "include")
+    target = "--target={machine}-unknown-linux-musl"
+    compile_ = [zig, "clang", "-resource-dir", "resource", "-nostdlibinc", target, *flags]
+    status = subprocess.call([*compile_, "-c", source, "-o", output + ".o"])
+    sys.exit(status or subprocess.call([zig, "ld.lld", "-shared", "-z", "noexecstack", output + ".o", "-o", output]))
+"""

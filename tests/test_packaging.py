@@ -1,0 +1,96 @@
+"""The wheel carries all that a machine needs: it works away from the checkout, in a new environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return next(folder.glob("*.whl"))
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of a new environment with the wheel; the dependencies are this environment's."""
+    place = tmp_path_factory.mktemp("installed")
+    venv.create(place, with_pip=False)
+    python = place / "bin" / "python"
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)],
+        check=True,
+        capture_output=True,
+    )
+    own = subprocess.run(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout.strip()
+    # A plain path line: the editable install's own .pth over there is not followed.
+    (Path(own) / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return place / "bin"
+
+
+def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PATH": f"{installed}{os.pathsep}{os.environ['PATH']}"}
+    for name in ("PYTHONPATH", "PYTEST_XDIST_WORKER", "PYTEST_ADDOPTS"):
+        environment.pop(name, None)
+    return subprocess.run(
+        [str(installed / words[0]), *words[1:]],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for folder in ("kernels", "problems", "models"):
+        files = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.is_file()}
+        files = {name for name in files if "__pycache__" not in name and "/out-of-fold/" not in name}
+        assert files
+        assert {f"harness/_data/{name}" for name in files} <= names
+    assert {"harness/plugin.py", "harness/py.typed", "harness/suite/test_kernels.py"} <= names
+    assert not [name for name in names if name.startswith(("tests/", "reports/", "benchmarks/"))]
+
+
+def test_an_installed_plugin_measures_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
+    where = run(installed, tmp_path, "python", "-c", "import harness; print(harness.__file__)").stdout
+    assert str(installed.parent) in where
+    done = run(
+        installed,
+        tmp_path,
+        "python",
+        "-m",
+        "pytest",
+        "--problem-set=forward_smoke",
+        "--kernel-set=tiny",
+        "--kernel-budget=2ms",
+        "-k=c64-k256-i56x56 and basic_v1",
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "tile_oracle" not in done.stderr
+    assert list((tmp_path / "reports").glob("forward_smoke-*/measurements/*.parquet"))
+
+
+def test_the_command_is_installed(installed: Path, tmp_path: Path) -> None:
+    done = run(installed, tmp_path, "tile-oracle", "problems")
+    assert done.returncode == 0
+    assert "forward_validation_300" in done.stdout
