@@ -19,4 +19,3 @@ def test_load_2000_problems(benchmark: Any, tmp_path: Path) -> None:
     path.write_text(format_problem_set(problems, ["timm/resnet50@224x224"] * len(problems), "made up"))
     loaded = benchmark(load_problem_set, path)
     assert len(loaded.problems) == 2000
-    assert benchmark.stats.stats.median < 0.1

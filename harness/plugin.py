@@ -162,7 +162,6 @@ class SessionPlugin:
         self._is_worker = hasattr(config, "workerinput")
         self._is_controller = not self._is_worker and config.getoption("dist", "no") != "no"
         self._benchmark = benchmark_bridge
-        session.keep_samples = benchmark_bridge.wanted(config)
 
     # -- collection --
 
@@ -247,6 +246,9 @@ class SessionPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
+        self.session.keep_samples = self._benchmark.wanted(self.config)
+        if note := self._benchmark.why_not(self.config):
+            self._notes.setdefault(note)
         if self._only_suite:
             self.display.take_over()
 
@@ -431,9 +433,13 @@ def _params(item: pytest.Item) -> dict[str, Any]:
 
 
 def _pair(item: pytest.Item) -> tuple[GroupedConvProblem, GroupedConvKernel] | None:
-    """The problem and kernel that a test is parametrized by, when they are of the plugin's kind."""
+    """The problem and kernel that a test will surely ask for: it is parametrized by them, and measures."""
     params = _params(item)
     if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):
         return None
-    problem, kernel = params["problem"], params["kernel"]
-    return (problem, kernel) if hasattr(problem, "op") and hasattr(kernel, "op") else None
+    for name in ("problem", "kernel"):
+        last = item._fixtureinfo.name2fixturedefs[name][-1]  # type: ignore[attr-defined]
+        # A fixture of the project's own may turn the value into another one.
+        if not hasattr(params[name], "op") or last.func.__module__ not in (__name__, "_pytest.python"):
+            return None
+    return params["problem"], params["kernel"]

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import re
+import shlex
 import subprocess
 import sys
 import textwrap
@@ -60,7 +60,9 @@ class Finished:
     def outcomes(self) -> dict[str, str]:
         """Test id -> outcome in capitals, of a run with -v."""
         pairs = re.findall(r"^(\S+::\S+) (PASSED|FAILED|SKIPPED|XFAIL|ERROR)", self.output, re.MULTILINE)
-        pairs += [(i, o) for o, i in re.findall(r"^\[gw\d+\].*? (PASSED|FAILED|XFAIL) (\S+)", self.output, re.M)]
+        pairs += [
+            (i, o) for o, i in re.findall(r"^\[gw\d+\].*? (PASSED|FAILED|XFAIL) (\S+)", self.output, re.M)
+        ]
         return dict(pairs)
 
 
@@ -90,18 +92,18 @@ class Project:
         problems = [GroupedConvProblem.from_id(one) for one in ids]
         text = format_problem_set(problems, [""] * len(problems), "problems of a test")
         path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
 
     def compiler(self, name: str, mischief: Mapping[str, str]) -> Path:
         """A compiler that plants a bug into all kernels of some pipelines.
 
-        mischief: pipeline as kernels/cpu calls it (TO_PACK_AB) -> wrong, crash, build_error, slow.
+        mischief: pipeline as kernels/cpu calls it (TO_PACK_AB) -> wrong, crash or build_error.
         """
-        script = _MISCHIEVOUS_COMPILER.format(
-            python=sys.executable, mischief=dict(mischief), machine=platform.machine()
-        )
-        path = self.write(f"bin/{name}", script)
+        program = Path(__file__).with_name("mischievous_clang.py")
+        command = shlex.join([sys.executable, str(program), json.dumps(dict(mischief))])
+        path = self.write(f"bin/{name}", f'#!/bin/sh\nexec {command} "$@"\n')
         path.chmod(0o755)
         return path
 
@@ -124,12 +126,14 @@ class Project:
     def command(self, *arguments: object) -> list[str]:
         return [sys.executable, "-m", "pytest", *map(str, arguments)]
 
-    def start(self, *arguments: object, cwd: Path | None = None) -> subprocess.Popen[str]:
+    def start(
+        self, *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> subprocess.Popen[str]:
         """Start pytest in a session of its own, output on a pipe."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=cwd or self.folder,
-            env=self.environment,
+            env=self.environment | dict(environment or {}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -137,8 +141,10 @@ class Project:
             start_new_session=True,
         )
 
-    def pytest(self, *arguments: object, cwd: Path | None = None) -> Finished:
-        process = self.start(*arguments, cwd=cwd)
+    def pytest(
+        self, *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
+    ) -> Finished:
+        process = self.start(*arguments, cwd=cwd, environment=environment)
         output, _ = process.communicate(timeout=300)
         return Finished(process.returncode, output)
 
@@ -189,48 +195,3 @@ def children(pid: int) -> dict[int, str]:
         if parent == pid:
             found[int(folder.name)] = command
     return found
-
-
-_MISCHIEVOUS_COMPILER = """\
-#!{python}
-import subprocess, sys
-from importlib.util import find_spec
-from pathlib import Path
-
-MISCHIEF = {mischief!r}
-PLANTED = {{
-    "wrong": "static_cast<unsigned char *>(args->out)[0] ^= 0x40;",
-    "crash": "*reinterpret_cast<volatile int *>(8) = 1;",
-    "slow": "for (volatile long i = 0; i < 2000000; i = i + 1) {{}}",
-    "build_error": "planted;",
-}}
-zig = str(Path(find_spec("ziglang").submodule_search_locations[0]) / "zig")
-arguments = sys.argv[1:]
-if "--version" in arguments:
-    # Part of the cache's key: binaries with other bugs are other binaries.
-    print(f"clang version 19.0.1 with {{MISCHIEF}}")
-elif "-dumpmachine" in arguments:
-    print("{machine}-linux-gnu")
-else:
-    output = arguments[arguments.index("-o") + 1]
-    source = arguments[-1]
-    text = Path(source).read_text()
-    for pipeline, bug in MISCHIEF.items():
-        if f"TO_PIPELINE {{pipeline}}\\n" in text:
-            text = "#define to_launch launch_well\\n#define to_time time_well\\n" + text
-            text += "#undef to_launch\\n#undef to_time\\n"
-            text += "extern \\"C\\" __attribute__((visibility(\\"default\\"))) int32_t to_launch(const to_conv_args *args)"
-            text += "{{ const int32_t done = launch_well(args); " + PLANTED[bug] + " return done; }}\\n"
-            text += "extern \\"C\\" __attribute__((visibility(\\"default\\"))) int32_t to_time("
-            text += "const to_conv_args *a, int64_t n, uint64_t *t) {{ return time_well(a, n, t); }}\\n"
-            Path(source).write_text(text)
-    flags = [a for a in arguments[:-1] if a not in ("-shared", "-nostdlib", "-lgcc", "-o", output)]
-    flags = [a for a in flags if not a.startswith("-Wl,")]
-    resource = Path("resource")
-    resource.mkdir()
-    (resource / "include").symlink_to(Path(zig).parent / "lib" / "include")
-    target = "--target={machine}-unknown-linux-musl"
-    compile_ = [zig, "clang", "-resource-dir", "resource", "-nostdlibinc", target, *flags]
-    status = subprocess.call([*compile_, "-c", source, "-o", output + ".o"])
-    sys.exit(status or subprocess.call([zig, "ld.lld", "-shared", "-z", "noexecstack", output + ".o", "-o", output]))
-"""

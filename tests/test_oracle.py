@@ -138,7 +138,9 @@ class TestSettledMeasurement:
         assert set(zip(final["problem"], final["kernel"], strict=True)) == pairs
         assert len(final) == len(pairs)
         for row in final.to_dict("records"):
-            mine = [r for r in rows if (r["problem"], r["kernel"]) == (row["problem"], row["kernel"])]
+            # Reversed: of rows with equal times the one recorded later counts, and max takes the first.
+            pair = (row["problem"], row["kernel"])
+            mine = [r for r in reversed(rows) if (r["problem"], r["kernel"]) == pair]
             statuses = {r["status"] for r in mine}
             worst = next((bad for bad in ("wrong", "crash", "timeout") if bad in statuses), None)
             if worst is not None or "ok" not in statuses:

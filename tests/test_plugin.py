@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from xml.etree import ElementTree
@@ -35,7 +33,13 @@ class Sweep:
 def sweep(make_project: MakeProject) -> Sweep:
     project = make_project()
     finished = project.pytest(
-        "--problem-set", "small.csv", *TWO_KERNELS, "--junitxml", "junit.xml", "--benchmark-json", "bench.json"
+        "--problem-set",
+        "small.csv",
+        *TWO_KERNELS,
+        "--junitxml",
+        "junit.xml",
+        "--benchmark-json",
+        "bench.json",
     )
     return Sweep(project, finished, project.records())
 
@@ -73,7 +77,14 @@ def test_progress_is_a_line_a_problem_and_no_letters(sweep: Sweep) -> None:
 
 def test_the_summary_comes_last_and_names_files_that_are_there(sweep: Sweep) -> None:
     text = sweep.finished.output
-    parts = ["tile-oracle: small ===", "small on cpu", "coverage  ", "pairs         4 ok", "verdict", "report  "]
+    parts = [
+        "tile-oracle: small ===",
+        "small on cpu",
+        "coverage  ",
+        "pairs         4 ok",
+        "verdict",
+        "report  ",
+    ]
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     run = sweep.project.runs[0]
@@ -146,7 +157,8 @@ def test_several_sets_are_measured_together_and_judged_one_by_one(project: Proje
     assert finished.counts() == {"passed": 8}, "a problem of two sets is measured once"
     (run,) = project.runs
     sets = {
-        json.loads(path.read_text())["run"]["problem_set"]: path.parent.name for path in run.glob("*/verdict.json")
+        json.loads(path.read_text())["run"]["problem_set"]: path.parent.name
+        for path in run.glob("*/verdict.json")
     }
     assert set(sets) == {"small", "other"}
     # Two files of one name do not write over each other's report.
@@ -243,9 +255,9 @@ def test_the_fixtures_serve_other_peoples_tests(theirs: tuple[Project, Finished]
             assert outcomes[f"{here}TestClass::test_the_pair_again[{problem}-{kernel}]"] == "PASSED"
         assert outcomes[f"{here}test_problem[{problem}]"] == "PASSED"
         own = "48x64x256_mem_intrawave_w1x1x1_wt6x16x1"
-        assert {f"{here}test_kernel_of_their_own[{a}-{b}]" for a, b in ((problem, own), (own, problem))} & set(
-            outcomes
-        )
+        assert {
+            f"{here}test_kernel_of_their_own[{a}-{b}]" for a, b in ((problem, own), (own, problem))
+        } & set(outcomes)
         assert outcomes[f"{here}test_kernels_made_here[{problem}]"] == "PASSED"
         assert outcomes[f"{here}test_a_kernel_for_something_else[{problem}]"] == "XFAIL"
     assert outcomes[f"{here}test_kernel[grouped_conv_forward_fp32_2d_{KERNELS[0]}]"] == "PASSED"
@@ -337,8 +349,14 @@ def test_tests_that_measure_nothing_leave_no_run(project: Project) -> None:
 
 def test_the_options_have_a_group_in_help(project: Project) -> None:
     finished = project.pytest("--help")
-    group = finished.output[finished.output.index("\ntile-oracle:\n") :]
-    for option in ("--problem-set=SETS", "--kernel-filter=EXPR", "--resume", "--budget=TIME", "--p10-tolerance"):
+    group = finished.output[finished.output.index("\ntile-oracle: does the model") :]
+    for option in (
+        "--problem-set=SETS",
+        "--kernel-filter=EXPR",
+        "--resume",
+        "--budget=TIME",
+        "--p10-tolerance",
+    ):
         assert option in group
 
 
@@ -350,10 +368,14 @@ def test_the_plugin_can_be_left_out(project: Project) -> None:
     assert project.pytest("-p", "no:tile_oracle", "test_plain.py").counts() == {"passed": 1}
 
 
-@pytest.mark.parametrize("without", ["xdist", "benchmark", "cacheprovider", "terminal", "junitxml"])
-def test_the_plugin_needs_no_other_plugin(project: Project, without: str) -> None:
-    finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-p", f"no:{without}", "-k", "f1x1")
-    assert finished.status == 0, finished.output
+def test_no_other_plugin_is_needed(project: Project) -> None:
+    arguments = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "f1x1")
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    finished = project.pytest("-p", "harness.plugin", *arguments, environment=alone)
+    assert finished.counts() == {"passed": 2, "deselected": 2}
+    assert "plugins:" not in finished.output
+    silent = [f"-pno:{name}" for name in ("terminal", "junitxml", "cacheprovider")]
+    assert project.pytest(*arguments, *silent, "--resume").status == 0
     assert len(project.records().query("round == 0")) == 2
 
 
@@ -373,27 +395,16 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
     assert finished.status == 0, finished.output
 
 
-def test_the_plugin_can_be_enabled_from_a_checkout(project: Project) -> None:
-    """What conftest.py of the checkout does where the package is not installed."""
-    code = "import harness.plugin as p, pytest, sys; sys.exit(pytest.main(sys.argv[1:], plugins=[p]))"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "-p", "no:tile_oracle", "--problem-set", "small.csv", *TWO_KERNELS],
-        cwd=project.folder,
-        env=project.environment | {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 4, "an object that is blocked by name stays blocked"
-
-
 # ---- mistakes ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--problem-set", "forward_smok"], "no problem set is called 'forward_smok': did you mean forward_smoke?"),
+        (
+            ["--problem-set", "forward_smok"],
+            "no problem set is called 'forward_smok': did you mean forward_smoke?",
+        ),
         (["--problem-set", ""], "'' has an empty name"),
         (["--problem-set", "bad.csv"], "bad.csv:2: "),
         (["--kernel-filter", "tile_q == 1"], "kernel filter 'tile_q == 1', column 1: a kernel has no field"),

@@ -370,3 +370,13 @@ def test_a_rule_file_that_is_a_folder_or_a_pipe_is_refused_not_waited_for(tmp_pa
     for name in ("folder.json", "pipe.json"):
         with pytest.raises(RuleError, match="is not a file"):
             load_rule_set(str(tmp_path / name))
+
+
+def test_a_relative_path_from_a_folder_that_is_gone_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(RuleError, match=r"kernel set 'mine\.json': there is no such file"):
+        load_rule_set("mine.json")

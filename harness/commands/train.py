@@ -9,6 +9,7 @@ from pathlib import Path
 from harness.errors import ModelError
 from harness.heuristic.recipe import RECIPES
 from harness.heuristic.train import Effort, TrainedModel, train
+from harness.kernel import parse_kernel_name
 from harness.record.dataset import load_records
 
 HELP = "train a model that picks kernels, from recorded measurements"
@@ -60,6 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
     )
+    parser.add_argument("--warm-start", metavar="FOLDER", help="grow further trees on an existing model")
+    parser.add_argument(
+        "--warm-trees",
+        type=int,
+        default=200,
+        metavar="N",
+        help="trees to add per member (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--hard-examples",
+        type=int,
+        default=0,
+        metavar="ROUNDS",
+        help="repeat with more weight on badly picked problems, keep the best round (it seldom is a later one)",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
 
 
@@ -80,6 +96,9 @@ def run(args: argparse.Namespace) -> int:
         targets=targets,
         n_splits=args.folds,
         effort=effort,
+        warm_start=args.warm_start,
+        warm_trees=args.warm_trees,
+        hard_example_rounds=args.hard_examples,
         sources=tuple(Path(path).name for path in args.records),
     )
     model.save(args.out)
@@ -117,7 +136,14 @@ def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
         )
     if not model.checks:
         lines.append(model.unchecked)
+    for stands, names in model.ranker.aliases.groups().items():
+        others = ", ".join(_short(name) for name in names if name != stands)
+        lines.append(f"one kernel: {_short(stands)} = {others} ({model.ranker.aliases.because[stands]})")
     for reason, count in sorted(manifest["left_out"].items()):
         lines.append(f"left out: {count} rows {reason}")
     lines += ["", f"written to {out} in {seconds:.1f} s"]
     return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    return parse_kernel_name(name).short_name

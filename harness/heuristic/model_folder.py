@@ -1,6 +1,6 @@
 """The model folder: the published files, read and written.
 
-    model_{target}.lgbm[.gz]            one LightGBM model; further members of an ensemble: model_{target}.N.lgbm.gz
+    model_{target}.lgbm[.gz]            one LightGBM model; further seeds: model_{target}.N.lgbm.gz
     feature_spec.json                   operation, dtype, arch, features and targets, and how picks are made
     train_manifest.json                 what the model was trained on, and its lineage
     cv_metrics_{target}.json            cross-validated figures
@@ -16,7 +16,6 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import os
 import re
 import shutil
 import tempfile
@@ -200,11 +199,11 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         staging.chmod(0o755)
         if folder.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
-            os.replace(folder, old / "model")
-            os.replace(staging, folder)
+            folder.replace(old / "model")
+            staging.replace(folder)
             shutil.rmtree(old)
         else:
-            os.replace(staging, folder)
+            staging.replace(folder)
     finally:
         shutil.rmtree(staging, ignore_errors=True)
 

@@ -22,7 +22,7 @@ from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array
 from harness.heuristic.folds import group_codes
 from harness.heuristic.noise import NoiseModel
-from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
+from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS, STEP_TERMS
 from harness.kernel import GroupedConvKernel, parse_kernel_name
 from harness.record.schema import KERNEL_COLUMNS
 
@@ -31,6 +31,9 @@ _ROBUST_FROM = 1.5
 _REWEIGHTINGS = 6
 _LEAST_MS = 1e-6
 _MOST_ERROR = 0.3
+_STEP_GROWTH = 0.75
+"""Power of the tile's volume by which a step's time grows. Leaving each public gfx950 kernel out in turn, its
+times are predicted within 16 % on average so, within 36 % without growth and 20 % with the full volume."""
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,21 @@ class PhysicalModel:
 
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int = 1) -> Array:
         """ln(latency in ms) of every row. A kernel without coefficients of its own has those of the
-        nearest one (`nearest`), with its own tile counts."""
+        nearest one (`nearest`), with its own tile counts, a step's time growing with its volume."""
         terms = GROUPED_CONV_TERMS.compute(rows, hardware, self.terms)
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
-        table = np.array([self.coefficients[self.nearest(str(name))] for name in names])
+        table = np.array([self.coefficients_for(str(name)) for name in names])
         return np.asarray(np.log(np.maximum((terms * table[codes]).sum(axis=1), _LEAST_MS)))
+
+    def coefficients_for(self, name: str) -> Array:
+        """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""
+        other = self.nearest(name)
+        found = np.array(self.coefficients[other])
+        if other != name:
+            volumes = [np.prod(parse_kernel_name(one).tile, dtype=np.float64) for one in (name, other)]
+            growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
+            found = found * np.array([growth if term in STEP_TERMS else 1.0 for term in self.terms])
+        return np.asarray(found)
 
     def nearest(self, name: str) -> str:
         """The kernel with coefficients that is most like the named one."""

@@ -86,7 +86,7 @@ class Ranker:
     arch: str
     members: tuple[Member, ...]
     weights: Mapping[str, float] = field(default_factory=dict)
-    aliases: Aliases = Aliases()
+    aliases: Aliases = field(default_factory=Aliases)
 
     def __post_init__(self) -> None:
         unknown = set(self.weights) - {member.name for member in self.members}
@@ -105,9 +105,9 @@ class Ranker:
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
 
-        `rows` has the fields of problem and kernel, and `kernel`, the names. `groups` numbers the problems (0, 1, ...). Where a relative member decides the order, each problem's
-        mean level comes from the absolute members; without any, the fastest kernel of a problem is put at
-        ln(1 ms).
+        `rows` has the fields of problem and kernel, and `kernel`, the names. `groups` numbers the problems
+        (0, 1, ...). Where a relative member decides the order, each problem's mean level comes from the
+        absolute members; without any, the fastest kernel of a problem is put at ln(1 ms).
         """
         if self.aliases.representative:
             rows, offset = self.aliases.canonical(rows)

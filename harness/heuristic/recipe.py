@@ -17,7 +17,7 @@ class TreePart:
 
     target: str
     schema: str
-    settings: TreeSettings = TreeSettings()
+    settings: TreeSettings = field(default_factory=TreeSettings)
     ensemble: int = 1
     near_best: bool = False
 
@@ -50,6 +50,11 @@ class Recipe:
         like = self.trees[0] if self.trees else TreePart("log_time", OWN)
         more = tuple(replace(like, target=name) for name in wanted)
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
+
+    def with_trees(self, trees: int) -> Recipe:
+        """The recipe whose members grow this many trees."""
+        parts = (replace(part, settings=replace(part.settings, trees=trees)) for part in self.trees)
+        return replace(self, trees=tuple(parts))
 
     @property
     def picking_weights(self) -> Mapping[str, float]:

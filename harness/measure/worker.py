@@ -24,7 +24,7 @@ from harness.problem import GroupedConvProblem
 from harness.target.base import Device, KernelFailed, ProblemRefused
 
 _IDLE_SECONDS = 0.25
-_SEAL_TRIES, _SEAL_WAIT_SECONDS = 20, 0.05
+_SEAL_TRIES, _SEAL_WAIT_SECONDS = 40, 0.05
 
 
 class Worker:
@@ -147,16 +147,29 @@ def _watch_parent(read_fd: int, journals: Path | None) -> None:
     poll = select.poll()
     poll.register(read_fd, 0)  # no events asked for: only a hang-up is reported
     poll.poll()
-    if journals is not None and journals.is_dir():
-        from harness.record.journal import seal_abandoned
+    _seal_and_exit(journals)
 
-        pause = threading.Event()
-        for _ in range(_SEAL_TRIES):
-            # The dying parent's locks are dropped a moment after its pipes are.
-            if seal_abandoned(journals):
-                break
-            pause.wait(_SEAL_WAIT_SECONDS)
-    os._exit(0)
+
+_ending = threading.Lock()
+
+
+def _seal_and_exit(journals: Path | None) -> None:
+    """Both threads may come here when the parent dies: the first does it, however long it takes."""
+    with _ending:
+        if journals is not None and journals.is_dir():
+            _seal(journals)
+        os._exit(0)
+
+
+def _seal(journals: Path) -> None:
+    from harness.record.journal import JOURNAL_GLOB, seal_abandoned
+
+    pause = threading.Event()
+    for _ in range(_SEAL_TRIES):
+        # The dying parent's locks are dropped a moment after its pipes are.
+        if seal_abandoned(journals) or not any(journals.glob(JOURNAL_GLOB)):
+            return
+        pause.wait(_SEAL_WAIT_SECONDS)
 
 
 def main(arguments: list[str]) -> int:
@@ -167,8 +180,7 @@ def main(arguments: list[str]) -> int:
     try:
         Worker(Channel(read_fd, write_fd)).serve()
     except ChannelClosed:
-        # The watching thread seals and ends the process; give it the time to do so.
-        threading.Event().wait(_SEAL_TRIES * _SEAL_WAIT_SECONDS * 2)
+        _seal_and_exit(journals)
     return 0
 
 

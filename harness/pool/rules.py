@@ -128,7 +128,7 @@ def list_rule_sets() -> tuple[str, ...]:
 def load_rule_set(name_or_path: str) -> RuleSet:
     """A shipped rule set by name, or a user's own by the path of its .json file. Raises RuleError."""
     if name_or_path.endswith(".json"):
-        path = Path(name_or_path).absolute()
+        path = Path(name_or_path)
         name = name_or_path
     elif name_or_path in list_rule_sets():
         path = data_folder("kernels") / "rules" / f"{name_or_path}.json"
@@ -141,6 +141,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
             f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json)"
         )
     try:
+        path = path.absolute()
         stat = path.stat()
     except (OSError, ValueError):
         raise RuleError(f"kernel set {shown(name_or_path)}: there is no such file") from None

@@ -144,7 +144,7 @@ class RunLog:
     def __init__(self, run: Run, writer: str) -> None:
         self.run = run
         self._journal = Journal(run.measurements, writer)
-        self._own = (f".journal-{writer}-", f"part-{writer}-")
+        self._own = {f".journal-{writer}", f"part-{writer}"}
         self._known: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
         self._read_parts: set[str] = set()
         self._offsets: dict[str, int] = {}
@@ -165,17 +165,20 @@ class RunLog:
     def _refresh(self) -> None:
         # Journals first: a row that is sealed meanwhile is then seen twice, not missed.
         for path in self.run.measurements.glob(JOURNAL_GLOB):
-            if path.name.startswith(self._own):
+            if self._is_own(path):
                 continue
             rows, self._offsets[path.name] = read_lines(path, self._offsets.get(path.name, 0))
             for row in rows:
                 self._learn(row)
         for path in self.run.measurements.glob(PART_GLOB):
-            if path.name in self._read_parts or path.name.startswith(self._own):
+            if path.name in self._read_parts or self._is_own(path):
                 continue
             for row in _read_known(path):
                 self._learn(row)
             self._read_parts.add(path.name)
+
+    def _is_own(self, path: Path) -> bool:
+        return path.name.rpartition("-")[0] in self._own
 
     def _learn(self, row: dict[str, Any]) -> None:
         self._known[row["problem"]][row["kernel"], row["round"]] = row

@@ -13,12 +13,31 @@ _WANTED_BY = ("json", "save", "autosave", "compare", "histogram")
 
 
 def wanted(config: pytest.Config) -> bool:
-    """Whether an option of pytest-benchmark asks for results; without one its table would only be noise."""
+    """Whether an option of pytest-benchmark asks for results; without one its table would only be noise.
+
+    Known from the session's start on: pytest-benchmark is configured last.
+    """
+    return _asked(config) and _is_on(config)
+
+
+def why_not(config: pytest.Config) -> str:
+    """A sentence for someone whose options of pytest-benchmark have no effect; "" where they have."""
+    if not _asked(config) or _is_on(config):
+        return ""
+    return (
+        "pytest-benchmark is switched off (by -n, or by an option): its options have no effect on this run; "
+        "the kernels' times are in the run's measurements"
+    )
+
+
+def _asked(config: pytest.Config) -> bool:
+    options = (*_WANTED_BY, "enable")
+    return any(config.getoption(f"benchmark_{name}", None) for name in options)
+
+
+def _is_on(config: pytest.Config) -> bool:
     session = getattr(config, "_benchmarksession", None)
-    if session is None or session.disabled or session.skip:
-        return False
-    asked = any(config.getoption(f"benchmark_{name}", None) for name in _WANTED_BY)
-    return bool(asked or config.getoption("benchmark_enable", False))
+    return session is not None and not session.disabled and not session.skip
 
 
 def report_samples(node: pytest.Item, measurement: Measurement) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -44,9 +44,17 @@ def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -
     records = load_records(run.folder)
     conclusions = []
     for choice, part in zip(session.models, session.plan.sets, strict=True):
-        folder = run.folder if len(session.plan.sets) == 1 else run.folder / slug(part.name)
+        folder = run.folder / _folder_name(part, session.plan.sets)
         conclusions.append(_conclude_set(session, records, choice, part, folder, stopped, selected))
     return conclusions
+
+
+def _folder_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
+    if len(parts) == 1:
+        return ""
+    same = sum(other.name == part.name for other in parts) > 1
+    # Two files of a user may have one name in different folders.
+    return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
 
 def _conclude_set(

@@ -22,7 +22,7 @@ def add_options(parser: pytest.Parser) -> None:
     """Register every option, in one group of `pytest --help`."""
     group = parser.getgroup(
         "tile-oracle",
-        "does the model that picks a kernel pick well? (pytest --problem-set forward_smoke)",
+        "tile-oracle: does the model that picks a kernel pick well? (pytest --problem-set forward_smoke)",
     )
     add = group.addoption
     add(

@@ -43,8 +43,8 @@ struct Clock {
 
 // What the index arithmetic relies on.
 static bool supported(const to_conv_args &a) {
-  const i64 positive[] = {a.N,  a.C,  a.K,  a.G, a.Di,       a.Hi,       a.Wi,       a.Z,          a.Y,          a.X,
-                          a.Do, a.Ho, a.Wo, 1,   a.stride_d, a.stride_h, a.stride_w, a.dilation_d, a.dilation_h, a.dilation_w};
+  const i64 positive[] = {a.N, a.C, a.K, a.G, a.Di, a.Hi, a.Wi, a.Z, a.Y, a.X, a.Do, a.Ho, a.Wo,
+                          a.stride_d, a.stride_h, a.stride_w, a.dilation_d, a.dilation_h, a.dilation_w};
   for (i64 value : positive)
     if (value < 1) return false;
   if (a.pad_d < 0 || a.pad_h < 0 || a.pad_w < 0 || a.C % a.G || a.K % a.G) return false;

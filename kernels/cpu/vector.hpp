@@ -19,7 +19,6 @@
 #define TO_NO_UNROLL _Pragma("GCC unroll 1")
 #endif
 
-extern "C" void *memcpy(void *, const void *, size_t);
 extern "C" void *memset(void *, int, size_t);
 
 namespace to {

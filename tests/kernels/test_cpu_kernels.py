@@ -449,11 +449,11 @@ def test_a_3d_problem_is_refused_by_a_2d_kernel(config: Config, library_of: Call
     assert kernel.library.to_launch(ctypes.byref(args)) == UNSUPPORTED  # the operands are null: nothing ran
 
 
-@pytest.mark.parametrize("field", ["N", "G", "stride_h", "pad_w", "dilation_w", "Ho"])
+@pytest.mark.parametrize("field", ["N", "G", "Di", "Ho", "stride_h", "pad_d", "pad_w", "dilation_w"])
 def test_extents_that_make_no_problem_are_refused(field: str, library_of: Callable[[Config], Path]) -> None:
-    config = CONFIGS[0]
+    config = next(config for config in CONFIGS if config.ndim == 3)
     kernel = Kernel(library_of(config))
-    args = kernel.args(awkward_problems(config.direction, config.dtype, 2)[0])
+    args = kernel.args(awkward_problems(config.direction, config.dtype, 3)[0])
     setattr(args, field, -1)
     assert kernel.library.to_launch(ctypes.byref(args)) == UNSUPPORTED
     assert kernel.library.to_workspace_bytes(ctypes.byref(args)) == 0

@@ -30,14 +30,14 @@ def main(evil_folder: Path, reports: Path, problem_count: int, kernel_count: int
     with evil_builder(evil_folder) as builder:
         supervisor = Supervisor(EvilTarget(builder), SETTINGS, run.measurements)
         service = MeasureService(supervisor, lambda problem: kernels, log)
-        for n in range(1, problem_count + 1):
-            problem = small_problem(N=n)
+        for n in range(problem_count):
+            problem = small_problem(Hi=5 + n % 16, Wi=5 + n // 16)
             for kernel in kernels:
                 m = service.measure(problem, kernel)
                 facts = [problem.id, kernel.name, m.status, m.latency_ms, m.resumed, supervisor.worker_pid]
                 print(json.dumps(facts), flush=True)
+        log.close()  # before the worker is told to go: it would seal if this process died here
         supervisor.close()
-        log.close()
     print(json.dumps("complete"), flush=True)
 
 

@@ -87,7 +87,7 @@ EVILS = (
     Evil("overrun", "crash", "killed by SIGSEGV", new_worker=True),
     Evil("writes_input", "crash", "killed by SIGSEGV", new_worker=True),
     Evil("garbles_pipe", "crash", "wrote into the pipe", new_worker=True),
-    Evil("closes_files", "crash", "exited with code", new_worker=True),
+    Evil("closes_files", "crash", "exited with code 0", new_worker=True),
     Evil("underrun", "wrong", "wrote outside its output or workspace", new_worker=True),
     Evil("workspace_underrun", "wrong", "wrote outside its output or workspace", new_worker=True),
     Evil("wrong", "wrong", "1 of 245 values wrong, at (0, 6, 6, 0, 4) got"),
@@ -108,9 +108,7 @@ EVILS = (
 
 
 @pytest.mark.parametrize("evil", EVILS, ids=lambda evil: evil.mode)
-def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(
-    evil: Evil, long_lived: Supervisor
-) -> None:
+def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(evil: Evil, long_lived: Supervisor) -> None:
     supervisor = long_lived
     supervisor.open()
     first_worker = supervisor.worker_pid

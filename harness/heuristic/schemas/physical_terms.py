@@ -52,3 +52,8 @@ GROUPED_CONV_TERMS = FeatureSchema(
     GROUPED_CONV_OWN.words,
 )
 """Terms of a grouped convolution's time."""
+
+STEP_TERMS = frozenset(
+    name for name in GROUPED_CONV_TERMS.names if name.endswith("steps") or "_steps_" in name
+)
+"""Terms that count K steps: what one step takes depends on the tile's volume."""

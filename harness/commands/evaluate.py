@@ -1,0 +1,120 @@
+"""`tile-oracle evaluate`: how well a model picks, on recorded measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from harness.errors import ModelError
+from harness.heuristic.evaluate import Evaluation, evaluate, rank_records
+from harness.heuristic.picks import read_picks
+from harness.heuristic.predictor import Predictor
+from harness.kernel import parse_kernel_name
+from harness.oracle import problems_of
+from harness.record.dataset import load_records
+
+HELP = "judge a model's picks by recorded measurements"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle evaluate models/mine measured.parquet
+  tile-oracle evaluate models/mine measured.parquet --trained-on train.parquet --json figures.json
+  tile-oracle evaluate picks.csv measured.parquet          a published file of picks in place of a model
+
+efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
+problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
+measurements that the oracle is the best of.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle evaluate`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Ranks the measured kernels of every recorded problem and compares picks with oracles."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("model", metavar="MODEL", help="a model folder, or a CSV file of picks")
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records"
+    )
+    parser.add_argument(
+        "--trained-on",
+        nargs="+",
+        metavar="RECORDS",
+        help="what the model was trained on: tells what is outside",
+    )
+    parser.add_argument(
+        "--worst", type=int, default=10, metavar="N", help="problems to show (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON")
+    parser.add_argument("--parquet", metavar="FILE", help="write one row a problem as parquet")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the tables and writes the files. Raises RecordError, ModelError."""
+    records = load_records(args.records)
+    trained_on = load_records(args.trained_on) if args.trained_on else None
+    evaluation = evaluate(
+        Path(args.model).name, records, rankings_of(args.model, records), trained_on, args.seed
+    )
+    print(render(evaluation, args.worst))
+    try:
+        if args.json:
+            Path(args.json).write_text(json.dumps(evaluation.as_json(), indent=2, default=str) + "\n")
+        if args.parquet:
+            evaluation.selection.to_parquet(args.parquet, index=False)
+    except OSError as error:
+        raise ModelError(f"cannot write {error.filename}: {error.strerror}") from None
+    return 0
+
+
+def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
+    """Predictions of a model folder for the records, or the picks of a CSV file."""
+    if Path(model).suffix == ".csv":
+        return read_picks(model, problems_of(records))
+    return rank_records(Predictor.load(model), records)
+
+
+def render(evaluation: Evaluation, worst: int) -> str:
+    """The evaluation as text tables."""
+    figures, ceiling = evaluation.efficiency, evaluation.ceiling
+    lines = [
+        f"{evaluation.name}: {figures.covered} of {figures.problems} problems, {evaluation.pairs} ranked pairs",
+        "",
+        "efficiency, %".ljust(24) + "value [95 % interval]".ljust(26) + "noise ceiling",
+    ]
+    for name, value in evaluation.headlines.items():
+        limit = f"{ceiling[name]:.2f}" if name in ceiling else ""
+        lines.append(f"  {name:<22}{value!s:<26}{limit}")
+    lines += ["", "best of the first k picks, %"]
+    lines += [f"  {name.replace('_', ' '):<22}{value}" for name, value in evaluation.top.items()]
+    lines += [
+        "",
+        f"oracle picked first {figures.top_1_percent or 0.0:.1f} %, among the first five "
+        f"{figures.top_5_percent or 0.0:.1f} %",
+        "  ".join(f"{name.replace('_', '@')} {value:.4f}" for name, value in evaluation.ndcg.items()),
+        "predicted TFLOPS: "
+        + ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items()),
+        "",
+        f"{'slice':<22}{'problems':>9}{'mean':>9}{'P10':>9}{'min':>9}",
+    ]
+    for _, row in evaluation.slices.iterrows():
+        lines.append(
+            f"{row['slice']:<22}{row['problems']:>9}{row['mean']:>9.2f}{row['P10']:>9.2f}{row['min']:>9.2f}"
+        )
+    lines += ["", f"worst {worst} problems (efficiency %, pick -> oracle)"]
+    for _, row in evaluation.worst(worst).iterrows():
+        lines.append(
+            f"  {100 * row['efficiency']:6.2f}  {row['problem']}: {_short(row['pick_kernel'])} -> "
+            f"{_short(row['oracle_kernel'])}" + (f" ({row['reason']})" if row["reason"] else "")
+        )
+    return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    return parse_kernel_name(name).short_name

@@ -1,0 +1,81 @@
+"""`tile-oracle predict`: what a model picks for a problem."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from harness.errors import ModelError
+from harness.heuristic.model_folder import MANIFEST_FILE, read_json
+from harness.heuristic.predictor import Predictor, find_model
+from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.problem import GroupedConvProblem
+
+HELP = "rank the kernels for a problem with a model"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
+  tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --model models/mine --top 5
+  tile-oracle predict PROBLEM --model models/mine --kernels names.txt --json
+
+The kernels are those that the model was trained on, unless a file names others, one a line.
+`tile-oracle problems NAME --ids` prints problem ids.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle predict`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Prints the kernels for each problem, best first, with predicted TFLOPS."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("problems", nargs="+", metavar="PROBLEM", help="problem id")
+    parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
+    parser.add_argument(
+        "--arch", default="gfx950", metavar="ARCH", help="of the shipped model (default: %(default)s)"
+    )
+    parser.add_argument("--kernels", metavar="FILE", help="kernel names to rank, one a line")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
+    )
+    parser.add_argument("--json", action="store_true", help="one JSON object a problem")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the rankings. Raises ProblemError, KernelError, ModelError."""
+    for text in args.problems:
+        problem = GroupedConvProblem.from_id(text)
+        folder = Path(args.model) if args.model else find_model(problem.direction, problem.dtype, args.arch)
+        if folder is None:
+            raise ModelError(
+                f"no shipped model for {problem.direction} {problem.dtype} on {args.arch}: name one with --model"
+            )
+        predictor = Predictor.load(folder)
+        kernels = [k for k in _kernels(folder, args.kernels) if k.matches(problem)]
+        if not kernels:
+            raise ModelError(
+                f"no kernel matches {problem.id}: direction, dtype and rank must be the problem's"
+            )
+        ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
+        if args.json:
+            picks = [{"kernel": kernel.name, "predicted_tflops": tflops} for kernel, tflops in ranked]
+            print(json.dumps({"problem": problem.id, "model": folder.name, "picks": picks}))
+            continue
+        print(f"{problem.id}  ({folder.name})")
+        for place, (kernel, tflops) in enumerate(ranked, 1):
+            print(f"{place:>4}  {tflops:9.2f} TFLOPS  {kernel.name}")
+    return 0
+
+
+def _kernels(folder: Path, file: str | None) -> list[GroupedConvKernel]:
+    if file is None:
+        names = read_json(folder / MANIFEST_FILE).get("kernels") or ()
+        if not names:
+            raise ModelError(f"{folder} does not say which kernels it knows: name some with --kernels")
+    else:
+        try:
+            names = Path(file).read_text(encoding="utf-8").split()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ModelError(f"cannot read {file}: {error}") from None
+    return [parse_kernel_name(str(name)) for name in names]

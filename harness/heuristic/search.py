@@ -1,0 +1,251 @@
+"""Search for kernels by a model's predictions, beyond the kernels that were measured.
+
+The space is what an architecture allows: tiles as multiples of waves and warp tiles, pipelines,
+schedulers, buffers. Two strategies: `random` scores a sample, `evolution` is discrete differential
+evolution. Both are deterministic by seed, stop at a budget of distinct kernels, and can go on from a
+saved state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from harness.arch import Arch, load_arch
+from harness.errors import KernelError, ModelError
+from harness.heuristic.predictor import Predictor
+from harness.kernel import SCHEDULERS, GroupedConvKernel, parse_kernel_name
+from harness.problem import GroupedConvProblem
+
+STRATEGIES = ("random", "evolution")
+
+_MULTIPLES = (1, 2, 4, 8)
+_DEPTHS = (1, 2, 4, 8)
+_POPULATION = 24
+_SCALE = 0.7
+_CROSSOVER = 0.8
+_MOST_TRIES = 60
+
+
+@dataclass(frozen=True)
+class Space:
+    """Every combination of choices; `kernel` says which kernel a combination is, None where it is none.
+
+    A combination is one index per axis, (axes,).
+    """
+
+    arch: Arch
+    problem: GroupedConvProblem
+    axes: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, arch_name: str, problem: GroupedConvProblem) -> Space:
+        """The space of an architecture for the kind of a problem. Raises ModelError when it is empty."""
+        arch = load_arch(arch_name)
+        warp_tiles = arch.warp_tiles.get(problem.dtype, ())
+        axes: tuple[tuple[Any, ...], ...] = (
+            tuple(arch.waves),
+            tuple(warp_tiles),
+            _MULTIPLES,
+            _MULTIPLES,
+            _DEPTHS,
+            arch.pipelines,
+            SCHEDULERS,
+            (False, True),
+            (False, True),
+        )
+        if any(not axis for axis in axes):
+            raise ModelError(f"{arch_name} has no kernels for {problem.dtype}: there is nothing to search")
+        return cls(arch, problem, axes)
+
+    def kernel(self, choice: Sequence[int]) -> GroupedConvKernel | None:
+        """The kernel of a combination, or None when the architecture refuses it."""
+        waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, two_buffers, split = (
+            axis[index] for axis, index in zip(self.axes, choice, strict=True)
+        )
+        tile_m, tile_n = waves[0] * warp_tile[0] * more_m, waves[1] * warp_tile[1] * more_n
+        tile_k = waves[2] * warp_tile[2] * more_k
+        vectors = self.arch.widest_vectors(self.problem.dtype, (tile_m, tile_n, tile_k), waves)
+        try:
+            kernel = GroupedConvKernel(
+                direction=self.problem.direction,
+                dtype=self.problem.dtype,
+                ndim=self.problem.ndim,
+                tile_m=tile_m,
+                tile_n=tile_n,
+                tile_k=tile_k,
+                wave_m=waves[0],
+                wave_n=waves[1],
+                wave_k=waves[2],
+                warp_tile_m=warp_tile[0],
+                warp_tile_n=warp_tile[1],
+                warp_tile_k=warp_tile[2],
+                vector_a=vectors[0],
+                vector_b=vectors[1],
+                vector_c=vectors[2],
+                pipeline=pipeline,
+                scheduler=scheduler,
+                double_smem_buffer=two_buffers,
+                split_image=split,
+            )
+        except KernelError:
+            return None
+        return kernel if self.why_not(kernel) is None else None
+
+    def why_not(self, kernel: GroupedConvKernel) -> str | None:
+        """Why the kernel cannot be built for the problem, None when it can."""
+        return self.arch.refusal(kernel) or self.arch.problem_refusal(kernel, self.problem)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it."""
+
+    kernel: GroupedConvKernel
+    predicted_tflops: float
+    measured: bool
+
+
+@dataclass
+class SearchState:
+    """What a search has done: enough to go on from, as plain JSON (`as_json`, `from_json`).
+
+    `scores`: kernel name -> predicted TFLOPS. `population`: combinations of the evolution.
+    """
+
+    problem: str
+    strategy: str
+    seed: int
+    scores: dict[str, float] = field(default_factory=dict)
+    population: list[list[int]] = field(default_factory=list)
+    rounds: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "scores": self.scores,
+            "population": self.population,
+            "rounds": self.rounds,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SearchState:
+        """The inverse of `as_json`. Raises ModelError for anything else."""
+        try:
+            return cls(
+                str(value["problem"]),
+                str(value["strategy"]),
+                int(value["seed"]),
+                {str(name): float(score) for name, score in value["scores"].items()},
+                [[int(index) for index in choice] for choice in value["population"]],
+                int(value["rounds"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"the saved search cannot be read: {error!r}") from None
+
+
+def search(
+    predictor: Predictor,
+    problem: GroupedConvProblem,
+    budget: int,
+    strategy: str = "evolution",
+    seed: int = 0,
+    state: SearchState | None = None,
+) -> SearchState:
+    """Scores up to `budget` distinct kernels (those of the state included); the result can be gone on from.
+
+    A search that goes on scores the same kernels as one that was never interrupted.
+    Raises ModelError for a strategy that is not in STRATEGIES, a budget under 1, or a state of another
+    problem, strategy or seed.
+    """
+    if strategy not in STRATEGIES:
+        raise ModelError(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
+    if budget < 1:
+        raise ModelError(f"a budget of {budget} kernels leaves nothing to search: it must be at least 1")
+    if state is not None and (state.problem, state.strategy, state.seed) != (problem.id, strategy, seed):
+        raise ModelError(
+            f"the saved search is {state.strategy} with seed {state.seed} for {state.problem}; "
+            f"this one is {strategy} with seed {seed} for {problem.id}"
+        )
+    space = Space.of(predictor.spec.arch, problem)
+    state = state or SearchState(problem.id, strategy, seed)
+    idle = 0
+    while len(state.scores) < budget and idle < _MOST_TRIES:
+        before = len(state.scores)
+        random = np.random.default_rng([seed, state.rounds])
+        starting = strategy == "random" or not state.population
+        choices = (
+            [_draw(space, random) for _ in range(_POPULATION)] if starting else _mutated(space, random, state)
+        )
+        if not _score(predictor, space, choices, state, budget):
+            break  # The round is done again by a search that goes on, so that it ends as if never cut.
+        if strategy == "evolution":
+            state.population = choices if starting else _survivors(space, state, choices)
+        state.rounds += 1
+        idle = idle + 1 if len(state.scores) == before else 0
+    return state
+
+
+def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]:
+    """The best kernels of a search, each with whether the model knows measurements of it."""
+    known = predictor.ranker.aliases.representative
+    ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    return [Found(parse_kernel_name(name), score, name in known) for name, score in ranked]
+
+
+def _draw(space: Space, random: np.random.Generator) -> list[int]:
+    """A random combination that is a kernel; after many misses any combination."""
+    choice = [0] * len(space.axes)
+    for _ in range(200):
+        choice = [int(random.integers(len(axis))) for axis in space.axes]
+        if space.kernel(choice) is not None:
+            break
+    return choice
+
+
+def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> list[list[int]]:
+    """One trial per member: a mutation by the difference of two others, crossed with the member."""
+    population = [np.array(choice) for choice in state.population]
+    sizes = np.array([len(axis) for axis in space.axes])
+    best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
+    trials = []
+    for index, member in enumerate(population):
+        a, b = random.choice([i for i in range(len(population)) if i != index], 2, replace=False)
+        base = best if random.random() < 0.5 else member
+        mutant = np.rint(base + _SCALE * (population[a] - population[b]) + random.normal(0, 0.5, len(sizes)))
+        mutant = np.mod(mutant.astype(np.int64), sizes)
+        take = random.random(len(sizes)) < _CROSSOVER
+        take[random.integers(len(sizes))] = True
+        trials.append([int(value) for value in np.where(take, mutant, member)])
+    return trials
+
+
+def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> list[list[int]]:
+    """Of each member and its trial the better one."""
+    return [
+        trial if _fitness(space, state, trial) > _fitness(space, state, member) else member
+        for member, trial in zip(state.population, trials, strict=True)
+    ]
+
+
+def _score(
+    predictor: Predictor, space: Space, choices: Sequence[Sequence[int]], state: SearchState, budget: int
+) -> bool:
+    """Predicts the kernels that have no score yet; False when the budget did not allow all of them."""
+    kernels = {kernel.name: kernel for choice in choices if (kernel := space.kernel(choice)) is not None}
+    new = [kernel for name, kernel in kernels.items() if name not in state.scores]
+    allowed = new[: budget - len(state.scores)]
+    if allowed:
+        for kernel, score in zip(allowed, predictor.predict(space.problem, allowed), strict=True):
+            state.scores[kernel.name] = float(score)
+    return len(allowed) == len(new)
+
+
+def _fitness(space: Space, state: SearchState, choice: Sequence[int]) -> float:
+    kernel = space.kernel(choice)
+    return state.scores.get(kernel.name, -1.0) if kernel is not None else -1.0

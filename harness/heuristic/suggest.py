@@ -1,0 +1,117 @@
+"""What to measure next: the pairs that would teach a model most, given a budget.
+
+An ensemble of physical time models, each fitted to a resampling of the problems, says how sure it is of
+every pair. A pair is worth measuring when the ensemble disagrees on its time, and when it may be the
+fastest of its problem: a slow kernel's exact time decides nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from harness.errors import ModelError
+from harness.heuristic.aliases import Aliases, find_aliases, merge
+from harness.heuristic.columns import pair_columns
+from harness.heuristic.features import Array
+from harness.heuristic.folds import group_codes
+from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.physics import explain_aliases, fit_physical, nearness
+from harness.heuristic.training_rows import training_rows
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+
+ENSEMBLE = 12
+_NEAR = 0.15
+_TOGETHER = 2
+
+
+def suggest(
+    records: pd.DataFrame,
+    arch: str,
+    problems: Sequence[GroupedConvProblem],
+    kernels: Sequence[GroupedConvKernel],
+    budget: int,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The `budget` pairs to measure next, the most useful first.
+
+    Candidates are the problems with the kernels that match them, less the pairs that the records have.
+    Columns: problem, kernel, `disagreement` (standard deviation of ln(time) over the ensemble),
+    `expected_regret` (mean loss, as a share of the time, of not taking this kernel where the ensemble's
+    members prefer it to the present pick), and `value`, by which they are sorted. Only one name of a group
+    of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
+    or measured problem.
+    """
+    if budget < 1:
+        raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
+    rows = training_rows(records).table
+    aliases = explain_aliases(rows, find_aliases(rows), hardware_figures(arch))
+    table = _candidates(problems, kernels)
+    log_times = ensemble_log_times(rows, aliases, table, arch, seed)
+    mean, spread = log_times.mean(axis=0), log_times.std(axis=0)
+    codes = pd.factorize(table["problem"])[0]
+    best = pd.Series(mean).groupby(codes).transform("min").to_numpy()
+    pick = pd.Series(mean).groupby(codes).transform("idxmin").to_numpy(dtype=np.int64)
+    regret = np.maximum(1 - np.exp(log_times - log_times[:, pick]), 0.0).mean(axis=0)
+    found = pd.DataFrame(
+        {
+            "problem": table["problem"],
+            "kernel": table["kernel"],
+            "disagreement": spread,
+            "expected_regret": regret,
+            "value": regret + spread * np.exp(-(mean - best) / _NEAR),
+        }
+    )
+    stands = {str(name): aliases.stand_in(str(name))[0] for name in pd.unique(found["kernel"])}
+    found["stands"] = found["kernel"].map(stands)
+    done = records.assign(stands=records["kernel"].map(lambda name: aliases.stand_in(str(name))[0]))
+    measured = pd.MultiIndex.from_frame(done[["problem", "stands"]].astype(str))
+    found = found[~pd.MultiIndex.from_frame(found[["problem", "stands"]].astype(str)).isin(measured)]
+    found = found.sort_values(["value", "problem", "kernel"], ascending=[False, True, True])
+    found = found.drop_duplicates(["problem", "stands"]).drop(columns="stands")
+    if found.empty:
+        raise ModelError("every pair of these problems and kernels is measured: there is nothing to suggest")
+    place = found.groupby("problem").cumcount()
+    found = found.assign(again=place // _TOGETHER).sort_values(
+        ["again", "value", "problem", "kernel"], ascending=[True, False, True, True]
+    )
+    return found.drop(columns="again").head(budget).reset_index(drop=True)
+
+
+def ensemble_log_times(
+    rows: pd.DataFrame, aliases: Aliases, table: pd.DataFrame, arch: str, seed: int = 0
+) -> Array:
+    """ln(time in ms) of the pairs of a table by each member of the ensemble, (members, pairs).
+
+    `rows`: a training table; each member sees its problems drawn with replacement.
+    """
+    hardware = hardware_figures(arch)
+    merged = merge(rows, aliases)
+    groups = group_codes(merged)
+    near = nearness(np.log(merged["latency_ms"].to_numpy(dtype=np.float64)), groups)
+    pairs, _ = aliases.canonical({str(name): table[name] for name in table})
+    count = int(groups.max()) + 1
+    random = np.random.default_rng(seed)
+    members = []
+    for _ in range(ENSEMBLE):
+        drawn = np.bincount(random.integers(0, count, count), minlength=count)[groups]
+        # A problem that was not drawn keeps a trace of weight, so that every kernel stays fitted.
+        model = fit_physical(merged, near * np.sqrt(np.maximum(drawn, 1e-3)), hardware)
+        members.append(model.log_time(pairs, hardware))
+    return np.asarray(members)
+
+
+def _candidates(problems: Sequence[GroupedConvProblem], kernels: Sequence[GroupedConvKernel]) -> pd.DataFrame:
+    frames = []
+    for kind in sorted({(p.direction, p.dtype, p.ndim) for p in problems}):
+        of_kind = [p for p in problems if (p.direction, p.dtype, p.ndim) == kind]
+        pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
+        if pool:
+            frame = pd.DataFrame(pair_columns(of_kind, pool))
+            frames.append(frame.assign(problem=np.repeat([p.id for p in of_kind], len(pool))))
+    if not frames:
+        raise ModelError("no kernel matches the direction, dtype and rank of any of these problems")
+    return pd.concat(frames, ignore_index=True)

@@ -1,0 +1,173 @@
+"""Parent and worker talk in lines of JSON over pipes: whole, torn, many at once, garbage, closed."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import threading
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.measure import protocol
+from harness.measure.protocol import Channel, ChannelClosed, ChannelGarbled
+
+
+class Line:
+    """A channel and the bare pipe ends of the other side."""
+
+    def __init__(self) -> None:
+        there, self.write_fd = os.pipe()
+        self.read_fd, here = os.pipe()
+        self.channel = Channel(there, here)
+
+    def write(self, data: bytes) -> None:
+        os.write(self.write_fd, data)
+
+    def close(self) -> None:
+        self.channel.close()
+        for fd in (self.write_fd, self.read_fd):
+            if fd >= 0:
+                os.close(fd)
+
+    def hang_up(self) -> None:
+        os.close(self.write_fd)
+        os.close(self.read_fd)
+        self.write_fd = self.read_fd = -1
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    line = Line()
+    yield line
+    line.close()
+
+
+def test_a_message_comes_through_both_ways(line: Line) -> None:
+    line.channel.send({"do": "run", "text": "ü\n\r\u2028\0"})
+    sent = os.read(line.read_fd, 1 << 16)
+    assert sent.count(b"\n") == 1
+    line.write(sent)
+    assert line.channel.receive(5) == {"do": "run", "text": "ü\n\r\u2028\0"}
+
+
+def test_nothing_in_time_is_none(line: Line) -> None:
+    assert line.channel.receive(0) is None
+    assert line.channel.receive(0.01) is None
+
+
+def test_a_torn_message_is_waited_for(line: Line) -> None:
+    line.write(b'{"a"')
+    assert line.channel.receive(0) is None
+    line.write(b':1}\n{"b":')
+    assert line.channel.receive(0) == {"a": 1}
+    assert line.channel.receive(0) is None
+    line.write(b"2}\n")
+    assert line.channel.receive(0) == {"b": 2}
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    messages=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=6),
+    cuts=st.lists(st.integers(0, 400), max_size=8),
+)
+def test_messages_come_out_as_they_went_in_however_they_are_cut(
+    messages: list[dict[str, object]], cuts: list[int]
+) -> None:
+    line = Line()
+    try:
+        data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
+        places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
+        received = []
+        for begin, end in zip(places, places[1:], strict=False):
+            line.write(data[begin:end])
+            while (message := line.channel.receive(0)) is not None:
+                received.append(message)
+        assert received == messages
+    finally:
+        line.close()
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"hello\n", b"[1,2]\n", b"\xff\xfe\n", b"null\n", b"\n", b"[" * 99_999 + b"\n"]
+)
+def test_garbage_is_told_after_the_messages_before_it(garbage: bytes, line: Line) -> None:
+    writer = threading.Thread(target=line.write, args=(b'{"a":1}\n{"a":2}\n' + garbage + b'{"a":3}\n',))
+    writer.start()
+    assert line.channel.receive(5) == {"a": 1}
+    assert line.channel.receive(5) == {"a": 2}
+    for _ in range(2):
+        with pytest.raises(ChannelGarbled):
+            while True:
+                line.channel.receive(5)
+    while writer.is_alive():
+        writer.join(0.1)
+
+
+def test_a_line_without_end_is_garbage(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "_MAX_LINE_BYTES", 1000)
+    line.write(b"x" * 1001)
+    with pytest.raises(ChannelGarbled):
+        line.channel.receive(5)
+
+
+def test_what_was_sent_before_the_end_is_received_before_it(line: Line) -> None:
+    line.write(b'{"a":1}\n{"torn"')
+    line.hang_up()
+    assert line.channel.receive(5) == {"a": 1}
+    with pytest.raises(ChannelClosed):
+        line.channel.receive(5)
+    with pytest.raises(ChannelClosed):
+        line.channel.send({})
+
+
+def test_closing_twice_does_not_close_another_file(line: Line) -> None:
+    line.channel.close()
+    taken = os.pipe()  # the numbers that were set free
+    line.channel.close()
+    os.write(taken[1], b"still open")
+    assert os.read(taken[0], 100) == b"still open"
+    for fd in taken:
+        os.close(fd)
+    with pytest.raises(ChannelClosed):
+        line.channel.send({})
+
+
+def test_descriptors_above_1023_work() -> None:
+    """A session with many files open: select() could not wait for these."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2100:
+        pytest.skip(f"this machine allows {hard} open files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2100), hard))
+    there, write_fd = os.pipe()
+    high = 2000
+    os.dup2(there, high)
+    os.close(there)
+    channel = Channel(high, write_fd)
+    try:
+        channel.send({"a": 1})
+        assert channel.receive(5) == {"a": 1}
+    finally:
+        channel.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_long_message_is_written_whole_while_the_other_side_reads_slowly(line: Line) -> None:
+    text = "x" * 1_000_000
+    sender = threading.Thread(target=line.channel.send, args=({"text": text},))
+    sender.start()
+    data = b""
+    while not data.endswith(b"\n"):
+        data += os.read(line.read_fd, 1 << 16)
+    sender.join()
+    assert json.loads(data) == {"text": text}

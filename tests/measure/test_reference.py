@@ -1,0 +1,244 @@
+"""The reference against loops straight from the definition of convolution, written again here."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import ProblemError
+from harness.measure import reference
+from harness.measure.reference import (
+    STORAGE,
+    decode,
+    encode,
+    exact_output,
+    exact_values,
+    expectation,
+    integer_operands,
+    random_operands,
+    reduction_length,
+    spot_points,
+)
+from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> GroupedConvProblem:
+    """Small problems of every direction and rank, with stride, padding, dilation and groups."""
+    ndim, groups = draw(st.sampled_from([2, 3])), draw(st.sampled_from([1, 1, 2, 3]))
+    small = st.integers(1, 3)
+    axes: dict[str, int] = {}
+    for axis, (extent, filter_) in {"d": ("Di", "Z"), "h": ("Hi", "Y"), "w": ("Wi", "X")}.items():
+        if axis == "d" and ndim == 2:
+            continue
+        axes |= {extent: draw(st.integers(1, 5)), filter_: draw(small), f"stride_{axis}": draw(small)}
+        axes |= {f"pad_{axis}": draw(st.integers(0, 2)), f"dilation_{axis}": draw(st.integers(1, 2))}
+    try:
+        return GroupedConvProblem(
+            direction=draw(st.sampled_from(DIRECTIONS)),
+            dtype=draw(st.sampled_from(DTYPES)),
+            ndim=ndim,
+            N=draw(st.integers(1, 2)),
+            C=groups * draw(small),
+            K=groups * draw(small),
+            G=groups,
+            **axes,
+        )
+    except ProblemError:
+        return draw(problems())
+
+
+def products(p: GroupedConvProblem) -> Iterator[tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
+    """Indices (into x, w, y) of every product of the convolution, one at a time."""
+    for n, g in itertools.product(range(p.N), range(p.G)):
+        for out in itertools.product(*(range(e) for e in p.output_spatial)):
+            for tap in itertools.product(*(range(e) for e in p.filter)):
+                at = [
+                    o * s + t * d - q
+                    for o, s, t, d, q in zip(out, p.stride, tap, p.dilation, p.pad, strict=True)
+                ]
+                if any(not 0 <= a < e for a, e in zip(at, p.input_spatial, strict=True)):
+                    continue
+                for k, c in itertools.product(range(p.K // p.G), range(p.C // p.G)):
+                    yield (n, *at, g, c), (g, k, *tap, c), (n, *out, g, k)
+
+
+def by_definition(
+    p: GroupedConvProblem, first: npt.NDArray[Any], second: npt.NDArray[Any]
+) -> npt.NDArray[Any]:
+    result = np.zeros(p.operand_shapes[2], np.int64)
+    for x, w, y in products(p):
+        a, b, out = {"forward": (x, w, y), "bwd_data": (y, w, x), "bwd_weight": (x, y, w)}[p.direction]
+        result[out] += int(first[a]) * int(second[b])
+    return result
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), seed=st.integers(0, 2**32))
+def test_the_exact_output_is_what_the_definition_says(problem: GroupedConvProblem, seed: int) -> None:
+    first, second = integer_operands(problem, seed)
+    wanted = by_definition(problem, first, second)
+    whole = exact_output(problem, first, second)
+    assert whole.shape == wanted.shape
+    np.testing.assert_array_equal(whole, wanted)
+    points = np.arange(wanted.size)
+    np.testing.assert_array_equal(exact_values(problem, first, second, points), wanted.reshape(-1))
+    whole_expectation = expectation(problem, first, second, seed)
+    assert (whole_expectation.kind, whole_expectation.count) == ("full", wanted.size)
+    np.testing.assert_array_equal(whole_expectation.values.shape, wanted.shape)
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), seed=st.integers(0, 2**32))
+def test_operands_are_reproducible_and_small_enough_to_sum_exactly(
+    problem: GroupedConvProblem, seed: int
+) -> None:
+    first, second = integer_operands(problem, seed)
+    assert (first.shape, second.shape) == problem.operand_shapes[:2]
+    largest = int(np.abs(first).max(initial=0)) * int(np.abs(second).max(initial=0))
+    assert largest * reduction_length(problem) < 2**24
+    again = integer_operands(problem, seed)
+    assert all(np.array_equal(a, b) for a, b in zip((first, second), again, strict=True))
+    x, y = random_operands(problem, seed)
+    assert (x.shape, y.shape) == problem.operand_shapes[:2]
+    assert x.dtype == y.dtype == STORAGE[problem.dtype]
+    assert all(np.array_equal(a, b) for a, b in zip((x, y), random_operands(problem, seed), strict=True))
+
+
+def deep(rows: int) -> GroupedConvProblem:
+    """bwd_weight sums over batch and image: the one reduction that grows without end."""
+    return GroupedConvProblem("bwd_weight", "fp32", 2, rows, 1, 1, 1, 64, 64, 1, 1)
+
+
+@pytest.mark.parametrize(("rows", "amplitude"), [(8, 4), (300, 3), (600, 2), (2000, 1)])
+def test_the_deeper_the_sum_the_smaller_the_integers(rows: int, amplitude: int) -> None:
+    problem = deep(rows)
+    first, second = integer_operands(problem, 1)
+    assert {int(np.abs(first).max()), int(np.abs(second).max())} == {amplitude}
+    assert amplitude**2 * reduction_length(problem) < 2**24
+
+
+def test_a_sum_too_deep_for_ones_is_thinned_out() -> None:
+    problem = deep(4200)
+    assert reduction_length(problem) > 2**24
+    first, second = integer_operands(problem, 1)
+    assert 0 < int(np.count_nonzero(first)) < 2**24
+    assert int(np.abs(first).sum(dtype=np.int64)) * int(np.abs(second).max()) < 2**24
+
+
+def test_zeros_come_out_positive_or_are_told_equal() -> None:
+    """0 x -3 is -0: whichever zero the reference says, a kernel's other zero is right too (see cpu_device)."""
+    problem = GroupedConvProblem("bwd_weight", "fp32", 2, 1, 2, 2, 1, 1, 1, 1, 1)
+    first, second = np.zeros(problem.input_shape, np.int8), np.full(problem.output_shape, -3, np.int8)
+    assert (exact_output(problem, first, second) == 0).all()
+
+
+# ---- spot checks --------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(problem=problems(), seed=st.integers(0, 2**32))
+def test_spot_points_cover_all_corners_and_lie_inside(problem: GroupedConvProblem, seed: int) -> None:
+    shape = problem.operand_shapes[2]
+    points = spot_points(problem, seed)
+    assert np.array_equal(points, np.unique(points))
+    assert points[0] == 0
+    assert points[-1] == math.prod(shape) - 1
+    corners = itertools.product(*({0, extent - 1} for extent in shape))
+    assert {int(np.ravel_multi_index(c, shape)) for c in corners} <= set(points.tolist())
+    assert np.array_equal(points, spot_points(problem, seed))
+
+
+def test_a_large_problem_is_checked_at_points_that_equal_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = GroupedConvProblem("forward", "bf16", 2, 2, 16, 24, 2, 20, 20, 3, 3, pad_h=1, pad_w=1)
+    first, second = integer_operands(problem, 5)
+    full = expectation(problem, first, second, 5)
+    monkeypatch.setattr(reference, "_FULL_CHECK_FLOPS", 0)
+    spot = expectation(problem, first, second, 5)
+    assert spot.kind == "spot"
+    assert spot.points is not None
+    assert spot.count == len(spot.points) > 1000
+    assert np.array_equal(spot.values, full.values.reshape(-1)[spot.points])
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+def test_problems_above_the_limit_are_checked_at_points(direction: str) -> None:
+    problem = GroupedConvProblem(direction, "bf16", 2, 8, 256, 256, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
+    assert problem.flops > 3e9
+    operands = (np.ones(shape, np.int8) for shape in problem.operand_shapes[:2])
+    found = expectation(problem, *operands, seed=1)
+    assert found.kind == "spot"
+    middle = decode(found.values, "bf16").max()
+    # All ones: a value that no padding touches is the number of its products.
+    assert middle == decode(encode(np.array([reduction_length(problem)]), "bf16"), "bf16")[0]
+
+
+# ---- number formats -----------------------------------------------------------------------------------
+
+finite = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+def nearest_bf16(value: float) -> int:
+    """Round to nearest even by exact fractions over the neighbours; independent of bit tricks."""
+    bits = int(np.float32(abs(value)).view(np.uint32))
+    low, high = bits >> 16, (bits >> 16) + 1
+
+    def exact(pattern: int) -> Fraction:
+        # One above the largest finite number counts as the next power of two, as IEEE 754 rounds.
+        if pattern == 0x7F80:
+            return Fraction(2) ** 128
+        return Fraction(float(np.uint32(pattern << 16).view(np.float32)))
+
+    distance_low, distance_high = Fraction(abs(value)) - exact(low), exact(high) - Fraction(abs(value))
+    if distance_low != distance_high:
+        chosen = low if distance_low < distance_high else high
+    else:
+        chosen = low if low % 2 == 0 else high
+    return chosen | (0x8000 if math.copysign(1, value) < 0 else 0)
+
+
+@settings(max_examples=300)
+@given(value=finite)
+def test_bf16_is_rounded_to_nearest_even(value: float) -> None:
+    assert int(encode(np.array([value], np.float32), "bf16")[0]) == nearest_bf16(value)
+
+
+@settings(max_examples=100)
+@given(exponent=st.integers(-100, 100), mantissa=st.integers(0, 127), sign=st.sampled_from([-1.0, 1.0]))
+def test_halfway_between_two_bf16_the_even_one_is_taken(exponent: int, mantissa: int, sign: float) -> None:
+    value = sign * math.ldexp(1 + mantissa / 128 + 1 / 256, exponent)
+    stored = int(encode(np.array([value], np.float32), "bf16")[0])
+    assert stored == nearest_bf16(value)
+    assert stored % 2 == 0
+
+
+@settings(max_examples=200)
+@given(value=finite)
+def test_fp16_is_numpys_and_fp32_is_itself(value: float) -> None:
+    array = np.array([value], np.float32)
+    with np.errstate(over="ignore"):
+        assert encode(array, "fp16").tobytes() == array.astype(np.float16).tobytes()
+    assert encode(array, "fp32").tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_what_is_stored_decodes_and_encodes_to_itself(dtype: str) -> None:
+    """Every finite 16-bit pattern (of fp32: some)."""
+    storage = STORAGE[dtype]
+    patterns = np.arange(2**16, dtype=np.uint16)
+    stored = (
+        patterns.view(storage) if storage.itemsize == 2 else (patterns.astype(np.uint32) << 16).view(storage)
+    )
+    values = decode(stored, dtype)
+    finite_ones = np.isfinite(values)
+    assert finite_ones.sum() > 60_000
+    assert encode(values[finite_ones], dtype).tobytes() == stored[finite_ones].tobytes()

@@ -1,0 +1,163 @@
+"""The timing policy on kernels that are made up: steady, warming up, noisy, of two minds, very slow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.measure.timing import TimingPlan, summarise, time_kernel
+
+Nanoseconds = npt.NDArray[np.float64]
+
+
+class Kernel:
+    """Run i takes duration_ms(i); counts its runs and the time spent."""
+
+    def __init__(self, duration_ms: Callable[[int], float]) -> None:
+        self.duration_ms = duration_ms
+        self.runs = 0
+        self.calls = 0
+        self.spent_ms = 0.0
+
+    def __call__(self, count: int) -> Nanoseconds:
+        assert count >= 1
+        taken = np.array([self.duration_ms(self.runs + i) for i in range(count)])
+        self.runs += count
+        self.calls += 1
+        self.spent_ms += float(taken.sum())
+        return taken * 1e6
+
+
+PLAN = TimingPlan(budget_ms=20.0)
+
+
+def test_a_steady_kernel_is_known_after_few_runs() -> None:
+    kernel = Kernel(lambda i: 0.4)
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert timing.median_ms == timing.min_ms == pytest.approx(0.4)
+    assert (timing.spread, timing.precision, noisy) == (0.0, 0.0, False)
+    assert PLAN.min_samples <= len(timing.sample_ms) <= 2 * PLAN.budget_ms / 5 / 0.4
+    assert kernel.spent_ms < PLAN.budget_ms
+
+
+def test_the_warm_up_is_not_in_the_samples() -> None:
+    """Twice as slow at first, and faster from run to run: as when caches fill and clocks rise."""
+    kernel = Kernel(lambda i: 0.1 * (1 + 0.97**i))
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert timing.median_ms == pytest.approx(0.1, rel=0.15)
+    assert max(timing.sample_ms) < 0.18
+    assert not noisy
+
+
+def test_a_noisy_kernel_is_sampled_for_longer_and_told() -> None:
+    generator = np.random.default_rng(1)
+    kernel = Kernel(lambda i: float(generator.lognormal(1.0, 1.2)))
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert noisy
+    assert timing.precision > PLAN.noisy_above
+    assert 3 * PLAN.budget_ms <= sum(timing.sample_ms) < 3 * PLAN.budget_ms + PLAN.budget_ms
+
+
+def test_a_kernel_with_mild_noise_stops_at_its_budget() -> None:
+    generator = np.random.default_rng(1)
+    kernel = Kernel(lambda i: float(generator.normal(0.5, 0.03)))
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert not noisy
+    assert timing.precision < 0.10
+    assert sum(timing.sample_ms) < 1.5 * PLAN.budget_ms
+    assert timing.median_ms == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_kernel_of_two_minds_is_noisy() -> None:
+    """Half of the runs take twice as long: the median could be either."""
+    generator = np.random.default_rng(7)
+    kernel = Kernel(lambda i: 1.0 if generator.random() < 0.5 else 2.0)
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert noisy
+    assert timing.spread >= 0.5
+
+
+def test_a_rare_outlier_does_not_move_the_median() -> None:
+    kernel = Kernel(lambda i: 5.0 if i % 40 == 39 else 0.1)
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert not noisy
+    assert timing.median_ms == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize("duration_ms", [20.0, 500.0])
+def test_a_kernel_longer_than_the_budget_is_timed_once(duration_ms: float) -> None:
+    kernel = Kernel(lambda i: duration_ms)
+    timing, noisy = time_kernel(kernel, PLAN)
+    assert kernel.runs == 2
+    assert timing.sample_ms == (duration_ms,)
+    assert math.isnan(timing.precision)
+    assert not noisy
+
+
+def test_a_tiny_kernel_needs_few_looks() -> None:
+    """Looking at samples costs more than a tiny kernel's runs: batches must be long."""
+    generator = np.random.default_rng(3)
+    kernel = Kernel(lambda i: float(0.001 * (1 + 0.2 * generator.random())))
+    timing, _ = time_kernel(kernel, PLAN)
+    assert len(timing.sample_ms) == PLAN.max_samples
+    assert kernel.calls <= 12
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    median_ms=st.floats(0.0005, 200),
+    sigma=st.floats(0, 1.5),
+    budget_ms=st.floats(0.5, 100),
+    max_samples=st.integers(10, 300),
+    seed=st.integers(0, 2**32),
+)
+def test_every_kernel_ends_within_its_bounds(
+    median_ms: float, sigma: float, budget_ms: float, max_samples: int, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    kernel = Kernel(lambda i: float(median_ms * np.exp(generator.normal(0, sigma))))
+    plan = TimingPlan(budget_ms=budget_ms, max_samples=max_samples)
+    timing, noisy = time_kernel(kernel, plan)
+    samples = timing.sample_ms
+    assert 1 <= len(samples) <= max_samples
+    assert timing.min_ms == min(samples) <= timing.median_ms <= max(samples)
+    assert noisy == (timing.precision > plan.noisy_above)
+    # The last batch begins before three budgets are spent.
+    longest = max(samples)
+    assert sum(samples[: -max(1, int(budget_ms / 5 / 1e-4))]) < 3 * budget_ms + longest
+    if sum(samples) < budget_ms and len(samples) < max_samples and kernel.runs > 2:
+        assert timing.precision <= plan.precision
+
+
+@settings(max_examples=100, deadline=None)
+@given(samples=st.lists(st.floats(0.01, 1e4), min_size=1, max_size=60), factor=st.sampled_from([0.5, 4.0]))
+def test_a_summary_knows_order_and_scale(samples: list[float], factor: float) -> None:
+    timing, scaled = summarise(np.array(samples)), summarise(factor * np.array(samples))
+    assert timing.sample_ms == tuple(samples)
+    assert timing.median_ms == pytest.approx(float(np.median(samples)))
+    assert timing.min_ms == min(samples)
+    assert timing.spread >= 0
+    assert math.isnan(timing.precision) == (len(samples) < 6)
+    assert scaled.median_ms == pytest.approx(factor * timing.median_ms)
+    assert scaled.spread == pytest.approx(timing.spread)
+    assert scaled.precision == pytest.approx(timing.precision, nan_ok=True)
+    assert summarise(np.sort(samples)).precision == pytest.approx(timing.precision, nan_ok=True)
+
+
+def test_the_confidence_interval_covers_the_median_in_95_of_100_cases() -> None:
+    """The interval's half-width times the median, around it, against the true median of an exponential."""
+    generator = np.random.default_rng(11)
+    covered = 0
+    for _ in range(600):
+        ordered = np.sort(generator.exponential(1.0, 41))
+        n, reach = 41, 0.98 * math.sqrt(41)
+        low, high = ordered[math.floor(n / 2 - reach)], ordered[math.ceil(n / 2 + reach)]
+        covered += low <= math.log(2) <= high
+        assert summarise(ordered).precision == pytest.approx((high - low) / 2 / float(np.median(ordered)))
+    assert 0.93 <= covered / 600 <= 0.99

@@ -1,0 +1,154 @@
+"""Reading records back, from runs of every age and from files that are none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.errors import RecordError
+from harness.record.dataset import IDENTITY, load_records, measurements_folder
+from harness.record.journal import Journal, write_part
+from harness.record.schema import arrow_schema
+
+MakeRow = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, make_row: MakeRow) -> Path:
+    folder = measurements_folder(tmp_path / "run")
+    folder.mkdir(parents=True)
+    write_part(folder / "part-a.parquet", [make_row(n) for n in range(3)])
+    return tmp_path / "run"
+
+
+def test_a_run_a_folder_of_parts_and_a_file_give_the_same(run: Path) -> None:
+    folder = measurements_folder(run)
+    frames = [load_records(path) for path in (run, folder, folder / "part-a.parquet", str(run), [run, run])]
+    for frame in frames:
+        pd.testing.assert_frame_equal(frame, frames[0])
+    assert list(frames[0].columns) == arrow_schema().names
+    assert len(frames[0]) == 3
+
+
+def test_records_come_in_the_order_of_their_time(run: Path, make_row: MakeRow) -> None:
+    write_part(measurements_folder(run) / "part-0.parquet", [make_row(9), make_row(5)])
+    assert load_records(run)["latency_ms"].tolist() == [0.5, 1.5, 2.5, 5.5, 9.5]
+
+
+def test_of_a_pair_that_was_measured_twice_the_newest_stays(run: Path, make_row: MakeRow) -> None:
+    """A pair on a device that was lost is measured again; the new row may lie in a file that sorts first."""
+    folder = measurements_folder(run)
+    write_part(folder / "part-0.parquet", [make_row(1, latency_ms=77.0, time="2027-01-01T00:00:00+00:00")])
+    frame = load_records(run)
+    assert not frame.duplicated(IDENTITY).any()
+    assert sorted(frame["latency_ms"]) == [0.5, 2.5, 77.0]
+    journal = Journal(folder, "living")
+    journal.append(make_row(2, latency_ms=88.0, time="2027-01-01T00:00:00+00:00"))
+    assert sorted(load_records(run)["latency_ms"]) == [0.5, 77.0, 88.0]
+
+
+def test_rounds_and_runs_are_kept_apart(run: Path, make_row: MakeRow) -> None:
+    write_part(run / "measurements" / "part-b.parquet", [make_row(0, round=1), make_row(0, run="other")])
+    assert len(load_records(run)) == 5
+
+
+def test_rows_without_a_run_are_all_kept(tmp_path: Path, make_row: MakeRow) -> None:
+    write_part(tmp_path / "a.parquet", [make_row(0, run=None), make_row(0, run=None, latency_ms=3.0)])
+    assert len(load_records(tmp_path)) == 2
+
+
+def test_nothing_asked_for_is_an_empty_table_with_all_columns() -> None:
+    frame = load_records([])
+    assert len(frame) == 0
+    assert list(frame.columns) == arrow_schema().names
+
+
+def test_an_older_file_has_null_in_columns_that_came_later(run: Path) -> None:
+    part = measurements_folder(run) / "part-a.parquet"
+    pq.write_table(pq.read_table(part).drop_columns(["binary_bytes", "seed", "spread"]), part)
+    frame = load_records(run)
+    assert frame["seed"].isna().all()
+    assert frame["spread"].isna().all()
+    assert list(frame.columns) == arrow_schema().names
+
+
+def test_a_newer_files_extra_columns_are_left_out(run: Path) -> None:
+    part = measurements_folder(run) / "part-a.parquet"
+    table = pq.read_table(part)
+    pq.write_table(table.append_column("energy_j", pa.array([1.0] * 3)), part)
+    assert list(load_records(run).columns) == arrow_schema().names
+
+
+def test_integers_of_another_width_are_taken(run: Path) -> None:
+    part = measurements_folder(run) / "part-a.parquet"
+    table = pq.read_table(part)
+    at = table.column_names.index("samples")
+    pq.write_table(table.set_column(at, "samples", table.column("samples").cast(pa.int32())), part)
+    assert load_records(run)["samples"].tolist() == [11, 11, 11]
+
+
+def break_file(part: Path, how: str) -> None:
+    table = pq.read_table(part)
+    if how == "junk":
+        part.write_bytes(b"PAR1" + bytes(range(256)) * 9)
+    elif how == "empty":
+        part.write_bytes(b"")
+    elif how == "cut":
+        part.write_bytes(part.read_bytes()[:-100])
+    elif how == "foreign":
+        pq.write_table(pa.table({"shape": ["1x2"], "ms": [0.5]}), part)
+    elif how == "type":
+        at = table.column_names.index("latency_ms")
+        pq.write_table(table.set_column(at, "latency_ms", pa.array(["fast"] * 3)), part)
+    elif how == "doubled":
+        pq.write_table(table.append_column("status", table.column("status")), part)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("junk", "part-a.parquet is not a readable parquet file: "),
+        ("empty", "part-a.parquet is not a readable parquet file: "),
+        ("cut", "part-a.parquet is not a readable parquet file: "),
+        (
+            "foreign",
+            "part-a.parquet is not a file of records: it lacks the column 'kernel'; `tile-oracle import`",
+        ),
+        ("type", "part-a.parquet: column 'latency_ms' holds string, not double"),
+        ("doubled", "part-a.parquet is not a readable parquet file: Multiple matches"),
+    ],
+)
+def test_a_file_that_holds_no_records_is_said_in_one_line(how: str, message: str, run: Path) -> None:
+    break_file(measurements_folder(run) / "part-a.parquet", how)
+    with pytest.raises(RecordError) as caught:
+        load_records(run)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nowhere", "no records at .*nowhere: give a run's folder, a folder of parts or a parquet file"),
+        ("x" * 5000, "no records at .*: File name too long"),
+        ("a\0b", "no records at "),
+        ("empty", r"no records in .*empty: it holds no parquet part \(did the run measure anything\?\)"),
+    ],
+)
+def test_a_path_without_records_is_said(name: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(RecordError, match=message):
+        load_records(tmp_path / name)
+
+
+def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path, make_row: MakeRow) -> None:
+    journal = Journal(tmp_path, "living")
+    journal.append(make_row(0) | {"samples": "many"})
+    with pytest.raises(RecordError, match="does not fit the record schema"):
+        load_records(tmp_path)

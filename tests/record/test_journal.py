@@ -1,0 +1,339 @@
+"""The journal: what was appended survives any death, and becomes a part once."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import harness
+from harness.errors import RecordError
+from harness.record import journal as journal_module
+from harness.record.dataset import IDENTITY, load_records
+from harness.record.journal import (
+    JOURNAL_GLOB,
+    PART_GLOB,
+    Journal,
+    forget_lost,
+    read_lines,
+    seal_abandoned,
+    write_part,
+)
+from harness.record.schema import arrow_schema
+
+MakeRow = Callable[..., dict[str, Any]]
+
+
+def die(journal: Journal) -> Path:
+    """What the owner's death leaves: the file, without its lock."""
+    assert journal._fd is not None
+    assert journal._path is not None
+    os.close(journal._fd)
+    return journal._path
+
+
+def test_rows_become_one_part_with_the_schema_that_pandas_reads(tmp_path: Path, make_row: MakeRow) -> None:
+    journal = Journal(tmp_path, "w")
+    for n in range(5):
+        journal.append(make_row(n))
+    assert not list(tmp_path.glob(PART_GLOB))
+    journal.seal()
+    assert [path.name for path in tmp_path.iterdir()] == ["part-w-00000.parquet"]
+    assert pq.read_schema(tmp_path / "part-w-00000.parquet").equals(arrow_schema())
+    table = pd.read_parquet(tmp_path)
+    assert table["latency_ms"].tolist() == [0.5, 1.5, 2.5, 3.5, 4.5]
+    assert table["time"].dt.tz is not None
+    assert table["time"].iloc[1] == pd.Timestamp("2026-01-02T03:04:06Z")
+    assert list(table.columns) == arrow_schema().names
+
+
+def test_what_is_not_known_is_null(tmp_path: Path, make_row: MakeRow) -> None:
+    write_part(
+        tmp_path / "part-a.parquet",
+        [make_row(0, status="crash", latency_ms=None, tflops=None), make_row(1)],
+    )
+    table = pq.read_table(tmp_path / "part-a.parquet").to_pylist()
+    assert [row["latency_ms"] for row in table] == [None, 1.5]
+    assert table[0]["toolchain"] is None  # not in the row at all
+    assert table[0]["detail"] == ""
+    with pytest.raises(RecordError, match="does not fit the record schema"):
+        write_part(tmp_path / "part-b.parquet", [make_row(0, samples="many")])
+    with pytest.raises(RecordError, match="no record schema for operation 'sort'"):
+        write_part(tmp_path / "part-b.parquet", [make_row(0, op="sort")])
+    assert [path.name for path in tmp_path.iterdir()] == ["part-a.parquet"]
+
+
+def test_a_journal_is_sealed_by_itself_when_it_is_long(
+    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_SEAL_ROWS", 3)
+    journal = Journal(tmp_path, "w")
+    for n in range(7):
+        journal.append(make_row(n))
+    assert len(list(tmp_path.glob(PART_GLOB))) == 2
+    journal.seal()
+    journal.seal()  # nothing new: no empty part
+    assert len(list(tmp_path.glob(PART_GLOB))) == 3
+    assert len(pd.read_parquet(tmp_path)) == 7
+
+
+def test_a_journal_is_sealed_by_itself_when_it_is_old(
+    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal_module, "_SEAL_SECONDS", -1.0)
+    Journal(tmp_path, "w").append(make_row())
+    assert len(pd.read_parquet(tmp_path)) == 1
+
+
+# ---- the dead -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"op":"grouped_conv","prob', b"\n\n", b"null\n17\n", b"\xff\xfe"])
+def test_the_journal_of_the_dead_becomes_a_part_without_its_torn_line(
+    torn: bytes, tmp_path: Path, make_row: MakeRow
+) -> None:
+    journal = Journal(tmp_path, "dead")
+    for n in range(3):
+        journal.append(make_row(n))
+    with die(journal).open("ab") as file:
+        file.write(torn)
+    assert seal_abandoned(tmp_path) == 1
+    assert seal_abandoned(tmp_path) == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["part-dead-00000.parquet"]
+    assert len(pd.read_parquet(tmp_path)) == 3
+
+
+@settings(max_examples=30, deadline=None)
+@given(cut=st.integers(0, 2000))
+def test_a_journal_cut_anywhere_gives_its_whole_lines(cut: int, tmp_path_factory: Any) -> None:
+    folder = tmp_path_factory.mktemp("cut")
+    lines = [json.dumps({"n": n, "text": "x" * n}).encode() + b"\n" for n in range(40)]
+    path = folder / ".journal-a-00000.jsonl"
+    path.write_bytes(b"".join(lines)[:cut])
+    whole = 0
+    while sum(map(len, lines[: whole + 1])) <= cut and whole < len(lines):
+        whole += 1
+    rows, offset = read_lines(path)
+    assert [row["n"] for row in rows] == list(range(whole))
+    assert offset == sum(map(len, lines[:whole]))
+    path.write_bytes(b"".join(lines))
+    assert [row["n"] for row in read_lines(path, offset)[0]] == list(range(whole, 40))
+
+
+def test_an_empty_journal_of_the_dead_is_removed(tmp_path: Path) -> None:
+    (tmp_path / ".journal-dead-00000.jsonl").touch()
+    assert seal_abandoned(tmp_path) == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_sealing_again_after_a_death_between_rename_and_removal_doubles_nothing(
+    tmp_path: Path, make_row: MakeRow
+) -> None:
+    journal = Journal(tmp_path, "dead")
+    journal.append(make_row(0))
+    path = die(journal)
+    content = path.read_bytes()
+    seal_abandoned(tmp_path)
+    path.write_bytes(content)
+    assert len(load_records(tmp_path)) == 1
+    assert len(pd.read_parquet(tmp_path)) == 1
+    assert not list(tmp_path.glob(JOURNAL_GLOB))
+
+
+def test_what_a_killed_sealer_left_aside_is_overwritten(tmp_path: Path, make_row: MakeRow) -> None:
+    journal = Journal(tmp_path, "dead")
+    journal.append(make_row(0))
+    die(journal)
+    (tmp_path / ".part-dead-00000.parquet.tmp").write_bytes(b"PAR1 half")
+    assert len(pd.read_parquet(tmp_path.rename(tmp_path.with_name("moved")))) == 0
+    seal_abandoned(tmp_path.with_name("moved"))
+    assert [path.name for path in tmp_path.with_name("moved").iterdir()] == ["part-dead-00000.parquet"]
+
+
+def test_the_journal_of_the_living_stays_but_is_read(tmp_path: Path, make_row: MakeRow) -> None:
+    journal = Journal(tmp_path, "living")
+    journal.append(make_row(0))
+    assert seal_abandoned(tmp_path) == 0
+    assert len(load_records(tmp_path)) == 1
+    journal.append(make_row(1))
+    assert len(load_records(tmp_path)) == 2
+    journal.seal()
+    assert len(pd.read_parquet(tmp_path)) == 2
+
+
+def test_a_journal_taken_for_a_dead_one_before_its_lock_is_not_written_to(
+    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the making of the file and its lock another process may find it empty and remove it."""
+    real_flock, raced = fcntl.flock, []
+
+    def flock(fd: int, how: int) -> None:
+        if not raced and how == fcntl.LOCK_EX:
+            raced.append(fd)
+            assert seal_abandoned(tmp_path) == 1
+        real_flock(fd, how)
+
+    monkeypatch.setattr(journal_module.fcntl, "flock", flock)
+    journal = Journal(tmp_path, "w")
+    journal.append(make_row(0))
+    assert raced
+    journal.seal()
+    assert len(pd.read_parquet(tmp_path)) == 1
+
+
+def test_many_sealers_at_once_make_one_part_of_each_journal(tmp_path: Path, make_row: MakeRow) -> None:
+    for writer in range(4):
+        journal = Journal(tmp_path, f"w{writer}")
+        for n in range(6):
+            journal.append(make_row(6 * writer + n))
+        die(journal)
+    program = "import sys; from pathlib import Path; from harness.record.journal import seal_abandoned\n"
+    program += "sys.stdin.readline(); print(seal_abandoned(Path(sys.argv[1])))"
+    environment = {**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)}
+    sealers = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, tmp_path],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    for sealer in sealers:
+        assert sealer.stdin is not None
+        sealer.stdin.write("\n")
+        sealer.stdin.flush()
+    sealed = [int(sealer.communicate(timeout=60)[0]) for sealer in sealers]
+    assert sum(sealed) == 4
+    table = pd.read_parquet(tmp_path)
+    assert len(table) == 24
+    assert not table.duplicated(IDENTITY).any()
+    assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {"part"}
+
+
+# ---- disks that refuse --------------------------------------------------------------------------------
+
+FULL_DISK = """
+import json, resource, sys
+from pathlib import Path
+from harness.errors import RecordError
+from harness.record.journal import Journal
+
+row = json.loads(sys.stdin.read())
+journal = Journal(Path(sys.argv[1]), "w")
+written, messages = 0, set()
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
+for _ in range(20):
+    try:
+        journal.append(row | {"check_points": written})
+        written += 1
+    except RecordError as error:
+        messages.add(str(error))
+resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+journal.append(row | {"check_points": written})
+written += 1
+print(json.dumps([written, sorted(messages)]), flush=True)
+"""
+
+
+@pytest.mark.parametrize("limit_bytes", [5000, 6100, 7777])
+def test_a_full_disk_is_one_clear_line_and_costs_no_acknowledged_row(
+    limit_bytes: int, tmp_path: Path, make_row: MakeRow
+) -> None:
+    """A size limit tears a row as a full disk does; afterwards there is room again, and recording goes on."""
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, tmp_path, str(limit_bytes)],
+        input=json.dumps(make_row(0)),
+        capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)},
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    written, messages = json.loads(done.stdout)
+    assert messages
+    for message in messages:
+        assert message.startswith(f"cannot record to {tmp_path}: ")
+        assert message.endswith("free space and --resume")
+    assert seal_abandoned(tmp_path) == 1
+    assert pd.read_parquet(tmp_path)["check_points"].tolist() == list(range(written))
+
+
+def test_a_part_that_cannot_be_written_leaves_the_journal_and_readers_see_it(
+    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    journal = Journal(tmp_path, "w")
+    journal.append(make_row(0))
+    with monkeypatch.context() as patch:
+        patch.setattr(pq, "write_table", refuse)
+        with pytest.raises(RecordError, match="No space left on device"):
+            journal.seal()
+        die(journal)
+        assert seal_abandoned(tmp_path) == 0
+        assert len(load_records(tmp_path)) == 1
+    assert len(load_records(tmp_path)) == 1
+    assert not list(tmp_path.glob(JOURNAL_GLOB))
+    assert len(pd.read_parquet(tmp_path)) == 1
+
+
+def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RecordError, match=r"cannot record to .*/file/run: .*; choose another --report-dir"):
+        Journal(tmp_path / "file" / "run", "w")
+
+
+def test_a_folder_that_went_away_is_said(tmp_path: Path, make_row: MakeRow) -> None:
+    journal = Journal(tmp_path / "run", "w")
+    (tmp_path / "run").rmdir()
+    with pytest.raises(RecordError, match=r"cannot record to .*/run: No such file"):
+        journal.append(make_row())
+
+
+# ---- lost devices -------------------------------------------------------------------------------------
+
+
+def test_rows_of_a_lost_device_are_forgotten_and_no_others(tmp_path: Path, make_row: MakeRow) -> None:
+    write_part(tmp_path / "part-a.parquet", [make_row(0), make_row(1, status="device_lost")])
+    write_part(tmp_path / "part-b.parquet", [make_row(2)])
+    write_part(tmp_path / "part-c.parquet", [make_row(3, status="device_lost")])
+    untouched = (tmp_path / "part-b.parquet").stat()
+    assert forget_lost(tmp_path) == 2
+    assert forget_lost(tmp_path) == 0
+    assert pd.read_parquet(tmp_path)["status"].tolist() == ["ok", "ok"]
+    assert (tmp_path / "part-b.parquet").stat().st_ino == untouched.st_ino
+    assert pq.read_schema(tmp_path / "part-a.parquet").equals(arrow_schema())
+    assert len(list(tmp_path.iterdir())) == 3
+    assert forget_lost(tmp_path / "nowhere") == 0
+    (tmp_path / "part-d.parquet").write_bytes(b"junk")
+    with pytest.raises(RecordError, match=r"part-d.parquet cannot be rewritten: .*; start a new run"):
+        forget_lost(tmp_path)
+
+
+def test_two_who_forget_at_once_leave_whole_parts(tmp_path: Path, make_row: MakeRow) -> None:
+    for n in range(4):
+        rows = [make_row(2 * n), make_row(2 * n + 1, status="device_lost")]
+        write_part(tmp_path / f"part-{n}.parquet", rows)
+    forgotten: list[int] = []
+    threads = [threading.Thread(target=lambda: forgotten.append(forget_lost(tmp_path))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sum(forgotten) == 4
+    assert len(pd.read_parquet(tmp_path)) == 4

@@ -1,0 +1,204 @@
+"""Runs: named, made for a purpose, resumed only for the same purpose; what siblings record is seen."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import RecordError
+from harness.record.journal import Journal, write_part
+from harness.record.run import MANIFEST, Run, RunLog, open_run
+
+MakeRow = Callable[..., dict[str, Any]]
+PURPOSE = {"problem sets": {"smoke": "abc"}, "target": "cpu", "data seed": 1}
+
+
+def open_new(reports: Path, name: str | None = None, purpose: Any = PURPOSE, resume: bool = False) -> Run:
+    return open_run(reports, purpose, stem="smoke-cpu", name=name, resume=resume)
+
+
+def age(run: Run, seconds: int) -> None:
+    os.utime(run.folder / MANIFEST, (1e9 - seconds, 1e9 - seconds))
+
+
+def test_a_new_run_is_a_folder_with_what_was_asked(tmp_path: Path) -> None:
+    run = open_new(tmp_path / "reports")
+    assert run.name.startswith("smoke-cpu-2")
+    assert not run.resumed
+    assert run.measurements == run.folder / "measurements"
+    assert json.loads((run.folder / MANIFEST).read_text())["purpose"] == PURPOSE
+    assert [path.name for path in run.folder.iterdir()] == [MANIFEST]
+
+
+def test_two_runs_of_one_second_have_two_folders(tmp_path: Path) -> None:
+    assert len({open_new(tmp_path).folder for _ in range(4)}) == 4
+
+
+def test_resume_takes_the_newest_run_with_the_same_purpose(tmp_path: Path) -> None:
+    old, new = open_new(tmp_path, "b"), open_new(tmp_path, "a")
+    other = open_new(tmp_path, "c", {**PURPOSE, "data seed": 2})
+    age(old, 20)
+    age(new, 10)
+    age(other, 0)
+    found = open_new(tmp_path, resume=True)
+    assert (found.folder, found.resumed) == (new.folder, True)
+    assert open_new(tmp_path, "b", resume=True).folder == old.folder
+    assert not open_new(tmp_path, resume=True, purpose={**PURPOSE, "target": "gfx950"}).resumed
+
+
+def test_resume_with_nothing_to_resume_begins_a_run(tmp_path: Path) -> None:
+    run = open_new(tmp_path / "none", resume=True)
+    assert not run.resumed
+    assert open_new(tmp_path / "none", "named", resume=True).name == "named"
+
+
+def test_a_named_run_of_another_purpose_is_refused_and_what_differs_is_said(tmp_path: Path) -> None:
+    open_new(tmp_path, "mine")
+    purpose = {"problem sets": {"smoke": "abc"}, "target": "gfx950", "data seed": 2}
+    with pytest.raises(
+        RecordError, match=r"mine cannot be resumed: it was made with another data seed, target;"
+    ):
+        open_new(tmp_path, "mine", purpose, resume=True)
+
+
+@pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"purpose": 3}', "[" * 100_000, "\0"])
+def test_a_folder_that_is_no_run_is_not_resumed(manifest: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / MANIFEST).write_text(manifest)
+    with pytest.raises(RecordError, match=r"mine cannot be resumed: it holds no readable run.json; choose"):
+        open_new(tmp_path, "mine", resume=True)
+    assert not open_new(tmp_path, resume=True).resumed
+
+
+def test_a_run_whose_making_was_cut_short_is_taken_over(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / f".{MANIFEST}.123.abcd.tmp").write_text('{"purp')
+    run = open_new(tmp_path, "mine", resume=True)
+    assert not run.resumed
+    assert [path.name for path in run.folder.iterdir()] == [MANIFEST]
+    assert open_new(tmp_path, "mine", resume=True).resumed
+
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    open_new(tmp_path, "mine")
+    with pytest.raises(
+        RecordError, match=r"mine exists already: add --resume .* or choose another --run-name"
+    ):
+        open_new(tmp_path, "mine")
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../up", "a/b", "/etc", ".hidden", "a\n", "a\0", "-x", "é", "x" * 129]
+)
+def test_a_name_that_is_no_plain_name_is_refused(name: str, tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="is not a plain name of letters, digits"):
+        open_new(tmp_path / "reports", name)
+    assert not (tmp_path / "reports").exists()
+
+
+@given(stem=st.text(max_size=200))
+def test_any_stem_makes_a_name_inside_the_folder(stem: str, tmp_path_factory: Any) -> None:
+    reports = tmp_path_factory.mktemp("stem")
+    run = open_run(reports, PURPOSE, stem=stem, name=None, resume=False)
+    assert run.folder.parent == reports
+    assert run.name[0].isalnum()
+    assert open_run(reports, PURPOSE, stem="", name=run.name, resume=True).resumed
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "reports").touch()
+    with pytest.raises(RecordError, match=r"cannot write to .*reports: .*; choose another --report-dir"):
+        open_new(tmp_path / "reports")
+
+
+def test_resuming_seals_what_the_dead_left_and_forgets_lost_devices(
+    tmp_path: Path, make_row: MakeRow
+) -> None:
+    run = open_new(tmp_path, "mine")
+    run.measurements.mkdir()
+    write_part(run.measurements / "part-a.parquet", [make_row(0), make_row(1, status="device_lost")])
+    journal = Journal(run.measurements, "dead")
+    journal.append(make_row(2))
+    journal.append(make_row(3, status="device_lost"))
+    assert journal._fd is not None
+    os.close(journal._fd)
+    open_new(tmp_path, "mine", resume=True)
+    table = pd.read_parquet(run.measurements)
+    assert sorted(table["latency_ms"]) == [0.5, 2.5]
+    assert {path.suffix for path in run.measurements.iterdir()} == {".parquet"}
+
+
+# ---- what others have recorded ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return open_new(tmp_path, "mine")
+
+
+def latencies(log: RunLog, row: dict[str, Any]) -> list[float]:
+    return sorted(known["latency_ms"] for known in log.known(row["problem"]))
+
+
+def test_rows_get_the_runs_name_and_the_time(run: Run, make_row: MakeRow) -> None:
+    log = RunLog(run, "w")
+    row = make_row(0)
+    del row["run"], row["time"]
+    log.append(row)
+    log.close()
+    table = pd.read_parquet(run.measurements)
+    assert table["run"].tolist() == ["mine"]
+    assert abs(table["time"].iloc[0] - pd.Timestamp.now("UTC")) < pd.Timedelta(minutes=5)
+
+
+def test_siblings_see_each_other_while_they_live_and_after(run: Run, make_row: MakeRow) -> None:
+    """Names that begin alike are different writers."""
+    one, two = RunLog(run, "gw1-5"), RunLog(run, "gw1-5-5")
+    first, second, third = make_row(0), make_row(1), make_row(2)
+    assert first["problem"] == second["problem"] == third["problem"]
+    one.append(first)
+    assert latencies(two, first) == [0.5]
+    assert latencies(one, first) == []  # one's own results need no telling
+    two.append(second)
+    one.append(third)
+    assert latencies(one, first) == [1.5]
+    assert latencies(two, first) == [0.5, 2.5]
+    one.close()
+    assert latencies(two, first) == [0.5, 2.5]
+    assert latencies(RunLog(run, "late"), first) == [0.5, 1.5, 2.5]
+    two.close()
+    assert latencies(RunLog(run, "later"), first) == [0.5, 1.5, 2.5]
+
+
+def test_a_newer_row_of_a_sibling_replaces_the_older(run: Run, make_row: MakeRow) -> None:
+    one, two = RunLog(run, "one"), RunLog(run, "two")
+    one.append(make_row(0, status="device_lost", latency_ms=None))
+    assert two.known(make_row(0)["problem"])[0]["status"] == "device_lost"
+    one.append(make_row(0))
+    (known,) = two.known(make_row(0)["problem"])
+    assert (known["status"], known["latency_ms"]) == ("ok", 0.5)
+
+
+def test_problems_and_rounds_are_told_apart(run: Run, make_row: MakeRow) -> None:
+    log = RunLog(run, "one")
+    for row in (make_row(0), make_row(0, round=1, latency_ms=9.0), make_row(4)):
+        log.append(row)
+    other = RunLog(run, "two")
+    assert latencies(other, make_row(0)) == [0.5, 9.0]
+    assert latencies(other, make_row(4)) == [4.5]
+    assert other.known("no-such-problem") == []
+
+
+def test_a_part_that_is_none_is_said(run: Run, make_row: MakeRow) -> None:
+    run.measurements.mkdir()
+    (run.measurements / "part-x.parquet").write_bytes(b"junk")
+    with pytest.raises(RecordError, match=r"part-x.parquet cannot be read: .*; start a new run"):
+        RunLog(run, "w").known("p")

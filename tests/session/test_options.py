@@ -1,0 +1,116 @@
+"""What the options mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from _pytest.config import _prepareconfig
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import HarnessError
+from harness.session.options import SessionOptions, duration_s, read_options
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("90", 90), ("10m", 600), ("2h", 7200), ("1.5h", 5400), ("20ms", 0.02), (" 3s ", 3)],
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert duration_s("--budget", text) == pytest.approx(seconds)
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-3s", "0", "0.0h", "1d", "1e3", "3 s", "9" * 400, "²s", "nan"])
+def test_what_is_no_duration_is_said(text: str) -> None:
+    with pytest.raises(HarnessError, match="is not a time: write 20ms, 90s, 10m or 2h"):
+        duration_s("--budget", text)
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_duration_or_a_clear_error(text: str) -> None:
+    try:
+        seconds = duration_s("--budget", text)
+    except HarnessError:
+        return
+    assert 0 < seconds < 1e9
+
+
+@pytest.fixture
+def options_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SessionOptions]]:
+    """Reads a command line as pytest does, in the folder tmp_path/project/below."""
+    here = tmp_path / "project" / "below"
+    here.mkdir(parents=True)
+    (tmp_path / "project" / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    opened: list[pytest.Config] = []
+
+    def read(*arguments: str) -> SessionOptions:
+        config = _prepareconfig(["--problem-set=x.csv", "-pharness.plugin", "-pno:cacheprovider", *arguments])
+        opened.append(config)
+        return read_options(config)
+
+    yield read
+    for config in opened:
+        config._ensure_unconfigure()
+
+
+def test_an_unset_option_does_what_most_people_want(
+    options_of: Callable[..., SessionOptions], tmp_path: Path
+) -> None:
+    options = options_of()
+    assert (options.kernel_set, options.target, options.model) == ("default", "auto", "auto")
+    assert options.report_dir == tmp_path / "project" / "reports"
+    assert options.baseline_dir == tmp_path / "project" / "models"
+    assert options.budget_s is None
+    assert options.kernel_budget_s == pytest.approx(0.02)
+    assert options.tolerances == {
+        "mean_points": 0.5,
+        "median_points": 0.5,
+        "p10_points": 2.0,
+        "problem_points": 10.0,
+        "coverage_points": 0.0,
+    }
+
+
+def test_paths_mean_what_they_mean_in_the_shell(
+    options_of: Callable[..., SessionOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", "/home/somebody")
+    options = options_of("--build-dir=b", "--report-dir=../r", "--baseline-dir=~/baselines")
+    here = tmp_path / "project" / "below"
+    assert options.build_dir == here / "b"
+    assert options.report_dir == here / "../r"
+    assert options.baseline_dir == Path("/home/somebody/baselines")
+
+
+def test_a_value_that_happens_to_be_a_folder_does_not_move_the_reports(
+    options_of: Callable[..., SessionOptions], tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    options = options_of("--build-dir", str(elsewhere), "--rootdir", str(elsewhere))
+    assert options.report_dir == tmp_path / "project" / "below" / "reports"
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--data-seed=-1", "--data-seed -1 is not from 0 to"),
+        ("--data-seed=9223372036854775808", "--data-seed 9223372036854775808 is not from 0 to"),
+        ("--build-jobs=0", "--build-jobs 0: at least one compiler must run"),
+        ("--mean-tolerance=nan", "--mean-tolerance nan is not a number of points from 0 to 100"),
+        ("--problem-tolerance=-1", "--problem-tolerance -1 is not"),
+        ("--coverage-tolerance=101", "--coverage-tolerance 101 is not"),
+        ("--kernel-timeout=0s", "--kernel-timeout '0s' is not a time"),
+        ("--kernel-budget=x", "--kernel-budget 'x' is not a time"),
+    ],
+)
+def test_values_that_cannot_be_meant(
+    options_of: Callable[..., SessionOptions], argument: str, message: str
+) -> None:
+    with pytest.raises(HarnessError, match=re.escape(message)):
+        options_of(argument)

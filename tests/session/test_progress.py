@@ -1,0 +1,96 @@
+"""Counting pairs and saying how far a sweep is."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.session.progress import Progress, ProgressLine
+
+
+def fact(
+    problem: str, kernel: str, status: str = "ok", tflops: float | None = None, **more: object
+) -> dict[str, object]:
+    return {"problem": problem, "kernel": kernel, "status": status, "tflops": tflops} | more
+
+
+@pytest.fixture
+def progress(monkeypatch: pytest.MonkeyPatch) -> Progress:
+    """Two problems of two pairs; a second passes whenever the clock is read."""
+    now = iter(range(1000))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    made = Progress()
+    made.plan([("p", "a"), ("q", "a"), ("p", "b"), ("q", "b")])
+    return made
+
+
+def test_a_problem_is_told_when_its_last_pair_is_there(progress: Progress) -> None:
+    assert progress.finished(fact("p", "a", tflops=0.5)) is None
+    line = progress.finished(fact("p", "b", tflops=1.25))
+    assert line is not None
+    assert line.text.startswith("[1/2] p  2 ok  best 1.25 TFLOPS  ")
+    assert line.best_kernel == "b"
+    assert line.failures == 0
+
+
+def test_failures_are_counted_by_status(progress: Progress) -> None:
+    progress.finished(fact("p", "a", "wrong"))
+    line = progress.finished(fact("p", "b", "unsupported"))
+    assert line is not None
+    assert line.text.startswith("[1/2] p  1 wrong, 1 unsupported  no ok kernel")
+    assert line.failures == 1, "unsupported is an answer"
+    assert line.best_kernel == ""
+
+
+def test_only_ok_kernels_can_be_the_best(progress: Progress) -> None:
+    progress.finished(fact("p", "a", "noisy", 9.0))
+    line = progress.finished(fact("p", "b", "ok", 1.0))
+    assert line is not None
+    assert line.best_kernel == "b"
+
+
+def test_a_pair_counts_once(progress: Progress) -> None:
+    progress.finished(fact("p", "a"))
+    assert progress.finished(fact("p", "a")) is None
+    assert progress.pairs_left == 3
+
+
+def test_pairs_outside_the_plan_do_not_count(progress: Progress) -> None:
+    assert progress.finished(fact("elsewhere", "a")) is None
+    assert progress.finished(fact("p", "of their own")) is None
+    assert progress.pairs_left == 4
+
+
+def test_rate_and_time_left_are_those_of_measured_pairs(progress: Progress) -> None:
+    progress.finished(fact("p", "a"))
+    # Planned at 1 s; the rate reads the clock at 2 s, the time left at 3 s.
+    assert "1 of 4 pairs  1 pairs/s  0:06 left" in progress.status("p")
+
+
+def test_resumed_pairs_say_nothing_about_the_rate(progress: Progress) -> None:
+    for kernel in "ab":
+        line = progress.finished(fact("p", kernel, resumed=True))
+    assert line is not None
+    assert line.text.endswith("  resumed")
+    progress.finished(fact("q", "a"))
+    assert "3 of 4 pairs  1 pairs/s  0:02 left" in progress.status("q")
+
+
+def test_before_the_first_pair_kernels_are_being_built(progress: Progress) -> None:
+    assert progress.status("p") == "[0/2] p  0 of 4 pairs  building kernels"
+
+
+def test_long_times_show_hours(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = iter(range(0, 100000, 100))
+    monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
+    progress = Progress()
+    progress.plan(("p", str(number)) for number in range(101))
+    progress.finished(fact("p", "0"))
+    assert progress.time_left() == "2:46:40"
+
+
+def test_the_kernel_is_left_out_where_the_line_would_be_too_long() -> None:
+    line = ProgressLine("[1/2] p  2 ok", "kernel", 0)
+    assert line.fitting(None) == "[1/2] p  2 ok  kernel"
+    assert line.fitting(21) == "[1/2] p  2 ok  kernel"
+    assert line.fitting(20) == "[1/2] p  2 ok"
+    assert ProgressLine("x", "", 0).fitting(None) == "x"

@@ -1,0 +1,253 @@
+"""Runs that end early, however they end, and what --resume makes of them."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pandas as pd
+import pytest
+
+from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project, children, twice
+
+ALL_PAIRS = 32
+"""Four problems and the eight kernels of the set tiny."""
+SWEEP = ("--problem-set", "four.csv", *QUICK, "--kernel-budget", "10ms", "-v", "--resume")
+
+
+@pytest.fixture
+def four(project: Project) -> Project:
+    project.problem_set("four.csv", PROBLEMS)
+    return project
+
+
+def passed_until(process: subprocess.Popen[str], count: int) -> list[str]:
+    """The ids of the first `count` pairs that a run with -v reports; fewer when it ends before."""
+    assert process.stdout is not None
+    seen: list[str] = []
+    while len(seen) < count and (line := process.stdout.readline()):
+        seen += re.findall(r"test_kernel\[(\S+)\] PASSED", line)
+        seen += re.findall(r"PASSED .*test_kernel\[(\S+)\]", line)
+    return seen
+
+
+def end_of(process: subprocess.Popen[str]) -> Finished:
+    output, _ = process.communicate(timeout=120)
+    return Finished(process.returncode, output)
+
+
+def worker_of(process: subprocess.Popen[str]) -> int:
+    """The process that measures for a pytest without workers."""
+    (pid,) = (pid for pid, command in children(process.pid).items() if "harness.measure.worker" in command)
+    return pid
+
+
+def pairs(records: pd.DataFrame) -> set[str]:
+    short = records["kernel"].str.removeprefix("grouped_conv_forward_fp32_2d_")
+    return set(records["problem"] + "-" + short)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process ends, within ten seconds, without anybody's doing."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    import select
+
+    try:
+        return bool(select.select([handle], [], [], 10)[0])
+    finally:
+        os.close(handle)
+
+
+# ---- what is measured is not measured again ---------------------------------------------------------
+
+
+def test_a_resumed_run_measures_only_what_is_missing(four: Project) -> None:
+    asked = ("--problem-set", "four.csv", *TWO_KERNELS)
+    first = four.pytest(*asked, "-k", "f3x3 and compv3")
+    before = four.records()
+    assert first.counts()["passed"] == 3
+    second = four.pytest(*asked, "--resume")
+    assert second.counts() == {"passed": 8}
+    assert f"run: {four.runs[0]} (resumed)" in second.lines
+    after = four.records()
+    sweep, earlier = after[after["round"] == 0], before[before["round"] == 0]
+    assert len(sweep) == 8
+    kept = sweep[sweep["time"].isin(earlier["time"])]
+    assert pairs(kept) == pairs(earlier)
+    assert twice(after).empty
+
+
+def test_nothing_to_resume_is_said(project: Project) -> None:
+    finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "--resume", "-k", "f1x1")
+    assert finished.status == 0
+    assert f"run: {project.runs[0]} (new: there is no run to resume)" in finished.lines
+
+
+def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> None:
+    named = ("--problem-set", "small.csv", *TWO_KERNELS, "--run-name", "mine")
+    assert project.pytest(*named, "-k", "f1x1").status == 0
+    assert (project.folder / "reports" / "mine" / "report.html").is_file()
+    taken = project.pytest(*named)
+    assert taken.status == 4
+    assert "reports/mine exists already: add --resume to go on with it" in taken.last
+    for more, differs in (("--data-seed=7", "data seed"), ("--kernel-set=full-tests", "kernel set")):
+        other = project.pytest(*named, "--resume", more)
+        assert other.status == 4
+        assert f"reports/mine cannot be resumed: it was made with another {differs}" in other.last
+    distributed = project.pytest(*named, "-n1")
+    assert distributed.status == 4
+    assert "add --resume" in distributed.last
+    assert "Traceback" not in distributed.output
+
+
+# ---- Ctrl-C -----------------------------------------------------------------------------------------
+
+
+def test_an_interrupted_run_ends_in_order_and_resumes(four: Project) -> None:
+    process = four.start(*SWEEP)
+    seen = passed_until(process, 3)
+    worker = worker_of(process)
+    process.send_signal(signal.SIGINT)
+    finished = end_of(process)
+    assert finished.status == 2
+    assert "; stopped early: interrupted" in finished.output
+    assert "KeyboardInterrupt" in finished.output
+    assert "Traceback" not in finished.output
+    assert is_gone(worker)
+    kept = four.records()
+    assert set(seen) <= pairs(kept)
+    assert len(pairs(kept)) < ALL_PAIRS
+    assert four.pytest(*SWEEP).counts() == {"passed": ALL_PAIRS}
+    again = four.records()
+    assert again["time"].isin(kept["time"]).sum() == len(kept)
+    assert len(pairs(again)) == ALL_PAIRS
+    assert twice(again).empty
+
+
+def test_an_interrupted_distributed_run_ends_in_order(four: Project) -> None:
+    process = four.start(*SWEEP, "-n2")
+    seen = passed_until(process, 3)
+    workers = list(children(process.pid))
+    process.send_signal(signal.SIGINT)
+    finished = end_of(process)
+    assert finished.status == 2
+    assert finished.output.count("tile-oracle: four ===") == 1
+    assert "; stopped early: interrupted" in finished.output
+    assert all(is_gone(pid) for pid in workers)
+    records = four.records()
+    assert set(seen) <= pairs(records)
+    # Workers had stopped when the report was made: it has all that is recorded.
+    assert f"4 problems, {len(pairs(records))} pairs measured" in finished.output
+    assert twice(records).empty
+
+
+# ---- kill -9 ----------------------------------------------------------------------------------------
+
+
+def kill_pytest(process: subprocess.Popen[str]) -> None:
+    process.kill()
+
+
+def kill_measuring_worker(process: subprocess.Popen[str]) -> None:
+    for pid, command in children(process.pid).items():
+        if "harness.measure.worker" in command:
+            os.kill(pid, signal.SIGKILL)
+
+
+def kill_xdist_worker(process: subprocess.Popen[str]) -> None:
+    workers = sorted(pid for pid, command in children(process.pid).items() if "execnet" in command)
+    if workers:
+        os.kill(random.Random(process.pid).choice(workers), signal.SIGKILL)
+
+
+Kill = Callable[[subprocess.Popen[str]], None]
+
+
+@pytest.mark.parametrize(
+    ("kill", "more", "moments"),
+    [
+        (kill_pytest, (), 4),
+        (kill_measuring_worker, (), 3),
+        (kill_xdist_worker, ("-n2",), 2),
+        (kill_pytest, ("-n2",), 1),
+    ],
+    ids=["pytest", "measuring worker", "xdist worker", "xdist controller"],
+)
+def test_kill_9_loses_nothing_that_was_finished(
+    four: Project, kill: Kill, more: tuple[str, ...], moments: int
+) -> None:
+    """Each round goes on where the last one was killed. What was reported is kept, with its time."""
+    reported: set[str] = set()
+    for number in rising_moments(moments, seed=f"{kill.__name__}{more}"):
+        process = four.start(*SWEEP, *more)
+        reported |= set(passed_until(process, number))
+        descendants = list(children(process.pid))
+        kill(process)
+        process.communicate(timeout=120)
+        if kill is kill_pytest:
+            assert all(is_gone(pid) for pid in descendants)
+    resumed_at = datetime.now(UTC)
+    finished = four.pytest(*SWEEP, *more)
+    assert "Traceback" not in finished.output
+    records = four.records()
+    assert len(pairs(records)) == ALL_PAIRS
+    assert twice(records).empty
+    early = records[(records["time"] < resumed_at) & (records["round"] == 0)]
+    assert reported <= pairs(early)
+    assert list((four.runs[0] / "measurements").glob(".*")) == []
+    # A kernel cannot be told from what kills its process: at most one a kill takes the blame.
+    blamed = records[(records["round"] == 0) & (records["status"] != "ok")]
+    assert len(blamed) <= (moments if kill is kill_measuring_worker else 0)
+
+
+def rising_moments(count: int, seed: str) -> Iterator[int]:
+    """After how many reported pairs to kill: random, each later than the one before, all before the end."""
+    return iter(sorted(random.Random(seed).sample(range(ALL_PAIRS - 6), count)))
+
+
+# ---- budget -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+def test_a_budget_stops_between_problems_and_the_rest_is_for_resume(
+    four: Project, more: tuple[str, ...]
+) -> None:
+    asked = ("--problem-set", "four.csv", *TWO_KERNELS, *more)
+    # Long enough for nothing: what has begun when it ends is finished all the same.
+    four.write("conftest.py", CLOCK_THAT_JUMPS)
+    first = four.pytest(*asked, "--budget", "1h")
+    assert first.status == 0
+    begun = len(more and (1, 2)) or 1
+    assert first.counts() == {"passed": 2 * begun}
+    assert "stopped early: the budget of 1h is spent" in first.output
+    assert f"{8 - 2 * begun} pairs left" in first.output
+    assert len(pairs(four.records())) == 2 * begun
+    (four.folder / "conftest.py").unlink()
+    second = four.pytest(*asked, "--budget", "1h", "--resume")
+    assert second.status == 0
+    assert second.counts() == {"passed": 8}
+    assert "stopped early" not in second.output
+    assert len(pairs(four.records())) == 8
+    assert twice(four.records()).empty
+
+
+CLOCK_THAT_JUMPS = '''
+    """The budget's clock is two hours on after the first pair of this process."""
+    import time
+    import types
+    import harness.session.sweep as sweep
+
+    done = []
+    sweep.time = types.SimpleNamespace(time_ns=time.time_ns, time=lambda: time.time() + 7200 * bool(done))
+
+    def pytest_runtest_teardown(item):
+        done.append(item)
+'''
