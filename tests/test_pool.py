@@ -380,3 +380,14 @@ def test_a_relative_path_from_a_folder_that_is_gone_is_one_line(
     (tmp_path / "gone").rmdir()
     with pytest.raises(RuleError, match=r"kernel set 'mine\.json': there is no such file"):
         load_rule_set("mine.json")
+
+
+def test_a_relative_path_means_the_file_of_the_present_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for pipeline in ("compv3", "compv4"):
+        folder = tmp_path / pipeline
+        folder.mkdir()
+        os.utime(own(folder, {"pipeline": [pipeline]}), (0, 0))  # the same size, the same time
+        monkeypatch.chdir(folder)
+        assert [kernel.pipeline for kernel in pool_of("mine.json", "cpu")] == [pipeline]

@@ -47,7 +47,8 @@ def run(args: argparse.Namespace) -> int:
     if test is not None and set(test["problem"]) & set(records["problem"]):
         raise ModelError("--test has problems that are trained on")
     print(
-        f"{'recipe':<20}{'CV problem':>16}{'CV family':>16}   {'test mean':<24}{'test P10':<24}{'top 3':>8}{'s':>7}\n"
+        f"{'recipe':<20}{'CV problem':>16}{'CV family':>16}   {'test mean':<24}{'test P10':<24}"
+        f"{'top 3':>8}{'s':>7}\n"
         f"{'':<20}{'mean    P10':>16}{'mean    P10':>16}"
     )
     for recipe in recipes:

@@ -84,7 +84,8 @@ def render(evaluation: Evaluation, worst: int) -> str:
     """The evaluation as text tables."""
     figures, ceiling = evaluation.efficiency, evaluation.ceiling
     lines = [
-        f"{evaluation.name}: {figures.covered} of {figures.problems} problems, {evaluation.pairs} ranked pairs",
+        f"{evaluation.name}: {figures.covered} of {figures.problems} problems, "
+        f"{evaluation.pairs} ranked pairs",
         "",
         "efficiency, %".ljust(24) + "value [95 % interval]".ljust(26) + "noise ceiling",
     ]

@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
         folder = Path(args.model) if args.model else find_model(problem.direction, problem.dtype, args.arch)
         if folder is None:
             raise ModelError(
-                f"no shipped model for {problem.direction} {problem.dtype} on {args.arch}: name one with --model"
+                f"no shipped model for {problem.direction} {problem.dtype} on {args.arch}: use --model"
             )
         predictor = Predictor.load(folder)
         kernels = [k for k in _kernels(folder, args.kernels) if k.matches(problem)]

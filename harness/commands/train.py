@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 from harness.errors import ModelError
+from harness.heuristic.baseline import out_of_fold_baseline, save_beside
 from harness.heuristic.recipe import RECIPES
 from harness.heuristic.train import Effort, TrainedModel, train
 from harness.kernel import parse_kernel_name
@@ -74,7 +75,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="ROUNDS",
-        help="repeat with more weight on badly picked problems, keep the best round (it seldom is a later one)",
+        help="repeat with more weight on badly picked problems, keep the best round (it is seldom later)",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="SET",
+        help="also write the cross-validated efficiencies as a baseline for the records under this set name",
     )
     parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
 
@@ -102,7 +108,11 @@ def run(args: argparse.Namespace) -> int:
         sources=tuple(Path(path).name for path in args.records),
     )
     model.save(args.out)
-    print(_summary(model, Path(args.out), time.monotonic() - started))
+    out = Path(args.out)
+    if args.baseline:
+        path = save_beside(out_of_fold_baseline(model, out.name, records, args.baseline), out)
+        effort.say(f"baseline: {path}")
+    print(_summary(model, out, time.monotonic() - started))
     return 0
 
 
@@ -117,7 +127,8 @@ def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
         f"{spec.op_type} {spec.direction} {spec.dtype} on {spec.arch}, recipe {spec.recipe}: "
         f"{manifest['valid_rows']} rows, {manifest['unique_shapes']} problems",
         "",
-        f"{'cross-validation':<22}{'problems':>9}{'mean %':>9}{'median %':>10}{'P10 %':>8}{'min %':>8}{'top-1 %':>9}",
+        f"{'cross-validation':<22}{'problems':>9}{'mean %':>9}{'median %':>10}{'P10 %':>8}{'min %':>8}"
+        f"{'top-1 %':>9}",
     ]
     for check in model.checks:
         figures = check.efficiency

@@ -183,18 +183,18 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         not folder.is_dir() or (any(folder.iterdir()) and not (folder / SPEC_FILE).is_file())
     ):
         raise ModelError(f"{folder} exists and is not a model folder: choose another name")
-    kept = (
-        {p.name: p.read_bytes() for p in folder.glob("*") if p.is_file() and not _is_ours(p.name)}
-        if folder.is_dir()
-        else {}
-    )
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     except OSError as error:
         raise ModelError(f"cannot write {folder}: {error.strerror}") from None
     try:
-        for name, data in {**kept, **files}.items():
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if entry.is_dir():
+                shutil.copytree(entry, staging / entry.name)
+            elif not _is_ours(entry.name):
+                shutil.copyfile(entry, staging / entry.name)
+        for name, data in files.items():
             (staging / name).write_bytes(data)
         staging.chmod(0o755)
         if folder.exists():
@@ -229,7 +229,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def _is_ours(name: str) -> bool:
-    """Files that training writes; others (a baseline, a recorded oracle) stay when a model is replaced."""
+    """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
     return name in (SPEC_FILE, MANIFEST_FILE) or name.startswith(
         ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold")
     )

@@ -49,6 +49,7 @@ _STOPPING_SHARE = 8
 IMPORTANCE = "importance"
 """Optional column of a training table: how much a row counts, 1 by default."""
 
+_MOST_RUNS = 100
 _HARD_UNDER = 0.95
 _HARD_WEIGHT = 3.0
 _MOST_CORRECTION = 0.3
@@ -395,7 +396,7 @@ def train(
     effort.say("fitting all rows")
     ranker = fit(chosen, rows, kind["arch"], effort, start)
     spec = _spec(chosen, ranker, kind, rows)
-    manifest = _manifest(ranker, rows, usable.left_out, len(records), effort.seed, sources)
+    manifest = _manifest(ranker, rows, usable.left_out, records, effort.seed, sources)
     if start is not None:
         old = sum(b.num_trees() for member in tree_members(start) for b in member.boosters)
         manifest |= {
@@ -515,7 +516,7 @@ def _manifest(
     ranker: Ranker,
     rows: pd.DataFrame,
     left_out: dict[str, int],
-    data_rows: int,
+    records: pd.DataFrame,
     seed: int,
     sources: Sequence[str],
 ) -> dict[str, Any]:
@@ -525,12 +526,13 @@ def _manifest(
         "prev_n_estimators": 0,
         "new_n_estimators": total,
         "total_n_estimators": total,
-        "data_rows": data_rows,
+        "data_rows": len(records),
         "valid_rows": len(rows),
         "unique_shapes": int(rows["problem"].nunique()),
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "left_out": left_out,
         "sources": list(sources),
+        "runs": sorted(records["run"].dropna().unique())[:_MOST_RUNS] if "run" in records else [],
         "seed": seed,
         "kernels": sorted(rows["kernel"].unique()),
         "harness_version": __version__,

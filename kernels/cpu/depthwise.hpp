@@ -55,11 +55,13 @@ TO_NOINLINE void depthwise_tap(const Conv &c, const Image &m, const Tap &t, cons
       for (i64 h = low[1]; h < high[1]; ++h) {
         const Elem *x = c.in0 + n * m.batch + d * c.stride[0] * m.step[0] + h * c.stride[1] * m.step[1] +
                         low[2] * c.stride[2] * m.step[2] + t.delta + g;
-        const Elem *y = c.in1 + (((n * c.out_extent[0] + d) * c.out_extent[1] + h) * c.out_extent[2] + low[2]) * c.K + g;
+        const i64 row = ((n * c.out_extent[0] + d) * c.out_extent[1] + h) * c.out_extent[2];
+        const Elem *y = c.in1 + (row + low[2]) * c.K + g;
         TO_NO_UNROLL
         for (i64 w = low[2]; w < high[2]; ++w, x += c.stride[2] * m.step[2], y += c.K) {
           TO_UNROLL
-          for (int v = 0; v < Vectors; ++v) sum[v] += load_lanes<Whole>(x + v * VW, live) * load_lanes<Whole>(y + v * VW, live);
+          for (int v = 0; v < Vectors; ++v)
+            sum[v] += load_lanes<Whole>(x + v * VW, live) * load_lanes<Whole>(y + v * VW, live);
         }
       }
   Elem lanes[Vectors * VW];

@@ -203,7 +203,9 @@ struct Direct {
         for (int i = 0; i < MM; ++i) store_v(lines[i], n == VW ? load(a[i] + k0) : load_n(a[i] + k0, n));
         const Elem *wk = w + k0 * ld;
         acc.run<false>([&](int i, i64 k) __attribute__((always_inline)) { return splat(lines[i][k]); },
-                       [=](int j, i64 k) __attribute__((always_inline)) { return columns<Inside>(wk + k * ld, j, live); },
+                       [=](int j, i64 k) __attribute__((always_inline)) {
+                         return columns<Inside>(wk + k * ld, j, live);
+                       },
                        n);
       }
     }
@@ -254,7 +256,8 @@ struct Direct {
       for (; g + wide <= c.G; g += wide)
         depthwise_row<LANE_VECTORS, true>(c.in0 + g, offsets + i, tap_count, weights + g, weights_row, to + g, wide);
       for (; g < c.G; g += VW)
-        depthwise_row<1, false>(c.in0 + g, offsets + i, tap_count, weights + g, weights_row, to + g, min64(VW, c.G - g));
+        depthwise_row<1, false>(c.in0 + g, offsets + i, tap_count, weights + g, weights_row, to + g,
+                                min64(VW, c.G - g));
     }
   }
 
@@ -275,7 +278,8 @@ struct Direct {
     const i64 offset[3] = {t.d, t.h, t.w};
     for (int x = 0; x < 3; ++x) {
       low[x] = offset[x] < 0 ? ceil_div(-offset[x], c.stride[x]) : 0;
-      high[x] = offset[x] < c.in_extent[x] ? min64(c.out_extent[x], (c.in_extent[x] - 1 - offset[x]) / c.stride[x] + 1) : 0;
+      const i64 room = c.in_extent[x] - 1 - offset[x];
+      high[x] = room >= 0 ? min64(c.out_extent[x], room / c.stride[x] + 1) : 0;
     }
   }
 
@@ -316,7 +320,9 @@ struct Direct {
       }
       const Elem *xk = x + k0 * x_row;
       acc.run<false>([&](int i, i64 k) __attribute__((always_inline)) { return splat(lines[k][i]); },
-                     [=](int j, i64 k) __attribute__((always_inline)) { return columns<Inside>(xk + k * x_row, j, live_n); },
+                     [=](int j, i64 k) __attribute__((always_inline)) {
+                       return columns<Inside>(xk + k * x_row, j, live_n);
+                     },
                      n);
     }
   }
@@ -333,8 +339,9 @@ struct Direct {
         for (i64 d = low[0]; d < high[0]; ++d)
           for (i64 h = low[1]; h < high[1]; ++h)
             for (i64 w = low[2]; w < high[2]; w += TK) {
-              const Elem *x = c.in0 + n * image.batch + d * c.stride[0] * image.step[0] + h * c.stride[1] * image.step[1] +
-                              w * c.stride[2] * image.step[2] + t.delta + group * c.Cg;
+              const Elem *x = c.in0 + n * image.batch + d * c.stride[0] * image.step[0] +
+                              h * c.stride[1] * image.step[1] + w * c.stride[2] * image.step[2] + t.delta +
+                              group * c.Cg;
               const Elem *y = c.in1 + (((n * c.out_extent[0] + d) * c.out_extent[1] + h) * c.out_extent[2] + w) * c.K +
                               group * c.Kg;
               for (i64 j = column; j < end_n; j += MN)

@@ -165,7 +165,8 @@ struct Gemm {
     const i64 end = min64(row + TM, block_rows);
     for (i64 j = 0; j < column_micros; ++j)
       for (i64 r = row; r < end; r += MM)
-        micro_packed(tile_a + (r - row) * (WEIGHT ? 1 : LDA), tile_b + j * MN, staged(r, j0 + j), p.units, p.first == 0);
+        micro_packed(tile_a + (r - row) * (WEIGHT ? 1 : LDA), tile_b + j * MN, staged(r, j0 + j), p.units,
+                     p.first == 0);
   }
 
   TO_INLINE_MEMBER void reduce_packed(const Grid &grid) {
@@ -194,7 +195,8 @@ struct Gemm {
       const bool more = k + TK < reduction;
       if (more) open_panel(panel[now ^ 1], grid, k + TK);
       for (i64 tile = 0; tile < column_tiles; ++tile, buffer ^= 1) {
-        const i64 here = block_column + tile * TN, micros = ceil_div(min64(TN, block_column + block_columns - here), MN);
+        const i64 here = block_column + tile * TN;
+        const i64 micros = ceil_div(min64(TN, block_column + block_columns - here), MN);
         // What comes next: the next columns of this panel, or the first of the next one.
         const bool same = tile + 1 < column_tiles;
         const Panel &source = same ? p : panel[now ^ 1];

@@ -164,7 +164,9 @@ TO_NOINLINE void micro_rows(const Elem *a, i64 row, i64 length, i64 live, const 
     if constexpr (sizeof(Elem) == 4) {
       i64 safe = live >= MM ? length : 0;
       const float *bs = b + j0 * VW;
-      acc.run<false>([=](int i, i64 k) __attribute__((always_inline)) { return splat(((const UnitMem *)(a + k * row))[i]); },
+      acc.run<false>([=](int i, i64 k) __attribute__((always_inline)) {
+                       return splat(((const UnitMem *)(a + k * row))[i]);
+                     },
                      [=](int j, i64 k) __attribute__((always_inline)) { return load_v(bs + k * TN + j * VW); }, safe);
       k0 = safe;
     }

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-import ziglang
+import ziglang  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import resource
@@ -89,7 +90,7 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(
         data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
         places = sorted({0, len(data), *(cut for cut in cuts if cut < len(data))})
         received = []
-        for begin, end in zip(places, places[1:], strict=False):
+        for begin, end in itertools.pairwise(places):
             line.write(data[begin:end])
             while (message := line.channel.receive(0)) is not None:
                 received.append(message)
@@ -98,8 +99,14 @@ def test_messages_come_out_as_they_went_in_however_they_are_cut(
         line.close()
 
 
+def receive_all(channel: Channel) -> None:
+    """Until something is raised."""
+    while True:
+        channel.receive(5)
+
+
 @pytest.mark.parametrize(
-    "garbage", [b"hello\n", b"[1,2]\n", b"\xff\xfe\n", b"null\n", b"\n", b"[" * 99_999 + b"\n"]
+    "garbage", [b"hello\n", b"[1,2]\n", b"\xff\xfe\n", b"null\n", b"\n", b"[" * 40_000 + b"\n"]
 )
 def test_garbage_is_told_after_the_messages_before_it(garbage: bytes, line: Line) -> None:
     writer = threading.Thread(target=line.write, args=(b'{"a":1}\n{"a":2}\n' + garbage + b'{"a":3}\n',))
@@ -108,10 +115,8 @@ def test_garbage_is_told_after_the_messages_before_it(garbage: bytes, line: Line
     assert line.channel.receive(5) == {"a": 2}
     for _ in range(2):
         with pytest.raises(ChannelGarbled):
-            while True:
-                line.channel.receive(5)
-    while writer.is_alive():
-        writer.join(0.1)
+            receive_all(line.channel)
+    writer.join(5)
 
 
 def test_a_line_without_end_is_garbage(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,7 +136,7 @@ def test_a_sum_too_deep_for_ones_is_thinned_out() -> None:
 
 
 def test_zeros_come_out_positive_or_are_told_equal() -> None:
-    """0 x -3 is -0: whichever zero the reference says, a kernel's other zero is right too (see cpu_device)."""
+    """0 x -3 is -0: whichever zero comes out, the other one is right too (see cpu_device)."""
     problem = GroupedConvProblem("bwd_weight", "fp32", 2, 1, 2, 2, 1, 1, 1, 1, 1)
     first, second = np.zeros(problem.input_shape, np.int8), np.full(problem.output_shape, -3, np.int8)
     assert (exact_output(problem, first, second) == 0).all()

@@ -1,0 +1,115 @@
+"""A worker process seen from the parent: its output is drained and bounded, its end is told."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.measure import child as child_module
+from harness.measure.child import Child
+from harness.measure.protocol import ChannelClosed
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
+    """A Child whose process runs a program of ours instead of the worker."""
+    started: list[Child] = []
+    real = subprocess.Popen
+
+    def make(program: str) -> Child:
+        def popen(command: list[str], **options: object) -> subprocess.Popen[bytes]:
+            assert command[1:4] == ["-P", "-m", "harness.measure.worker"]
+            return real([sys.executable, "-c", program, *command[4:]], **options)  # type: ignore[call-overload, no-any-return]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(child_module.subprocess, "Popen", popen)
+            started.append(Child(None))
+        return started[-1]
+
+    yield make
+    for child in started:
+        child.kill()
+
+
+def test_the_end_of_much_output_is_kept_and_no_more(start: Callable[[str], Child]) -> None:
+    """Far more than a pipe holds, to both streams: the process must not block, nor the parent grow."""
+    child = start(
+        "import sys, os\n"
+        "for i in range(4000): os.write(1 + i % 2, b'0123456789' * 100)\n"
+        "os.write(2, b'the\\tvery \\x1b[31mend\\n\\0')\n"
+    )
+    death = child.death()
+    assert death.startswith("exited with code 0; it printed: ")
+    assert death.endswith("the very [31mend")
+    assert len(death) < 450
+    assert death.isprintable()
+    assert sum(map(len, child._tail)) < 3 * 8192
+
+
+def test_output_in_small_pieces_is_kept_up_to_the_bound(start: Callable[[str], Child]) -> None:
+    child = start("import os\nfor i in range(30000): os.write(1, b'ab')\n")
+    assert child.death().endswith("abab")
+    assert sum(map(len, child._tail)) <= 8192 + 65536
+
+
+@pytest.mark.parametrize(
+    ("program", "death"),
+    [
+        ("pass", "exited with code 0"),
+        ("raise SystemExit(3)", "exited with code 3"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGFPE)", "killed by SIGFPE"),
+        ("import os; os.kill(os.getpid(), 40)", "killed by signal 40"),
+        ("print('bye ' + chr(0xfc))", "exited with code 0; it printed: bye \u00fc"),
+        ("import os; os.write(1, bytes([255, 10, 97]))", "exited with code 0; it printed: \ufffd a"),
+    ],
+)
+def test_how_a_process_ended_is_told(program: str, death: str, start: Callable[[str], Child]) -> None:
+    child = start(program)
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(30)
+    assert child.death() == death
+    assert child.ended
+
+
+def test_a_worker_quits_when_asked_and_closes_everything() -> None:
+    child = Child(None)
+    before = child.pid
+    child.quit()
+    assert child.ended
+    assert not Path(f"/proc/{before}").exists()
+    with pytest.raises(ChannelClosed):
+        child.channel.send({"do": "quit"})
+    child.kill()  # twice is once
+
+
+def test_a_process_that_does_not_listen_is_killed(
+    start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    child = start("import signal, threading; signal.signal(15, signal.SIG_IGN); threading.Event().wait()")
+    real = child._process.wait
+    monkeypatch.setattr(child._process, "wait", lambda timeout=None: real(timeout and 0.1))
+    child.quit()
+    assert child.ended
+    assert child._process.returncode == -signal.SIGKILL
+
+
+def test_no_descriptors_stay_open() -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    threads, before = threading.active_count(), descriptors()
+    for end in (Child.quit, Child.kill):
+        end(Child(None))
+    assert descriptors() == before
+    assert threading.active_count() == threads
+
+
+def test_numerical_libraries_of_the_worker_use_one_thread(start: Callable[[str], Child]) -> None:
+    child = start("import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])")
+    assert child.death() == "exited with code 0; it printed: 1 1"

@@ -1,0 +1,225 @@
+"""`measure(problem, kernel)`: each pair once, in its problem's sweep, recorded, and known again on resume."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from evil_target import EvilTarget, evil_kernel, small_problem
+
+from harness.build.builder import Builder
+from harness.errors import KernelError, RecordError
+from harness.kernel import GroupedConvKernel
+from harness.measure.measurement import Measurement
+from harness.measure.service import MeasureService
+from harness.measure.supervisor import Supervisor, SweepSettings
+from harness.measure.timing import TimingPlan
+from harness.problem import GroupedConvProblem
+from harness.record.dataset import IDENTITY
+from harness.record.run import RunLog, open_run
+
+SETTINGS = SweepSettings(
+    timing=TimingPlan(budget_ms=0.5), final_budget_ms=0.1, final_passes=1, leaders_within=1e3
+)
+PROBLEM, OTHER = small_problem(), small_problem(N=2)
+KERNELS = [evil_kernel("good", i) for i in (1, 2, 3)]
+
+
+class Session:
+    """What a process that measures has."""
+
+    def __init__(
+        self, builder: Builder, reports: Path, plan: Sequence[GroupedConvKernel], **options: Any
+    ) -> None:
+        self.run = open_run(reports, {"a": 1}, stem="s", name="mine", resume=True)
+        self.log = RunLog(self.run, f"w{len(list(self.run.folder.rglob('*')))}")
+        self.supervisor = Supervisor(EvilTarget(builder), SETTINGS, self.run.measurements)
+        self.seen: list[Measurement] = []
+        self.service = MeasureService(
+            self.supervisor, lambda problem: plan, self.log, watch=self.seen.append, **options
+        )
+
+    def close(self) -> pd.DataFrame:
+        self.log.close()
+        self.supervisor.close()
+        return pd.read_parquet(self.run.measurements)
+
+
+@pytest.fixture
+def open_session(evil_builder: Builder, tmp_path: Path) -> Iterator[Callable[..., Session]]:
+    for kernel in KERNELS:
+        evil_builder.submit(kernel).result()
+    opened: list[Session] = []
+
+    def make(plan: Sequence[GroupedConvKernel] = KERNELS, **options: Any) -> Session:
+        opened.append(Session(evil_builder, tmp_path, plan, **options))
+        return opened[-1]
+
+    yield make
+    for session in opened:
+        session.supervisor.close()
+
+
+def rounds(table: pd.DataFrame) -> dict[int, int]:
+    assert not table.duplicated(IDENTITY).any()
+    return {int(number): int(count) for number, count in table["round"].value_counts().items()}
+
+
+def test_each_pair_is_measured_once_and_the_leaders_again(open_session: Callable[..., Session]) -> None:
+    session = open_session()
+    first = [session.service.measure(PROBLEM, kernel) for kernel in KERNELS]
+    again = [session.service.measure(PROBLEM, kernel) for kernel in reversed(KERNELS)]
+    assert first == again[::-1]
+    assert [m.kernel for m in first] == KERNELS
+    assert all(m.ok and not m.resumed and m.sample_ms == () for m in first)
+    assert not session.service.at_work_on(PROBLEM)
+    assert len(session.seen) == 6
+    table = session.close()
+    assert rounds(table) == {0: 3, 1: 3}
+    row = table[(table["kernel"] == KERNELS[1].name) & (table["round"] == 0)].iloc[0]
+    assert row["latency_ms"] == first[1].latency_ms
+    assert row["tflops"] == pytest.approx(PROBLEM.flops / first[1].latency_ms / 1e9)
+    assert (row["run"], row["target"], row["arch"], row["seed"]) == ("mine", "cpu", "cpu", SETTINGS.seed)
+    assert row["toolchain"].startswith("clang ")
+    assert "-O3" in row["flags"].split()
+    assert len(row["source_hash"]) == 64
+    assert row["binary_bytes"] > 1000
+    assert row["device"] == session.supervisor.device.name  # type: ignore[union-attr]
+
+
+def test_a_kernel_asked_for_out_of_order_comes_from_the_same_sweep(
+    open_session: Callable[..., Session],
+) -> None:
+    session = open_session()
+    last = session.service.measure(PROBLEM, KERNELS[2])
+    assert session.service.measure(PROBLEM, KERNELS[0]).ok
+    assert session.service.measure(PROBLEM, KERNELS[2]) is last
+    assert rounds(session.close()) == {0: 3, 1: 3}
+
+
+def test_going_to_another_problem_finishes_the_one_at_hand(open_session: Callable[..., Session]) -> None:
+    session = open_session()
+    session.service.measure(PROBLEM, KERNELS[0])
+    assert session.service.at_work_on(PROBLEM)
+    session.service.measure(OTHER, KERNELS[0])
+    assert session.service.at_work_on(OTHER)
+    assert session.service.measure(PROBLEM, KERNELS[1]).ok  # done by then
+    session.service.finish()
+    assert rounds(session.close()) == {0: 6, 1: 6}
+
+
+def test_kernels_that_no_plan_named_are_measured_once_too(open_session: Callable[..., Session]) -> None:
+    """As in a user's own test with a kernel of its own."""
+    session = open_session(plan=[])
+    for kernel in (*KERNELS, *KERNELS):
+        assert session.service.measure(PROBLEM, kernel).ok
+    assert rounds(session.close()) == {0: 3, 1: 3}
+    resumed = open_session(plan=[])
+    for kernel in KERNELS:
+        assert resumed.service.measure(PROBLEM, kernel).resumed
+    assert rounds(resumed.close()) == {0: 3, 1: 3}
+
+
+def test_a_resumed_run_measures_only_what_is_missing(open_session: Callable[..., Session]) -> None:
+    session = open_session(plan=[*KERNELS[:2], evil_kernel("wrong")])
+    before = {k: session.service.measure(PROBLEM, k) for k in (*KERNELS[:2], evil_kernel("wrong"))}
+    session.close()
+    resumed = open_session(plan=[*KERNELS, evil_kernel("wrong")])
+    for kernel, measurement in before.items():
+        known = resumed.service.measure(PROBLEM, kernel)
+        assert known.resumed
+        for name in ("status", "detail", "round", "samples", "check", "check_points"):
+            assert getattr(known, name) == getattr(measurement, name)
+        for name in ("latency_ms", "latency_min_ms", "spread", "tflops"):
+            assert getattr(known, name) == pytest.approx(getattr(measurement, name), nan_ok=True)
+    assert not resumed.service.measure(PROBLEM, KERNELS[2]).resumed
+    assert rounds(resumed.close()) == {0: 4, 1: 3}
+
+
+def test_leaders_that_a_killed_run_did_not_measure_again_are_on_resume(
+    open_session: Callable[..., Session],
+) -> None:
+    session = open_session()
+    session.service.measure(PROBLEM, KERNELS[0])
+    for kernel in KERNELS:
+        if kernel.name not in session.service._done[PROBLEM.id]:
+            session.service._take_next()
+    session.service.abandon()  # before the final round
+    assert rounds(session.close()) == {0: 3}
+    resumed = open_session()
+    assert all(resumed.service.measure(PROBLEM, kernel).resumed for kernel in KERNELS)
+    assert rounds(resumed.close()) == {0: 3, 1: 3}
+
+
+def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Callable[..., Session]) -> None:
+    session = open_session()
+    session.supervisor._lost = "unplugged"
+    lost = [session.service.measure(PROBLEM, kernel).status for kernel in KERNELS]
+    assert lost == ["device_lost"] * 3
+    assert session.close()["status"].tolist() == ["device_lost"] * 3
+    resumed = open_session()
+    assert all(resumed.service.measure(PROBLEM, kernel).ok for kernel in KERNELS)
+    table = resumed.close()
+    assert rounds(table) == {0: 3, 1: 3}
+    assert set(table["status"]) == {"ok"}
+
+
+def test_after_abandoning_the_rest_can_still_be_measured(open_session: Callable[..., Session]) -> None:
+    session = open_session()
+    session.service.measure(PROBLEM, KERNELS[0])
+    session.service.abandon()
+    assert session.service.measure(OTHER, KERNELS[1]).ok
+    assert session.service.measure(PROBLEM, KERNELS[2]).ok
+    session.service.finish()
+    assert rounds(session.close()) == {0: 6, 1: 6}
+
+
+def test_a_result_that_cannot_be_recorded_is_an_error_and_is_measured_again(
+    open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = open_session()
+
+    def refuse(row: object) -> None:
+        raise RecordError("cannot record: the disk is full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(session.log, "append", refuse)
+        with pytest.raises(RecordError, match="the disk is full"):
+            session.service.measure(PROBLEM, KERNELS[0])
+    assert [session.service.measure(PROBLEM, kernel).ok for kernel in KERNELS] == [True] * 3
+    assert rounds(session.close()) == {0: 3, 1: 3}
+
+
+def test_a_kernel_of_another_kind_is_refused(open_session: Callable[..., Session]) -> None:
+    session = open_session()
+    problem = GroupedConvProblem("bwd_data", "fp32", 2, 1, 4, 4, 1, 5, 5, 3, 3)
+    with pytest.raises(
+        KernelError, match=r"is not for bwd_data-fp32-.*: direction, dtype and rank must be equal"
+    ):
+        session.service.measure(problem, KERNELS[0])
+
+
+def test_samples_are_kept_when_asked_for(open_session: Callable[..., Session]) -> None:
+    session = open_session(keep_samples=True)
+    measurement = session.service.measure(PROBLEM, KERNELS[0])
+    assert len(measurement.sample_ms) == measurement.samples > 0
+
+
+def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_figures(
+    open_session: Callable[..., Session],
+) -> None:
+    kernels = [evil_kernel(mode) for mode in ("segfault", "wrong", "refuses", "compile_error")]
+    session = open_session(plan=[KERNELS[0], *kernels])
+    for kernel in kernels:
+        session.service.measure(PROBLEM, kernel)
+    table = session.close().set_index("kernel")
+    failed = table.loc[[kernel.name for kernel in kernels]]
+    assert failed["status"].tolist() == ["crash", "wrong", "unsupported", "build_error"]
+    assert (failed["detail"].str.len() > 10).all()
+    assert failed[["latency_ms", "latency_min_ms", "spread", "tflops"]].isna().all(axis=None)
+    assert (failed["samples"] == 0).all()
+    assert failed["source_hash"].notna().tolist()[:2] == [True, True]
+    assert failed["source_hash"].isna().tolist()[3]

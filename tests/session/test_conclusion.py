@@ -1,0 +1,135 @@
+"""The gate at the end of a session: baselines, verdicts, known failures, exit status."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project, junit_properties
+
+JUDGED = ("--problem-set", "four.csv", *TWO_KERNELS, "--model", "out-of-fold")
+LENIENT = [f"--{name}-tolerance=100" for name in ("mean", "median", "p10", "problem")]
+"""Efficiencies of kernels of a microsecond, timed for a millisecond, are different ones in every run."""
+
+
+def baseline_of(project: Project) -> tuple[Path, dict[str, Any]]:
+    (path,) = (project.folder / "models").rglob("*.json")
+    return path, json.loads(path.read_text())
+
+
+# ---- efficiencies -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
+    """A run that was accepted as the baseline. Resumed, it measures nothing and has the same efficiencies."""
+    project = make_project()
+    project.problem_set("four.csv", PROBLEMS)
+    return project, project.pytest(*JUDGED, "--update-baseline")
+
+
+def test_without_a_baseline_that_is_said_and_nothing_fails(accepted: tuple[Project, Finished]) -> None:
+    _, finished = accepted
+    assert finished.status == 0
+    assert "verdict no baseline: the criteria were not applied" in finished.output
+    assert "cross-validated on this run's own records" in " ".join(finished.output.split())
+    assert "efficiency    mean " in finished.output
+
+
+def test_update_baseline_writes_what_was_found(accepted: tuple[Project, Finished]) -> None:
+    project, finished = accepted
+    path, baseline = baseline_of(project)
+    assert f"baseline written: {path}" in finished.lines
+    assert path.parts[-4] == "out-of-fold"
+    assert path.parent.name == "four"
+    assert set(baseline["efficiencies"]) == set(PROBLEMS)
+    assert baseline["device"] == project.records()["device"].iloc[0]
+
+
+def test_the_same_efficiencies_pass(accepted: tuple[Project, Finished]) -> None:
+    project, _ = accepted
+    finished = project.pytest(*JUDGED, "--resume", "--junitxml=junit.xml")
+    assert finished.status == 0, finished.output
+    assert "verdict passed: every criterion is met" in finished.lines
+    (suite,) = ElementTree.parse(project.folder / "junit.xml").getroot().iter("testsuite")
+    properties = junit_properties(suite)
+    assert properties["tile_oracle.four.verdict"] == "passed"
+    assert properties["tile_oracle.four.mean"].endswith(" (passed)")
+    assert float(properties["tile_oracle.four.coverage_percent"]) == 100
+
+
+def test_worse_efficiencies_fail_the_session_though_every_test_passed(
+    accepted: tuple[Project, Finished],
+) -> None:
+    project, _ = accepted
+    path, baseline = baseline_of(project)
+    better = baseline | {"efficiencies": dict.fromkeys(baseline["efficiencies"], 1.0)}
+    elsewhere = project.folder / "better" / path.relative_to(project.folder / "models")
+    elsewhere.parent.mkdir(parents=True)
+    # A baseline that this run cannot reach: it found one problem at half of the speed.
+    problem = PROBLEMS[0]
+    if baseline["efficiencies"][problem] > 0.89:
+        better["efficiencies"][problem] = 1.0
+    elsewhere.write_text(json.dumps(better))
+    lowest = min(baseline["efficiencies"].values())
+    finished = project.pytest(*JUDGED, "--resume", "--baseline-dir", "better")
+    if lowest > 0.995:
+        pytest.skip("every pick of this run is as good as the oracle: nothing is worse")
+    assert finished.counts() == {"passed": 8}
+    assert finished.status == 1
+    assert any(line.startswith("verdict FAILED: criteria not met: ") for line in finished.lines)
+    forgiven = project.pytest(*JUDGED, "--resume", "--baseline-dir", "better", *LENIENT)
+    assert forgiven.status == 0
+
+
+def test_a_baseline_that_is_none_is_said(accepted: tuple[Project, Finished]) -> None:
+    project, _ = accepted
+    path, _ = baseline_of(project)
+    elsewhere = project.folder / "broken" / path.relative_to(project.folder / "models")
+    elsewhere.parent.mkdir(parents=True)
+    elsewhere.write_text("{")
+    finished = project.pytest(*JUDGED, "--resume", "--baseline-dir", "broken", "--tb=short")
+    assert finished.status == 2
+    assert f"{elsewhere} is not JSON" in finished.output
+    assert "Traceback" not in finished.output
+
+
+# ---- failures ---------------------------------------------------------------------------------------
+
+
+def test_known_failures_are_expected_healed_ones_told_and_new_ones_red(project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    bad = project.compiler("bad-clang", {"TO_PACK_AB": "wrong"})
+    worse = project.compiler("worse-clang", {"TO_PACK_AB": "crash", "TO_DIRECT": "build_error"})
+
+    first = project.pytest(*JUDGED, "--toolchain", bad, "--update-baseline")
+    assert first.status == 1, "failures that nobody has accepted are red"
+    assert first.counts() == {"passed": 4, "failed": 4}
+    _, baseline = baseline_of(project)
+    compv3 = "grouped_conv_forward_fp32_2d_16x16x64_compv3_intrawave_w1x1x1_wt4x16x1"
+    assert baseline["known_failures"] == {problem: {compv3: "wrong"} for problem in PROBLEMS}
+
+    known = project.pytest(*JUDGED, *LENIENT, "--toolchain", bad, "-rx")
+    assert known.counts() == {"passed": 4, "xfailed": 4}
+    assert known.status == 0, known.output
+    assert "known since the baseline (wrong): wrong: 1 of 128 values wrong" in known.output
+    assert "known failures\n  wrong: 4 pairs" in known.output
+
+    healed = project.pytest(*JUDGED, *LENIENT)
+    assert healed.status == 0
+    assert healed.counts() == {"passed": 8}
+    assert "4 known failures healed: " in healed.output
+
+    new = project.pytest(*JUDGED, *LENIENT, "--toolchain", worse)
+    assert new.status == 1
+    assert new.counts() == {"failed": 4, "xfailed": 4}
+    assert "new failures" in next(line for line in new.lines if line.startswith("verdict FAILED: "))
+    assert (
+        "known since the baseline (wrong): crash: killed by SIGSEGV"
+        in project.pytest(*JUDGED, *LENIENT, "--toolchain", worse, "--resume", "-rx").output
+    )

@@ -1,0 +1,101 @@
+"""Sessions with workers of pytest-xdist."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project, junit_properties, twice
+
+
+@pytest.fixture(scope="module")
+def distributed(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
+    project = make_project()
+    project.problem_set("four.csv", PROBLEMS)
+    project.write(
+        "test_theirs.py",
+        """
+        from harness.suite.test_kernels import test_kernel
+
+        def test_the_pairs_again(problem, kernel, measure):
+            assert measure(problem, kernel).ok
+
+        def test_the_problem(problem):
+            assert problem.flops
+        """,
+    )
+    asked = ("test_theirs.py", "--problem-set", "four.csv", *TWO_KERNELS)
+    finished = project.pytest(*asked, "-n2", "-v", "--junitxml=junit.xml", "--benchmark-json=bench.json")
+    assert finished.status == 0, finished.output
+    return project, finished
+
+
+def test_the_tests_of_one_problem_stay_on_one_worker(distributed: tuple[Project, Finished]) -> None:
+    _, finished = distributed
+    workers = defaultdict(set)
+    for worker, nodeid in re.findall(r"^\[(gw\d)\] .*PASSED (\S+)", finished.output, re.MULTILINE):
+        workers[nodeid.partition("[")[2].partition("-16x16x64")[0].rstrip("]")].add(worker)
+    assert set(workers) == set(PROBLEMS)
+    assert all(len(names) == 1 for names in workers.values())
+    assert {name for names in workers.values() for name in names} == {"gw0", "gw1"}
+
+
+def test_every_pair_is_recorded_once_by_one_of_the_workers(distributed: tuple[Project, Finished]) -> None:
+    project, _ = distributed
+    records = project.records()
+    assert len(records[records["round"] == 0]) == 8
+    assert twice(records).empty
+    (run,) = project.runs
+    parts = sorted(path.name for path in (run / "measurements").glob("part-*.parquet"))
+    assert {name.split("-")[1] for name in parts} == {"gw0", "gw1"}
+
+
+def test_there_is_one_verdict_over_all_records(distributed: tuple[Project, Finished]) -> None:
+    project, finished = distributed
+    assert finished.output.count("tile-oracle: four ===") == 1
+    assert finished.output.count("\nverdict ") == 1
+    assert "4 problems, 8 pairs measured\n" in finished.output
+    verdict = project.verdict()
+    assert verdict["statuses"]["ok"] == 8  # type: ignore[index]
+
+
+def test_progress_and_junit_come_from_the_controller(distributed: tuple[Project, Finished]) -> None:
+    project, finished = distributed
+    assert len(re.findall(r"^\[[1-4]/4\] forward-\S+  2 ok  best ", finished.output, re.MULTILINE)) == 4
+    assert f"run: {project.runs[0]}" in finished.lines
+    (suite,) = ElementTree.parse(project.folder / "junit.xml").getroot().iter("testsuite")
+    assert junit_properties(suite)["tile_oracle.four.verdict"] == "no model"
+    measured = [one for one in map(junit_properties, suite.iter("testcase")) if "tflops" in one]
+    assert len(measured) == 16
+
+
+def test_that_pytest_benchmark_is_off_is_said(distributed: tuple[Project, Finished]) -> None:
+    project, finished = distributed
+    assert finished.output.count("note: pytest-benchmark is switched off") == 1
+    document = project.folder / "bench.json"
+    assert not document.exists() or not json.loads(document.read_text() or "{}").get("benchmarks")
+
+
+def test_x_stops_all_workers(project: Project) -> None:
+    compiler = project.compiler("bad-clang", {"TO_DIRECT": "wrong", "TO_PACK_AB": "wrong"})
+    asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--toolchain", compiler)
+    finished = project.pytest(*asked, "-n2", "--dist", "loadgroup", "-x")
+    assert finished.status in (1, 2)
+    assert 1 <= finished.counts()["failed"] <= 2
+    assert "stopped early: stopping after 1 failures" in finished.output
+    assert "INTERNALERROR" not in finished.output
+
+
+def test_what_ends_a_worker_ends_the_session_with_one_message(project: Project) -> None:
+    project.write("a-file", "")
+    asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")
+    finished = project.pytest(*asked, "-n1", "--tb=line")
+    assert finished.status == 2
+    assert "a-file/below cannot be written" in finished.output
+    assert "Traceback" not in finished.output
+    assert "INTERNALERROR" not in finished.output

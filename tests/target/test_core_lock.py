@@ -1,0 +1,165 @@
+"""No two processes time on one core; who dies gives it back; where there is one core, one waits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.target.core_lock import CoreLock
+
+HOLDER = """
+import os, sys
+os.sched_setaffinity(0, {int(core) for core in sys.argv[1].split(",")})
+from harness.target.core_lock import CoreLock
+lock = CoreLock()
+for line in sys.stdin:
+    if line == "acquire\\n":
+        lock.acquire()
+        lock.acquire()  # holding it already
+    else:
+        lock.release()
+        lock.release()
+    print(",".join(map(str, sorted(os.sched_getaffinity(0)))), flush=True)
+"""
+
+
+class Holder:
+    """A process that takes and gives back a core on command."""
+
+    def __init__(self, cores: set[int], folder: Path, umask: int = 0o022) -> None:
+        environment = {**os.environ, "TMPDIR": str(folder)}
+        environment["PYTHONPATH"] = str(Path(harness.__file__).parent.parent)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLDER, ",".join(map(str, cores))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=environment,
+            umask=umask,
+            text=True,
+        )
+
+    def ask(self, what: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(what + "\n")
+        self.process.stdin.flush()
+
+    def cores(self) -> set[int]:
+        """The cores that it may run on after the oldest command not yet answered. Blocks until it is done."""
+        assert self.process.stdout is not None
+        return {int(core) for core in self.process.stdout.readline().split(",")}
+
+    def do(self, what: str) -> set[int]:
+        self.ask(what)
+        return self.cores()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate()
+
+
+@pytest.fixture
+def holders(tmp_path: Path) -> Iterator[list[Holder]]:
+    started: list[Holder] = []
+    yield started
+    for holder in started:
+        holder.kill()
+
+
+ALL = os.sched_getaffinity(0)
+
+
+@pytest.mark.skipif(len(ALL) < 2, reason="this machine has one core only")
+def test_two_processes_have_two_cores_and_are_pinned(tmp_path: Path, holders: list[Holder]) -> None:
+    holders += [Holder(ALL, tmp_path), Holder(ALL, tmp_path)]
+    first, second = (holder.do("acquire") for holder in holders)
+    assert len(first) == len(second) == 1
+    assert first != second
+    assert first == {max(ALL)}
+    assert holders[0].do("release") == ALL
+    assert holders[0].do("acquire") == first
+
+
+def test_with_one_core_the_second_waits_until_the_first_gives_it_back(
+    tmp_path: Path, holders: list[Holder]
+) -> None:
+    core = {max(ALL)}
+    holders += [Holder(core, tmp_path), Holder(core, tmp_path)]
+    assert holders[0].do("acquire") == core
+    holders[1].ask("acquire")
+    assert not can_be_locked(tmp_path, max(core))
+    holders[0].do("release")
+    assert holders[1].cores() == core
+    assert not can_be_locked(tmp_path, max(core))
+    holders[1].do("release")
+    assert can_be_locked(tmp_path, max(core))
+
+
+def can_be_locked(folder: Path, core: int) -> bool:
+    import fcntl
+
+    fd = os.open(folder / "tile-oracle-cores" / f"{core}.lock", os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def test_a_killed_holder_gives_its_core_back(tmp_path: Path, holders: list[Holder]) -> None:
+    core = {max(ALL)}
+    holders += [Holder(core, tmp_path), Holder(core, tmp_path)]
+    assert holders[0].do("acquire") == core
+    holders[1].ask("acquire")
+    holders[0].kill()
+    assert holders[1].cores() == core
+
+
+def test_other_users_can_use_the_lock_files(tmp_path: Path, holders: list[Holder]) -> None:
+    """Whatever the umask of who made them."""
+    holders.append(Holder({max(ALL)}, tmp_path, umask=0o077))
+    holders[0].do("acquire")
+    folder = tmp_path / "tile-oracle-cores"
+    assert folder.stat().st_mode & 0o7777 == 0o1777
+    assert (folder / f"{max(ALL)}.lock").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize("obstacle", ["file", "link"])
+def test_where_no_lock_can_be_made_nothing_is_pinned(
+    obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "tile-oracle-cores"
+    if obstacle == "file":
+        place.touch()
+    else:
+        (tmp_path / "elsewhere").mkdir()
+        place.symlink_to(tmp_path / "elsewhere")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lock = CoreLock()
+    lock.acquire()
+    assert os.sched_getaffinity(0) == ALL
+    lock.release()
+
+
+def test_a_link_in_the_place_of_a_lock_file_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tile-oracle-cores"
+    folder.mkdir()
+    for core in ALL:
+        (folder / f"{core}.lock").symlink_to(tmp_path / "victim")
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    lock = CoreLock()
+    lock.acquire()
+    try:
+        assert not (tmp_path / "victim").exists()
+        assert os.sched_getaffinity(0) == ALL
+    finally:
+        lock.release()

@@ -1,0 +1,154 @@
+"""The CPU device in this process, with kernels that do not crash: checks in full and at points."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from evil_target import evil_kernel, small_problem
+
+from harness.build.builder import Builder
+from harness.measure import reference
+from harness.target import cpu_device
+from harness.target.base import KernelFailed, ProblemRefused
+from harness.target.cpu_device import CpuDevice, open_device
+
+PROBLEM = small_problem(N=2, C=6, K=10, G=2, Hi=16, Wi=15)
+
+
+@pytest.fixture
+def device() -> Iterator[CpuDevice]:
+    device = open_device()
+    yield device
+    device.idle()
+
+
+def binary(builder: Builder, mode: str) -> Path:
+    built = builder.submit(evil_kernel(mode)).result().binary
+    assert built is not None
+    return built.path
+
+
+@pytest.fixture(params=["full", "spot"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How the output is checked: this problem is small, so points are looked at only when we say so."""
+    if request.param == "spot":
+        monkeypatch.setattr(reference, "_FULL_CHECK_FLOPS", 0)
+    return str(request.param)
+
+
+@pytest.mark.parametrize("mode", ["good", "negative_zero", "slow"])
+def test_a_right_kernel_passes_and_is_timed(
+    mode: str, kind: str, device: CpuDevice, evil_builder: Builder
+) -> None:
+    device.load(PROBLEM, 1)
+    path = binary(evil_builder, mode)
+    result = device.check(path)
+    assert (result.status, result.kind, result.tainted) == ("ok", kind, False)
+    assert result.points > 1000
+    before = device.kernel_seconds
+    nanoseconds = device.sample(path, 5)
+    assert nanoseconds.shape == (5,)
+    assert (nanoseconds > 0).all()
+    assert device.kernel_seconds - before >= nanoseconds.sum() / 1e9
+
+
+@pytest.mark.parametrize(
+    ("mode", "status", "full", "spot"),
+    [
+        (
+            "wrong",
+            "wrong",
+            "1 of 4,800 values wrong, at (1, 15, 14, 1, 4) got",
+            "values wrong, at (1, 15, 14, 1, 4)",
+        ),
+        ("nan_value", "wrong", "; 1 of 4,800 values are NaN", "1 of 4,800 values are NaN"),
+        ("unwritten", "wrong", "; left 300 of 4,800 values unwritten", "left 300 of 4,800 values unwritten"),
+        (
+            "underrun",
+            "wrong",
+            "wrote outside its output or workspace",
+            "wrote outside its output or workspace",
+        ),
+        ("error_code", "wrong", "the kernel returned 7", "the kernel returned 7"),
+        ("refuses", "unsupported", "the kernel refused", "the kernel refused"),
+        ("huge_workspace", "unsupported", "its workspace: ", "its workspace: "),
+        ("other_abi", "build_error", "ABI 2, this harness 1", "ABI 2, this harness 1"),
+    ],
+)
+def test_a_wrong_kernel_is_told_in_either_check(
+    mode: str, status: str, full: str, spot: str, kind: str, device: CpuDevice, evil_builder: Builder
+) -> None:
+    device.load(PROBLEM, 1)
+    for _ in range(2):  # the second run finds what the first left in the output, were it not poisoned
+        result = device.check(
+            binary(evil_builder, mode) if mode != "other_abi" else _built(evil_builder, mode)
+        )
+        assert result.status == status
+        assert (full if kind == "full" else spot) in result.detail
+        assert result.tainted == (mode == "underrun")
+
+
+def test_a_right_kernels_output_does_not_help_the_next(device: CpuDevice, evil_builder: Builder) -> None:
+    device.load(PROBLEM, 1)
+    assert device.check(binary(evil_builder, "good")).status == "ok"
+    assert device.check(binary(evil_builder, "unwritten")).status == "wrong"
+    assert device.check(binary(evil_builder, "good")).status == "ok"
+
+
+def test_a_kernel_that_fails_when_timed_says_so(device: CpuDevice, evil_builder: Builder) -> None:
+    device.load(PROBLEM, 1)
+    for mode, message in (("time_error", "returned 5 when it was timed"), ("time_zero", "stored no time")):
+        path = binary(evil_builder, mode)
+        assert device.check(path).status == "ok"
+        with pytest.raises(KernelFailed, match=message):
+            device.sample(path, 3)
+
+
+def test_each_problem_has_its_own_data(device: CpuDevice, evil_builder: Builder) -> None:
+    path = binary(evil_builder, "good")
+    for problem in (PROBLEM, small_problem(), PROBLEM, small_problem(stride_h=2, dilation_w=2, pad_w=2)):
+        device.load(problem, 1)
+        assert device.check(path).status == "ok"
+
+
+def test_a_problem_that_does_not_fit_is_refused_before_anything_is_made(
+    device: CpuDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ProblemRefused, match=r"needs [0-9.]+ GiB of memory .* GiB are free"):
+        device.load(small_problem(N=2**31 - 1, Hi=2**12, Wi=2**12, C=1, K=1), 1)
+    monkeypatch.setattr(cpu_device, "memory_available_bytes", lambda: 1000)
+    with pytest.raises(ProblemRefused):
+        device.load(PROBLEM, 1)
+
+
+def test_one_workspace_is_kept_at_a_time(device: CpuDevice, evil_builder: Builder) -> None:
+    """A pool's many sizes together could be more than there is memory."""
+    device.load(PROBLEM, 1)
+    kept = []
+    for size in (64, 128, 64, 4096):
+        library = type("Library", (), {"to_workspace_bytes": staticmethod(lambda _, size=size: size)})
+        loaded = device._require()
+        args = loaded.arguments(loaded.integers, loaded.out)
+        buffer = device._attach_workspace(library, args, flush=True)  # type: ignore[arg-type]
+        assert buffer is not None
+        assert buffer.size == size
+        assert args.workspace == buffer.address
+        assert args.workspace % 64 == 0
+        kept.append(len(device._workspaces))
+    assert kept == [1] * 4
+
+
+def test_the_device_names_itself(device: CpuDevice) -> None:
+    assert device.info.name
+    assert device.info.driver.startswith("Linux ")
+
+
+def test_random_data_are_no_integers(device: CpuDevice) -> None:
+    device.load(PROBLEM, 1)
+    inputs, _ = device._require().random()
+    values = inputs[0].view(np.float32, PROBLEM.input_shape)
+    assert 0.8 < float(values.std()) < 1.2
+    assert not (values == np.round(values)).any()

@@ -1,0 +1,124 @@
+"""Memory that catches stray access: at once where a guard page is, afterwards in the slack."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import harness
+from harness.target.guarded_memory import GuardedBuffer, holding
+
+PAGE = mmap.PAGESIZE
+
+TOUCH = """
+import ctypes, sys
+import numpy as np
+from harness.target.guarded_memory import GuardedBuffer, holding
+size, flush, offset, how, read_only = (int(a) for a in sys.argv[1:])
+if read_only:
+    buffer = holding(np.ones(size, np.uint8), flush=bool(flush))
+else:
+    buffer = GuardedBuffer(size, flush=bool(flush))
+at = buffer.address + offset
+if how == 0:
+    ctypes.string_at(at, 1)
+else:
+    ctypes.memset(at, 1, 1)
+print("fine")
+"""
+READ, WRITE = 0, 1
+
+
+def touch(size: int, *, flush: bool, offset: int, how: int, read_only: bool = False) -> int:
+    """The exit status of a process that touches one byte (negative: its signal)."""
+    arguments = [str(int(a)) for a in (size, flush, offset, how, read_only)]
+    environment = {**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", TOUCH, *arguments],
+        env=environment,
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.stdout == b"fine\n") == (done.returncode == 0)
+    return done.returncode
+
+
+@pytest.mark.parametrize(
+    ("size", "offset", "how", "read_only"),
+    [
+        (100, 100, WRITE, False),
+        (100, 100, READ, False),
+        (PAGE, PAGE, WRITE, False),
+        (PAGE, -1, READ, False),
+        (3 * PAGE + 8, 3 * PAGE + 8, READ, True),
+        (100, 0, WRITE, True),
+        (100, 99, WRITE, True),
+    ],
+)
+def test_touching_what_is_not_allowed_kills(size: int, offset: int, how: int, read_only: bool) -> None:
+    assert touch(size, flush=True, offset=offset, how=how, read_only=read_only) == -signal.SIGSEGV
+
+
+def test_inside_and_in_the_slack_nothing_happens() -> None:
+    assert touch(100, flush=True, offset=99, how=WRITE) == 0
+    assert touch(100, flush=True, offset=-1, how=WRITE) == 0
+    assert touch(100, flush=True, offset=0, how=READ, read_only=True) == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(1, 3 * PAGE + 1), flush=st.booleans())
+def test_a_buffer_lies_where_it_says(size: int, flush: bool) -> None:
+    buffer = GuardedBuffer(size, flush=flush)
+    assert (buffer.address + size) % PAGE == 0 if flush else buffer.address % 64 == 0
+    buffer.fill(0xAB)
+    view = buffer.view(np.uint8, (size,))
+    assert (view == 0xAB).all()
+    view[...] = 1  # all of the data, none of the slack
+    assert buffer.slack_is(0xAB)
+    assert not buffer.slack_is(1) or size % PAGE == 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(size=st.integers(1, 2 * PAGE - 1).filter(lambda n: n % PAGE), flush=st.booleans(), data=st.data())
+def test_one_stray_byte_in_the_slack_is_seen(size: int, flush: bool, data: st.DataObject) -> None:
+    import ctypes
+
+    buffer = GuardedBuffer(size, flush=flush)
+    buffer.fill(0xFF)
+    slack = -size % PAGE
+    distance = data.draw(st.integers(1, slack))
+    at = buffer.address - distance if flush else buffer.address + size + distance - 1
+    ctypes.memset(at, 0xFE, 1)
+    assert not buffer.slack_is(0xFF)
+
+
+def test_holding_keeps_the_values_and_refuses_python_too() -> None:
+    array = np.arange(60, dtype=np.float32).reshape(3, 4, 5)
+    for flush in (True, False):
+        assert np.array_equal(holding(array, flush=flush).view(np.float32, (3, 4, 5)), array)
+
+
+@pytest.mark.parametrize("size", [2**62, 2**63, 2**70])
+def test_more_than_there_is_is_a_memory_error(size: int) -> None:
+    with pytest.raises(MemoryError, match=f"{size:,} bytes cannot be had"):
+        GuardedBuffer(size, flush=True)
+
+
+def test_memory_is_given_back() -> None:
+    def mapped_pages() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[0])
+
+    before = mapped_pages()
+    for _ in range(50):
+        holding(np.zeros(1 << 20, np.uint8), flush=True)
+    assert mapped_pages() - before < 10 * (1 << 20) // PAGE

@@ -1,0 +1,68 @@
+"""--target NAME, and what the target `cpu` knows without touching a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.errors import BuildError, TargetError
+from harness.kernel import GroupedConvKernel
+from harness.pool import kernel_pool
+from harness.problem import GroupedConvProblem
+from harness.target import TargetOptions, resolve_target
+
+PROBLEM = GroupedConvProblem("forward", "bf16", 2, 1, 16, 16, 1, 8, 8, 3, 3)
+
+
+@pytest.fixture
+def options(tmp_path: Path) -> TargetOptions:
+    return TargetOptions(toolchain="ziglang", build_dir=tmp_path / "build", jobs=1)
+
+
+@pytest.mark.parametrize("name", ["auto", "cpu"])
+def test_the_cpu_is_found(name: str, options: TargetOptions) -> None:
+    target, why = resolve_target(name, options)
+    try:
+        assert (target.name, target.arch) == ("cpu", "cpu")
+        assert why
+        kernel = kernel_pool("forward", "bf16", 2, arch="cpu", rules="tiny")[0]
+        assert target.refusal(kernel, PROBLEM) is None
+        assert len(target.source_identity()) == 64
+    finally:
+        target.close()
+
+
+@pytest.mark.parametrize("name", ["", "gpu", "CPU", "../cpu", "cpu "])
+def test_another_name_is_refused_with_those_there_are(name: str, options: TargetOptions) -> None:
+    with pytest.raises(TargetError, match=r"is not one of auto, cpu"):
+        resolve_target(name, options)
+
+
+def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="toolchain 'no-such-compiler' is not a program"):
+        resolve_target("cpu", TargetOptions(toolchain="no-such-compiler", build_dir=tmp_path))
+
+
+def test_a_kernel_that_this_arch_lacks_is_refused_with_a_reason(options: TargetOptions) -> None:
+    target, _ = resolve_target("cpu", options)
+    try:
+        foreign = GroupedConvKernel(
+            "forward", "bf16", 2, 64, 64, 64, 1, 1, 1, 4, 16, 1, pipeline="preshufflev2"
+        )
+        reason = target.refusal(foreign, PROBLEM)
+        assert reason is not None
+        assert "preshufflev2" in reason
+    finally:
+        target.close()
+
+
+def test_the_limit_grows_with_the_work(options: TargetOptions) -> None:
+    target, _ = resolve_target("cpu", options)
+    try:
+        large = GroupedConvProblem("forward", "bf16", 2, 64, 256, 256, 1, 56, 56, 3, 3)
+        slowest_flops_per_s = 0.5e9
+        assert target.timeout_s(large) > 6 * large.flops / slowest_flops_per_s
+        assert target.timeout_s(PROBLEM) < 60
+    finally:
+        target.close()
