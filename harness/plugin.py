@@ -208,7 +208,8 @@ class SessionPlugin:
 
     def pytest_report_collectionfinish(self) -> str | None:
         run = self.session.run
-        return None if run is None else self.session.describe_run(run)
+        quiet = self.config.get_verbosity() < 0
+        return None if run is None or quiet else self.session.describe_run(run)
 
     # -- pytest-xdist --
 
@@ -314,32 +315,28 @@ class SessionPlugin:
         self.display.clear()
         if interrupted and self._is_controller:
             self._stop_workers()
+        red = False
         try:
             self.session.close(interrupted=interrupted)
+            if not self._is_worker and not self.config.getoption("collectonly"):
+                red = self._conclude(self._stopped(session, interrupted))
         except HarnessError as error:
             self.trouble = str(error)
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            red = True
         if self._is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
             output["tile_oracle_budget_spent"] = self.session.budget_spent
             output["tile_oracle_notes"] = [*self.session.notes, *([self.trouble] if self.trouble else [])]
-        if self._is_worker or self.config.getoption("collectonly") or self.session.run is None:
-            return
-        if self.trouble:
-            return
+        if red and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _conclude(self, stopped: str) -> bool:
+        """Verdicts and reports; whether a verdict fails the session. Raises HarnessError."""
         from harness.session.conclusion import conclude
 
-        stopped = self._stopped(session, interrupted)
-        try:
-            self.conclusions = conclude(self.session, stopped, self._selected)
-        except HarnessError as error:
-            self.trouble = str(error)
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
-            return
+        self.conclusions = conclude(self.session, stopped, self._selected)
         self._tell_junit()
-        nothing_failed = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if any(conclusion.data.verdict.failed for conclusion in self.conclusions) and nothing_failed:
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        return any(conclusion.data.verdict.failed for conclusion in self.conclusions)
 
     def _stop_workers(self) -> None:
         """pytest-xdist does it too, but later: what they finish until then belongs to the report."""
@@ -348,10 +345,13 @@ class SessionPlugin:
             controller.pytest_sessionfinish()
 
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
-        if (self.session.budget_spent or self._budget_spent) and not interrupted:
+        """Why the session ends before its last test, or ""."""
+        controller = self.config.pluginmanager.get_plugin("dsession")
+        reason = session.shouldstop or session.shouldfail or getattr(controller, "shouldstop", "")
+        if reason or interrupted:
+            return str(reason or "interrupted")
+        if self.session.budget_spent or self._budget_spent:
             return f"the budget of {self.config.getoption('--budget')} is spent"
-        if interrupted or session.shouldstop or session.shouldfail:
-            return str(session.shouldstop or session.shouldfail or "interrupted")
         return ""
 
     def _tell_junit(self) -> None:

@@ -25,8 +25,9 @@ STRATEGIES = ("random", "evolution")
 _MULTIPLES = (1, 2, 4, 8)
 _DEPTHS = (1, 2, 4, 8)
 _POPULATION = 24
-_SCALE = 0.7
-_CROSSOVER = 0.8
+_SCALE = 0.5
+_CROSSOVER = 0.5
+_MUTATION_TRIES = 20
 _MOST_TRIES = 60
 
 
@@ -209,19 +210,29 @@ def _draw(space: Space, random: np.random.Generator) -> list[int]:
 
 
 def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> list[list[int]]:
-    """One trial per member: a mutation by the difference of two others, crossed with the member."""
+    """One trial per member: a mutation by the difference of two others, crossed with the member, and tried
+    again while it is no kernel or one that has its score."""
     population = [np.array(choice) for choice in state.population]
     sizes = np.array([len(axis) for axis in space.axes])
     best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
     trials = []
     for index, member in enumerate(population):
-        a, b = random.choice([i for i in range(len(population)) if i != index], 2, replace=False)
-        base = best if random.random() < 0.5 else member
-        mutant = np.rint(base + _SCALE * (population[a] - population[b]) + random.normal(0, 0.5, len(sizes)))
-        mutant = np.mod(mutant.astype(np.int64), sizes)
-        take = random.random(len(sizes)) < _CROSSOVER
-        take[random.integers(len(sizes))] = True
-        trials.append([int(value) for value in np.where(take, mutant, member)])
+        others = [i for i in range(len(population)) if i != index]
+        trial = [int(value) for value in member]
+        for _ in range(_MUTATION_TRIES):
+            a, b = random.choice(others, 2, replace=False)
+            base = best if random.random() < 0.5 else member
+            mutant = np.rint(
+                base + _SCALE * (population[a] - population[b]) + random.normal(0, 0.5, len(sizes))
+            )
+            take = random.random(len(sizes)) < _CROSSOVER
+            take[random.integers(len(sizes))] = True
+            values = np.where(take, np.mod(mutant.astype(np.int64), sizes), member)
+            trial = [int(value) for value in values]
+            kernel = space.kernel(trial)
+            if kernel is not None and kernel.name not in state.scores:
+                break
+        trials.append(trial)
     return trials
 
 

@@ -47,15 +47,21 @@ class Timing:
 def summarise(sample_ms: npt.NDArray[np.float64]) -> Timing:
     """Median, minimum, relative interquartile range, relative confidence half-width of the median."""
     ordered = np.sort(sample_ms)
-    median = float(np.median(ordered))
-    low, high = np.percentile(ordered, [25, 75])
+    low, median, high = (_quantile(ordered, fraction) for fraction in (0.25, 0.5, 0.75))
     return Timing(
         tuple(sample_ms.tolist()),
         median,
         float(ordered[0]),
-        float(high - low) / median if median > 0 else 0.0,
+        (high - low) / median if median > 0 else 0.0,
         _median_precision(ordered, median),
     )
+
+
+def _quantile(ordered: npt.NDArray[np.float64], fraction: float) -> float:
+    """As np.quantile, interpolated linearly, without its overhead: that is longer than many kernels."""
+    whole, part = divmod(fraction * (len(ordered) - 1), 1)
+    low, high = float(ordered[int(whole)]), float(ordered[math.ceil(whole + part)])
+    return low + (high - low) * part
 
 
 def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
@@ -84,7 +90,7 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
         spent_ms += float(values.sum())
         count += batch
         ordered = np.sort(np.concatenate(taken))
-        last = float(np.median(ordered))
+        last = _quantile(ordered, 0.5)
         precision = _median_precision(ordered, last)
         known = precision <= plan.precision and count >= plan.min_samples
         if known or count >= plan.max_samples:
@@ -109,7 +115,7 @@ def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
     while spent < budget:
         values = sample(batch) / 1e6
         spent += float(values.sum())
-        median = float(np.median(values))
+        median = _quantile(np.sort(values), 0.5)
         if abs(median - last) <= 2 * plan.precision * last:
             return median
         last = median

@@ -10,6 +10,7 @@ import csv
 import io
 import json
 import re
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -182,8 +183,10 @@ def _csv_rows(path: Path, text: str) -> pd.DataFrame:
     if repeated:
         raise RecordError(f"{path} has more than one column {', '.join(repeated)}")
     try:
-        table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, on_bad_lines="error")
-    except (pd.errors.ParserError, ValueError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header
+            table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, index_col=False)
+    except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
         raise RecordError(f"{path} is not a table: {str(error).splitlines()[0]}") from None
     table.columns = pd.Index([name or f"_{index}" for index, name in enumerate(found)])
     return table[[name for name in found if name]]

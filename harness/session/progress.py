@@ -20,16 +20,17 @@ class _Problem:
 
 @dataclass(frozen=True)
 class ProgressLine:
-    """A problem that is complete. `text` is everything but the name of its best kernel ("" for none)."""
+    """A problem that is complete. parts: place and name, counts, best, pace, name of the best kernel."""
 
-    text: str
-    best_kernel: str
+    parts: tuple[str, ...]
     failures: int
 
     def fitting(self, width: int | None) -> str:
-        """The line; the kernel's name is left out where it would not fit into `width` characters."""
-        whole = f"{self.text}  {self.best_kernel}".rstrip()
-        return whole if width is None or len(whole) <= width else self.text
+        """The line; where it would be longer than `width` characters its last parts are left out."""
+        shown = list(filter(None, self.parts))
+        while width is not None and len(shown) > 2 and len("  ".join(shown)) > width:
+            shown.pop()
+        return "  ".join(shown)
 
 
 class Progress:
@@ -77,11 +78,8 @@ class Progress:
     def _line(self, name: str, problem: _Problem) -> ProgressLine:
         counts = ", ".join(f"{number} {status}" for status, number in problem.statuses.most_common())
         best = f"best {problem.best_tflops:.4g} TFLOPS" if problem.best_kernel else "no ok kernel"
-        return ProgressLine(
-            f"{self._count()} {name}  {counts}  {best}  {self._pace()}",
-            problem.best_kernel,
-            sum(problem.statuses[status] for status in _NOT_GOOD),
-        )
+        parts = (f"{self._count()} {name}", counts, best, self._pace(), problem.best_kernel)
+        return ProgressLine(parts, sum(problem.statuses[status] for status in _NOT_GOOD))
 
     def status(self, subject: str) -> str:
         """What goes on at this moment, for a line that is written over and over. subject: what is tested."""

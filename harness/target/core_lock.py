@@ -1,12 +1,23 @@
-"""One timed kernel a core, machine-wide: two sessions never time on the same core at once."""
+"""One timed kernel a core, machine-wide: two sessions never time on the same core at once.
+
+Who waits for a core holds a shared lock on the file `waiting`; who has had one for a while looks whether
+somebody does, and gives way. So more workers than cores take turns, and none waits for another's whole sweep.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import tempfile
+import threading
+import time
 from contextlib import suppress
 from pathlib import Path
+
+_TURN_S = 1.0
+_WAITING = "waiting.lock"
+_GIVE_WAY_S = 0.02
+"""Long enough for who waits to wake up and take the core."""
 
 
 class CoreLock:
@@ -15,18 +26,49 @@ class CoreLock:
     def __init__(self) -> None:
         self._allowed = sorted(os.sched_getaffinity(0))
         self._fd: int | None = None
+        self._since = 0.0
         self._folder = Path(tempfile.gettempdir()) / "tile-oracle-cores"
         self._usable = self._make_folder()
 
     def acquire(self) -> None:
-        """Blocks until a core is free. Where lock files cannot be made, pins nothing and goes on."""
-        if self._fd is not None or not self._usable:
+        """Blocks until a core is free. Where lock files cannot be made, pins nothing and goes on.
+
+        Called again by who has a core, it gives way to others when its turn is over.
+        """
+        if not self._usable:
             return
-        # The highest core first: core 0 serves most of the machine's interrupts.
-        for core in reversed(self._allowed):
-            if self._take(core, block=False):
+        if self._fd is not None:
+            if time.monotonic() - self._since < _TURN_S or not self._somebody_waits():
                 return
-        self._take(self._allowed[os.getpid() % len(self._allowed)], block=True)
+            self.release()
+            threading.Event().wait(_GIVE_WAY_S)
+        # The highest core first: core 0 serves most of the machine's interrupts.
+        if not any(self._take(core, block=False) for core in reversed(self._allowed)):
+            self._wait_for_core()
+        self._since = time.monotonic()
+
+    def _wait_for_core(self) -> None:
+        waiting = self._open(self._folder / _WAITING)
+        try:
+            if waiting is not None:
+                fcntl.flock(waiting, fcntl.LOCK_SH)
+            self._take(self._allowed[os.getpid() % len(self._allowed)], block=True)
+        finally:
+            if waiting is not None:
+                os.close(waiting)
+
+    def _somebody_waits(self) -> bool:
+        waiting = self._open(self._folder / _WAITING)
+        if waiting is None:
+            return False
+        try:
+            fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        finally:
+            os.close(waiting)
+        self._since = time.monotonic()  # nobody: the next look is a turn away
+        return False
 
     def release(self) -> None:
         """Gives the core back, if there is one."""

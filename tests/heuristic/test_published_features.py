@@ -36,7 +36,9 @@ HARDWARE = dict(
 )
 
 
-def features_of(problem: GroupedConvProblem, kernel: str, schema: str = "grouped_conv_97") -> dict[str, float]:
+def features_of(
+    problem: GroupedConvProblem, kernel: str, schema: str = "grouped_conv_97"
+) -> dict[str, float]:
     chosen = schema_named(schema)
     row = chosen.compute(pair_columns([problem], [parse_kernel_name(kernel)]), hardware_figures("gfx950"))[0]
     return dict(zip(chosen.names, row.tolist(), strict=True))
@@ -55,14 +57,16 @@ def test_a_grouped_strided_problem_column_by_column() -> None:
     expected = {
         "N": 2, "C": 64, "K": 96, "G": 4, "Hi": 28, "Wi": 14, "Y": 3, "X": 3,
         "stride_h": 2, "stride_w": 1, "pad_h": 1, "pad_w": 1, "Ho": 14, "Wo": 14,
-        "log2_N": 1, "log2_C": 6, "log2_K": np.log2(96), "log2_G": 2, "log2_Hi": np.log2(28), "log2_Wi": np.log2(14),
+        "log2_N": 1, "log2_C": 6, "log2_K": np.log2(96), "log2_G": 2,
+        "log2_Hi": np.log2(28), "log2_Wi": np.log2(14),
         "log2_spatial": np.log2(392), "log2_filter": np.log2(9), "log2_output": np.log2(196),
         "arithmetic_intensity": 2 * 2 * 96 * out * cg * filter_ / bytes_,
         "filter_area": 9, "is_1x1_conv": 0, "is_3x3_conv": 1, "channels_per_group": 16,
         "aspect_ratio_hw": 2, "aspect_ratio_filter": 1,
         "is_3d": 0, "Di": 1, "Z": 1, "Do": 1, "stride_d": 1, "pad_d": 0, "dilation_h": 1, "dilation_w": 1,
         "log2_channels_per_group": 4, "log2_output_channels_per_group": np.log2(24),
-        "is_depthwise": 0, "group_density": 4 / 64, "is_small_group": 0, "channels_product_per_group": 16 * 24,
+        "is_depthwise": 0, "group_density": 4 / 64, "is_small_group": 0,
+        "channels_product_per_group": 16 * 24,
         "batch_group_product": 8, "is_small_batch_grouped": 1,
         "block_size": 32, "gemm_m_per_block": 128, "gemm_n_per_block": 64, "pipeline": 1, "num_warps": 8,
         "tile_volume": 128 * 64 * 32, "tile_mn": 128 * 64,
@@ -113,8 +117,8 @@ def test_gemm_columns_by_hand() -> None:
         "M": [100], "N": [96], "K": [64], "split_k": [2], "layout": ["crr"], "dtype": ["fp8"],
         "tile_m": [64], "tile_n": [32], "tile_k": [128], "warp_m": [2], "warp_n": [2], "warp_k": [1],
         "warp_tile_m": [32], "warp_tile_n": [16], "warp_tile_k": [16], "pipeline": ["compv4"],
-        "scheduler": ["interwave"], "epilogue": ["cshuffle"], "pad_m": [True], "pad_n": [False], "pad_k": [False],
-        "persistent": [False],
+        "scheduler": ["interwave"], "epilogue": ["cshuffle"], "pad_m": [True], "pad_n": [False],
+        "pad_k": [False], "persistent": [False],
     }  # fmt: skip
     schema = schema_named("gemm_universal_72")
     found = dict(zip(schema.names, schema.compute(row, hardware_figures("gfx950"))[0].tolist(), strict=True))
@@ -129,29 +133,37 @@ def test_gemm_columns_by_hand() -> None:
     assert (found["any_dim_too_small"], found["missing_any_required_padding"]) == (1, 1)
     assert found["tile_eff_m"] == pytest.approx(36 / 64)
     assert len(schema.names) == 72
-    assert schema_named("gemm_universal_55").names == tuple(n for n in schema.names if n not in schema.names[43:60])
+    assert schema_named("gemm_universal_55").names == tuple(
+        n for n in schema.names if n not in schema.names[43:60]
+    )
 
 
 @given(
     n=st.integers(1, 64), cg=st.integers(1, 300), kg=st.integers(1, 300), g=st.integers(1, 32),
-    size=st.integers(7, 300), taps=st.sampled_from([1, 3, 5, 7]), stride=st.integers(1, 3), dilation=st.integers(1, 2),
+    size=st.integers(7, 300), taps=st.sampled_from([1, 3, 5, 7]), stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
     tile=st.sampled_from(sorted(PUBLISHED_TILES)), pipeline=st.sampled_from(["compv3", "mem", "basic_v1"]),
     direction=st.sampled_from(["forward", "bwd_data", "bwd_weight"]), arch=st.sampled_from(["gfx950", "cpu"]),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
 def test_no_problem_gives_nan_or_infinity(
-    n: int, cg: int, kg: int, g: int, size: int, taps: int, stride: int, dilation: int, tile: tuple[int, int, int],
-    pipeline: str, direction: str, arch: str,
+    n: int, cg: int, kg: int, g: int, size: int, taps: int, stride: int, dilation: int,
+    tile: tuple[int, int, int], pipeline: str, direction: str, arch: str,
 ) -> None:  # fmt: skip
     problem = GroupedConvProblem(
         direction, "bf16", 2, n, cg * g, kg * g, g, size, size, taps, taps, stride, stride,
         taps, taps, dilation, dilation,
     )  # fmt: skip
     kernel = parse_kernel_name(f"grouped_conv_{direction}_bf16_2d_{'x'.join(map(str, tile))}_{pipeline}")
+    columns = pair_columns([problem], [kernel])
     for name in ("grouped_conv_97", "grouped_conv_own_1"):
         schema = schema_named(name)
         found = dict(
-            zip(schema.names, schema.compute(pair_columns([problem], [kernel]), hardware_figures(arch))[0], strict=True)
+            zip(
+                schema.names,
+                schema.compute(columns, hardware_figures(arch))[0],
+                strict=True,
+            )
         )
         assert np.isfinite(list(found.values())).all()
         for share in ("tile_eff_m", "overall_tile_efficiency", "fill_m", "fill", "tail"):

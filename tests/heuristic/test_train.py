@@ -1,15 +1,188 @@
+"""Training: what is learnt, what is held out, and that the same seed gives the same bytes."""
+
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from harness.errors import ModelError
 from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import RECIPES, recipe_named
-from harness.heuristic.train import Effort, cross_validate, out_of_fold, train
+from harness.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named
+from harness.heuristic.targets import TARGETS
+from harness.heuristic.train import Effort, cross_validate, fit, mine_hard_examples, out_of_fold, train
 from harness.heuristic.training_rows import training_rows
+from harness.heuristic.trees import TreeSettings
+from tests.heuristic.made_records import make_kernels, make_problems, make_records, true_time_ms
 
+FEW = TreeSettings(trees=30)
+
+
+def few_trees(name: str) -> Recipe:
+    recipe = recipe_named(name).with_trees(30)
+    parts = tuple(TreePart(p.target, p.schema, FEW, min(p.ensemble, 2), p.near_best) for p in recipe.trees)
+    return Recipe(recipe.name, recipe.meaning, parts, recipe.weights, recipe.aliases, recipe.physical)
+
+
+def picked_efficiency(table: pd.DataFrame, records: pd.DataFrame) -> float:
+    joined = table.merge(records[["problem", "kernel", "tflops"]], on=["problem", "kernel"])
+    picked = joined.loc[joined.groupby("problem")["predicted_tflops"].idxmax()].set_index("problem")["tflops"]
+    return float((picked / joined.groupby("problem")["tflops"].max()).mean())
+
+
+def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    best_fixed = (
+        (records["tflops"] / records.groupby("problem")["tflops"].transform("max"))
+        .groupby(records["kernel"])
+        .mean()
+        .max()
+    )
+    for name in RECIPES:
+        table = cross_validate(few_trees(name), rows, "gfx950", n_splits=3).table
+        assert picked_efficiency(table, records) > best_fixed, name
+
+
+def test_the_physical_model_extrapolates_its_rule(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    table = cross_validate(recipe_named("physical"), rows, "gfx950").table
+    assert picked_efficiency(table, records) > 0.99
+    joined = table.merge(records, on=["problem", "kernel"])
+    assert np.median(np.abs(joined["predicted_tflops"] / joined["tflops"] - 1)) < 0.02
+
+
+def test_a_held_out_problem_is_predicted_by_a_model_that_never_saw_it(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    table = cross_validate(few_trees("log_time"), rows, "gfx950", n_splits=4).table
+    fold_of = table.groupby("problem")["fold"].first()
+    assert set(fold_of) == {0, 1, 2, 3}
+    assert (table.groupby("problem")["fold"].nunique() == 1).all()
+    held = rows["problem"].map(fold_of) == 2
+    alone = fit(few_trees("log_time"), rows[~held], "gfx950")
+    again = alone.tflops(rows[held], pd.factorize(rows.loc[held, "problem"])[0])
+    expected = table[table["fold"] == 2].set_index(["problem", "kernel"])["predicted_tflops"]
+    found = pd.Series(again, index=pd.MultiIndex.from_frame(rows.loc[held, ["problem", "kernel"]]))
+    assert found.reindex(expected.index).to_numpy() == pytest.approx(expected.to_numpy())
+
+
+def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
+    problems, kernels = make_problems(9), make_kernels()
+    records = make_records(problems[:8], kernels[:6], arch="cpu")
+    failed = make_records(problems[8:], kernels[:6], arch="cpu").assign(status="crash", latency_ms=None)
+    table = out_of_fold(pd.concat([records, failed], ignore_index=True), "cpu", pool=kernels)
+    assert len(table) == 9 * len(kernels)
+    assert not table.duplicated(["problem", "kernel"]).any()
+    assert set(table.loc[table["problem"] == problems[8].id, "fold"]) == {-1}
+    assert np.isfinite(table["predicted_tflops"]).all()
+    assert table["fold"].max() == 4
+
+
+def test_one_problem_cannot_be_cross_validated() -> None:
+    records = make_records(make_problems(1), make_kernels())
+    with pytest.raises(ModelError, match="measure at least two"):
+        out_of_fold(records, "gfx950")
+    model = train(records, few_trees("log_time"))
+    assert "measure at least two" in model.unchecked
+    assert model.checks == ()
+
+
+def test_the_same_seed_gives_the_same_bytes(records: pd.DataFrame, tmp_path: Path) -> None:
+    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
+        train(records, few_trees("default"), effort=Effort(seed), n_splits=2).save(tmp_path / folder)
+    names = sorted(
+        p.name for p in (tmp_path / "a").iterdir() if p.suffix == ".gz" or p.name.startswith("physical")
+    )
+    assert names == ["model_correction.1.lgbm.gz", "model_correction.lgbm.gz", "physical_time.json"]
+    assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
+    assert (tmp_path / "a" / names[1]).read_bytes() != (tmp_path / "c" / names[1]).read_bytes()
+
+
+def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path: Path) -> None:
+    said: list[str] = []
+    model = train(
+        records,
+        recipe_named("tflops_97").with_trees(200),
+        targets=("tflops", "latency", "bandwidth"),
+        effort=Effort(report=said.append),
+    )
+    model.save(tmp_path / "m")
+    assert any("fold 1 of 5" in line for line in said)
+    assert {check.grouping for check in model.checks} == {"problem", "family"}
+    written = {p.name for p in (tmp_path / "m").iterdir()}
+    for target in ("tflops", "latency", "bandwidth"):
+        assert {
+            f"model_{target}.lgbm.gz",
+            f"cv_metrics_{target}.json",
+            f"feature_importances_{target}.json",
+        } <= written
+    manifest = json.loads((tmp_path / "m" / "train_manifest.json").read_text())
+    published = "warm_start_from prev_n_estimators new_n_estimators total_n_estimators data_rows valid_rows"
+    assert {*published.split(), "unique_shapes", "timestamp"} <= set(manifest)
+    assert (manifest["unique_shapes"], manifest["valid_rows"]) == (40, 400)
+    spec = json.loads((tmp_path / "m" / "feature_spec.json").read_text())
+    assert spec["log_targets"] == ["tflops", "latency", "bandwidth"]
+    assert len(spec["feature_names"]) == 97
+    loaded, problem, kernels = Predictor.load(tmp_path / "m"), make_problems(40)[3], make_kernels()
+    tflops = loaded.predict(problem, kernels)
+    latency = loaded.predict(problem, kernels, "latency")
+    bandwidth = loaded.predict(problem, kernels, "bandwidth")
+    assert problem.tflops(1.0) / latency == pytest.approx(tflops, rel=0.3)
+    assert problem.bytes / (latency * 1e6) == pytest.approx(bandwidth, rel=0.3)
+    assert set(TARGETS) >= {"tflops", "latency", "bandwidth"}
+
+
+def test_a_warm_start_adds_trees_and_says_where_it_came_from(records: pd.DataFrame, tmp_path: Path) -> None:
+    train(records, few_trees("log_time"), n_splits=2).save(tmp_path / "old")
+    more = make_records(make_problems(30, seed=5), make_kernels(), seed=5)
+    model = train(more, few_trees("log_time"), warm_start=tmp_path / "old", warm_trees=20)
+    assert model.manifest["warm_start_from"] == "old"
+    assert (model.manifest["prev_n_estimators"], model.manifest["new_n_estimators"]) == (30, 20)
+    assert model.manifest["warm_start_manifest"]["unique_shapes"] == 40
+    assert "may have seen" in model.unchecked
+    with pytest.raises(ModelError, match="features are not those of grouped_conv_97"):
+        train(more, few_trees("log_time_97"), warm_start=tmp_path / "old")
+    with pytest.raises(ModelError, match="trained for arch gfx950"):
+        train(more.assign(arch="gfx942"), few_trees("log_time"), warm_start=tmp_path / "old")
+
+
+def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    weighted, rounds = mine_hard_examples(few_trees("log_time"), rows, "gfx950", 2, 3)
+    assert [one["round"] for one in rounds] == [0, 1, 2]
+    best = max(rounds, key=lambda one: (one["mean"], -one["round"]))
+    assert ("importance" in weighted) == (best["round"] > 0)
+
+
+def test_rows_that_failed_once_are_not_learnt_from(records: pd.DataFrame) -> None:
+    first = records.iloc[0]
+    again = records.head(1).assign(status="wrong", latency_ms=None, round=1)
+    rows = training_rows(pd.concat([records, again], ignore_index=True))
+    pairs = set(zip(rows.table["problem"], rows.table["kernel"], strict=True))
+    assert (first["problem"], first["kernel"]) not in pairs
+    assert len(rows) == len(records) - 1
+    assert rows.left_out == {"wrong": 1, "of pairs that failed another time": 1}
+    with pytest.raises(ModelError, match="no ok measurements"):
+        training_rows(records.assign(status="timeout"))
+    with pytest.raises(ModelError, match="lack the columns latency_ms"):
+        training_rows(records.drop(columns="latency_ms"))
+
+
+def test_records_of_several_kinds_must_be_told_apart(records: pd.DataFrame) -> None:
+    both = pd.concat([records, records.assign(arch="gfx942")], ignore_index=True)
+    with pytest.raises(ModelError, match="choose one with --arch"):
+        train(both, few_trees("log_time"))
+    with pytest.raises(ModelError, match="no rows of dtype 'fp16'"):
+        train(records, few_trees("log_time"), dtype="fp16")
+    with pytest.raises(ModelError, match="no recipe 'soup'"):
+        train(records, "soup")
+    with pytest.raises(ModelError, match="no target 'joy'"):
+        train(records, "log_time", targets=("joy",))
+
+
+def test_made_records_follow_their_rule() -> None:
+    problem, kernel = make_problems(1)[0], make_kernels()[0]
+    row = make_records([problem], [kernel], noise=0.0).iloc[0]
+    assert row["latency_ms"] == pytest.approx(true_time_ms(problem, kernel))

@@ -142,7 +142,8 @@ def test_a_summary_knows_order_and_scale(samples: list[float], factor: float) ->
     assert timing.sample_ms == tuple(samples)
     assert timing.median_ms == pytest.approx(float(np.median(samples)))
     assert timing.min_ms == min(samples)
-    assert timing.spread >= 0
+    low, high = np.percentile(samples, [25, 75])
+    assert timing.spread == pytest.approx((high - low) / np.median(samples), abs=1e-9)
     assert math.isnan(timing.precision) == (len(samples) < 6)
     assert scaled.median_ms == pytest.approx(factor * timing.median_ms)
     assert scaled.spread == pytest.approx(timing.spread)

@@ -87,7 +87,7 @@ def test_x_stops_all_workers(project: Project) -> None:
     finished = project.pytest(*asked, "-n2", "--dist", "loadgroup", "-x")
     assert finished.status in (1, 2)
     assert 1 <= finished.counts()["failed"] <= 2
-    assert "stopped early: stopping after 1 failures" in finished.output
+    assert re.search("stopped early: stopping after [12] failures", finished.output)
     assert "INTERNALERROR" not in finished.output
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,8 +18,9 @@ from harness.target.core_lock import CoreLock
 HOLDER = """
 import os, sys
 os.sched_setaffinity(0, {int(core) for core in sys.argv[1].split(",")})
-from harness.target.core_lock import CoreLock
-lock = CoreLock()
+from harness.target import core_lock
+core_lock._TURN_S = float(sys.argv[2])
+lock = core_lock.CoreLock()
 for line in sys.stdin:
     if line == "acquire\\n":
         lock.acquire()
@@ -32,11 +35,11 @@ for line in sys.stdin:
 class Holder:
     """A process that takes and gives back a core on command."""
 
-    def __init__(self, cores: set[int], folder: Path, umask: int = 0o022) -> None:
+    def __init__(self, cores: set[int], folder: Path, umask: int = 0o022, turn_s: float = 3600) -> None:
         environment = {**os.environ, "TMPDIR": str(folder)}
         environment["PYTHONPATH"] = str(Path(harness.__file__).parent.parent)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", HOLDER, ",".join(map(str, cores))],
+            [sys.executable, "-c", HOLDER, ",".join(map(str, cores)), str(turn_s)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment,
@@ -92,6 +95,8 @@ def test_with_one_core_the_second_waits_until_the_first_gives_it_back(
     holders += [Holder(core, tmp_path), Holder(core, tmp_path)]
     assert holders[0].do("acquire") == core
     holders[1].ask("acquire")
+    wait_until_waiting(tmp_path)
+    assert holders[0].do("acquire") == core  # its turn is not over
     assert not can_be_locked(tmp_path, max(core))
     holders[0].do("release")
     assert holders[1].cores() == core
@@ -100,10 +105,33 @@ def test_with_one_core_the_second_waits_until_the_first_gives_it_back(
     assert can_be_locked(tmp_path, max(core))
 
 
-def can_be_locked(folder: Path, core: int) -> bool:
-    import fcntl
+def test_who_has_had_a_turn_gives_way_to_who_waits(tmp_path: Path, holders: list[Holder]) -> None:
+    """More workers than cores: none may wait until another has measured everything."""
+    core = {max(ALL)}
+    holders += [Holder(core, tmp_path, turn_s=0), Holder(core, tmp_path, turn_s=0)]
+    assert holders[0].do("acquire") == core
+    assert holders[0].do("acquire") == core  # nobody waits
+    holders[1].ask("acquire")
+    wait_until_waiting(tmp_path)
+    holders[0].ask("acquire")
+    assert holders[1].cores() == core
+    wait_until_waiting(tmp_path)
+    holders[1].do("release")
+    assert holders[0].cores() == core
 
-    fd = os.open(folder / "tile-oracle-cores" / f"{core}.lock", os.O_RDONLY)
+
+def wait_until_waiting(folder: Path) -> None:
+    """Until a process has said that it waits for a core."""
+    pause = threading.Event()
+    while can_be_locked(folder, "waiting"):
+        pause.wait(0.005)
+
+
+def can_be_locked(folder: Path, name: int | str) -> bool:
+    try:
+        fd = os.open(folder / "tile-oracle-cores" / f"{name}.lock", os.O_RDONLY)
+    except FileNotFoundError:
+        return True
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

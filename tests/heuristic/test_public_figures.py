@@ -1,0 +1,52 @@
+"""The figures on public gfx950 measurements. Skipped where ../shared/gfx950 is absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.heuristic.crossval_figures import check
+from harness.heuristic.evaluate import evaluate
+from harness.heuristic.folds import group_codes
+from harness.heuristic.picks import read_picks
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.train import cross_validate, fit
+from harness.heuristic.training_rows import training_rows
+from harness.oracle import problems_of
+
+
+def test_the_published_models_figures(public_dev: pd.DataFrame, published_picks: Path) -> None:
+    found = evaluate("published", public_dev, read_picks(published_picks, problems_of(public_dev)))
+    figures = {name: round(found.headlines[name].value, 2) for name in ("mean", "median", "P10", "min")}
+    assert figures == {"mean": 92.76, "median": 96.72, "P10": 78.56, "min": 65.16}
+    assert found.efficiency.top_1_percent == pytest.approx(16.0, abs=0.05)
+    assert found.efficiency.covered == 119
+
+
+def test_trained_on_the_training_file_alone(public_training: pd.DataFrame, public_dev: pd.DataFrame) -> None:
+    ranker = fit(recipe_named("default"), training_rows(public_training).table, "gfx950")
+    rows = training_rows(public_dev).table
+    rankings = rows[["problem", "kernel"]].assign(predicted_tflops=ranker.tflops(rows, group_codes(rows)))
+    found = evaluate("default", public_dev, rankings, public_training)
+    assert found.headlines["mean"].value >= 98.3
+    assert found.headlines["P10"].value >= 95.0
+    assert found.top["top_3"].value >= 99.6
+
+
+def test_cross_validated_over_all_public_rows(
+    public_training: pd.DataFrame, public_dev: pd.DataFrame
+) -> None:
+    rows = training_rows(pd.concat([public_training, public_dev], ignore_index=True)).table
+    for grouping in ("problem", "family"):
+        table = cross_validate(recipe_named("default"), rows, "gfx950", grouping=grouping).table
+        found = check(rows, table, grouping, 5).efficiency
+        assert (found.mean_percent or 0) >= 98.9
+        assert (found.p10_percent or 0) >= 96.5
+
+
+def test_compv4_is_three_kernels_whose_tiles_are_known(public_training: pd.DataFrame) -> None:
+    aliases = fit(recipe_named("physical"), training_rows(public_training).table, "gfx950").aliases
+    tiles = {stands.split("_2d_")[1].split("_")[0]: len(names) for stands, names in aliases.groups().items()}
+    assert tiles == {"16x64x128": 2, "32x64x128": 3, "64x64x128": 5}

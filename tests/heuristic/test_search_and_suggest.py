@@ -1,0 +1,134 @@
+"""Search beyond the pool, and choosing what to measure next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.arch import load_arch
+from harness.errors import ModelError
+from harness.heuristic.predictor import Predictor
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
+from harness.heuristic.suggest import suggest
+from harness.heuristic.train import fit, train
+from harness.heuristic.training_rows import training_rows
+from harness.kernel import parse_kernel_name
+from harness.oracle import problems_of
+from tests.heuristic.made_records import make_kernels, make_problems, make_records
+
+
+@pytest.fixture(scope="module")
+def predictor(records: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    folder: Path = tmp_path_factory.mktemp("models") / "m"
+    train(records, recipe_named("physical"), n_splits=2).save(folder)
+    return Predictor.load(folder)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_kernel_found_can_be_built(predictor: Predictor, strategy: str) -> None:
+    problem = make_problems(1, seed=4)[0]
+    state = search(predictor, problem, 120, strategy)
+    assert len(state.scores) == 120
+    arch = load_arch("gfx950")
+    for name in state.scores:
+        kernel = parse_kernel_name(name)
+        assert arch.refusal(kernel) is None
+        assert arch.problem_refusal(kernel, problem) is None
+    best = best_of(state, predictor, 10)
+    assert [f.predicted_tflops for f in best] == sorted(state.scores.values(), reverse=True)[:10]
+    assert all(f.measured == (f.kernel.name in predictor.ranker.aliases.representative) for f in best)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("cut", [1, 30, 77])
+def test_a_search_that_goes_on_ends_as_if_never_cut(predictor: Predictor, strategy: str, cut: int) -> None:
+    problem = make_problems(1, seed=4)[0]
+    whole = search(predictor, problem, 100, strategy, seed=3)
+    part = SearchState.from_json(search(predictor, problem, cut, strategy, seed=3).as_json())
+    assert len(part.scores) == cut
+    assert search(predictor, problem, 100, strategy, seed=3, state=part).scores == whole.scores
+    assert search(predictor, problem, 100, strategy, seed=4).scores != whole.scores
+
+
+def test_evolution_beats_random_at_equal_budget(predictor: Predictor) -> None:
+    problems = make_problems(6, seed=4)
+    best = {
+        strategy: [max(search(predictor, p, 400, strategy, seed=1).scores.values()) for p in problems]
+        for strategy in STRATEGIES
+    }
+    assert np.mean(np.log(best["evolution"])) > np.mean(np.log(best["random"]))
+
+
+def test_a_state_of_another_search_is_refused(predictor: Predictor) -> None:
+    one, other = make_problems(2)
+    state = search(predictor, one, 10)
+    with pytest.raises(ModelError, match="the saved search is"):
+        search(predictor, other, 20, state=state)
+    with pytest.raises(ModelError, match="cannot be read"):
+        SearchState.from_json({"problem": 1})
+    with pytest.raises(ModelError, match="strategy 'luck'"):
+        search(predictor, one, 10, "luck")
+    with pytest.raises(ModelError, match="at least 1"):
+        search(predictor, one, 0)
+
+
+def test_suggestions_are_unmeasured_distinct_pairs(records: pd.DataFrame) -> None:
+    problems = problems_of(records)
+    measured = records[
+        ~(records["problem"].isin([p.id for p in problems[:5]]) & records.index.to_series().mod(2).eq(0))
+    ]
+    found = suggest(measured, "gfx950", problems, make_kernels(), 12)
+    pairs = set(zip(found["problem"], found["kernel"], strict=True))
+    assert len(pairs) == 12
+    assert not pairs & set(zip(measured["problem"], measured["kernel"], strict=True))
+    assert (found["disagreement"] >= 0).all()
+    assert (found["expected_regret"] >= 0).all()
+    again = suggest(measured, "gfx950", problems, make_kernels(), 12)
+    pd.testing.assert_frame_equal(found, again)
+    with pytest.raises(ModelError, match="nothing to suggest"):
+        suggest(records, "gfx950", problems, make_kernels(), 5)
+    with pytest.raises(ModelError, match="at least 1"):
+        suggest(measured, "gfx950", problems, make_kernels(), 0)
+
+
+def mean_efficiency(learnt: pd.DataFrame, judged: pd.DataFrame) -> float:
+    rows = training_rows(judged).table
+    codes = pd.factorize(rows["problem"])[0]
+    score = fit(recipe_named("physical"), training_rows(learnt).table, "gfx950").tflops(rows, codes)
+    pick = pd.Series(score).groupby(codes).idxmax().to_numpy()
+    best = rows.groupby(codes)["tflops"].max().to_numpy()
+    return float((rows["tflops"].to_numpy()[pick] / best).mean())
+
+
+def test_suggested_measurements_teach_more_than_random_ones(public_training: pd.DataFrame) -> None:
+    """A simulation on public data: from 12 problems, four rounds of 60 pairs each way."""
+    table = public_training[~public_training["run"].str.contains("repeat")].reset_index(drop=True)
+    problems = problems_of(table)
+    kernels = [parse_kernel_name(name) for name in sorted(table["kernel"].unique())]
+    reached: dict[str, list[float]] = {"suggested": [], "random": []}
+    for seed in range(3):
+        start = np.random.default_rng(seed).choice(sorted(table["problem"].unique()), 12, replace=False)
+        for way, figures in reached.items():
+            known = table["problem"].isin(start).to_numpy(copy=True)
+            for step in range(4):
+                if way == "random":
+                    chosen = table[~known].sample(60, random_state=seed * 10 + step).index
+                else:
+                    pairs = suggest(table[known], "gfx950", problems, kernels, 60, seed)[
+                        ["problem", "kernel"]
+                    ]
+                    wanted = pd.MultiIndex.from_frame(pairs)
+                    chosen = table.index[pd.MultiIndex.from_frame(table[["problem", "kernel"]]).isin(wanted)]
+                known[chosen] = True
+            figures.append(mean_efficiency(table[known], table))
+    assert np.mean(reached["suggested"]) > np.mean(reached["random"]) + 0.005
+
+
+def test_made_records_of_other_problems_are_not_needed() -> None:
+    records = make_records(make_problems(25), make_kernels()[:4])
+    found = suggest(records, "gfx950", make_problems(30)[25:], make_kernels()[:4], 3)
+    assert set(found["problem"]) <= {p.id for p in make_problems(30)[25:]}

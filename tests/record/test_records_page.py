@@ -1,0 +1,66 @@
+"""docs/records.md says what the schema says, and what it shows runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.measure.supervisor import SweepSettings
+from harness.record import journal
+from harness.record.schema import STATUSES, columns
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "records.md").read_text()
+
+
+def table(heading: str) -> list[list[str]]:
+    """The rows of the first table below a heading."""
+    lines = PAGE.split(f"\n## {heading}\n")[1].split("\n## ")[0].splitlines()
+    rows = [line.strip("|").split(" | ") for line in lines if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in rows[1:]]
+
+
+def test_every_column_is_in_the_table_with_its_type_and_meaning() -> None:
+    assert table("Columns") == [[f"`{c.name}`", str(c.type), c.meaning] for c in columns()]
+
+
+def test_every_status_is_explained() -> None:
+    assert sorted(row[0] for row in table("Statuses")) == sorted(STATUSES)
+
+
+def test_the_figures_in_the_text_are_those_of_the_code() -> None:
+    text = " ".join(PAGE.split())
+    settings = SweepSettings()
+    assert settings.max_leaders == 6
+    assert "at most six that come within 10 % of the fastest" in text
+    assert settings.leaders_within == 0.10
+    assert f"Every {journal._SEAL_ROWS:,} rows or {journal._SEAL_SECONDS:g} seconds" in text
+    assert settings.timing.noisy_above == 0.10
+
+
+@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL))
+def test_the_code_runs(block: str, tmp_path: Path, make_row: Callable[..., dict[str, Any]]) -> None:
+    folder = tmp_path / "reports" / "RUN" / "measurements"
+    folder.mkdir(parents=True)
+    journal.write_part(folder / "part-a.parquet", [make_row(n, tflops=1.5) for n in range(6)])
+    done = subprocess.run(
+        [sys.executable, "-c", block],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT), "PATH": ""},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "1.5" in done.stdout or re.search(r"ok +6", done.stdout)
+
+
+def test_there_is_code_to_run() -> None:
+    assert PAGE.count("```python\n") == 2

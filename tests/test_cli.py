@@ -1,0 +1,129 @@
+"""The command line `tile-oracle`."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import command_module, command_names, main
+from harness.errors import HarnessError
+from harness.version import __version__
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness.cli", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
+
+
+def test_help_shows_every_command_in_a_line() -> None:
+    done = run("--help")
+    assert done.returncode == 0
+    for name in command_names():
+        assert re.search(rf"^ +{name} +\S+", done.stdout, re.MULTILINE)
+    assert "pytest --problem-set forward_smoke" in done.stdout
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"tile-oracle {__version__}\n"
+
+
+@pytest.mark.parametrize("name", command_names())
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([name, "--help"])
+    assert ended.value.code == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith(f"usage: tile-oracle {name} ")
+    assert "\noptions:\n" in shown
+    assert command_module(name).HELP
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "the following arguments are required: COMMAND"),
+        (("measure",), "invalid choice: 'measure'"),
+        (("problems", "--nonsense"), "unrecognized arguments: --nonsense"),
+    ],
+)
+def test_a_command_line_that_is_wrong(arguments: tuple[str, ...], message: str) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_mistake_is_one_line_that_names_the_command() -> None:
+    done = run("problems", "no_such_set")
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert done.stderr.startswith("tile-oracle problems: no problem set is called 'no_such_set'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_only_the_named_command_is_imported() -> None:
+    code = (
+        "import sys; from harness.cli import main; main(['problems', 'forward_smoke']); "
+        "print(*{'lightgbm', 'pyarrow', 'harness.commands.train'} & sys.modules.keys(), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr.strip() == ""
+
+
+@pytest.mark.parametrize("arguments", [("kernels", "--list", "--arch", "gfx950"), ("--help",), ("problems",)])
+def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "harness.cli", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode == 0
+
+
+def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
+    set_of_problems = tmp_path / "endless.csv"
+    os.mkfifo(set_of_problems)
+    script = (
+        "import sys, harness.cli, harness.commands.problems as p; "
+        "p.run = lambda args: (print('ready', flush=True), open(sys.argv[1]).read()); "
+        "sys.exit(harness.cli.main(['problems']))"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(set_of_problems)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert errors == "interrupted\n"
+
+
+def test_errors_of_the_harness_and_no_others_are_caught(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module = command_module("problems")
+
+    def user_error(_: object) -> int:
+        raise HarnessError("the disk is made of cheese")
+
+    def mistake_of_ours(_: object) -> int:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(module, "run", user_error)
+    assert main(["problems"]) == 2
+    assert capsys.readouterr().err == "tile-oracle problems: the disk is made of cheese\n"
+    monkeypatch.setattr(module, "run", mistake_of_ours)
+    with pytest.raises(ZeroDivisionError):
+        main(["problems"])
