@@ -36,6 +36,7 @@ class Command(Protocol):
 _COMMANDS = {
     "problems": "list and describe problem sets",
     "kernels": "list, count and explain kernels and why some are refused",
+    "doctor": "show what this machine can run, what is missing, and how to get it",
     "build": "compile a pool ahead of time into a folder for another machine",
     "train": "train a model from recorded measurements",
     "report": "make the report of a run again",

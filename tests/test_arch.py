@@ -455,7 +455,7 @@ def _set(*path: str, value: Any) -> Any:
         ),
         (
             _set("archs", "cpu", "kernels", value="cuda"),
-            "archs.cpu.kernels: 'cuda' is not one of ck_tile, cpu",
+            "archs.cpu.kernels: 'cuda' is not one of ck_tile, native, cpu",
         ),
         (_set("archs", "cpu", "hardware", value={}), "archs.cpu.hardware: the key 'product' is missing"),
         (_set("archs", "cpu", "hardware", "num_cus", value=1.5), "num_cus: 1.5 is not an integer"),

@@ -1,7 +1,7 @@
 """Folders of kernels that were compiled ahead of time, to be used on another machine.
 
     manifest.json               what is in here, what made it, which CPU features it needs
-    binaries/<source hash>.so   the binaries, each once
+    binaries/<source hash>.so   the binaries, each once (.hsaco, .ptx, .cubin for GPUs)
 
 What a manifest says is checked before it is believed: it may come from anywhere.
 """
@@ -20,7 +20,6 @@ from harness.atomic_file import write_atomically
 from harness.build.binary import Binary
 from harness.build.isa import Cpu, missing_features
 from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
 
 MANIFEST = "manifest.json"
 BINARIES = "binaries"
@@ -28,7 +27,7 @@ FORMAT = "tile-oracle kernels 1"
 
 _MOST_MANIFEST_BYTES = 256 << 20
 _HASH = re.compile(r"[0-9a-f]{64}")
-_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.so")
+_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin)")
 
 
 @dataclass(frozen=True)
@@ -94,12 +93,12 @@ class AheadFolder:
                 f"{', '.join(missing)}; build again with an --isa that it has"
             )
 
-    def find(self, kernel: GroupedConvKernel, source: str) -> Binary | None:
-        """The kernel's binary, its content checked; None when it is not here or of other source.
+    def find(self, name: str, source: str) -> Binary | None:
+        """The binary of a kernel's name, its content checked; None when it is not here or of other source.
 
         Raises BuildError when the file is missing or not what the manifest says.
         """
-        entry = self.entries.get(kernel.name)
+        entry = self.entries.get(name)
         if entry is None or entry.source_sha256 != sha256_of_text(source):
             return None
         path = self.folder / entry.binary
@@ -257,9 +256,9 @@ class AheadWriter:
         with self._writing():
             (self.folder / BINARIES).mkdir(exist_ok=True)
 
-    def add(self, kernel: GroupedConvKernel, source: str, binary: Binary) -> None:
-        """Copies a kernel's binary into the folder. Raises BuildError."""
-        name = f"{BINARIES}/{binary.source_hash}.so"
+    def add(self, kernel: str, source: str, binary: Binary) -> None:
+        """Copies the binary of a kernel's name into the folder. Raises BuildError."""
+        name = f"{BINARIES}/{binary.source_hash}{binary.path.suffix}"
         if not _BINARY_NAME.fullmatch(name):
             raise BuildError(f"{binary.source_hash!r} is not a source hash")
         with self._writing():
@@ -267,7 +266,7 @@ class AheadWriter:
             write_atomically(self.folder / name, content)
         digest = hashlib.sha256(content).hexdigest()
         entry = AheadEntry(name, len(content), digest, binary.source_hash, sha256_of_text(source))
-        self._entries[kernel.name] = entry
+        self._entries[kernel] = entry
 
     def finish(self, without: Iterable[str] = ()) -> int:
         """Writes the manifest, removes old binaries that it does not name; how many kernels it holds.

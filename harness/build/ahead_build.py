@@ -11,7 +11,8 @@ from pathlib import Path
 from harness.build.ahead import AheadFacts, AheadWriter
 from harness.build.binary import BuildResult
 from harness.build.builder import Builder
-from harness.build.source import ABI_VERSION, source_for
+from harness.build.isa import GPU_MACHINES
+from harness.build.source import ABI_VERSION, DEVICE_WORK, device_work_source, source_for
 from harness.errors import BuildError
 from harness.kernel import GroupedConvKernel
 from harness.version import __version__
@@ -99,7 +100,9 @@ def build_ahead(
     results.sort(key=lambda result: result.kernel.name)
     for result in results:
         if result.binary is not None:
-            writer.add(result.kernel, source_for(result.kernel, builder.arch), result.binary)
+            writer.add(result.kernel.name, source_for(result.kernel, builder.arch), result.binary)
+    if builder.arch in GPU_MACHINES:
+        writer.add(DEVICE_WORK, device_work_source(builder.arch), builder.device_work())
     built = tuple(result for result in results if result.binary is not None)
     failed = tuple(result for result in results if result.binary is None)
     in_folder = writer.finish(without=[result.kernel.name for result in failed])

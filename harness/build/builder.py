@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -17,10 +17,21 @@ from typing import Any
 from harness.build.ahead import AheadFolder, is_ahead_folder
 from harness.build.binary import Binary, BuildResult
 from harness.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
+from harness.build.code_object import what_is_wrong_for_gpu
+from harness.build.gpu_toolchain import find_gpu_toolchain
 from harness.build.inspect import inspect_binary, what_is_wrong
-from harness.build.isa import Isa, resolve_isa, this_cpu
+from harness.build.isa import GPU_MACHINES, Isa, isa_for, this_cpu
 from harness.build.process import CompilerProcesses, Ended
-from harness.build.source import ABI_VERSION, Headers, headers_for, read_headers, source_for, source_suffix
+from harness.build.source import (
+    ABI_VERSION,
+    DEVICE_WORK,
+    Headers,
+    device_work_source,
+    headers_for,
+    read_headers,
+    source_for,
+    source_suffix,
+)
 from harness.build.toolchain import INCLUDE_FOLDER, Toolchain, find_toolchain
 from harness.errors import BuildError, KernelError
 from harness.kernel import GroupedConvKernel
@@ -28,7 +39,8 @@ from harness.kernel import GroupedConvKernel
 __all__ = ["Binary", "BuildResult", "BuildStats", "Builder"]
 
 _KEY_VERSION = 1
-_OUTPUT = "kernel.so"
+_NEEDED_ON_GPU = ("to_conv", "to_launch_info")
+_DEVICE_WORK_NEEDED = ("to_compare", "to_reference", "to_fill_integers")
 _POLL_S = 0.02
 _LONGEST_TIMEOUT_S = 24 * 3600.0
 
@@ -93,7 +105,7 @@ class Builder:
         self.notes: list[str] = []
         """What a person should be told once: a stale folder, a missing compiler."""
         self.headers: Headers = read_headers(include) if include is not None else headers_for(arch)
-        self.isa: Isa = resolve_isa(isa)
+        self.isa: Isa = isa_for(arch, isa)
         missing = self.isa.missing(this_cpu()) if runs_here else ()
         if missing:
             raise BuildError(f"this machine lacks {', '.join(missing)} of --isa {isa}: use --isa native")
@@ -102,7 +114,7 @@ class Builder:
         self._no_toolchain = ""
         self._ahead = self._open_ahead(prebuilt) if prebuilt is not None else None
         try:
-            self.toolchain = find_toolchain(toolchain) if isinstance(toolchain, str) else toolchain
+            self.toolchain = _find(toolchain, arch) if isinstance(toolchain, str) else toolchain
             self.flags = self.toolchain.flags(arch, self.isa)
         except BuildError as error:
             if self._ahead is None:
@@ -114,7 +126,8 @@ class Builder:
             build_dir = (
                 default_cache_folder() if self._ahead is None or self.toolchain else self._ahead.folder
             )
-        self.cache = BuildCache(build_dir)
+        self._output = "kernel" + (self.toolchain.suffix if self.toolchain is not None else ".so")
+        self.cache = BuildCache(build_dir, Path(self._output).suffix, source_suffix(arch))
         self._timeout_s = timeout_s
         self._jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
         self._processes = CompilerProcesses()
@@ -178,6 +191,30 @@ class Builder:
                         self._queue.appendleft(job)
         return future.result()
 
+    def device_work(self) -> Binary:
+        """The harness's own code for a GPU, compiled now unless it is there already. Blocks.
+
+        Raises BuildError when it cannot be had, and for an architecture that has none.
+        """
+        source = device_work_source(self.arch)
+        if self._ahead is not None:
+            binary = self._from_ahead(self._ahead, DEVICE_WORK, source)
+            if binary is not None:
+                return binary
+        if self.toolchain is None:
+            raise BuildError(
+                f"the harness's own code for {self.arch} cannot be compiled: {self._no_toolchain}"
+            )
+        key = self._key(source)
+        entry = self.cache.find(key)
+        if entry is None:
+            # Not waited for another session that builds it, too: entries are renamed into place.
+            with self.cache.try_lock(key) or nullcontext():
+                entry, ended = self._make(DEVICE_WORK, source, key)
+            if entry is None:
+                raise BuildError(f"kernels/gpu/device_work.hpp does not compile: {ended.log[-400:]}")
+        return self._binary(key, entry)
+
     def stats(self) -> BuildStats:
         """What was done so far."""
         with self._changed:
@@ -213,7 +250,7 @@ class Builder:
         except KernelError as error:
             return BuildResult(kernel, "build_error", None, str(error), 0.0, False)
         if self._ahead is not None:
-            binary = self._from_ahead(self._ahead, kernel, source)
+            binary = self._from_ahead(self._ahead, kernel.name, source)
             if binary is not None:
                 return BuildResult(kernel, "ok", binary, "", 0.0, cached=True)
         if self.toolchain is None:
@@ -259,9 +296,9 @@ class Builder:
         made_by = self.toolchain.identity
         return Binary(entry.path, key, entry.bytes, made_by, self.flags, self.arch, self.isa.name)
 
-    def _from_ahead(self, ahead: AheadFolder, kernel: GroupedConvKernel, source: str) -> Binary | None:
+    def _from_ahead(self, ahead: AheadFolder, name: str, source: str) -> Binary | None:
         try:
-            return ahead.find(kernel, source)
+            return ahead.find(name, source)
         except BuildError as error:
             if self.toolchain is None:
                 raise
@@ -364,19 +401,28 @@ class Builder:
         failed = self.cache.log_since(job.key, self._began)
         if failed is not None:
             return BuildResult(job.kernel, "build_error", None, failed, 0.0, cached=True)
+        entry, ended = self._make(job.kernel.name, job.source, job.key)
+        if entry is None:
+            return BuildResult(job.kernel, "build_error", None, ended.log, ended.seconds, cached=False)
+        return BuildResult(
+            job.kernel, "ok", self._binary(job.key, entry), ended.log, ended.seconds, cached=False
+        )
+
+    def _make(self, name: str, source: str, key: str) -> tuple[CacheEntry | None, Ended]:
+        """Compiles a translation unit into the cache; no entry when that fails."""
         assert self.toolchain is not None
         with self.cache.work_folder() as work:
             source_name = "kernel" + source_suffix(self.arch)
             try:
                 self.headers.write(work / INCLUDE_FOLDER)
-                (work / source_name).write_text(job.source, "utf-8")
+                (work / source_name).write_text(source, "utf-8")
                 self.toolchain.prepare(work)
             except OSError as error:
                 raise BuildError(
                     f"the build folder {self.cache.folder} cannot be written: {error.strerror or error}; "
                     "name another with --build-dir or TILE_ORACLE_CACHE"
                 ) from None
-            ended = self._compile(work, source_name)
+            ended = self._compile(work, source_name, _needed(name))
             with self._changed:
                 if self._closed:
                     raise BuildError("the builder was closed")
@@ -384,33 +430,33 @@ class Builder:
                 if "No space left on device" in ended.log:
                     raise BuildError(f"the disk of the build folder {self.cache.folder} is full")
                 if not ended.interrupted:
-                    self.cache.keep_log(job.key, ended.log)
-                return BuildResult(job.kernel, "build_error", None, ended.log, ended.seconds, cached=False)
+                    self.cache.keep_log(key, ended.log)
+                return None, ended
             facts = {
                 "arch": self.arch,
                 "flags": list(self.flags),
                 "isa": self.isa.name,
-                "kernel": job.kernel.name,
+                "kernel": name,
                 "log": ended.log,
                 "seconds": round(ended.seconds, 3),
                 "toolchain": self.toolchain.identity,
             }
-            entry = self.cache.add(job.key, work / _OUTPUT, job.source, facts)
-        return BuildResult(
-            job.kernel, "ok", self._binary(job.key, entry), ended.log, ended.seconds, cached=False
-        )
+            return self.cache.add(key, work / self._output, source, facts), ended
 
-    def _compile(self, work: Path, source_name: str) -> Ended:
+    def _compile(self, work: Path, source_name: str, needed: tuple[str, ...]) -> Ended:
         """Runs the toolchain's commands and looks at what they made; all of it as one ending."""
         assert self.toolchain is not None
         log, seconds = "", 0.0
-        for command in self.toolchain.commands(source_name, _OUTPUT, self.flags):
+        for command in self.toolchain.commands(source_name, self._output, self.flags):
             ended = self._processes.run(command, work, self._timeout_s)
             log, seconds = f"{log}\n{ended.log}".strip(), seconds + ended.seconds
             if not ended.ok:
                 return replace(ended, log=log, seconds=seconds)
         try:
-            wrong = what_is_wrong(inspect_binary(work / _OUTPUT), self.isa.machine)
+            if self.arch in GPU_MACHINES:
+                wrong = what_is_wrong_for_gpu(work / self._output, self.isa.machine, needed)
+            else:
+                wrong = what_is_wrong(inspect_binary(work / self._output), self.isa.machine)
         except BuildError:
             wrong = "the compiler left no binary that can be read"
         return Ended(wrong is None, f"{log}\n{wrong or ''}".strip(), seconds)
@@ -440,3 +486,11 @@ class Builder:
                 failed=s.failed + (result.status != "ok"),
                 compile_seconds=s.compile_seconds + result.seconds,
             )
+
+
+def _find(name: str, arch: str) -> Toolchain:
+    return find_gpu_toolchain(name, arch) if arch in GPU_MACHINES else find_toolchain(name)
+
+
+def _needed(name: str) -> tuple[str, ...]:
+    return _DEVICE_WORK_NEEDED if name == DEVICE_WORK else _NEEDED_ON_GPU

@@ -2,9 +2,9 @@
 
 Below its folder:
 
-    ab/abcdef….entry/kernel.so      the binary
+    ab/abcdef….entry/kernel.so      the binary (kernel.hsaco, kernel.ptx, kernel.cubin for GPUs)
     ab/abcdef….entry/entry.json     its size and sha256, and what made it
-    ab/abcdef….entry/kernel.cpp     its translation unit, for people
+    ab/abcdef….entry/kernel.cpp     its translation unit, for people (kernel.hip, kernel.cu)
     ab/abcdef….lock                 held while one session builds this entry
     ab/abcdef….log                  what the compiler said when this entry last failed to build
     work/…                          folders of compilers at work
@@ -34,7 +34,6 @@ from harness.errors import BuildError
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _STALE_WORK_S = 24 * 3600.0
-_BINARY = "kernel.so"
 _FACTS = "entry.json"
 
 
@@ -74,8 +73,10 @@ class CacheEntry:
 class BuildCache:
     """The store. Nothing is written before something is built, so a read-only folder full of hits works."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, suffix: str = ".so", source_suffix: str = ".cpp") -> None:
+        """`suffix`, `source_suffix`: the endings of the names of binaries and translation units."""
         self.folder = folder.absolute()
+        self._binary, self._source = "kernel" + suffix, "kernel" + source_suffix
         self._swept = False
 
     def _place(self, key: str, suffix: str) -> Path:
@@ -88,11 +89,11 @@ class BuildCache:
         folder = self._place(key, ".entry")
         try:
             facts = json.loads((folder / _FACTS).read_bytes())
-            content = (folder / _BINARY).read_bytes()
+            content = (folder / self._binary).read_bytes()
             good = facts["sha256"] == hashlib.sha256(content).hexdigest()
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return CacheEntry(folder / _BINARY, len(content), facts) if good else None
+        return CacheEntry(folder / self._binary, len(content), facts) if good else None
 
     def try_lock(self, key: str) -> KeyLock | None:
         """The right to build a key, or None while another session has it. Raises BuildError."""
@@ -139,9 +140,9 @@ class BuildCache:
             entry.mkdir()
             all_facts = dict(facts) | {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
             # Not flushed to the disk: what a power cut damages, the sha256 shows and is built again.
-            binary.rename(entry / _BINARY)
+            binary.rename(entry / self._binary)
             (entry / _FACTS).write_text(json.dumps(all_facts, sort_keys=True, indent=1) + "\n", "utf-8")
-            (entry / "kernel.cpp").write_text(source, "utf-8")
+            (entry / self._source).write_text(source, "utf-8")
             place.parent.mkdir(parents=True, exist_ok=True)
             try:
                 entry.rename(place)
@@ -154,7 +155,7 @@ class BuildCache:
                 entry.rename(place)
             with suppress(FileNotFoundError):
                 self._place(key, ".log").unlink()
-        return CacheEntry(place / _BINARY, len(content), all_facts)
+        return CacheEntry(place / self._binary, len(content), all_facts)
 
     def keep_log(self, key: str, log: str) -> None:
         """Keeps what the compiler said of a kernel that does not build. Raises BuildError."""

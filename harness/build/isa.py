@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 
 from harness.errors import BuildError
 
@@ -171,8 +172,29 @@ def _check_extensions(name: str, extensions: list[str], known: Collection[str]) 
         )
 
 
+GPU_MACHINES: Mapping[str, str] = MappingProxyType({"gfx950": "amdgcn", "sm_90": "nvptx"})
+"""Architecture of a GPU -> the machine that compilers make code for."""
+
+
+def isa_for(arch: str, name: str) -> Isa:
+    """What to build for: on cpu the named instruction set, on a GPU the architecture itself.
+
+    Raises BuildError for an instruction set that is not known, or not the architecture's.
+    """
+    if arch not in GPU_MACHINES:
+        return resolve_isa(name)
+    if name not in ("native", arch):
+        raise BuildError(f"--isa {name} is for cpu: kernels for {arch} have no other instruction set")
+    return Isa(arch, GPU_MACHINES[arch], (), (), arch)
+
+
 def missing_features(machine: str, features: Collection[str], cpu: Cpu) -> tuple[str, ...]:
-    """What `cpu` lacks of a machine name and /proc/cpuinfo features; empty when it can run the code."""
+    """What `cpu` lacks of a machine name and /proc/cpuinfo features; empty when it can run the code.
+
+    Code for a GPU asks nothing of the CPU: whether there is such a GPU, its worker finds out.
+    """
+    if machine in GPU_MACHINES.values():
+        return ()
     if machine != cpu.machine:
         return (machine,)
     return tuple(sorted(set(features) - cpu.features))

@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
 from harness.kernel import GroupedConvKernel
@@ -20,6 +21,15 @@ CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
     {"basic_v1": "TO_DIRECT", "mem": "TO_PACK_B", "compv3": "TO_PACK_AB", "compv4": "TO_PACK_AB_DOUBLE"}
 )
 """Pipeline -> what kernels/cpu calls it."""
+
+GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
+"""What kernels/gpu has code for; there a name is the same in capitals."""
+
+GPU_DTYPES = ("bf16", "fp16")
+"""What the matrix instructions of kernels/gpu multiply."""
+
+DEVICE_WORK = "device_work"
+"""What goes beside a GPU's kernels: the harness's own work on the device, named so in folders of binaries."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
 _MOST_HEADERS = 2000
@@ -85,7 +95,7 @@ def read_headers(folder: Path) -> Headers:
 def headers_for(arch: str) -> Headers:
     """The headers that ship for an architecture. Raises BuildError for one that has none."""
     _generator(arch)
-    return read_headers(data_folder("kernels") / arch)
+    return read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
 
 
 def source_for(kernel: GroupedConvKernel, arch: str) -> str:
@@ -100,7 +110,7 @@ def source_for(kernel: GroupedConvKernel, arch: str) -> str:
 def source_suffix(arch: str) -> str:
     """The ending of a translation unit's file name."""
     _generator(arch)
-    return ".cpp"
+    return {"amdgcn": ".hip", "nvptx": ".cu"}.get(GPU_MACHINES.get(arch, ""), ".cpp")
 
 
 def _cpu_source(kernel: GroupedConvKernel) -> str:
@@ -123,7 +133,44 @@ def _cpu_source(kernel: GroupedConvKernel) -> str:
     return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
 
 
-_GENERATORS: Mapping[str, Callable[[GroupedConvKernel], str]] = MappingProxyType({"cpu": _cpu_source})
+def _gpu_source(kernel: GroupedConvKernel) -> str:
+    if kernel.pipeline not in GPU_PIPELINES:
+        raise KernelError(
+            f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
+        )
+    if kernel.dtype not in GPU_DTYPES:
+        raise KernelError(f"dtype {kernel.dtype!r} has no code for GPUs: there is {', '.join(GPU_DTYPES)}")
+    macros: dict[str, object] = {
+        "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
+        "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
+        "TO_NDIM": kernel.ndim,
+        "TO_PIPELINE": f"TO_{kernel.pipeline.upper()}",
+        "TO_SCHEDULER": f"TO_{kernel.scheduler.upper()}",
+        "TO_EPILOGUE": f"TO_{kernel.epilogue.upper()}",
+        "TO_DSB": int(kernel.double_smem_buffer),
+        "TO_SPLIT_IMAGE": int(kernel.split_image),
+        "TO_GROUPS_TO_MERGE": kernel.num_groups_to_merge,
+        "TO_EXPLICIT_GEMM": int(kernel.explicit_gemm),
+        "TO_TWO_STAGE": int(kernel.two_stage),
+    }
+    for field in ("tile", "wave", "warp_tile"):
+        macros |= {f"TO_{field}_{axis}".upper(): getattr(kernel, f"{field}_{axis}") for axis in "mnk"}
+    macros |= {f"TO_VECTOR_{axis}".upper(): getattr(kernel, f"vector_{axis}") for axis in "abc"}
+    macros |= {f"TO_PAD_{axis}".upper(): int(getattr(kernel, f"pad_{axis}")) for axis in "mnk"}
+    lines = [f"#define {name} {value}" for name, value in macros.items()]
+    return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
+
+
+def device_work_source(arch: str) -> str:
+    """The text of the harness's own device code. Raises BuildError for an architecture without any."""
+    if arch not in GPU_MACHINES:
+        raise BuildError(f"{arch} needs no device work")
+    return '#include "device_work.hpp"\n'
+
+
+_GENERATORS: Mapping[str, Callable[[GroupedConvKernel], str]] = MappingProxyType(
+    {"cpu": _cpu_source} | dict.fromkeys(GPU_MACHINES, _gpu_source)
+)
 
 
 def _generator(arch: str) -> Callable[[GroupedConvKernel], str]:

@@ -61,6 +61,10 @@ class Toolchain(Protocol):
     def fingerprint(self) -> str:
         """What the cache keys on: the identity and all else that --version says."""
 
+    @property
+    def suffix(self) -> str:
+        """The ending of a binary's file name: .so, .hsaco, .ptx, .cubin."""
+
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         """The flags that decide the code. Raises BuildError where this toolchain cannot make it."""
 
@@ -80,6 +84,7 @@ class ZigToolchain:
     fingerprint: str
     identity: str
     name: str = "ziglang"
+    suffix: str = ".so"
 
     @property
     def _zig(self) -> str:
@@ -116,6 +121,7 @@ class SystemToolchain:
     fingerprint: str
     identity: str
     name: str
+    suffix: str = ".so"
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         _check_arch(self.name, arch)
@@ -158,7 +164,7 @@ def find_toolchain(name: str = "auto") -> Toolchain:
     if name == "auto":
         return _first_there_is()
     if name in ("ziglang", "zig"):
-        folder = _zig_folder()
+        folder = zig_folder()
         if folder is None:
             raise BuildError("toolchain ziglang is not installed in this Python: pip install ziglang")
         return _zig_toolchain(folder)
@@ -169,7 +175,7 @@ def find_toolchain(name: str = "auto") -> Toolchain:
 
 
 def _first_there_is() -> Toolchain:
-    folder = _zig_folder()
+    folder = zig_folder()
     if folder is not None:
         return _zig_toolchain(folder)
     for name in ("clang++", "g++"):
@@ -179,7 +185,8 @@ def _first_there_is() -> Toolchain:
     raise BuildError(f"no C++ compiler was found: {_HOW_TO_GET_ONE}")
 
 
-def _zig_folder() -> Path | None:
+def zig_folder() -> Path | None:
+    """Where the ziglang wheel is installed, or None."""
     try:
         spec = importlib.util.find_spec("ziglang")
     except (ImportError, ValueError):
@@ -193,16 +200,16 @@ def _zig_folder() -> Path | None:
 @lru_cache(maxsize=16)
 def _zig_toolchain(folder: Path) -> ZigToolchain:
     zig = str(folder / "zig")
-    clang = _ask(zig, "clang", "--version").splitlines()
-    own = _ask(zig, "version").strip()
-    version = _version_number(clang[0] if clang else "", zig)
+    clang = ask_compiler(zig, "clang", "--version").splitlines()
+    own = ask_compiler(zig, "version").strip()
+    version = version_number(clang[0] if clang else "", zig)
     identity = f"clang {version} (ziglang {own})"
     return ZigToolchain(folder, version, f"{identity}; {clang[0]}", identity)
 
 
 @lru_cache(maxsize=16)
 def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
-    text = _ask(str(compiler), "--version")
+    text = ask_compiler(str(compiler), "--version")
     first = text.splitlines()[0] if text.strip() else ""
     if "clang version" in first:
         kind = "clang"
@@ -210,14 +217,15 @@ def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
         kind = "g++"
     else:
         raise BuildError(f"toolchain {name!r} is neither clang++ nor g++: its --version says {first[:80]!r}")
-    version = _version_number(first, name)
-    machine = _ask(str(compiler), "-dumpmachine").strip()
+    version = version_number(first, name)
+    machine = ask_compiler(str(compiler), "-dumpmachine").strip()
     fingerprint = f"{kind}; {first}; {machine}"
     machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.split("-")[0], machine.split("-")[0])
     return SystemToolchain(compiler, kind, machine, version, fingerprint, f"{kind} {version}", name)
 
 
-def _version_number(line: str, name: str) -> str:
+def version_number(line: str, name: str) -> str:
+    """The version in what a compiler says of itself. Raises BuildError."""
     # "g++ (Debian 12.2.0-14) 12.2.0": the distribution's own number stands in parentheses.
     match = re.search(r"\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line))
     if match is None:
@@ -225,7 +233,8 @@ def _version_number(line: str, name: str) -> str:
     return match.group()
 
 
-def _ask(*command: str) -> str:
+def ask_compiler(*command: str) -> str:
+    """What a compiler says on standard output. Raises BuildError when it does not run or fails."""
     try:
         done = subprocess.run(
             command,

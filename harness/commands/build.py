@@ -59,12 +59,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--direction", metavar="WORDS", help=f"of {', '.join(DIRECTIONS)} (default: forward)")
     parser.add_argument("--dtype", metavar="WORDS", help=f"of {', '.join(DTYPES)} (default: bf16)")
     parser.add_argument("--ndim", metavar="NUMBERS", help="of 2, 3 (default: 2)")
-    parser.add_argument("--arch", default="cpu", help="architecture (default: %(default)s)")
+    parser.add_argument("--arch", default="cpu", help="cpu, gfx950 or sm_90 (default: %(default)s)")
     parser.add_argument(
         "--isa", default="native", metavar="NAME", help="instruction set (default: %(default)s)"
     )
     parser.add_argument(
-        "--toolchain", default="auto", metavar="NAME", help="auto, ziglang, clang++, g++ or a compiler's path"
+        "--toolchain",
+        default="auto",
+        metavar="NAME",
+        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc",
     )
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one a core)")
     parser.add_argument(

@@ -61,20 +61,28 @@ def reduction_length(problem: GroupedConvProblem) -> int:
     return problem.gemm_shape[2]
 
 
+def integer_range(problem: GroupedConvProblem) -> tuple[int, float]:
+    """The largest integer of both operands, and the share of the first one's values that is not zeroed.
+
+    The share is 1 unless there are too many products even at amplitude 1; then it leaves a safe count.
+    """
+    length = reduction_length(problem)
+    amplitude = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
+    return amplitude, 1.0 if length < _EXACT else _EXACT / 4 / length
+
+
 def integer_operands(
     problem: GroupedConvProblem, seed: int
 ) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """Both operands as small integers whose every partial sum of products stays below 2^24."""
     generator = np.random.default_rng(seed)
-    length = reduction_length(problem)
-    amplitude = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
+    amplitude, kept = integer_range(problem)
     first, second = (
         generator.integers(-amplitude, amplitude + 1, size=shape, dtype=np.int8)
         for shape in problem.operand_shapes[:2]
     )
-    if length >= _EXACT:
-        # Too many products even at amplitude 1: thin the first operand out to a safe count.
-        first *= generator.random(first.shape, dtype=np.float32) < _EXACT / 4 / length
+    if kept < 1:
+        first *= generator.random(first.shape, dtype=np.float32) < kept
     return first, second
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from harness.build.code_facts import code_facts
 from harness.errors import KernelError
 from harness.kernel import GroupedConvKernel
 from harness.measure.measurement import Measurement
@@ -151,6 +152,7 @@ class MeasureService:
                 "flags": " ".join(binary.flags),
                 "source_hash": binary.source_hash,
                 "binary_bytes": binary.bytes,
+                **asdict(code_facts(binary.path, binary.arch)),
             }
         return row
 

@@ -133,6 +133,7 @@ class Supervisor:
 
     def _start(self) -> Child:
         self._drop()
+        options = dict(self.target.device_options())
         try:
             child = self._child = Child(self._journals)
         except OSError as error:
@@ -142,6 +143,7 @@ class Supervisor:
                 {
                     "do": "open",
                     "device_module": self.target.device_module,
+                    "device_options": options,
                     "timing": asdict(self.settings.timing),
                 }
             )

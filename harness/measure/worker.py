@@ -49,7 +49,8 @@ class Worker:
     def _open(self, command: Message) -> None:
         self._plan = TimingPlan(**command["timing"])
         try:
-            self._device = importlib.import_module(command["device_module"]).open_device()
+            module = importlib.import_module(command["device_module"])
+            self._device = module.open_device(**command["device_options"])
         except Exception as error:  # whatever a driver throws must reach the user as a sentence
             self._channel.send({"failed": f"{type(error).__name__}: {error}"})
             return

@@ -60,6 +60,16 @@ _TAIL = (
         "source_hash", pa.string(), "hash of source, flags and toolchain: equal hashes are equal binaries"
     ),
     Column("binary_bytes", pa.int64(), "size of the binary"),
+    Column(
+        "vgprs",
+        pa.int64(),
+        "GPU: vector registers of a work-item, accumulators included; on NVIDIA: registers",
+    ),
+    Column("agprs", pa.int64(), "gfx950: accumulator registers of a work-item"),
+    Column("sgprs", pa.int64(), "gfx950: scalar registers of a wave"),
+    Column("lds_bytes", pa.int64(), "GPU: LDS (shared memory) of a workgroup, static and dynamic"),
+    Column("scratch_bytes", pa.int64(), "GPU: private memory of a work-item"),
+    Column("spills", pa.int64(), "gfx950: registers that did not fit"),
     Column("seed", pa.int64(), "seed of the input data"),
 )
 

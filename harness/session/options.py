@@ -42,8 +42,18 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="EXPR",
         help="keep only kernels for which this holds, e.g. \"tile_n >= 128 and pipeline == 'compv4'\"",
     )
-    add("--target", metavar="NAME", default="auto", help="where kernels run: auto, cpu (default: auto)")
-    add("--toolchain", metavar="NAME", default="auto", help="compiler: auto, zig, clang++, g++, or a path")
+    add(
+        "--target",
+        metavar="NAME",
+        default="auto",
+        help="where kernels run: gfx950, sm_90, cpu, or auto: the first that is there (default: auto)",
+    )
+    add(
+        "--toolchain",
+        metavar="NAME",
+        default="auto",
+        help="compiler: auto, zig, clang++, or a path; on cpu also g++, for gfx950 rocm and hipcc",
+    )
     add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
     add(
         "--build-dir",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ class Target(Protocol):
     """The parent's side. Nothing here may touch a device.
 
     name: what --target calls it. arch: the architecture that kernels are built for. device_module: where
-    the worker finds `open_device() -> Device`.
+    the worker finds `open_device(**device_options) -> Device`.
     """
 
     name: str
@@ -36,6 +37,9 @@ class Target(Protocol):
 
     def source_identity(self) -> str:
         """What the binaries are made from: a run may only be resumed with the same."""
+
+    def device_options(self) -> Mapping[str, str]:
+        """What the device module's `open_device` takes by name. Raises BuildError."""
 
     def timeout_s(self, problem: GroupedConvProblem) -> float:
         """How long one kernel may take on a problem, check and samples included."""
@@ -93,7 +97,8 @@ class Device(Protocol):
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
         """Run `count` times on random data; nanoseconds of each run by the device's own clock.
 
-        Raises KernelFailed.
+        Of runs too short for that clock: fewer values, at least one, each the mean of some runs. Raises
+        KernelFailed.
         """
 
     def idle(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from concurrent.futures import Future
 
 from harness.arch import load_arch
@@ -40,6 +41,9 @@ class CpuTarget:
 
     def source_identity(self) -> str:
         return self.builder.source_identity
+
+    def device_options(self) -> Mapping[str, str]:
+        return {}
 
     def timeout_s(self, problem: GroupedConvProblem) -> float:
         return _BASE_TIMEOUT_S + _SECONDS_PER_GFLOP * problem.flops / 1e9

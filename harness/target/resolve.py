@@ -8,6 +8,7 @@ from pathlib import Path
 
 from harness.errors import TargetError
 from harness.target.base import Target
+from harness.target.gpu_presence import amd_presence, nvidia_presence
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,40 @@ def _cpu(options: TargetOptions) -> Target:
     return CpuTarget(options)
 
 
-_TARGETS: dict[str, Callable[[TargetOptions], Target]] = {"cpu": _cpu}
+def _gfx950(options: TargetOptions) -> Target:
+    from harness.target.gfx950 import Gfx950Target
+
+    return Gfx950Target(options)
+
+
+def _sm_90(options: TargetOptions) -> Target:
+    from harness.target.sm_90 import Sm90Target
+
+    return Sm90Target(options)
+
+
+_TARGETS: dict[str, Callable[[TargetOptions], Target]] = {"gfx950": _gfx950, "sm_90": _sm_90, "cpu": _cpu}
 
 
 def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     """The target, and why it was chosen. Raises TargetError for a name that is no target.
 
-    `auto` takes what the machine has; today that is always the CPU, the one target that runs everywhere.
+    `auto` takes gfx950 where there is AMD's driver and runtime, else sm_90 where there is NVIDIA's, else the
+    CPU, which runs everywhere. What there is can be seen without touching a device.
     """
     if name == "auto":
-        return _TARGETS["cpu"](options), "auto: the CPU, the only kind of target that this version runs"
+        chosen, why = _what_there_is()
+        return _TARGETS[chosen](options), f"auto: {why}"
     if name not in _TARGETS:
         raise TargetError(f"--target {name!r} is not one of auto, {', '.join(_TARGETS)}")
     return _TARGETS[name](options), "as asked"
+
+
+def _what_there_is() -> tuple[str, str]:
+    amd = amd_presence()
+    if amd.usable:
+        return "gfx950", amd.why
+    nvidia = nvidia_presence()
+    if nvidia.usable:
+        return "sm_90", nvidia.why
+    return "cpu", f"the CPU ({amd.why}; {nvidia.why})"

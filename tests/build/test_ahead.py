@@ -38,7 +38,7 @@ def folder(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -
 @pytest.fixture
 def no_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """On the other machine: asked for after the folder, which takes a compiler to make."""
-    monkeypatch.setattr(toolchain_module, "_zig_folder", lambda: None)
+    monkeypatch.setattr(toolchain_module, "zig_folder", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
 
 

@@ -33,6 +33,7 @@ class GatedToolchain:
     version: str = "1.0"
     identity: str = "gated 1.0"
     fingerprint: str = "gated 1.0"
+    suffix: str = ".so"
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         return self.real.flags(arch, isa)
@@ -378,8 +379,9 @@ def test_compilers_yield_to_kernels(
         ({"jobs": 0}, "jobs = 0"),
         ({"timeout_s": float("nan")}, "timeout"),
         ({"timeout_s": -1.0}, "timeout"),
-        ({"arch": "gfx950", "include": None}, "known are cpu"),
-        ({"arch": "gfx950"}, "gfx950"),
+        ({"arch": "gfx906", "include": None}, "known are cpu, gfx950, sm_90"),
+        ({"arch": "gfx906"}, "gfx906"),
+        ({"arch": "gfx950", "isa": "x86-64-v3"}, "--isa x86-64-v3 is for cpu"),
         ({"isa": "x86-64-v9"}, "not known"),
         ({"toolchain": "no-such-compiler"}, "pip install ziglang"),
         ({"isa": "armv8-a" if this_cpu().machine == "x86_64" else "x86-64-v2"}, "this machine lacks"),

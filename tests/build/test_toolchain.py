@@ -39,7 +39,7 @@ def test_auto_prefers_the_wheel() -> None:
 
 
 def test_auto_falls_back_to_system_compilers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(module, "_zig_folder", lambda: None)
+    monkeypatch.setattr(module, "zig_folder", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BuildError, match=r"pip install ziglang.*apt install g\+\+"):
         find_toolchain("auto")

@@ -43,7 +43,7 @@ def test_without_arguments_it_counts_the_default_set_everywhere(capsys: pytest.C
     rows = table(output(capsys), "arch")
     assert rows["gfx950 bf16 2D"] == ["300", "150", "150"]
     assert rows["cpu fp32 3D"] == [str(len(kernel_pool(d, "fp32", 3, "cpu"))) for d in ("forward",) * 3]
-    assert {row.split()[0] for row in rows} == {"gfx908", "gfx90a", "gfx942", "gfx950", "cpu"}
+    assert {row.split()[0] for row in rows} == {"gfx908", "gfx90a", "gfx942", "gfx950", "sm_90", "cpu"}
 
 
 def test_one_kind_is_counted_by_tile_and_pipeline(capsys: pytest.CaptureFixture[str]) -> None:

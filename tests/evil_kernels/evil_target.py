@@ -85,6 +85,9 @@ class EvilTarget:
     def source_identity(self) -> str:
         return self.builder.source_identity
 
+    def device_options(self) -> dict[str, str]:
+        return {}
+
     def timeout_s(self, problem: GroupedConvProblem) -> float:
         return self.limit_s
 

@@ -1,0 +1,164 @@
+"""`tile-oracle doctor`: what this machine has, what works, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.build.cache import default_cache_folder
+from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names
+from harness.build.isa import GPU_MACHINES
+from harness.build.toolchain import find_toolchain
+from harness.errors import HarnessError
+from harness.target.gpu_presence import Presence, amd_presence, nvidia_presence
+from harness.version import __version__
+
+HELP = "show what this machine can run, what is missing, and how to get it"
+
+GOOD, BAD, NOTE = "ok", "missing", "note"
+DEVICE = "device and runtime"
+
+_LOW_DISK_BYTES = 2 << 30
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "lightgbm", "pytest", "pytest_benchmark", "xdist", "ziglang")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. state: ok, missing, or note (good to know, nothing is amiss)."""
+
+    state: str
+    what: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TargetFindings:
+    """What was found for one target, and whether kernels can run on it here."""
+
+    target: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether kernels can be built and run."""
+        return all(finding.state != BAD for finding in self.findings)
+
+    @property
+    def device_is_there(self) -> bool:
+        """Whether kernels that were built elsewhere can run, at least."""
+        return all(finding.state != BAD for finding in self.findings if finding.what == DEVICE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle doctor`."""
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="cache of binaries to look at (default: the user's)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was found; 1 when no target can run here."""
+    targets = examine_targets()
+    lines = [f"tile-oracle {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
+    for target in targets:
+        lines += [f"target {target.target}: {_verdict(target)}", *map(_line, target.findings), ""]
+    lines += ["this installation:", *map(_line, examine_installation(args.build_dir))]
+    chosen = next((target.target for target in targets if target.device_is_there), None)
+    runs = any(target.runs for target in targets)
+    lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
+    print("\n".join(lines))
+    return 0 if runs else 1
+
+
+def _verdict(target: TargetFindings) -> str:
+    if target.runs:
+        return "kernels can run here"
+    if target.device_is_there:
+        return "runs kernels built elsewhere (tile-oracle build there, --build-dir here)"
+    return "cannot run here"
+
+
+def _line(finding: Finding) -> str:
+    return f"  {finding.state:8}{finding.what}: {finding.text}"
+
+
+def examine_targets() -> tuple[TargetFindings, ...]:
+    """Every target, in the order in which `auto` prefers them. Touches no device."""
+    return (
+        TargetFindings("gfx950", (*_gpu("gfx950", amd_presence()),)),
+        TargetFindings("sm_90", (*_gpu("sm_90", nvidia_presence()), _ptxas())),
+        TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
+    )
+
+
+def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
+    yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
+    yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
+    others = [name for name in gpu_toolchain_names(GPU_MACHINES[arch])[1:] if _works(name, arch)]
+    if others:
+        yield Finding(NOTE, "also there", ", ".join(f"--toolchain {name}" for name in others))
+
+
+def _counted(presence: Presence) -> str:
+    if not presence.usable or not presence.devices:
+        return presence.why
+    return f"{presence.why}; {presence.devices} device{'s' if presence.devices > 1 else ''}"
+
+
+def _works(name: str, arch: str) -> bool:
+    try:
+        find_gpu_toolchain(name, arch)
+    except HarnessError:
+        return False
+    return True
+
+
+def _compiler(identity: Callable[[], str]) -> Finding:
+    try:
+        return Finding(GOOD, "compiler", identity())
+    except HarnessError as error:
+        return Finding(BAD, "compiler", str(error))
+
+
+def _ptxas() -> Finding:
+    path = find_ptxas()
+    if path is None:
+        return Finding(NOTE, "ptxas", "not there: the driver assembles each kernel when it is loaded")
+    return Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built")
+
+
+def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:
+    """Python packages, the cache folder and its disk."""
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    packages = (
+        Finding(BAD, "Python packages", f"{', '.join(missing)} missing: pip install tile-oracle again")
+        if missing
+        else Finding(GOOD, "Python packages", "all there")
+    )
+    try:
+        folder = build_dir.absolute() if build_dir is not None else default_cache_folder()
+    except HarnessError as error:
+        return packages, Finding(BAD, "cache of kernels", str(error))
+    return packages, *_folder(folder)
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        yield Finding(
+            BAD, "cache of kernels", f"{folder} cannot be written: set TILE_ORACLE_CACHE or give --build-dir"
+        )
+        return
+    yield Finding(GOOD, "cache of kernels", str(folder))
+    free_bytes = shutil.disk_usage(there).free
+    text = f"{free_bytes / 2**30:.1f} GiB free"
+    if free_bytes < _LOW_DISK_BYTES:
+        yield Finding(NOTE, "disk", f"{text}: make room, a pool of kernels takes up to 2 GiB")
+    else:
+        yield Finding(GOOD, "disk", text)

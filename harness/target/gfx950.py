@@ -1,0 +1,24 @@
+"""The target `gfx950`: kernels of kernels/gpu on an AMD Instinct MI350 or MI355X."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from harness.target.gpu import GpuTarget
+from harness.target.gpu_presence import amd_presence
+from harness.target.resolve import TargetOptions
+
+
+class Gfx950Target(GpuTarget):
+    """See harness.target.base.Target."""
+
+    name = "gfx950"
+    arch = "gfx950"
+    device_module = "harness.target.gfx950_device"
+    visible_variable = "HIP_VISIBLE_DEVICES"
+
+    def __init__(self, options: TargetOptions) -> None:
+        super().__init__(options, amd_presence())
+
+    def device_options(self) -> Mapping[str, str]:
+        return {**super().device_options(), "library": self._presence.library}

@@ -1,0 +1,31 @@
+"""The target `gfx950` in its worker: a GPU of AMD's driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness.arch import load_arch
+from harness.errors import TargetError
+from harness.target.gpu_device import GpuDevice
+from harness.target.runtime.hip import open_hip
+
+_ARCH = "gfx950"
+
+
+def open_device(work: str, visible: str = "", library: str = "") -> GpuDevice:
+    """Called by the worker, and nowhere else.
+
+    work: the binary of kernels/gpu/device_work.hpp. visible: what HIP_VISIBLE_DEVICES shall be, "" to
+    leave it as it is. library: path of libamdhip64, "" to let the loader find it. Raises TargetError for
+    another GPU.
+    """
+    if visible:
+        os.environ["HIP_VISIBLE_DEVICES"] = visible
+    driver = open_hip(library=library or None)
+    properties = driver.properties()
+    if properties.arch != _ARCH:
+        raise TargetError(
+            f"{properties.name} is {properties.arch}: kernels for {_ARCH} need an MI350 or MI355X"
+        )
+    return GpuDevice(driver, Path(work), load_arch(_ARCH).hardware.num_cus)

@@ -1,0 +1,63 @@
+"""A GPU target's parent side: knows what to build and how long to wait, and touches no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from harness.arch import load_arch
+from harness.build.builder import Builder, BuildResult
+from harness.errors import TargetError
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+from harness.target.gpu_presence import Presence, visible_device
+from harness.target.resolve import TargetOptions
+
+_BASE_TIMEOUT_S = 20.0
+_SECONDS_PER_TFLOP = 20.0
+"""Generous: a kernel of 16-wide tiles on a depthwise problem runs far below a TFLOPS, and is run often."""
+
+
+class GpuTarget:
+    """See harness.target.base.Target. Subclasses say which GPU.
+
+    visible_variable: the environment variable by which the runtime is told which devices there are.
+    """
+
+    name: str
+    arch: str
+    device_module: str
+    visible_variable: str
+
+    def __init__(self, options: TargetOptions, presence: Presence) -> None:
+        """Raises TargetError on a machine without such a GPU, BuildError without a compiler for it."""
+        if not presence.usable:
+            raise TargetError(f"--target {self.name} cannot run here: {presence.why}")
+        self._presence = presence
+        self._arch = load_arch(self.arch)
+        self.builder = Builder(
+            self.arch,
+            toolchain=options.toolchain,
+            build_dir=options.build_dir,
+            jobs=options.jobs,
+            isa=options.isa,
+        )
+
+    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+        return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
+
+    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+        return self.builder.submit(kernel)
+
+    def source_identity(self) -> str:
+        return self.builder.source_identity
+
+    def device_options(self) -> Mapping[str, str]:
+        visible = visible_device(self.visible_variable, self._presence.devices)
+        return {"work": str(self.builder.device_work().path), "visible": visible}
+
+    def timeout_s(self, problem: GroupedConvProblem) -> float:
+        return _BASE_TIMEOUT_S + _SECONDS_PER_TFLOP * problem.flops / 1e12
+
+    def close(self) -> None:
+        self.builder.close()

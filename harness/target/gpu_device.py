@@ -1,0 +1,367 @@
+"""A GPU as a device: the same over HIP and CUDA. Only a worker process imports this."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from harness.measure.reference import STORAGE, decode
+from harness.problem import GroupedConvProblem
+from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
+from harness.target.gpu_abi import (
+    FINISH,
+    KERNEL,
+    LAUNCH_INFO,
+    LaunchInfo,
+    LaunchPlan,
+    Unlaunchable,
+    gpu_args,
+    plan_launch,
+    read_launch_info,
+)
+from harness.target.gpu_lock import GpuLock
+from harness.target.gpu_work import GUARD_BYTE, GUARD_BYTES, POISON_BYTE, Buffer, DeviceWork, Verdict
+from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
+
+_MEMORY_SHARE = 0.9
+_MOST_MODULES = 512
+_MOST_EVENTS = 257
+_SHORT_NS = 250_000.0
+"""A kernel shorter than this is timed some at a time, from a graph. Starting one from here takes the host
+some microseconds, in which the device would stand still, and two events add 2.5 microseconds to what lies
+between (on an H200): 1 % of this."""
+_MOST_REPLAYS = 128
+_LEAST_VALUES = 8
+"""So many graphs are timed, if so many runs are wanted: a median of two means would say little."""
+_EXIT_AFTER_FAULT = 70
+
+
+@dataclass(frozen=True)
+class _Kernel:
+    """A loaded module. finish: 0 for kernels of one stage."""
+
+    module: int
+    conv: int
+    finish: int
+    info: LaunchInfo
+
+
+@dataclass(frozen=True)
+class _Timer:
+    """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs."""
+
+    launches: tuple[Launch, ...]
+    graph: int
+    repeats: int
+
+
+class _Loaded:
+    """One problem's data on the device: integers and what must come of them, and random data for timing."""
+
+    def __init__(self, driver: Driver, work: DeviceWork, problem: GroupedConvProblem, seed: int) -> None:
+        self.problem = problem
+        self._driver, self._work, self._seed = driver, work, seed
+        self._buffers: list[Buffer] = []
+        size = STORAGE[problem.dtype].itemsize
+        self._bytes = [math.prod(shape) * size for shape in problem.operand_shapes]
+        # NaN around the inputs: who reads beside them computes nonsense.
+        self.integers = [self.buffer(self._bytes[i], POISON_BYTE) for i in (0, 1)]
+        self.out = self.buffer(self._bytes[2])
+        self.expected = self.buffer(self._bytes[2])
+        self._random: list[Buffer] = []
+        self.workspace: Buffer | None = None
+        self.timing_workspace: Buffer | None = None
+        first, second = (operand.address for operand in self.integers)
+        work.fill_integers(problem, seed, first, second)
+        work.reference(problem, first, second, self.expected.address)
+        driver.synchronize()
+
+    def buffer(self, size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
+        buffer = Buffer(self._driver, size_bytes, guard)
+        self._buffers.append(buffer)
+        return buffer
+
+    def random(self) -> list[Buffer]:
+        """Inputs for timing, made when the first kernel has passed its check."""
+        if not self._random:
+            self._random = [self.buffer(size, POISON_BYTE) for size in self._bytes[:2]]
+            first, second = (operand.address for operand in self._random)
+            self._work.fill_random(self.problem, self._seed, first, second)
+        return self._random
+
+    def exact_workspace(self, size_bytes: int) -> int:
+        """Scratch memory for a check, just as large as the kernel may use; its address, or 0.
+
+        One at a time, since a pool's many sizes together could be more than there is.
+        """
+        if self.workspace is not None and self.workspace.size_bytes != size_bytes:
+            old, self.workspace = self.workspace, None
+            self._give_back(old)
+        if size_bytes and self.workspace is None:
+            self.workspace = self.buffer(size_bytes)
+        return self.workspace.address if self.workspace is not None else 0
+
+    def fits_timing(self, size_bytes: int) -> bool:
+        """Whether the scratch memory for timing is large enough."""
+        return size_bytes == 0 or (
+            self.timing_workspace is not None and self.timing_workspace.size_bytes >= size_bytes
+        )
+
+    def ample_workspace(self, size_bytes: int) -> int:
+        """Scratch memory for timing, shared by all kernels: it only grows. Its address, or 0."""
+        if not self.fits_timing(size_bytes):
+            if self.timing_workspace is not None:
+                old, self.timing_workspace = self.timing_workspace, None
+                self._give_back(old)
+            self.timing_workspace = self.buffer(size_bytes)
+        return self.timing_workspace.address if size_bytes and self.timing_workspace is not None else 0
+
+    def _give_back(self, buffer: Buffer) -> None:
+        self._buffers.remove(buffer)
+        buffer.close()
+
+    def close(self) -> None:
+        self._driver.synchronize()
+        for buffer in self._buffers:
+            buffer.close()
+        self._buffers.clear()
+
+
+class GpuDevice:
+    """See harness.target.base.Device.
+
+    After a fault that leaves the device unusable the process ends: a new one can use it again.
+    """
+
+    def __init__(self, driver: Driver, work: Path, compute_units: int = 0) -> None:
+        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not say."""
+        self._driver = driver
+        properties = driver.properties()
+        self.info = DeviceInfo(properties.name, properties.driver)
+        self.kernel_seconds = 0.0
+        self._units = properties.compute_units or compute_units
+        self._lock = GpuLock(properties.identity)
+        self._work = DeviceWork(driver, work)
+        self._kernels: dict[Path, _Kernel] = {}
+        self._timers: dict[Path, _Timer] = {}
+        self._events: list[int] = []
+        self._loaded: _Loaded | None = None
+
+    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+        try:
+            self._unload()
+            needed, there = _memory_needed_bytes(problem), self._driver.free_memory_bytes()
+            if needed > _MEMORY_SHARE * there:
+                raise ProblemRefused(
+                    f"needs {needed / 2**30:.1f} GiB of device memory for data and reference, "
+                    f"{there / 2**30:.1f} GiB are free"
+                )
+            self.claim()
+            self._loaded = _Loaded(self._driver, self._work, problem, seed)
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            raise ProblemRefused(f"the device cannot prepare it: {failure}") from None
+
+    def claim(self) -> None:
+        self._lock.acquire()
+
+    def idle(self) -> None:
+        self._lock.release()
+
+    def check(self, binary: Path) -> CheckResult:
+        loaded = self._require()
+        try:
+            kernel = self._kernel(binary)
+            plan = plan_launch(loaded.problem, kernel.info, self._units)
+        except (RuntimeFailure, ValueError, OSError) as error:
+            self._end_if_sticky(error)
+            return CheckResult("build_error", f"cannot be loaded: {error}")
+        except Unlaunchable as error:
+            return CheckResult("unsupported", str(error))
+        try:
+            return self._check(loaded, kernel, plan)
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            return CheckResult(
+                "unsupported",
+                f"cannot be launched with {kernel.info.threads} threads and {kernel.info.lds_bytes:,} bytes "
+                f"of LDS: {failure}",
+            )
+
+    def _check(self, loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan) -> CheckResult:
+        scratch = loaded.exact_workspace(plan.workspace_bytes)
+        launches = _launches(loaded, kernel, plan, loaded.integers, scratch)
+        loaded.out.poison()
+        if loaded.workspace is not None:
+            loaded.workspace.poison()
+        self._driver.synchronize()
+        began = time.monotonic()
+        try:
+            for launch in launches:
+                self._driver.launch(launch)
+            self._driver.synchronize()
+        finally:
+            self.kernel_seconds += time.monotonic() - began
+        for name, buffer in (("output", loaded.out), ("workspace", loaded.workspace)):
+            damaged = self._work.damaged_guard_bytes(buffer) if buffer is not None else 0
+            if damaged:
+                return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
+        problem = loaded.problem
+        count = math.prod(problem.operand_shapes[2])
+        verdict = self._work.compare(problem, loaded.out.address, loaded.expected.address)
+        if verdict.wrong == 0:
+            return CheckResult("ok", "", "full", count)
+        return CheckResult("wrong", self._explain(loaded, verdict), "full", count)
+
+    def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        try:
+            began = time.monotonic()
+            timer = self._timers.get(binary) or self._make_timer(binary)
+            wanted = max(math.ceil(count / timer.repeats), min(count, _LEAST_VALUES))
+            taken = self._time(timer, wanted)
+            self.kernel_seconds += time.monotonic() - began
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            raise KernelFailed(f"failed when it was timed: {failure}") from None
+        return taken
+
+    # ---- kernels ------------------------------------------------------------------------------
+
+    def _kernel(self, binary: Path) -> _Kernel:
+        kernel = self._kernels.get(binary)
+        if kernel is None:
+            if len(self._kernels) >= _MOST_MODULES:
+                self._forget_kernels()
+            driver = self._driver
+            module = driver.load_module(binary.read_bytes())
+            try:
+                info = read_launch_info(driver.global_bytes(module, LAUNCH_INFO))
+                conv = driver.function(module, KERNEL)
+                finish = driver.function(module, FINISH) if info.two_stage else 0
+                driver.allow_lds(conv, info.lds_bytes)
+            except (RuntimeFailure, ValueError) as error:
+                self._end_if_sticky(error)
+                driver.unload_module(module)
+                raise
+            kernel = self._kernels[binary] = _Kernel(module, conv, finish, info)
+        return kernel
+
+    def _make_timer(self, binary: Path) -> _Timer:
+        """Looks how long the kernel runs, roughly, and how it is therefore timed."""
+        loaded, kernel = self._require(), self._kernel(binary)
+        plan = plan_launch(loaded.problem, kernel.info, self._units)
+        if not loaded.fits_timing(plan.workspace_bytes):
+            self._forget_timers()  # they hold the address of the workspace that is about to go
+        scratch = loaded.ample_workspace(plan.workspace_bytes)
+        launches = _launches(loaded, kernel, plan, loaded.random(), scratch)
+        direct = _Timer(launches, 0, 1)
+        self._time(direct, 1)
+        rough_ns = float(self._time(direct, 3).min())
+        timer = direct
+        if rough_ns < _SHORT_NS:
+            repeats = 8
+            graph = self._driver.capture(launches, repeats)
+            once = _Timer(launches, graph, repeats)
+            self._time(once, 1)
+            short_ns = max(100.0, float(self._time(once, 3).min()))
+            self._driver.destroy_graph(graph)
+            repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
+            timer = _Timer(launches, self._driver.capture(launches, repeats), repeats)
+        self._timers[binary] = timer
+        return timer
+
+    def _time(self, timer: _Timer, count: int) -> npt.NDArray[np.float64]:
+        """Nanoseconds of each of `count` runs, or of a run in each of `count` graphs, on average."""
+        driver, taken = self._driver, list[float]()
+        while len(taken) < count:
+            runs = min(count - len(taken), _MOST_EVENTS - 1)
+            while len(self._events) <= runs:
+                self._events.append(driver.make_event())
+            driver.record(self._events[0])
+            for event in self._events[1 : runs + 1]:
+                if timer.graph:
+                    driver.launch_graph(timer.graph)
+                else:
+                    for launch in timer.launches:
+                        driver.launch(launch)
+                driver.record(event)
+            driver.synchronize()
+            taken += driver.elapsed_ns(self._events[: runs + 1])
+        return np.array(taken) / timer.repeats
+
+    def _unload(self) -> None:
+        self._forget_timers()
+        if self._loaded is not None:
+            loaded, self._loaded = self._loaded, None
+            loaded.close()
+
+    def _forget_timers(self) -> None:
+        for timer in self._timers.values():
+            if timer.graph:
+                self._driver.destroy_graph(timer.graph)
+        self._timers.clear()
+
+    def _forget_kernels(self) -> None:
+        self._driver.synchronize()
+        self._forget_timers()
+        for kernel in self._kernels.values():
+            self._driver.unload_module(kernel.module)
+        self._kernels.clear()
+
+    # ---- the rest -----------------------------------------------------------------------------
+
+    def _require(self) -> _Loaded:
+        assert self._loaded is not None, "load() comes first"
+        return self._loaded
+
+    def _end_if_sticky(self, error: Exception) -> None:
+        if isinstance(error, RuntimeFailure) and error.sticky:
+            _end(error)
+
+    def _explain(self, loaded: _Loaded, verdict: Verdict) -> str:
+        problem = loaded.problem
+        shape = problem.operand_shapes[2]
+        count = math.prod(shape)
+        at = verdict.first or 0
+        got, want = (
+            float(decode(np.frombuffer(data, STORAGE[problem.dtype]), problem.dtype)[0])
+            for data in (
+                self._work.value(problem, loaded.out.address, at),
+                self._work.value(problem, loaded.expected.address, at),
+            )
+        )
+        where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape))
+        text = f"{verdict.wrong:,} of {count:,} values wrong, at ({where}) got {got:g}, exact {want:g}"
+        if verdict.unwritten:
+            text += f"; left {verdict.unwritten:,} of {count:,} values unwritten"
+        if verdict.nan:
+            text += f"; {verdict.nan:,} of {count:,} values are NaN"
+        return text
+
+
+def _launches(
+    loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan, inputs: list[Buffer], scratch: int
+) -> tuple[Launch, ...]:
+    first, second = (operand.address for operand in inputs)
+    arguments = Arguments(gpu_args(loaded.problem, first, second, loaded.out.address, scratch, plan.split_k))
+    conv = Launch(kernel.conv, plan.conv, arguments)
+    return (conv,) if plan.finish is None else (conv, Launch(kernel.finish, plan.finish, arguments))
+
+
+def _end(failure: RuntimeFailure) -> NoReturn:
+    """Nothing in this process can use the device any more: say why on standard error, and end."""
+    print(failure, file=sys.stderr, flush=True)
+    os._exit(_EXIT_AFTER_FAULT)
+
+
+def _memory_needed_bytes(problem: GroupedConvProblem) -> int:
+    """Integer and random inputs, the output and what it must be, and their guard zones."""
+    return 2 * problem.bytes + 12 * GUARD_BYTES

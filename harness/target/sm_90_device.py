@@ -1,0 +1,27 @@
+"""The target `sm_90` in its worker: a GPU of an NVIDIA driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from harness.errors import TargetError
+from harness.target.gpu_device import GpuDevice
+from harness.target.runtime.cuda import open_cuda
+
+_OLDEST = 90
+
+
+def open_device(work: str, visible: str = "") -> GpuDevice:
+    """Called by the worker, and nowhere else.
+
+    work: the binary of kernels/gpu/device_work.hpp. visible: what CUDA_VISIBLE_DEVICES shall be, "" to
+    leave it as it is. Raises TargetError for a GPU that cannot run sm_90's code.
+    """
+    if visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    driver = open_cuda()
+    properties = driver.properties()
+    if int(properties.arch.removeprefix("sm_")) < _OLDEST:
+        raise TargetError(f"{properties.name} is {properties.arch}: kernels for sm_90 need an H100 or newer")
+    return GpuDevice(driver, Path(work))

@@ -1,0 +1,348 @@
+// What the harness itself does on a GPU: inputs, the reference result, comparison. For gfx950 (HIP) and sm_90
+// (CUDA), without any vendor's headers. harness/target/gpu_device.py launches these kernels: blocks of 256
+// threads, as many as are useful, all loops strided by the grid.
+//
+//     to_fill_integers, to_fill_random    inputs
+//     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
+//     to_compare, to_count_other          a verdict in device memory
+#pragma once
+
+#if defined(__AMDGCN__)
+#define TO_ON_AMD 1
+#elif defined(__NVPTX__)
+#define TO_ON_AMD 0
+#endif
+
+#if defined(__AMDGCN__) || defined(__NVPTX__)
+
+#define TO_WORK_KERNEL extern "C" __attribute__((global)) void
+#define TO_WORK_INLINE static inline __attribute__((device, always_inline))
+
+namespace to_work {
+
+typedef unsigned char u8;
+typedef unsigned short u16;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+typedef long long i64;
+
+enum Dtype { BF16 = 0, FP16 = 1, FP32 = 2 };
+constexpr u32 kThreads = 256;
+
+// Extents in elements; C and K are totals over the groups; depth members are 1 (pad: 0) in 2D.
+struct Convolution {
+  const void *in0, *in1;
+  void *out;
+  int direction;  // 0 forward, 1 bwd_data, 2 bwd_weight
+  int dtype;
+  int N, C, K, G;
+  int Di, Hi, Wi;
+  int Z, Y, X;
+  int Do, Ho, Wo;
+  int stride_d, stride_h, stride_w;
+  int pad_d, pad_h, pad_w;
+  int dilation_d, dilation_h, dilation_w;
+};
+
+// Zeroed before each comparison; `first` starts at the largest number.
+struct Verdict {
+  u64 wrong;      // values that differ
+  u64 first;      // the lowest index of one
+  u64 unwritten;  // values that still are the poison: all bits set
+  u64 nan;        // other NaN
+};
+
+TO_WORK_INLINE u32 thread() {
+#if TO_ON_AMD
+  return __builtin_amdgcn_workitem_id_x();
+#else
+  return (u32)__nvvm_read_ptx_sreg_tid_x();
+#endif
+}
+TO_WORK_INLINE u32 block() {
+#if TO_ON_AMD
+  return __builtin_amdgcn_workgroup_id_x();
+#else
+  return (u32)__nvvm_read_ptx_sreg_ctaid_x();
+#endif
+}
+TO_WORK_INLINE u32 blocks() {
+#if TO_ON_AMD
+  return __builtin_amdgcn_grid_size_x() / kThreads;
+#else
+  return (u32)__nvvm_read_ptx_sreg_nctaid_x();
+#endif
+}
+TO_WORK_INLINE void barrier() {
+#if TO_ON_AMD
+  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_barrier();
+  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
+#else
+  __nvvm_bar_sync(0);
+#endif
+}
+TO_WORK_INLINE i64 first_index() { return (i64)block() * kThreads + thread(); }
+TO_WORK_INLINE i64 grid_stride() { return (i64)blocks() * kThreads; }
+
+TO_WORK_INLINE u32 bits_of(float value) { return __builtin_bit_cast(u32, value); }
+TO_WORK_INLINE float float_of(u32 bits) { return __builtin_bit_cast(float, bits); }
+
+// To the nearest, ties to even; finite values only.
+TO_WORK_INLINE u16 to_bf16(float value) {
+  u32 bits = bits_of(value);
+  return (u16)((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+}
+
+template <int dtype> struct Stored;
+template <> struct Stored<BF16> {
+  typedef u16 type;
+  static __attribute__((device)) u16 encode(float value) { return to_bf16(value); }
+  static __attribute__((device)) float decode(u16 bits) { return float_of((u32)bits << 16); }
+};
+template <> struct Stored<FP16> {
+  typedef u16 type;
+  static __attribute__((device)) u16 encode(float value) { return __builtin_bit_cast(u16, (_Float16)value); }
+  static __attribute__((device)) float decode(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+};
+template <> struct Stored<FP32> {
+  typedef u32 type;
+  static __attribute__((device)) u32 encode(float value) { return bits_of(value); }
+  static __attribute__((device)) float decode(u32 bits) { return float_of(bits); }
+};
+
+// The finaliser of splitmix64: equal (seed, index) give equal numbers on every device.
+TO_WORK_INLINE u64 mix(u64 seed, u64 index) {
+  u64 z = seed + (index + 1) * 0x9E3779B97F4A7C15ull;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+  return z ^ (z >> 31);
+}
+
+TO_WORK_INLINE void store(void *out, i64 at, int dtype, float value) {
+  if (dtype == BF16) ((u16 *)out)[at] = Stored<BF16>::encode(value);
+  else if (dtype == FP16) ((u16 *)out)[at] = Stored<FP16>::encode(value);
+  else ((float *)out)[at] = value;
+}
+
+// One product's indices: which value of each operand the step `r` of output value `at` multiplies.
+// forward: steps run over (z, y, x, c); bwd_data: (z, y, x, k); bwd_weight: (n, d, h, w) of the output image.
+template <int direction> struct Walk;
+
+template <> struct Walk<0> {
+  const Convolution &p;
+  int c, k;
+  i64 n, od, oh, ow, g, channel;
+  __attribute__((device)) Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
+    channel = at % k, at /= k;
+    g = at % p.G, at /= p.G;
+    ow = at % p.Wo, at /= p.Wo;
+    oh = at % p.Ho, at /= p.Ho;
+    od = at % p.Do, n = at / p.Do;
+  }
+  __attribute__((device)) int rows() const { return p.Z * p.Y * p.X; }
+  __attribute__((device)) int columns() const { return c; }
+  // Where a row of products begins in both operands and how far apart its values are; false: all zero.
+  __attribute__((device)) bool row(int tap, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
+    int x = tap % p.X, y = tap / p.X % p.Y, z = tap / p.X / p.Y;
+    i64 d = od * p.stride_d - p.pad_d + (i64)z * p.dilation_d;
+    i64 h = oh * p.stride_h - p.pad_h + (i64)y * p.dilation_h;
+    i64 w = ow * p.stride_w - p.pad_w + (i64)x * p.dilation_w;
+    if (d < 0 || d >= p.Di || h < 0 || h >= p.Hi || w < 0 || w >= p.Wi) return false;
+    first = ((((n * p.Di + d) * p.Hi + h) * p.Wi + w) * p.G + g) * c;
+    second = ((g * k + channel) * rows() + tap) * c;
+    step0 = step1 = 1;
+    return true;
+  }
+};
+
+template <> struct Walk<1> {
+  const Convolution &p;
+  int c, k;
+  i64 n, id, ih, iw, g, channel;
+  __attribute__((device)) Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
+    channel = at % c, at /= c;
+    g = at % p.G, at /= p.G;
+    iw = at % p.Wi, at /= p.Wi;
+    ih = at % p.Hi, at /= p.Hi;
+    id = at % p.Di, n = at / p.Di;
+  }
+  __attribute__((device)) int rows() const { return p.Z * p.Y * p.X; }
+  __attribute__((device)) int columns() const { return k; }
+  __attribute__((device)) bool row(int tap, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
+    int x = tap % p.X, y = tap / p.X % p.Y, z = tap / p.X / p.Y;
+    i64 d = id + p.pad_d - (i64)z * p.dilation_d;
+    i64 h = ih + p.pad_h - (i64)y * p.dilation_h;
+    i64 w = iw + p.pad_w - (i64)x * p.dilation_w;
+    if (d < 0 || h < 0 || w < 0 || d % p.stride_d || h % p.stride_h || w % p.stride_w) return false;
+    d /= p.stride_d, h /= p.stride_h, w /= p.stride_w;
+    if (d >= p.Do || h >= p.Ho || w >= p.Wo) return false;
+    first = ((((n * p.Do + d) * p.Ho + h) * p.Wo + w) * p.G + g) * k;
+    second = (g * k * rows() + tap) * c + channel;
+    step0 = 1, step1 = (i64)rows() * c;
+    return true;
+  }
+};
+
+template <> struct Walk<2> {
+  const Convolution &p;
+  int c, k;
+  i64 z, y, x, g, channel, filter;
+  __attribute__((device)) Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
+    channel = at % c, at /= c;
+    x = at % p.X, at /= p.X;
+    y = at % p.Y, at /= p.Y;
+    z = at % p.Z, at /= p.Z;
+    filter = at % k, g = at / k;
+  }
+  // A row of products is a row of the output image, cut to what lies inside the input.
+  __attribute__((device)) int rows() const { return p.N * p.Do * p.Ho; }
+  __attribute__((device)) int columns() const { return p.Wo; }
+  __attribute__((device)) bool row(int at, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
+    int oh = at % p.Ho, od = at / p.Ho % p.Do, n = at / p.Ho / p.Do;
+    i64 d = (i64)od * p.stride_d - p.pad_d + z * p.dilation_d;
+    i64 h = (i64)oh * p.stride_h - p.pad_h + y * p.dilation_h;
+    if (d < 0 || d >= p.Di || h < 0 || h >= p.Hi) return false;
+    i64 w = x * p.dilation_w - p.pad_w;
+    step0 = (i64)p.stride_w * p.C, step1 = p.K;
+    first = ((((i64)n * p.Di + d) * p.Hi + h) * p.Wi + w) * p.C + g * c + channel;
+    second = (((i64)n * p.Do + od) * p.Ho + oh) * p.Wo * p.K + g * k + filter;
+    return true;
+  }
+  __attribute__((device)) bool inside(int ow) const {
+    i64 w = (i64)ow * p.stride_w - p.pad_w + x * p.dilation_w;
+    return w >= 0 && w < p.Wi;
+  }
+};
+
+template <int direction> TO_WORK_INLINE bool inside(const Walk<direction> &, int) { return true; }
+template <> inline __attribute__((device)) bool inside<2>(const Walk<2> &walk, int column) { return walk.inside(column); }
+
+// The sum of every `lanes`-th product of one output value, beginning with product `lane`.
+template <int direction, int dtype>
+TO_WORK_INLINE float sum_products(const Convolution &p, i64 at, u32 lane, u32 lanes) {
+  typedef typename Stored<dtype>::type T;
+  const T *in0 = (const T *)p.in0, *in1 = (const T *)p.in1;
+  Walk<direction> walk(p, at);
+  float sum = 0;
+  int rows = walk.rows(), columns = walk.columns();
+  // Lanes share a row's columns when a row is long, else they take rows of their own.
+  bool by_column = (u32)columns >= lanes;
+  int row_from = by_column ? 0 : (int)lane, row_step = by_column ? 1 : (int)lanes;
+  int column_from = by_column ? (int)lane : 0, column_step = by_column ? (int)lanes : 1;
+  for (int row = row_from; row < rows; row += row_step) {
+    i64 first, second, step0, step1;
+    if (!walk.row(row, first, second, step0, step1)) continue;
+#pragma unroll 4
+    for (int column = column_from; column < columns; column += column_step)
+      if (inside<direction>(walk, column))
+        sum += Stored<dtype>::decode(in0[first + column * step0]) * Stored<dtype>::decode(in1[second + column * step1]);
+  }
+  return sum;
+}
+
+template <int direction>
+TO_WORK_INLINE float sum_products_of(const Convolution &p, i64 at, u32 lane, u32 lanes) {
+  if (p.dtype == BF16) return sum_products<direction, BF16>(p, at, lane, lanes);
+  if (p.dtype == FP16) return sum_products<direction, FP16>(p, at, lane, lanes);
+  return sum_products<direction, FP32>(p, at, lane, lanes);
+}
+
+TO_WORK_INLINE float value_of(const Convolution &p, i64 at, u32 lane, u32 lanes) {
+  if (p.direction == 0) return sum_products_of<0>(p, at, lane, lanes);
+  if (p.direction == 1) return sum_products_of<1>(p, at, lane, lanes);
+  return sum_products_of<2>(p, at, lane, lanes);
+}
+
+TO_WORK_INLINE i64 values(const Convolution &p) {
+  if (p.direction == 0) return (i64)p.N * p.Do * p.Ho * p.Wo * p.K;
+  if (p.direction == 1) return (i64)p.N * p.Di * p.Hi * p.Wi * p.C;
+  return (i64)p.K * p.Z * p.Y * p.X * (p.C / p.G);
+}
+
+} // namespace to_work
+
+// Integers from -amplitude to amplitude; only the fraction kept / 2^32 of them, the others 0 (2^32: all).
+TO_WORK_KERNEL to_fill_integers(void *out, long long count, unsigned long long seed, long long amplitude,
+                                unsigned long long kept, int dtype) {
+  using namespace to_work;
+  for (i64 i = first_index(); i < count; i += grid_stride()) {
+    u64 random = mix(seed, (u64)i);
+    i64 value = (i64)((random >> 32) % (u64)(2 * amplitude + 1)) - amplitude;
+    store(out, i, dtype, (random & 0xFFFFFFFFull) < kept ? (float)value : 0.0f);
+  }
+}
+
+// Numbers distributed nearly normally, of variance 1: the sum of twelve even ones.
+TO_WORK_KERNEL to_fill_random(void *out, long long count, unsigned long long seed, int dtype) {
+  using namespace to_work;
+  for (i64 i = first_index(); i < count; i += grid_stride()) {
+    float sum = 0;
+    for (u64 word = 0; word < 3; ++word) {
+      u64 random = mix(seed, 3 * (u64)i + word);
+      for (int part = 0; part < 4; ++part) sum += (float)((random >> (16 * part)) & 0xFFFF) + 0.5f;
+    }
+    store(out, i, dtype, sum * (1.0f / 65536) - 6.0f);
+  }
+}
+
+// One thread an output value.
+TO_WORK_KERNEL to_reference(to_work::Convolution p) {
+  using namespace to_work;
+  for (i64 at = first_index(); at < values(p); at += grid_stride()) store(p.out, at, p.dtype, value_of(p, at, 0, 1));
+}
+
+// One block an output value: for few values of many products.
+TO_WORK_KERNEL to_reference_long(to_work::Convolution p) {
+  using namespace to_work;
+  static __attribute__((shared)) float partial[kThreads];
+  u32 lane = thread();
+  for (i64 at = block(); at < values(p); at += blocks()) {
+    partial[lane] = value_of(p, at, lane, kThreads);
+    barrier();
+    for (u32 half = kThreads / 2; half; half /= 2) {
+      if (lane < half) partial[lane] += partial[lane + half];
+      barrier();
+    }
+    if (lane == 0) store(p.out, at, p.dtype, partial[0]);
+    barrier();
+  }
+}
+
+// Bit for bit, but zeros of either sign are equal.
+TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, int dtype, to_work::Verdict *verdict) {
+  using namespace to_work;
+  u64 wrong = 0, first = ~0ull, unwritten = 0, nan = 0;
+  for (i64 i = first_index(); i < count; i += grid_stride()) {
+    u32 a, b, sign, infinity, poison;
+    if (dtype == FP32) {
+      a = ((const u32 *)got)[i], b = ((const u32 *)want)[i];
+      sign = 0x80000000u, infinity = 0x7F800000u, poison = 0xFFFFFFFFu;
+    } else {
+      a = ((const u16 *)got)[i], b = ((const u16 *)want)[i];
+      sign = 0x8000u, infinity = dtype == BF16 ? 0x7F80u : 0x7C00u, poison = 0xFFFFu;
+    }
+    if (a == b || !((a | b) & ~sign)) continue;
+    ++wrong;
+    if ((u64)i < first) first = (u64)i;
+    if (a == poison) ++unwritten;
+    else if ((a & ~sign) > infinity) ++nan;
+  }
+  if (!wrong) return;
+  __atomic_fetch_add(&verdict->wrong, wrong, __ATOMIC_RELAXED);
+  __atomic_fetch_min(&verdict->first, first, __ATOMIC_RELAXED);
+  if (unwritten) __atomic_fetch_add(&verdict->unwritten, unwritten, __ATOMIC_RELAXED);
+  if (nan) __atomic_fetch_add(&verdict->nan, nan, __ATOMIC_RELAXED);
+}
+
+// How many bytes of two ranges are not `value`: the guard zones before and after a buffer.
+TO_WORK_KERNEL to_count_other(const unsigned char *before, const unsigned char *after, long long each, int value,
+                              to_work::Verdict *verdict) {
+  using namespace to_work;
+  u64 other = 0;
+  for (i64 i = first_index(); i < each; i += grid_stride())
+    other += (before[i] != (u8)value) + (after[i] != (u8)value);
+  if (other) __atomic_fetch_add(&verdict->wrong, other, __ATOMIC_RELAXED);
+}
+
+#endif

@@ -1,0 +1,102 @@
+"""`tile-oracle doctor` on machines of several kinds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.commands import doctor
+from harness.commands.doctor import BAD, GOOD, NOTE, examine_installation, examine_targets
+from harness.errors import BuildError
+from harness.target.gpu_presence import Presence
+
+ABSENT = Presence(False, "no such GPU")
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A machine without a GPU; its cache folder is the test's."""
+    monkeypatch.setattr(doctor, "amd_presence", lambda: ABSENT)
+    monkeypatch.setattr(doctor, "nvidia_presence", lambda: ABSENT)
+    monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
+
+
+def test_a_machine_without_a_gpu_runs_on_its_cpu(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "target gfx950: cannot run here" in shown
+    assert "target sm_90: cannot run here" in shown
+    assert "target cpu: kernels can run here" in shown
+    assert "--target auto takes cpu" in shown
+    assert "missing device and runtime: no such GPU" in shown
+    assert str(tmp_path / "cache") in shown
+    assert "GiB free" in shown
+
+
+@pytest.mark.parametrize(("name", "chosen"), [("amd_presence", "gfx950"), ("nvidia_presence", "sm_90")])
+def test_a_gpu_is_what_auto_takes(
+    name: str, chosen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, name, lambda: Presence(True, "all is there", 8))
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert f"target {chosen}: kernels can run here" in shown
+    assert "all is there; 8 devices" in shown
+    assert f"--target auto takes {chosen}" in shown
+
+
+def test_a_gpu_without_a_compiler_runs_what_was_built_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(*_: object) -> None:
+        raise BuildError("no compiler was found: get one")
+
+    monkeypatch.setattr(doctor, "find_gpu_toolchain", none)
+    monkeypatch.setattr(doctor, "nvidia_presence", lambda: Presence(True, "all is there", 1))
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert "target gfx950: cannot run here" in shown
+    assert "target sm_90: runs kernels built elsewhere" in shown
+    assert "--target auto takes sm_90" in shown, "that is what it does: the device decides"
+
+
+def test_a_machine_that_can_run_nothing_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def none(*_: object) -> None:
+        raise BuildError("no compiler was found: get one")
+
+    monkeypatch.setattr(doctor, "find_toolchain", none)
+    monkeypatch.setattr(doctor, "find_gpu_toolchain", none)
+    monkeypatch.setattr(doctor, "amd_presence", lambda: Presence(True, "all is there", 1))
+    assert main(["doctor"]) == 1
+    shown = capsys.readouterr().out
+    assert shown.count("missing compiler: no compiler was found: get one") == 3
+    assert "no target can run here" in shown
+
+
+def test_a_cache_that_cannot_be_written_is_shown(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    found = examine_installation(tmp_path / "file" / "cache")
+    assert [f.state for f in found if f.what == "cache of kernels"] == [BAD]
+
+
+def test_a_disk_that_is_nearly_full_is_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_LOW_DISK_BYTES", 1 << 62)
+    found = {f.what: f for f in examine_installation(tmp_path)}
+    assert found["disk"].state == NOTE
+    assert "make room" in found["disk"].text
+    assert found["cache of kernels"].state == GOOD
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_LIBRARIES", ("numpy", "no_such_package"))
+    found = {f.what: f for f in examine_installation()}
+    assert found["Python packages"].state == BAD
+    assert "no_such_package" in found["Python packages"].text
+
+
+def test_targets_are_in_the_order_of_auto() -> None:
+    assert [found.target for found in examine_targets()] == ["gfx950", "sm_90", "cpu"]

@@ -1,0 +1,40 @@
+"""Builds the GPU kernels that misbehave on demand, for real, for gfx950 and sm_90."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+from harness.build.builder import Builder
+from harness.data_files import data_folder
+from harness.kernel import GroupedConvKernel
+
+_HEADER = Path(__file__).with_name("grouped_conv.hpp")
+
+MODES = {
+    name.lower(): int(number)
+    for name, number in re.findall(r"^    ([A-Z_]+) = ([0-9]+),$", _HEADER.read_text(), re.MULTILINE)
+}
+"""What a kernel does -> its tile_m."""
+
+
+def evil_gpu_kernel(mode: str, variant: int = 64, **fields: object) -> GroupedConvKernel:
+    """The kernel that does what `mode` says; variants (a tile_n) are different kernels that do the same."""
+    values: dict[str, object] = {"direction": "forward", "dtype": "bf16", "ndim": 2, "tile_n": variant}
+    values |= {"tile_m": MODES[mode], "tile_k": 64, "wave_m": 1, "wave_n": 1, "wave_k": 1}
+    values |= {"warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 16}
+    return GroupedConvKernel(**(values | fields))  # type: ignore[arg-type]
+
+
+def evil_gpu_builder(folder: Path, arch: str, prebuilt: Path | None = None) -> Builder:
+    """A builder of these kernels, with its headers and its cache below `folder`.
+
+    prebuilt: a folder of them that another machine made, for one without a compiler.
+    """
+    include = folder / "include"
+    include.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_HEADER, include)
+    for name in ("abi.h", "device_work.hpp"):
+        shutil.copy(data_folder("kernels") / "gpu" / name, include)
+    return Builder(arch, build_dir=folder / "cache", include=include, prebuilt=prebuilt)

@@ -1,0 +1,234 @@
+"""The GPU kernels, compiled for real for gfx950 and sm_90, and what the assembly says. Nothing runs here."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+
+from harness.arch import load_arch
+from harness.build.gpu_toolchain import find_gpu_toolchain
+from harness.build.isa import isa_for
+from harness.build.source import source_for
+from harness.build.toolchain import compiler_environment
+from harness.data_files import data_folder
+from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.pool import kernel_pool
+
+HEADERS = data_folder("kernels") / "gpu"
+ARCHS = ("gfx950", "sm_90")
+
+SOME = (
+    "forward_bf16_2d_64x128x64_compv3_intrawave",
+    "forward_fp16_2d_128x128x64_compv4_intrawave_dsb",
+    "forward_bf16_3d_128x64x128_mem_interwave",
+    "forward_bf16_2d_16x64x64_basic_v1_interwave_dsb_si",
+    "forward_bf16_2d_32x128x64_comp_async_intrawave_dsb_v8x8x8",
+    "forward_bf16_2d_64x64x64_compv6_intrawave_v8x8x8_gm8",
+    "bwd_data_bf16_3d_64x128x64_compv3_intrawave_dsb",
+    "bwd_data_fp16_2d_64x64x128_basic_async_v1_intrawave_v8x8x8",
+    "bwd_weight_bf16_2d_64x128x64_compv5_intrawave_dsb_2s",
+    "bwd_weight_fp16_3d_128x64x128_compv6_intrawave",
+    "bwd_weight_bf16_2d_64x64x64_comp_async_intrawave_dsb_v8x8x8_epdefault_2s",
+)
+
+
+def kernel(name: str) -> GroupedConvKernel:
+    return parse_kernel_name(f"grouped_conv_{name}")
+
+
+def compile_text(source: str, arch: str) -> subprocess.CompletedProcess[str]:
+    """Assembly (gfx950) or PTX (sm_90) on stdout, or the compiler's complaint on stderr."""
+    toolchain = find_gpu_toolchain("ziglang", arch)
+    with TemporaryDirectory() as folder:
+        work = Path(folder)
+        toolchain.prepare(work)
+        (work / "kernel.src").write_text(source)
+        command = [
+            *toolchain.compiler,
+            *toolchain.flags(arch, isa_for(arch, "native")),
+            "-resource-dir",
+            "resource",
+            "-nostdlibinc",
+        ]
+        done = subprocess.run(
+            [*command, "-I", str(HEADERS), "-S", "kernel.src", "-o", "kernel.s"],
+            cwd=work,
+            env=compiler_environment(work),
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        text = (work / "kernel.s").read_text() if done.returncode == 0 else ""
+    return subprocess.CompletedProcess(done.args, done.returncode, text, done.stderr)
+
+
+@cache
+def assembly(which: GroupedConvKernel, arch: str) -> str:
+    done = compile_text(source_for(which, arch), arch)
+    assert done.returncode == 0, f"{which.name} for {arch}: {done.stderr[:2000]}"
+    assert done.stderr == "", done.stderr
+    return done.stdout
+
+
+def numbers(text: str, key: str) -> list[int]:
+    return [int(number) for number in re.findall(rf"\.{key}:\s+(\d+)", text)]
+
+
+def code(text: str) -> list[str]:
+    """The instructions alone: the launch information and other data differ for the asking."""
+    lines = [line for line in text.splitlines() if re.match(r"\s+(@%p\d+ )?[a-z]+[._][a-z0-9._]+\s", line)]
+    assert len(lines) > 500
+    return lines
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
+    which = kernel(name)
+    text = assembly(which, "gfx950")
+    entries = 2 if which.two_stage else 1
+    for key in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size"):
+        assert numbers(text, key) == [0] * entries, key
+    lds_bytes = numbers(text, "group_segment_fixed_size")
+    arch = load_arch("gfx950")
+    assert len(lds_bytes) == entries
+    assert arch.lds_bytes(which) <= max(lds_bytes) <= arch.lds_limit_bytes
+    assert max(numbers(text, "max_flat_workgroup_size")) == max(
+        arch.workgroup_threads(which), 256 * which.two_stage
+    )
+    dtype = {"bf16": "bf16", "fp16": "f16"}[which.dtype]
+    assert re.search(rf"v_mfma_f32_{'x'.join(map(str, which.warp_tile))}_{dtype}", text)
+    assert ("global_load_lds_dwordx4" in text) == ("async" in which.pipeline)
+
+
+@pytest.mark.parametrize("name", SOME)
+def test_sm_90_kernels_use_the_matrix_unit_and_wide_moves(name: str) -> None:
+    which = kernel(name)
+    text = assembly(which, "sm_90")
+    dtype = {"bf16": "bf16", "fp16": "f16"}[which.dtype]
+    assert f"mma.sync.aligned.m16n8k16.row.col.f32.{dtype}.{dtype}.f32" in text
+    transposed = "ldmatrix.sync.aligned.m8n8.x4.trans" in text
+    assert transposed == (which.direction != "forward")
+    assert ("cp.async.cg.shared.global" in text) == ("async" in which.pipeline)
+    assert re.search(r"ld\.global(\.\w+)*\.v4|cp\.async\.cg", text), "16-byte loads"
+    assert ".local" not in text, "an array went to local memory"
+    assert text.count(".entry") == 1 + which.two_stage
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_what_is_exported(arch: str) -> None:
+    text = assembly(kernel(SOME[0]), arch)
+    assert "to_conv" in text
+    assert "to_launch_info" in text
+    assert "to_finish" not in text
+    assert "to_finish" in assembly(kernel("bwd_weight_bf16_2d_64x128x64_compv5_intrawave_dsb_2s"), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"split_image": True}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"num_groups_to_merge": 2}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"explicit_gemm": True}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"double_smem_buffer": True}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"epilogue": "default"}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"vector_a": 4}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"vector_b": 4}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"vector_c": 4}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"pad_m": False}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"pad_n": False}),
+        ("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"pad_k": False}),
+        ("bwd_data_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"pad_m": False}),
+        ("bwd_data_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"num_groups_to_merge": 2}),
+        ("bwd_weight_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"num_groups_to_merge": 2}),
+        ("bwd_weight_bf16_2d_64x64x64_compv3_intrawave_v8x8x8", {"two_stage": True}),
+        ("forward_bf16_2d_64x64x64_basic_v1_intrawave_v8x8x8", {"scheduler": "interwave"}),
+        ("forward_bf16_2d_64x64x64_mem_intrawave_v8x8x8", {"scheduler": "interwave"}),
+    ],
+    ids=lambda value: "-".join(value) if isinstance(value, dict) else value.split("_2d_")[0],
+)
+def test_every_option_changes_the_code(name: str, change: dict[str, Any], arch: str) -> None:
+    base = kernel(name)
+    changed = replace(base, **change)
+    assert load_arch(arch).refusal(base) is None
+    assert code(assembly(base, arch)) != code(assembly(changed, arch))
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_pipelines_are_different_code(arch: str) -> None:
+    names = [
+        "basic_v1_intrawave_dsb",
+        "basic_async_v1_intrawave_dsb",
+        "mem_intrawave_dsb",
+        "compv3_intrawave_dsb",
+        "compv4_intrawave_dsb",
+        "compv5_intrawave_dsb",
+        "compv6_intrawave_dsb",
+        "comp_async_intrawave_dsb",
+    ]
+    texts = {"\n".join(code(assembly(kernel(f"forward_bf16_2d_64x64x64_{n}_v8x8x8"), arch))) for n in names}
+    assert len(texts) == len(names)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"warp_tile_m": 64, "warp_tile_n": 4, "tile_m": 256}, "the matrix unit's blocks are"),
+        ({"wave_k": 2}, "waves along k are not written"),
+        ({"pipeline": "compv4"}, "this pipeline needs two buffers"),
+        ({"direction": "bwd_data", "split_image": True}, "split_image is for forward"),
+        (
+            {"tile_k": 72, "warp_tile_k": 8, "warp_tile_m": 32, "warp_tile_n": 32, "tile_m": 128},
+            "in whole vectors",
+        ),
+    ],
+    ids=["warp tile", "wave_k", "compv4", "split_image", "tile_k"],
+)
+def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any], reason: str) -> None:
+    wrong = replace(kernel("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8"), **change)
+    done = compile_text(source_for(wrong, "gfx950"), "gfx950")
+    assert done.returncode != 0
+    assert reason in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"dtype": "fp32"}, "dtype: sm_90 does not multiply fp32"),
+        ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 works in two buffers"),
+        ({"scheduler": "interwave"}, "scheduler: compv3 on sm_90 is intrawave"),
+        ({"direction": "bwd_data", "split_image": True}, "split_image: sm_90 has no bwd_data kernels"),
+        ({"tile_m": 512, "tile_n": 512, "tile_k": 128, "double_smem_buffer": True}, "LDS"),
+        ({"num_groups_to_merge": 3}, "num_groups_to_merge: 3 is not one of"),
+        ({"num_groups_to_merge": 2, "explicit_gemm": True}, "num_groups_to_merge must be 1"),
+        ({"wave_k": 2}, "waves"),
+        ({"warp_tile_m": 4, "warp_tile_n": 64}, "warp tile"),
+        ({"vector_a": 16}, "vectors"),
+    ],
+)
+def test_sm_90_refuses_what_is_not_written(change: dict[str, Any], reason: str) -> None:
+    wrong = replace(kernel("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8"), **change)
+    assert any(reason in said for said in load_arch("sm_90").refusals(wrong))
+
+
+def test_the_tiny_pool_of_sm_90_compiles() -> None:
+    pool = kernel_pool("bwd_data", "bf16", 3, "sm_90", "tiny")
+    assert len(pool) == 8
+    for which in pool:
+        assembly(which, "sm_90")
+
+
+@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
+def test_the_default_pool_of_sm_90_has_every_published_tile_and_pipeline(direction: str) -> None:
+    pool = kernel_pool(direction, "bf16", 3, "sm_90")
+    assert {"16x64x64", "128x64x128"} < {"x".join(map(str, which.tile)) for which in pool}
+    assert {which.pipeline for which in pool} == set(load_arch("sm_90").pipelines)
+    assert any(which.two_stage for which in pool) == (direction == "bwd_weight")

@@ -1,0 +1,106 @@
+"""One process times on a GPU at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from harness.target import gpu_lock
+from harness.target.gpu_lock import GpuLock
+
+HOLDER = """\
+import sys
+from harness.target.gpu_lock import GpuLock
+lock = GpuLock(sys.argv[1])
+lock.acquire()
+print("held", flush=True)
+sys.stdin.readline()
+lock.acquire()
+print("again", flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(gpu_lock.tempfile, "tempdir", None)
+    return tmp_path / "tile-oracle-gpus"
+
+
+def start(identity: str) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, identity], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    return process
+
+
+def test_another_process_waits_until_the_holder_is_gone() -> None:
+    """Killed, as by the supervisor: nothing is left locked."""
+    holder = start("0000:c1:00.0")
+    mine = GpuLock("0000:C1:00.0")
+    held = threading.Event()
+    thread = threading.Thread(target=lambda: (mine.acquire(), held.set()), daemon=True)
+    thread.start()
+    assert not held.wait(0.3)
+    holder.kill()
+    holder.wait()
+    assert held.wait(10)
+    thread.join()
+    mine.release()
+
+
+def test_other_gpus_are_not_waited_for() -> None:
+    holder = start("0000:c1:00.0")
+    other = GpuLock("0000:c2:00.0")
+    other.acquire()
+    other.release()
+    holder.kill()
+    holder.wait()
+
+
+def test_who_has_it_gives_way_when_its_turn_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_lock, "_TURN_S", 0.0)
+    mine = GpuLock("0000:c1:00.0")
+    mine.acquire()
+    mine.acquire()  # nobody waits: it keeps the GPU
+    other = GpuLock("0000:c1:00.0")
+    got = threading.Event()
+
+    def wait() -> None:
+        other.acquire()
+        other.release()
+        got.set()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    for _ in range(500):
+        mine.acquire()
+        if got.wait(0.01):
+            break
+    gave_way = got.is_set()
+    mine.release()
+    thread.join(10)
+    assert gave_way
+
+
+def test_names_from_a_driver_never_leave_the_folder(folder: Path) -> None:
+    lock = GpuLock("../../etc/passwd\n")
+    lock.acquire()
+    lock.release()
+    assert [path.name for path in folder.iterdir()] == ["etc-passwd.lock"]
+
+
+def test_without_a_place_for_locks_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(gpu_lock.tempfile, "tempdir", str(tmp_path / "file"))
+    lock = GpuLock("0000:c1:00.0")
+    lock.acquire()
+    lock.release()

@@ -1,0 +1,435 @@
+"""The runtimes' code against libraries that record every call: names, order and arguments, for HIP and CUDA.
+
+The libraries are built here, from tests/shims/recorder.c; device memory is the host's and kernels do nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import struct
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+from harness.problem import GroupedConvProblem
+from harness.target import gpu_device
+from harness.target.base import KernelFailed, ProblemRefused
+from harness.target.gpu_device import GpuDevice
+from harness.target.gpu_work import GUARD_BYTES
+from harness.target.runtime.cuda import open_cuda
+from harness.target.runtime.driver import (
+    Arguments,
+    Driver,
+    Geometry,
+    Launch,
+    RuntimeFailure,
+    RuntimeMissing,
+)
+from harness.target.runtime.hip import open_hip
+
+SHIMS = Path(__file__).parent.parent / "shims"
+PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
+INFO = "1,128,0,0,0,64,64,64,1"
+
+
+def load_shims() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("recording", SHIMS / "recording.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+recording = load_shims()
+
+
+@pytest.fixture(scope="module", params=["hip", "cuda"])
+def api(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def recorder(api: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return Path(recording.build_recorder(tmp_path_factory.mktemp(api), cuda=api == "cuda"))
+
+
+@pytest.fixture
+def library(recorder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy for each test: the loader gives a library of another name its own state."""
+    copy = tmp_path / recorder.name
+    copy.write_bytes(recorder.read_bytes())
+    monkeypatch.setenv("RECORD_TO", str(tmp_path / "record"))
+    monkeypatch.setenv("RECORD_INFO", INFO)
+    for name in ("RECORD_FAIL", "RECORD_ELAPSED_MS", "RECORD_ARCH", "RECORD_PCI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    return copy
+
+
+@pytest.fixture
+def driver(api: str, library: Path) -> Driver:
+    return open_hip(library=str(library)) if api == "hip" else open_cuda(library=str(library))
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Callable[[], list[tuple[str, ...]]]:
+    """What was called since the last time it was asked for."""
+    seen = 0
+
+    def new() -> list[tuple[str, ...]]:
+        nonlocal seen
+        everything = recording.read_record(tmp_path / "record")
+        fresh, seen = everything[seen:], len(everything)
+        return list(fresh)
+
+    return new
+
+
+Calls = Callable[[], list[tuple[str, ...]]]
+
+
+def names(api: str, hip: str, cuda: str) -> list[str]:
+    return (hip if api == "hip" else cuda).split()
+
+
+# ---- the runtime ---------------------------------------------------------------------------------
+
+
+def test_opening_makes_the_device_current_and_a_stream(api: str, driver: Driver, calls: Calls) -> None:
+    assert [call[0] for call in calls()] == names(
+        api,
+        "hipInit hipDeviceGet hipSetDevice hipStreamCreateWithFlags",
+        "cuInit cuDeviceGet cuDevicePrimaryCtxRetain cuCtxSetCurrent cuStreamCreate",
+    )
+
+
+def test_the_device_says_what_it_is(api: str, driver: Driver) -> None:
+    found = driver.properties()
+    assert found.name == "a recorder"
+    assert found.identity == "0000:ab:00.0"
+    assert found.arch == ("gfx950" if api == "hip" else "sm_90")
+    assert found.compute_units == (0 if api == "hip" else 132)
+    assert found.driver == ("HIP 6.4.43484" if api == "hip" else "CUDA 13.0") or found.driver.startswith(
+        "NVIDIA "
+    )
+    assert driver.device_count() == 1
+
+
+def test_memory_goes_there_and_back(api: str, driver: Driver, calls: Calls) -> None:
+    calls()
+    address = driver.allocate(1000)
+    driver.set_bytes(address, 0x5A, 1000)
+    driver.copy_in(address + 10, b"hello")
+    assert driver.copy_out(address + 8, 9) == b"ZZhelloZZ"
+    driver.free(address)
+    pointer = hex(address)
+    copied = "cuMemcpyDtoH_v2" if api == "cuda" else "hipMemcpyDtoH"
+    synchronized = "cuStreamSynchronize" if api == "cuda" else "hipStreamSynchronize"
+    made = calls()
+    assert [call[0] for call in made] == names(
+        api,
+        f"hipMalloc hipMemsetD8 hipMemcpyHtoD {synchronized} {copied} hipFree",
+        f"cuMemAlloc_v2 cuMemsetD8_v2 cuMemcpyHtoD_v2 {synchronized} {copied} cuMemFree_v2",
+    )
+    assert made[0][1:] == ("1000",)
+    assert made[1][1:] == (pointer, "90", "1000")
+    assert made[2][1:] == (hex(address + 10), "5")
+    assert made[4][1:] == (hex(address + 8), "9")
+    assert made[5][1:] == (pointer,)
+
+
+def test_a_launch_hands_over_geometry_stream_and_arguments(api: str, driver: Driver, calls: Calls) -> None:
+    module = driver.load_module(b"CODE")
+    function = driver.function(module, "to_conv")
+    calls()
+    value = ctypes.c_void_p(0xABCDE)
+    driver.launch(Launch(function, Geometry((5, 6, 7), (64, 2, 1), 4096), Arguments(value)))
+    ((name, *arguments),) = calls()
+    assert name == names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
+    assert arguments == [hex(function), "5,6,7", "64,2,1", "4096", hex(driver.stream), "0xabcde", "0"]
+
+
+def test_modules_and_their_variables(api: str, driver: Driver, calls: Calls) -> None:
+    calls()
+    module = driver.load_module(b"CODE and more")
+    assert struct.unpack("<9i", driver.global_bytes(module, "to_launch_info")) == tuple(
+        map(int, INFO.split(","))
+    )
+    driver.unload_module(module)
+    made = [call for call in calls() if "Module" in call[0]]
+    assert made[0][1:] == ("CODE",)
+    assert made[1][1:] == (hex(module), "to_launch_info")
+    assert made[2][1:] == (hex(module),)
+
+
+def test_a_graph_holds_the_launches_in_order(api: str, driver: Driver, calls: Calls) -> None:
+    launches = [
+        Launch(number, Geometry((number, 1, 1), (64, 1, 1)), Arguments(ctypes.c_int(0))) for number in (1, 2)
+    ]
+    calls()
+    graph = driver.capture(launches, 2)
+    driver.launch_graph(graph)
+    driver.destroy_graph(graph)
+    made = calls()
+    launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
+    assert [call[0] for call in made] == names(
+        api,
+        f"hipStreamBeginCapture {launch} {launch} {launch} {launch} hipStreamEndCapture "
+        "hipGraphInstantiateWithFlags hipGraphDestroy hipGraphLaunch hipGraphExecDestroy",
+        f"cuStreamBeginCapture_v2 {launch} {launch} {launch} {launch} cuStreamEndCapture "
+        "cuGraphInstantiateWithFlags cuGraphDestroy cuGraphLaunch cuGraphExecDestroy",
+    )
+    assert [call[1] for call in made if call[0] == launch] == ["0x1", "0x2", "0x1", "0x2"]
+    assert made[0][1:] == (hex(driver.stream), "1")
+    assert made[-2][1:] == (hex(graph), hex(driver.stream))
+
+
+def test_events_give_the_time_between_neighbours(
+    api: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "0.25")
+    events = [driver.make_event() for _ in range(4)]
+    assert driver.elapsed_ns(events) == pytest.approx([250_000.0] * 3)
+
+
+def test_large_lds_is_asked_for_where_it_must_be(api: str, driver: Driver, calls: Calls) -> None:
+    calls()
+    driver.allow_lds(0x77, 48 << 10)
+    assert calls() == []
+    driver.allow_lds(0x77, 160 << 10)
+    assert calls() == ([("cuFuncSetAttribute", "0x77", "8", str(160 << 10))] if api == "cuda" else [])
+
+
+def test_a_failure_has_the_librarys_own_name(
+    api: str, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    function = names(api, "hipMalloc", "cuMemAlloc_v2")[0]
+    monkeypatch.setenv("RECORD_FAIL", f"{function}:700")
+    with pytest.raises(
+        RuntimeFailure, match=rf"{function}: .*(ILLEGAL_ADDRESS|IllegalAddress) \(700\)"
+    ) as caught:
+        driver.allocate(1)
+    assert caught.value.sticky
+    monkeypatch.setenv("RECORD_FAIL", f"{function}:2")
+    with pytest.raises(RuntimeFailure) as caught:
+        driver.allocate(1)
+    assert not caught.value.sticky
+    monkeypatch.setenv("RECORD_FAIL", f"{function}:12345")
+    with pytest.raises(RuntimeFailure, match="an unknown error"):
+        driver.allocate(1)
+
+
+def test_what_is_not_there_is_said(api: str, tmp_path: Path) -> None:
+    open_ = open_hip if api == "hip" else open_cuda
+    with pytest.raises(RuntimeMissing, match=r"cannot be loaded: .*; install (ROCm|NVIDIA's driver)"):
+        open_(library=str(tmp_path / "none.so"))
+    with pytest.raises(RuntimeMissing, match=r"has no (hip|cu).*: a newer driver is needed"):
+        open_(library="libc.so.6")
+
+
+# ---- the device on top of it ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def binary(tmp_path: Path) -> Path:
+    path = tmp_path / "kernel.bin"
+    path.write_bytes(b"CODE")
+    return path
+
+
+@pytest.fixture
+def device(driver: Driver, binary: Path) -> Iterator[GpuDevice]:
+    device = GpuDevice(driver, binary, 256)
+    yield device
+    device.idle()
+
+
+def launches(api: str, made: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    return [call for call in made if call[0] == names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]]
+
+
+def test_a_check_poisons_launches_waits_and_looks(
+    api: str, device: GpuDevice, binary: Path, calls: Calls
+) -> None:
+    device.load(PROBLEM, 1)
+    calls()
+    result = device.check(binary)
+    assert (result.status, result.kind, result.points) == ("ok", "full", 2 * 8 * 8 * 64)
+    made = [call for call in calls() if "Module" not in call[0] or "Launch" in call[0]]
+    kinds = [call[0] for call in made]
+    launch = names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]
+    at = kinds.index(launch)
+    poison = next(call for call in made[:at] if "MemsetD8" in call[0])
+    assert poison[2:] == ("255", str(2 * 2 * 8 * 8 * 64))
+    assert "StreamSynchronize" in kinds[at - 1]
+    assert "StreamSynchronize" in kinds[at + 1]
+    # 128 rows in two tiles of 64.
+    assert made[at][2:5] == ("2,1,1", "128,1,1", "0")
+    assert len(launches(api, made)) == 3, "the kernel, the guard zones, the comparison"
+
+
+def test_buffers_lie_between_guard_zones(api: str, device: GpuDevice, calls: Calls) -> None:
+    device.load(PROBLEM, 1)
+    made = calls()
+    sizes = [int(call[1]) for call in made if call[0] in ("hipMalloc", "cuMemAlloc_v2")]
+    data = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
+    assert sizes[-4:] == [size + 2 * GUARD_BYTES for size in (data[0], data[1], data[0], data[0])]
+
+
+def test_a_new_problem_gives_the_old_ones_memory_back(api: str, device: GpuDevice, calls: Calls) -> None:
+    device.load(PROBLEM, 1)
+    device.load(PROBLEM, 2)
+    made = calls()
+    counts = [
+        sum(call[0] in pair for call in made)
+        for pair in (("hipMalloc", "cuMemAlloc_v2"), ("hipFree", "cuMemFree_v2"))
+    ]
+    assert counts == [1 + 4 + 4, 4]  # the verdict's memory stays
+
+
+def test_a_long_kernel_is_timed_run_by_run(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "0.5")
+    device.load(PROBLEM, 1)
+    assert device.check(binary).status == "ok"
+    device.sample(binary, 1)
+    calls()
+    assert device.sample(binary, 5).tolist() == pytest.approx([500_000.0] * 5)
+    kinds = [call[0] for call in calls()]
+    launch, record = names(api, "hipModuleLaunchKernel hipEventRecord", "cuLaunchKernel cuEventRecord")
+    assert [kind for kind in kinds if kind in (launch, record)] == [record, *(launch, record) * 5]
+    assert sum("Synchronize" in kind for kind in kinds) == 1
+
+
+def test_a_short_kernel_is_timed_from_a_graph(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "0.016")
+    device.load(PROBLEM, 1)
+    assert device.check(binary).status == "ok"
+    samples = device.sample(binary, 3)
+    kinds = [call[0] for call in calls()]
+    # Eight runs took 16 microseconds, two each, so 125 fill 250.
+    assert samples.tolist() == pytest.approx([16_000 / 125] * 3)
+    assert len(device.sample(binary, 40)) == 8, "as many graphs as a median needs"
+    assert len(device.sample(binary, 10_000)) == 80
+    assert sum("GraphInstantiate" in kind for kind in kinds) == 2
+    assert sum("GraphExecDestroy" in kind for kind in kinds) == 1
+    device.load(PROBLEM, 2)
+    assert sum("GraphExecDestroy" in call[0] for call in calls()) == 1
+
+
+def test_many_samples_are_taken_in_parts(
+    device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gpu_device, "_MOST_EVENTS", 5)
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "0.5")
+    device.load(PROBLEM, 1)
+    assert len(device.sample(binary, 11)) == 11
+    assert np.all(device.sample(binary, 4) > 0)
+
+
+def test_two_stages_have_a_workspace_of_their_own(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_INFO", "1,128,0,1,2,64,64,64,1")
+    problem = GroupedConvProblem("bwd_weight", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
+    device.load(problem, 1)
+    calls()
+    assert device.check(binary).status == "ok"
+    made = calls()
+    sizes = [int(call[1]) for call in made if call[0] in ("hipMalloc", "cuMemAlloc_v2")]
+    assert sizes == [4 * 2 * 64 * 9 * 64 + 2 * GUARD_BYTES]  # 128 products, in two pieces of 64
+    grids = [call[2] for call in launches(api, made)]
+    assert grids[:2] == ["9,1,2", f"{64 * 9 * 64 // 256},1,1"]
+    assert len(grids) == 5, "two stages, two pairs of guard zones, the comparison"
+
+
+@pytest.mark.parametrize(
+    ("hip", "cuda", "status", "detail"),
+    [
+        ("hipModuleLoadData:200", "cuModuleLoadData:200", "build_error", "cannot be loaded"),
+        ("hipModuleGetFunction:500", "cuModuleGetFunction:500", "build_error", "cannot be loaded"),
+        ("hipModuleLaunchKernel:1", "cuLaunchKernel:1", "unsupported", "cannot be launched with 128 threads"),
+    ],
+)
+def test_what_fails_and_leaves_the_device_whole_is_a_verdict(
+    api: str,
+    device: GpuDevice,
+    binary: Path,
+    hip: str,
+    cuda: str,
+    status: str,
+    detail: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    device.load(PROBLEM, 1)
+    monkeypatch.setenv("RECORD_FAIL", hip if api == "hip" else cuda)
+    result = device.check(binary)
+    assert result.status == status
+    assert detail in result.detail
+    monkeypatch.delenv("RECORD_FAIL")
+    assert device.check(binary).status == "ok"
+
+
+def test_a_kernel_of_another_abi_is_not_launched(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.load(PROBLEM, 1)
+    calls()
+    monkeypatch.setenv("RECORD_INFO", "9,128,0,0,0,64,64,64,1")
+    result = device.check(binary)
+    assert (result.status, "GPU ABI 9" in result.detail) == ("build_error", True)
+    made = calls()
+    assert launches(api, made) == []
+    assert "Unload" in made[-1][0]
+
+
+def test_a_failure_while_timing_is_said(
+    api: str, device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device.load(PROBLEM, 1)
+    assert device.check(binary).status == "ok"
+    monkeypatch.setenv("RECORD_FAIL", "hipEventRecord:1" if api == "hip" else "cuEventRecord:1")
+    with pytest.raises(KernelFailed, match="failed when it was timed"):
+        device.sample(binary, 1)
+
+
+def test_a_problem_that_does_not_fit_is_refused(device: GpuDevice) -> None:
+    with pytest.raises(ProblemRefused, match="GiB of device memory"):
+        device.load(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), 1)
+
+
+def test_after_a_fault_the_process_ends_and_says_why(
+    api: str, library: Path, binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from harness.problem import GroupedConvProblem\n"
+        "from harness.target.gpu_device import GpuDevice\n"
+        "from harness.target.runtime.cuda import open_cuda\n"
+        "from harness.target.runtime.hip import open_hip\n"
+        "import os\n"
+        "open_ = open_hip if sys.argv[1] == 'hip' else open_cuda\n"
+        "device = GpuDevice(open_(library=sys.argv[2]), Path(sys.argv[3]), 256)\n"
+        "device.load(GroupedConvProblem('forward', 'bf16', 2, 2, 64, 64, 1, 8, 8, 3, 3), 1)\n"
+        "libc = __import__('ctypes').CDLL(None)\n"
+        "libc.setenv(b'RECORD_FAIL', sys.argv[4].encode(), 1)\n"
+        "print(device.check(Path(sys.argv[3])))\n"
+    )
+    function = names(api, "hipStreamSynchronize", "cuStreamSynchronize")[0]
+    command = [sys.executable, "-c", script, api, str(library), str(binary), f"{function}:700"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 70, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith(f"{function}: ")
+    assert "(700)" in done.stderr
