@@ -16,8 +16,7 @@ from pathlib import Path
 
 _TURN_S = 1.0
 _WAITING = "waiting.lock"
-_GIVE_WAY_S = 0.02
-"""Long enough for who waits to wake up and take the core."""
+_GIVE_WAY_TRIES, _GIVE_WAY_S = 50, 0.02
 
 
 class CoreLock:
@@ -40,12 +39,20 @@ class CoreLock:
         if self._fd is not None:
             if time.monotonic() - self._since < _TURN_S or not self._somebody_waits():
                 return
-            self.release()
-            threading.Event().wait(_GIVE_WAY_S)
+            self._give_way()
         # The highest core first: core 0 serves most of the machine's interrupts.
         if not any(self._take(core, block=False) for core in reversed(self._allowed)):
             self._wait_for_core()
         self._since = time.monotonic()
+
+    def _give_way(self) -> None:
+        self.release()
+        pause = threading.Event()
+        for _ in range(_GIVE_WAY_TRIES):
+            # Who waits must wake up first: whoever asks again at once gets the lock again.
+            pause.wait(_GIVE_WAY_S)
+            if not self._somebody_waits():
+                return
 
     def _wait_for_core(self) -> None:
         waiting = self._open(self._folder / _WAITING)

@@ -21,7 +21,6 @@ from harness.heuristic.train import train
 from harness.oracle import problems_of
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
 
-
 PICK_DIMENSIONS = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "Ho", "Wo")
 
 

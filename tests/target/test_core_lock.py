@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -123,8 +124,10 @@ def test_who_has_had_a_turn_gives_way_to_who_waits(tmp_path: Path, holders: list
 def wait_until_waiting(folder: Path) -> None:
     """Until a process has said that it waits for a core."""
     pause = threading.Event()
-    while can_be_locked(folder, "waiting"):
+    deadline = time.monotonic() + 60
+    while can_be_locked(folder, "waiting") and time.monotonic() < deadline:
         pause.wait(0.005)
+    assert not can_be_locked(folder, "waiting")
 
 
 def can_be_locked(folder: Path, name: int | str) -> bool:
