@@ -82,7 +82,11 @@ def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "harness.cli", *arguments]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    # Buffered, as for most people: what is left in the buffer is written at the very end.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, env=environment
+    )
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 0

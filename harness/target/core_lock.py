@@ -16,6 +16,7 @@ from pathlib import Path
 
 _TURN_S = 1.0
 _WAITING = "waiting.lock"
+_POLL_S = 0.01
 _GIVE_WAY_TRIES, _GIVE_WAY_S = 50, 0.02
 
 
@@ -40,8 +41,7 @@ class CoreLock:
             if time.monotonic() - self._since < _TURN_S or not self._somebody_waits():
                 return
             self._give_way()
-        # The highest core first: core 0 serves most of the machine's interrupts.
-        if not any(self._take(core, block=False) for core in reversed(self._allowed)):
+        if not self._take_any():
             self._wait_for_core()
         self._since = time.monotonic()
 
@@ -56,13 +56,29 @@ class CoreLock:
 
     def _wait_for_core(self) -> None:
         waiting = self._open(self._folder / _WAITING)
+        if waiting is None:
+            return
+        pause = threading.Event()
         try:
-            if waiting is not None:
-                fcntl.flock(waiting, fcntl.LOCK_SH)
-            self._take(self._allowed[os.getpid() % len(self._allowed)], block=True)
+            fcntl.flock(waiting, fcntl.LOCK_SH)
+            # Asked again and again, since to block on one core's lock is not to see that another is free.
+            while not self._take_any() and self._can_take():
+                pause.wait(_POLL_S)
         finally:
-            if waiting is not None:
-                os.close(waiting)
+            os.close(waiting)
+
+    def _take_any(self) -> bool:
+        # The highest core first: core 0 serves most of the machine's interrupts.
+        return any(self._take(core) for core in reversed(self._allowed))
+
+    def _can_take(self) -> bool:
+        """Whether there is a lock file that can be opened at all."""
+        for core in self._allowed:
+            fd = self._open(self._folder / f"{core}.lock")
+            if fd is not None:
+                os.close(fd)
+                return True
+        return False
 
     def _somebody_waits(self) -> bool:
         waiting = self._open(self._folder / _WAITING)
@@ -94,12 +110,12 @@ class CoreLock:
             return False
         return not self._folder.is_symlink()
 
-    def _take(self, core: int, *, block: bool) -> bool:
+    def _take(self, core: int) -> bool:
         fd = self._open(self._folder / f"{core}.lock")
         if fd is None:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
             return False

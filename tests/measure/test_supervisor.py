@@ -321,6 +321,23 @@ def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
     assert sorted(k.name for k in finals) == sorted(k.name for k in kernels)
 
 
+def test_a_worker_killed_with_results_unread_costs_one_kernel_at_most(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    """What it had finished before its death is read first; handing it the next kernel is no error."""
+    supervisor = open_supervisor()
+    kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 13)))
+    sweep = supervisor.sweep(PROBLEM, kernels)
+    first, worker = next(sweep), supervisor.worker_pid
+    kill_worker(supervisor)
+    assert worker is not None
+    wait_until_gone(worker)
+    statuses = {m.kernel: m.status for m in (first, *sweep) if m.round == ROUND_SWEEP}
+    assert set(statuses) == set(kernels)
+    assert sorted(statuses.values()).count("ok") >= len(kernels) - 1
+    assert set(statuses.values()) <= {"ok", "crash"}
+
+
 def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
