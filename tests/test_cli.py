@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from harness import cli
 from harness.cli import command_module, command_names, main
 from harness.errors import HarnessError
 from harness.version import __version__
@@ -25,7 +26,7 @@ def test_help_shows_every_command_in_a_line() -> None:
     done = run("--help")
     assert done.returncode == 0
     for name in command_names():
-        assert re.search(rf"^ +{name} +\S+", done.stdout, re.MULTILINE)
+        assert re.search(rf"^ +{name}\s+\S+", done.stdout, re.MULTILINE)
     assert "pytest --problem-set forward_smoke" in done.stdout
 
 
@@ -131,3 +132,9 @@ def test_errors_of_the_harness_and_no_others_are_caught(
     monkeypatch.setattr(module, "run", mistake_of_ours)
     with pytest.raises(ZeroDivisionError):
         main(["problems"])
+
+
+def test_the_overview_says_of_each_command_what_its_own_module_says() -> None:
+    """The overview must not import every module, so the lines stand twice."""
+    for name, line in cli._COMMANDS.items():
+        assert line == cli.command_module(name).HELP

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -39,6 +39,8 @@ _MOST_UNEXPLAINED_DEATHS = 3
 _BUDGETS_AT_MOST = 4
 """What a noisy kernel may take: three budgets of samples, and the warm-up."""
 _OPEN_LIMIT_S = 120.0
+_FAR_BEHIND = 2.0
+"""A pick this many times slower than the best is not measured again: noise cannot change what it says."""
 _PROBE = -1
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
@@ -296,13 +298,16 @@ class Supervisor:
         kernels: Sequence[GroupedConvKernel],
         known: Sequence[Measurement] = (),
         *,
+        picks: Collection[GroupedConvKernel] = (),
         keep_samples: bool = False,
     ) -> Generator[Measurement, None, None]:
         """Measure every kernel once, then the leaders again; yields as results come in.
 
         known: measurements of the same problem from before (a resumed run); they are not made again, but
-        their kernels take part in the choice of leaders. keep_samples: whether measurements carry every
-        sample. Raises BuildError when the build folder cannot be used.
+        their kernels take part in the choice of leaders. picks: kernels that are measured again with the
+        leaders unless they are far behind, so that a pick and its oracle are compared fairly.
+        keep_samples: whether measurements carry every sample. Raises BuildError when the build folder
+        cannot be used.
         """
         swept = [m for m in known if m.round != ROUND_FINAL]
         done_finally = {m.kernel for m in known if m.round == ROUND_FINAL}
@@ -317,7 +322,7 @@ class Supervisor:
             for measurement in self._sweep_once(problem, waiting, keep_samples):
                 swept.append(measurement)
                 yield measurement
-            yield from self._final_round(problem, swept, done_finally, keep_samples)
+            yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
         finally:
             if self._sent:
                 # Left in the middle: the results still to come would be taken for another sweep's.
@@ -422,10 +427,11 @@ class Supervisor:
         self,
         problem: GroupedConvProblem,
         swept: list[Measurement],
+        picks: Collection[GroupedConvKernel],
         done: set[GroupedConvKernel],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
-        leaders = [m for m in self._leaders(swept) if m.kernel not in done]
+        leaders = [m for m in self._leaders(swept, picks) if m.kernel not in done]
         if len(leaders) + len(done) < 2:
             return
         while leaders:
@@ -470,10 +476,12 @@ class Supervisor:
             runs.append({"id": self._next_id, "binary": str(built.binary.path), "count": count})
         return {"do": "final", "runs": runs, "passes": passes}, jobs
 
-    def _leaders(self, swept: list[Measurement]) -> list[Measurement]:
+    def _leaders(self, swept: list[Measurement], picks: Collection[GroupedConvKernel]) -> list[Measurement]:
         ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))
         if not ranked:
             return []
         limit = ranked[0].latency_ms * (1 + self.settings.leaders_within)
         near = [m for m in ranked if m.latency_ms <= limit]
-        return (near if len(near) > 1 else ranked[:2])[: self.settings.max_leaders]
+        leaders = (near if len(near) > 1 else ranked[:2])[: self.settings.max_leaders]
+        far = ranked[0].latency_ms * _FAR_BEHIND
+        return leaders + [m for m in ranked if m.kernel in picks and m.latency_ms <= far and m not in leaders]

@@ -423,6 +423,20 @@ def test_the_leaders_are_measured_again_and_the_slow_are_not(
     assert slow.latency_ms > 2 * min(m.latency_ms for m in finals)
 
 
+def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    near, far = [evil_kernel("good", i) for i in (1, 2, 3, 4)], evil_kernel("slow")
+    settings = replace(SETTINGS, leaders_within=0.0)  # two leaders at most times, whoever is fastest
+
+    def measured_again(*picks: GroupedConvKernel) -> set[str]:
+        sweep = open_supervisor(settings=settings).sweep(PROBLEM, [*near, far], picks=picks)
+        return {m.kernel.name for m in sweep if m.round == ROUND_FINAL}
+
+    assert len(measured_again()) < len(near)
+    assert measured_again(*near, far) == {kernel.name for kernel in near}
+
+
 def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_finish(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:

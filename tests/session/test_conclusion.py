@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import pandas as pd
 import pytest
 
 from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project, junit_properties
@@ -129,3 +132,24 @@ def test_known_failures_are_expected_healed_ones_told_and_new_ones_red(project: 
     assert new.counts() == {"failed": 4, "xfailed": 4}
     assert "new failures" in next(line for line in new.lines if line.startswith("verdict FAILED: "))
     assert "known since the baseline (wrong): crash: killed by SIGSEGV" in new.output
+
+
+# ---- models -----------------------------------------------------------------------------------------
+
+
+def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
+    """The model's picks are measured again with the leaders: no pick can beat its oracle by luck."""
+    project.problem_set("four.csv", PROBLEMS)
+    measured = ("--problem-set", "four.csv", *QUICK, "--model", "auto")
+    assert project.pytest(*measured).status == 0
+    (run,) = (project.folder / "reports").iterdir()
+    train = [sys.executable, "-m", "harness.cli", "train", str(run), "-o", "models/mine", "--arch", "cpu"]
+    subprocess.run(train, cwd=project.folder, check=True, capture_output=True)
+    judged = project.pytest(*measured, "--run-name=judged", "-v")
+    assert judged.status == 0, judged.output
+    assert "model: mine" in judged.lines
+    verdict = json.loads((project.folder / "reports" / "judged" / "verdict.json").read_text())
+    assert verdict["model"]["kind"] == "folder"
+    selection = pd.read_parquet(project.folder / "reports" / "judged" / "selection.parquet")
+    near = selection[selection["efficiency"] > 0.75]
+    assert near["pick_remeasured"].all()
