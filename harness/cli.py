@@ -34,15 +34,26 @@ class Command(Protocol):
 
 
 _COMMANDS = {
-    "problems": "list and describe problem sets",
-    "kernels": "list, count and explain kernels and why some are refused",
+    "problems": "list the problem sets, or describe some of them",
+    "kernels": "list and count the kernels of a rule set, explain refusals and names",
     "doctor": "show what this machine can run, what is missing, and how to get it",
-    "build": "compile a pool ahead of time into a folder for another machine",
-    "train": "train a model from recorded measurements",
-    "report": "make the report of a run again",
+    "build": "compile kernels ahead of time into a folder that another machine can use",
+    "report": "make the report of a run again from its parquet files",
+    "import": "convert published CSV or JSON results and benchmark logs into records",
+    "train": "train a model that picks kernels, from recorded measurements",
+    "predict": "rank the kernels for a problem with a model",
+    "evaluate": "judge a model's picks by recorded measurements",
+    "compare": "compare a new model with an old one and say whether it may replace it",
+    "retrain-check": "validate the current model, train a new one, validate it, compare",
+    "ablation": "train several recipes on the same records and compare them in one table",
+    "features": "list the feature schemas, or compute the features of a problem and a kernel",
+    "suggest": "say which problems and kernels to measure next, given what is recorded",
+    "search": "search an architecture's kernels for those that a model expects to be fast",
     "crawl": "make problem sets from the architectures of torchvision and timm",
 }
 """Command -> one line for the overview. The module of the same name has the rest."""
+
+_MODULES = {"import": "import_records"}  # `import` is a word of Python's own
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -72,7 +83,8 @@ def command_names() -> tuple[str, ...]:
 
 def command_module(name: str) -> Command:
     """The module behind a command."""
-    return cast(Command, importlib.import_module("harness.commands." + name.replace("-", "_")))
+    module = _MODULES.get(name, name.replace("-", "_"))
+    return cast(Command, importlib.import_module("harness.commands." + module))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

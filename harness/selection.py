@@ -146,7 +146,8 @@ def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
     TFLOPS / the oracle's, 0 to 1, mean over its ok problems)."""
     oracle = selection.set_index("problem")["oracle_tflops"].astype("float64")
     ok = final["status"] == "ok"
-    ratio = (final["tflops"].where(ok) / final["problem"].map(oracle)).clip(upper=1.0)
+    of_oracle = final["problem"].map(oracle).astype("float64")  # of no rows map() makes text
+    ratio = (final["tflops"].where(ok) / of_oracle).clip(upper=1.0)
     pairs = pd.DataFrame({"kernel": final["kernel"], "ok": ok, "ratio": ratio})
     grouped = pairs.groupby("kernel", observed=True)
     table = pd.DataFrame({"ok": grouped["ok"].sum(), "measured": grouped["ok"].size()})

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from harness import cli
 from harness.cli import command_module, command_names, main
 from harness.errors import HarnessError
 from harness.version import __version__
+from tests.pytest_project import heed_ctrl_c
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -25,7 +27,7 @@ def test_help_shows_every_command_in_a_line() -> None:
     done = run("--help")
     assert done.returncode == 0
     for name in command_names():
-        assert re.search(rf"^ +{name} +\S+", done.stdout, re.MULTILINE)
+        assert re.search(rf"^ +{name}\s+\S+", done.stdout, re.MULTILINE)
     assert "pytest --problem-set forward_smoke" in done.stdout
 
 
@@ -82,7 +84,11 @@ def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "harness.cli", *arguments]
-    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    # Buffered, as for most people: what is left in the buffer is written at the very end.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False, env=environment
+    )
     os.close(writing)
     assert done.stderr == ""
     assert done.returncode == 0
@@ -101,6 +107,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_ctrl_c,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
@@ -127,3 +134,9 @@ def test_errors_of_the_harness_and_no_others_are_caught(
     monkeypatch.setattr(module, "run", mistake_of_ours)
     with pytest.raises(ZeroDivisionError):
         main(["problems"])
+
+
+def test_the_overview_says_of_each_command_what_its_own_module_says() -> None:
+    """The overview must not import every module, so the lines stand twice."""
+    for name, line in cli._COMMANDS.items():
+        assert line == cli.command_module(name).HELP

@@ -70,7 +70,9 @@ def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
 
 
 def test_the_reader_s_own_test_runs(reader: Path) -> None:
-    done = run("pytest test_mine.py --problem-set forward_smoke -k 64x64x64_mem", reader)
+    done = run(
+        "pytest test_mine.py --problem-set forward_smoke -k n1-c64-k256-i56x56-f1x1-64x64x64_mem", reader
+    )
     assert done.returncode == 0, done.stdout[-3000:]
     assert "1 passed" in done.stdout
 

@@ -320,6 +320,10 @@ def test_a_projects_own_fixtures_of_these_names_are_left_alone(project: Project)
         @pytest.mark.parametrize("problem", [1, 2])
         def test_marked(problem):
             assert problem in (1, 2)
+
+        @pytest.mark.parametrize("other, kernel", [(1, 2)], indirect=["kernel"])
+        def test_marked_indirectly(other, kernel):
+            assert (other, kernel) == (1, 2)
         """,
     )
     finished = project.pytest("test_mine.py", "--problem-set", "small.csv", *TWO_KERNELS, "-v")
@@ -330,10 +334,11 @@ def test_a_projects_own_fixtures_of_these_names_are_left_alone(project: Project)
         "TestTheirs::test_both[corn]",
         "test_marked[1]",
         "test_marked[2]",
+        "test_marked_indirectly[1-2]",
     ]
-    assert len(names) == 8
+    assert len(names) == 9
     assert set(project.records()["tile_n"]) == {32}
-    assert project.pytest("test_mine.py").counts() == {"passed": 4, "skipped": 1}
+    assert project.pytest("test_mine.py").counts() == {"passed": 5, "skipped": 1}
 
 
 def test_tests_that_measure_nothing_leave_no_run(project: Project) -> None:

@@ -26,7 +26,7 @@ examples:
 
 efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
 problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
-measurements that the oracle is the best of.
+measurements that the oracle is the best of: an estimate, which a model may beat by luck on few problems.
 """
 
 
@@ -101,6 +101,10 @@ def render(evaluation: Evaluation, worst: int) -> str:
         "  ".join(f"{name.replace('_', '@')} {value:.4f}" for name, value in evaluation.ndcg.items()),
         "predicted TFLOPS: "
         + ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items()),
+        "predicted -> measured TFLOPS, five bins: "
+        + ", ".join(
+            f"{one['predicted_tflops']:.1f} -> {one['measured_tflops']:.1f}" for one in evaluation.calibration
+        ),
         "",
         f"{'slice':<22}{'problems':>9}{'mean':>9}{'P10':>9}{'min':>9}",
     ]
@@ -108,6 +112,9 @@ def render(evaluation: Evaluation, worst: int) -> str:
         lines.append(
             f"{row['slice']:<22}{row['problems']:>9}{row['mean']:>9.2f}{row['P10']:>9.2f}{row['min']:>9.2f}"
         )
+    if evaluation.aliases:
+        lines += ["", "names that are one kernel"]
+        lines += ["  " + " = ".join(map(_short, names)) for names in evaluation.aliases.values()]
     lines += ["", f"worst {worst} problems (efficiency %, pick -> oracle)"]
     for _, row in evaluation.worst(worst).iterrows():
         lines.append(

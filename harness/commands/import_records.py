@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle import`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Reads published benchmark CSV and JSON results, raw benchmark logs (JSON among other lines), and our "
-        "own records. Rows that cannot be right are refused and counted. Rows whose non_zero count shows "
+        "Reads published benchmark CSV and JSON results, raw benchmark logs (JSON among other lines), and "
+        "our own records. Rows that cannot be right are refused and counted. Rows whose non_zero count shows "
         "that the kernel did not write its output get the status wrong."
     )
     parser.epilog = _EXAMPLES

@@ -24,6 +24,7 @@ from harness.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, 
 
 WORST = 10
 _CEILING_DRAWS = 50
+_BINS = 5
 _TIE_SIGMAS = 2.0
 _GFLOP = 1e9
 
@@ -44,8 +45,10 @@ class Evaluation:
     `selection`: one row a problem (harness.selection), and `reason`: why the pick is not the oracle.
     `headlines`: efficiency in percent with bootstrap intervals; `ceiling`: what a perfect predictor of
     noise-free times would reach, mean and P10 in percent, given the noise. `regression`: r2 and rmse of
-    ln(TFLOPS), `bias` exp(mean error) - 1, and the share of pairs predicted within 10 % and 25 %.
-    `slices`: one row a slice. `top`: mean efficiency of measuring the first k, k = 1 to 10, in percent.
+    TFLOPS and ln(TFLOPS), `bias` exp(mean error) - 1, and the share of pairs predicted within 10 % and 25 %.
+    `calibration`: predicted and measured TFLOPS, five bins. `aliases`: names that the records show to be
+    one kernel. `slices`: one row a slice. `top`: mean efficiency of measuring the first k, k = 1 to 10, in
+    percent.
     """
 
     name: str
@@ -55,8 +58,10 @@ class Evaluation:
     top: dict[str, Interval]
     ndcg: dict[str, float]
     regression: dict[str, float]
+    calibration: list[dict[str, float]]
     ceiling: dict[str, float]
     slices: pd.DataFrame
+    aliases: dict[str, list[str]]
     pairs: int
 
     def worst(self, count: int = WORST) -> pd.DataFrame:
@@ -75,6 +80,8 @@ class Evaluation:
             "measure_top_k_percent": {key: asdict(value) for key, value in self.top.items()},
             "ndcg": self.ndcg,
             "regression": self.regression,
+            "calibration": self.calibration,
+            "aliases": self.aliases,
             "noise_ceiling_percent": self.ceiling,
             "slices": self.slices.to_dict("records"),
             "worst": self.worst().to_dict("records"),
@@ -147,8 +154,10 @@ def evaluate(
         },
         {f"ndcg_{k}": _ndcg(ok, k) for k in (1, 3, 5, 10)},
         _regression(ok),
+        _calibration(ok),
         noise_ceiling(records, noise, seed),
         _slices(problems, selection),
+        find_aliases(training_rows(records).table, noise).groups(),
         len(ok),
     )
 
@@ -236,12 +245,33 @@ def _regression(ok: pd.DataFrame) -> dict[str, float]:
     error = np.log(np.maximum(ok["predicted_tflops"].to_numpy(dtype=np.float64), 1e-12)) - truth
     spread = float(((truth - truth.mean()) ** 2).sum())
     return {
+        "r2_tflops": _r2(ok["tflops"], ok["predicted_tflops"]),
+        "rmse_tflops": float(np.sqrt(((ok["predicted_tflops"] - ok["tflops"]) ** 2).mean())),
         "r2_log_tflops": 1.0 - float((error**2).sum()) / spread if spread > 0 else 0.0,
         "rmse_log_tflops": float(np.sqrt((error**2).mean())),
         "bias_percent": 100.0 * float(np.expm1(error.mean())),
         "within_10_percent": 100.0 * float((np.abs(np.expm1(error)) <= 0.10).mean()),
         "within_25_percent": 100.0 * float((np.abs(np.expm1(error)) <= 0.25).mean()),
     }
+
+
+def _r2(truth: pd.Series, predicted: pd.Series) -> float:
+    """Share of the variance that the predictions explain; 0 where there is none."""
+    total = float(((truth - truth.mean()) ** 2).sum())
+    return 1.0 - float(((predicted - truth) ** 2).sum()) / total if total > 0 else 0.0
+
+
+def _calibration(ok: pd.DataFrame) -> list[dict[str, float]]:
+    """Mean predicted and mean measured TFLOPS in five bins of equal size, from the lowest predictions on."""
+    ordered = ok.sort_values(["predicted_tflops", "problem", "kernel"])
+    bins = [part for part in np.array_split(np.arange(len(ordered)), _BINS) if len(part)]
+    return [
+        {
+            "predicted_tflops": float(ordered["predicted_tflops"].iloc[part].mean()),
+            "measured_tflops": float(ordered["tflops"].iloc[part].mean()),
+        }
+        for part in bins
+    ]
 
 
 def _ndcg(ok: pd.DataFrame, k: int) -> float:

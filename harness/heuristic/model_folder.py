@@ -34,6 +34,7 @@ MANIFEST_FILE = "train_manifest.json"
 PHYSICAL_FILE = "physical_time.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
+_THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
 _MAX_MODEL_BYTES = 2 << 30
 _MAX_JSON_BYTES = 64 << 20
 
@@ -165,8 +166,9 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:
-    """The booster as gzip bytes that depend on nothing but the booster."""
-    text = booster.model_to_string(num_iteration=-1)
+    """The booster as gzip bytes that depend on nothing but its trees and settings (how many threads grew
+    it is no part of it)."""
+    text = _THREADS.sub("[num_threads: 0]", booster.model_to_string(num_iteration=-1))
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=9, mtime=0) as stream:
         stream.write(text.encode())

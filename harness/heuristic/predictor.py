@@ -102,14 +102,19 @@ class Predictor:
         return self.rank(problem, kernels)[0][0]
 
     def _check(self, problems: Sequence[HasFields], kernels: Sequence[GroupedConvKernel]) -> None:
+        kinds = {(kernel.direction, kernel.dtype, kernel.ndim): kernel for kernel in kernels}
         for problem in problems:
             if not isinstance(problem, GroupedConvProblem):
                 raise ModelError(f"the model predicts convolutions, not {type(problem).__name__}")
-            if self.spec.direction not in (None, problem.direction):
-                raise ModelError(
-                    f"{self.folder} was trained for {self.spec.direction}, not {problem.direction}"
-                )
-            for kernel in kernels[:1]:
+            for what, wanted, have in (
+                ("", (self.spec.direction or problem.direction,), problem.direction),
+                ("", (self.spec.dtype,), problem.dtype),
+                ("rank ", self.spec.ndims or (problem.ndim,), problem.ndim),
+            ):
+                if have not in wanted:
+                    trained = " and ".join(map(str, wanted))
+                    raise ModelError(f"{self.folder} was trained for {what}{trained}, not {have}")
+            for kernel in kinds.values():
                 if not kernel.matches(problem):
                     raise ModelError(f"kernel {kernel.name} is no candidate for {problem.id}")
 

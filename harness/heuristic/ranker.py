@@ -90,7 +90,8 @@ class Ranker:
 
     def __post_init__(self) -> None:
         unknown = set(self.weights) - {member.name for member in self.members}
-        if unknown or not self.weights or sum(self.weights.values()) <= 0:
+        good = all(np.isfinite(weight) and weight >= 0 for weight in self.weights.values())
+        if unknown or not good or not sum(self.weights.values()) > 0:
             raise ModelError(f"the picks' weights {dict(self.weights)} do not name members of the model")
 
     def member(self, name: str) -> Member:

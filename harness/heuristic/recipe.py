@@ -39,7 +39,7 @@ class Recipe:
     physical: bool = False
 
     def with_targets(self, targets: Sequence[str]) -> Recipe:
-        """The recipe that also trains these targets on the published features; picks stay as they are.
+        """The recipe that also trains these targets, like its first member; picks stay as they are.
 
         Raises ModelError for an unknown target.
         """
@@ -66,7 +66,6 @@ class Recipe:
 OWN = "grouped_conv_own_1"
 PUBLISHED = "grouped_conv_97"
 _CORRECTION = TreeSettings(trees=200)
-_QUICK = TreeSettings(trees=300)
 
 
 def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:
@@ -115,11 +114,6 @@ RECIPES: dict[str, Recipe] = {
             {"physical": 0.5, "log_time": 0.5},
             aliases=True,
             physical=True,
-        ),
-        Recipe(
-            "quick",
-            "own features, ln(time), few trees: for a run's own records",
-            (TreePart("log_time", OWN, _QUICK),),
         ),
     )
 }

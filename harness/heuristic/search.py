@@ -115,6 +115,7 @@ class SearchState:
     """What a search has done: enough to go on from, as plain JSON (`as_json`, `from_json`).
 
     `scores`: kernel name -> predicted TFLOPS. `population`: combinations of the evolution.
+    `settled`: how many of the scores are of whole rounds; the others are of a round that was cut.
     """
 
     problem: str
@@ -123,6 +124,7 @@ class SearchState:
     scores: dict[str, float] = field(default_factory=dict)
     population: list[list[int]] = field(default_factory=list)
     rounds: int = 0
+    settled: int = 0
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -132,6 +134,7 @@ class SearchState:
             "scores": self.scores,
             "population": self.population,
             "rounds": self.rounds,
+            "settled": self.settled,
         }
 
     @classmethod
@@ -145,6 +148,7 @@ class SearchState:
                 {str(name): float(score) for name, score in value["scores"].items()},
                 [[int(index) for index in choice] for choice in value["population"]],
                 int(value["rounds"]),
+                int(value["settled"]),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(f"the saved search cannot be read: {error!r}") from None
@@ -188,6 +192,7 @@ def search(
         if strategy == "evolution":
             state.population = choices if starting else _survivors(space, state, choices)
         state.rounds += 1
+        state.settled = len(state.scores)
         idle = idle + 1 if len(state.scores) == before else 0
     return state
 
@@ -215,6 +220,7 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
     population = [np.array(choice) for choice in state.population]
     sizes = np.array([len(axis) for axis in space.axes])
     best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
+    settled = set(list(state.scores)[: state.settled])
     trials = []
     for index, member in enumerate(population):
         others = [i for i in range(len(population)) if i != index]
@@ -230,7 +236,7 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
             values = np.where(take, np.mod(mutant.astype(np.int64), sizes), member)
             trial = [int(value) for value in values]
             kernel = space.kernel(trial)
-            if kernel is not None and kernel.name not in state.scores:
+            if kernel is not None and kernel.name not in settled:
                 break
         trials.append(trial)
     return trials

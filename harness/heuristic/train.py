@@ -272,7 +272,7 @@ def out_of_fold(
     records: pd.DataFrame,
     arch: str,
     pool: Sequence[GroupedConvKernel] | None = None,
-    recipe: str | Recipe = "quick",
+    recipe: str | Recipe = "log_time",
     n_splits: int = 5,
     seed: int = 0,
     threads: int = 1,
@@ -280,22 +280,30 @@ def out_of_fold(
     """Predictions for a run by a model cross-validated on the run's own records.
 
     The columns are problem, kernel, predicted_tflops and fold; the pool is the kernels of the records
-    unless one is given. Problems without any ok row get predictions too, from a model of all the
-    others (fold -1), as long as their columns are in the records. Raises ModelError when there are
-    fewer than two problems with ok measurements.
+    unless one is given. Each direction and data type has models of its own; one with fewer than two
+    problems that are ok is left out. Problems without any ok row get predictions too, from a model of all
+    the others (fold -1). Raises ModelError when nothing can be cross-validated.
     """
     chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
     effort = Effort(seed, threads)
     usable = training_rows(records)
     candidates = list(pool) if pool is not None else _kernels_of(records)
-    table = cross_validate(chosen, usable.table, arch, n_splits, "problem", candidates, effort).table
-    unmeasured = records[~records["problem"].isin(usable.table["problem"])].drop_duplicates("problem")
-    if len(unmeasured):
-        ranker = fit(chosen, usable.table, arch, effort)
-        table = pd.concat(
-            [table, _predicted(ranker, unmeasured, candidates, threads).assign(fold=-1)], ignore_index=True
-        )
-    return table
+    tables, reason = [], None
+    for (direction, dtype), rows in usable.table.groupby(["direction", "dtype"], sort=True):
+        try:
+            validation = cross_validate(chosen, rows, arch, n_splits, "problem", candidates, effort)
+        except ModelError as error:
+            reason = reason or error
+            continue
+        tables.append(validation.table)
+        of_kind = (records["direction"] == direction) & (records["dtype"] == dtype)
+        unmeasured = records[of_kind & ~records["problem"].isin(rows["problem"])].drop_duplicates("problem")
+        if len(unmeasured):
+            ranker = fit(chosen, rows, arch, effort)
+            tables.append(_predicted(ranker, unmeasured, candidates, threads).assign(fold=-1))
+    if not tables:
+        raise reason or ModelError("no measurements to cross-validate on")
+    return pd.concat(tables, ignore_index=True)
 
 
 def _kernels_of(records: pd.DataFrame) -> list[GroupedConvKernel]:

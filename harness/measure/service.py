@@ -26,7 +26,8 @@ class MeasureService:
 
     plan: the kernels that will be asked for on a problem, in order. log: where results are recorded and
     what is known already, or None to record nothing. keep_samples: whether measurements carry every
-    sample. watch: called with each new measurement, the re-measured leaders included.
+    sample. watch: called with each new measurement, the re-measured leaders included. picks: the kernels
+    that the model under test picks for a problem: they are measured again with the leaders.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class MeasureService:
         *,
         keep_samples: bool = False,
         watch: Callable[[Measurement], None] | None = None,
+        picks: Plan | None = None,
     ) -> None:
         self._supervisor = supervisor
         self._plan = plan
         self._log = log
         self._keep_samples = keep_samples
         self._watch = watch
+        self._picks = picks
         self._done: dict[str, dict[str, Measurement]] = defaultdict(dict)
         self._finals: dict[str, dict[str, Measurement]] = defaultdict(dict)
         self._sweep: Generator[Measurement, None, None] | None = None
@@ -68,10 +71,6 @@ class MeasureService:
             self.finish()
         return done[kernel.name]
 
-    def at_work_on(self, problem: GroupedConvProblem) -> bool:
-        """Whether this problem's sweep is begun and not finished."""
-        return problem.id == self._problem
-
     def finish(self) -> None:
         """Let the problem at hand come to its end, leaders included. Raises what `measure` raises."""
         while self._sweep is not None:
@@ -95,7 +94,11 @@ class MeasureService:
         self._open = {k.name for k in kernels}
         self._problem = problem.id
         self._sweep = self._supervisor.sweep(
-            problem, kernels, [*done.values(), *finals.values()], keep_samples=self._keep_samples
+            problem,
+            kernels,
+            [*done.values(), *finals.values()],
+            picks=self._picks(problem) if self._picks is not None else (),
+            keep_samples=self._keep_samples,
         )
 
     def _take_next(self) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -39,6 +39,8 @@ _MOST_UNEXPLAINED_DEATHS = 3
 _BUDGETS_AT_MOST = 4
 """What a noisy kernel may take: three budgets of samples, and the warm-up."""
 _OPEN_LIMIT_S = 120.0
+_FAR_BEHIND = 2.0
+"""A pick this many times slower than the best is not measured again: noise cannot change what it says."""
 _PROBE = -1
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
@@ -50,8 +52,9 @@ class SweepSettings:
     """How a problem is measured.
 
     timeout_s: limit for one kernel, or None for the target's own. leaders_within: kernels at most this
-    much slower than the best (a fraction) are measured again, at most max_leaders of them, in final_passes
-    interleaved passes of final_budget_ms each, or fewer for long kernels (final_total_ms).
+    much slower than the best (a fraction) are measured again, at most max_leaders of them, and at most
+    max_noisy of the noisy ones, in final_passes interleaved passes of final_budget_ms each, or fewer for
+    long kernels (final_total_ms).
     """
 
     timing: TimingPlan = field(default_factory=TimingPlan)
@@ -59,6 +62,7 @@ class SweepSettings:
     timeout_s: float | None = None
     leaders_within: float = 0.10
     max_leaders: int = 6
+    max_noisy: int = 16
     final_passes: int = 5
     final_budget_ms: float = 4.0
     final_total_ms: float = 2000.0
@@ -101,7 +105,8 @@ class Supervisor:
         self._journals = journals
         self._child: Child | None = None
         self._loaded: GroupedConvProblem | None = None
-        self._good: tuple[GroupedConvProblem, Path] | None = None
+        self._good: list[tuple[GroupedConvProblem, Path]] = []
+        """The two binaries that last were good, the latest first, and the problems they were good on."""
         self._suspect = False
         self._lost: str | None = None
         self._unexplained = 0
@@ -181,7 +186,7 @@ class Supervisor:
                 self._suspect, death = True, died.detail
                 continue
             return
-        if self._good is None:
+        if not self._good:
             raise _Lost(death)
         # Other problems go well on this device, so it is this one.
         raise _Refused(death)
@@ -207,14 +212,21 @@ class Supervisor:
 
     def _probe(self) -> None:
         """Run a kernel that was good before. The device is lost if it fails, and in a new worker again."""
-        if self._good is not None:
-            failure = self._try_good(*self._good)
+        if self._good:
+            failure = self._try_good(*self._good[0])
             if failure is not None:
                 self._drop()
-                failure = self._try_good(*self._good)
+                failure = self._try_good(*self._good[0])
             if failure is not None:
                 raise _Lost(f"a kernel that was good before {failure}")
         self._suspect = False
+
+    def _trust(self, problem: GroupedConvProblem, binary: Path) -> None:
+        self._good = [(problem, binary), *(good for good in self._good if good[1] != binary)][:2]
+
+    def _distrust(self, binary: Path) -> None:
+        """A kernel that has just failed must not be what the device is judged by, if there is another."""
+        self._good = [good for good in self._good if good[1] != binary] or self._good
 
     def _try_good(self, problem: GroupedConvProblem, binary: Path) -> str | None:
         """What is wrong with the kernel that was good before, or None."""
@@ -298,13 +310,16 @@ class Supervisor:
         kernels: Sequence[GroupedConvKernel],
         known: Sequence[Measurement] = (),
         *,
+        picks: Collection[GroupedConvKernel] = (),
         keep_samples: bool = False,
     ) -> Generator[Measurement, None, None]:
         """Measure every kernel once, then the leaders again; yields as results come in.
 
         known: measurements of the same problem from before (a resumed run); they are not made again, but
-        their kernels take part in the choice of leaders. keep_samples: whether measurements carry every
-        sample. Raises BuildError when the build folder cannot be used.
+        their kernels take part in the choice of leaders. picks: kernels that are measured again with the
+        leaders unless they are far behind, so that a pick and its oracle are compared fairly.
+        keep_samples: whether measurements carry every sample. Raises BuildError when the build folder
+        cannot be used.
         """
         swept = [m for m in known if m.round != ROUND_FINAL]
         done_finally = {m.kernel for m in known if m.round == ROUND_FINAL}
@@ -319,7 +334,7 @@ class Supervisor:
             for measurement in self._sweep_once(problem, waiting, keep_samples):
                 swept.append(measurement)
                 yield measurement
-            yield from self._final_round(problem, swept, done_finally, keep_samples)
+            yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
         finally:
             if self._sent:
                 # Left in the middle: the results still to come would be taken for another sweep's.
@@ -350,12 +365,13 @@ class Supervisor:
                 self._suspect = True
                 self._requeue(waiting, jobs)
                 if culprit is not None:
+                    self._distrust(culprit.binary)
                     yield Measurement(problem, culprit.kernel, died.status, died.detail)
                 continue
             job = jobs.pop(answer["done"])
             measurement = self._measurement(problem, job.kernel, answer)
             if measurement.ok:
-                self._good = (problem, job.binary)
+                self._trust(problem, job.binary)
             if answer.get("tainted"):
                 self._requeue(waiting, jobs)
                 self._drop()
@@ -424,11 +440,12 @@ class Supervisor:
         self,
         problem: GroupedConvProblem,
         swept: list[Measurement],
+        picks: Collection[GroupedConvKernel],
         done: set[GroupedConvKernel],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
-        leaders = [m for m in self._leaders(swept) if m.kernel not in done]
-        if len(leaders) + len(done) < 2:
+        leaders = [m for m in self._leaders(swept, picks) if m.kernel not in done]
+        if len(leaders) + len(done) < 2 and not any(m.status == "noisy" for m in leaders):
             return
         while leaders:
             command, jobs = self._final_command(leaders)
@@ -454,6 +471,9 @@ class Supervisor:
                 culprit = jobs.get(died.job_id) if died.job_id is not None else None
                 if culprit is not None:
                     leaders.remove(culprit)
+                    built = self.target.build(culprit.kernel).result()
+                    if built.binary is not None:
+                        self._distrust(built.binary.path)
                     yield Measurement(problem, culprit.kernel, died.status, died.detail, ROUND_FINAL)
 
     def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
@@ -468,14 +488,23 @@ class Supervisor:
                 continue
             self._next_id += 1
             jobs[self._next_id] = leader
-            count = max(1, min(100, int(self.settings.final_budget_ms / leader.latency_ms)))
+            # Of a noisy one a single sample a pass would prove nothing.
+            least = 2 if leader.status == "noisy" else 1
+            count = max(least, min(100, int(self.settings.final_budget_ms / leader.latency_ms)))
             runs.append({"id": self._next_id, "binary": str(built.binary.path), "count": count})
-        return {"do": "final", "runs": runs, "passes": passes}, jobs
+        doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
+        return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs
 
-    def _leaders(self, swept: list[Measurement]) -> list[Measurement]:
+    def _leaders(self, swept: list[Measurement], picks: Collection[GroupedConvKernel]) -> list[Measurement]:
+        """The best, picks that are not far behind, and whatever was noisy: it has a second chance."""
         ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))
+        noisy = sorted((m for m in swept if m.status == "noisy"), key=lambda m: m.latency_min_ms)
+        noisy = noisy[: self.settings.max_noisy]
         if not ranked:
-            return []
+            return noisy
         limit = ranked[0].latency_ms * (1 + self.settings.leaders_within)
         near = [m for m in ranked if m.latency_ms <= limit]
-        return (near if len(near) > 1 else ranked[:2])[: self.settings.max_leaders]
+        leaders = (near if len(near) > 1 else ranked[:2])[: self.settings.max_leaders]
+        far = ranked[0].latency_ms * _FAR_BEHIND
+        picked = [m for m in ranked if m.kernel in picks and m.latency_ms <= far and m not in leaders]
+        return leaders + picked + noisy

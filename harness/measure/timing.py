@@ -21,13 +21,15 @@ class TimingPlan:
     """budget_ms: time for the samples of one kernel; a kernel that runs longer than that is timed once.
 
     precision: wanted half-width of the median's 95 % confidence interval, relative to the median.
-    noisy_above: the same, above which the figure is not to be trusted after three budgets.
+    noisy_above: the same, above which the figure is not to be trusted after three budgets and
+    samples_to_judge samples, or ten budgets.
     """
 
     budget_ms: float = 20.0
     precision: float = 0.01
     noisy_above: float = 0.10
     min_samples: int = 7
+    samples_to_judge: int = 15
     max_samples: int = 1000
     warm_up_fraction: float = 0.25
 
@@ -97,7 +99,9 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
             break
         if spent_ms >= plan.budget_ms and not precision > plan.noisy_above:
             break
-        if spent_ms >= 3 * plan.budget_ms:
+        # Of few samples one that was disturbed makes the interval as wide as the range: take more.
+        enough = 3 if count >= plan.samples_to_judge else 10
+        if spent_ms >= enough * plan.budget_ms:
             break
     return summarise(np.concatenate(taken)), precision > plan.noisy_above
 

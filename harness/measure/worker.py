@@ -9,6 +9,7 @@ a watching thread seals what the parent had recorded and ends the process, whate
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import select
 import sys
@@ -91,7 +92,7 @@ class Worker:
                 answer |= _timing_message(timing, command["samples"])
                 if noisy:
                     answer["status"] = "noisy"
-                    answer["detail"] = f"the median is known to {100 * timing.precision:.0f} % only"
+                    answer["detail"] = _noise(timing)
         self._channel.send(answer | {"kernel_seconds": device.kernel_seconds - before})
 
     def _final(self, command: Message) -> None:
@@ -122,13 +123,26 @@ class Worker:
                 answer |= {"status": "wrong", "detail": failed[identity]}
             else:
                 timing = summarise(np.concatenate(taken_in_passes) / 1e6)
-                answer |= {"status": "ok", "detail": "", **_timing_message(timing, command["samples"])}
+                noisy = self._is_noisy(timing, doubtful=identity in command["doubtful"])
+                answer |= {
+                    "status": "noisy" if noisy else "ok",
+                    "detail": _noise(timing) if noisy else "",
+                    **_timing_message(timing, command["samples"]),
+                }
             self._channel.send(answer)
+
+    def _is_noisy(self, timing: Timing, *, doubtful: bool) -> bool:
+        """doubtful: was noisy in the sweep; then too few samples to tell are no proof of the contrary."""
+        return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
 
     def _begin(self, identity: int) -> None:
         assert self._device is not None
         self._device.claim()  # first, so that waiting for another session is not held against the kernel
         self._channel.send({"began": identity})
+
+
+def _noise(timing: Timing) -> str:
+    return f"the median is known to {100 * timing.precision:.0f} % only"
 
 
 def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:

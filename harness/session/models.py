@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from harness.data_files import data_folder
 from harness.errors import GateError, ModelError
 from harness.gate import Baseline, baseline_path, load_baseline
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
 from harness.problem_set import ProblemSet
 from harness.session.options import SessionOptions
 from harness.session.plan import Kind, Plan, kind_of
@@ -17,6 +19,7 @@ from harness.session.plan import Kind, Plan, kind_of
 if TYPE_CHECKING:
     import pandas as pd
 
+    from harness.heuristic.predictor import Predictor
     from harness.report.data import RankedBy
 
 OUT_OF_FOLD = "out-of-fold"
@@ -31,33 +34,57 @@ class ModelChoice:
     folders: Mapping[Kind, Path] = field(default_factory=dict)
 
 
-def choose_model(option: str, problems: ProblemSet, arch: str) -> ModelChoice:
-    """What --model means for a problem set. Raises ModelError for a folder that cannot be used."""
+def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> ModelChoice:
+    """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
+    among the shipped ones. Raises ModelError for a folder that cannot be used."""
     from harness.heuristic.predictor import find_model
 
     kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
-    if option in (OUT_OF_FOLD, NONE):
-        return ModelChoice(option)
-    if option != "auto":
-        folder = _folder(option)
+    if options.model in (OUT_OF_FOLD, NONE):
+        return ModelChoice(options.model)
+    places = (options.models_dir, data_folder("models"))
+    if options.model != "auto":
+        folder = _folder(options.model, places)
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     folders = {}
     for direction, dtype, ndim in kinds:
-        found = find_model(direction, dtype, arch, ndim=ndim)
-        if found is None:
+        found = (find_model(direction, dtype, arch, ndim=ndim, models=place) for place in places)
+        folder_or_none = next((folder for folder in found if folder is not None), None)
+        if folder_or_none is None:
             return ModelChoice(OUT_OF_FOLD)
-        folders[direction, dtype, ndim] = found
+        folders[direction, dtype, ndim] = folder_or_none
     return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
 
 
-def _folder(option: str) -> Path:
-    for folder in (Path(option).expanduser(), data_folder("models") / option):
+def _folder(option: str, places: Sequence[Path]) -> Path:
+    for folder in (Path(option).expanduser(), *(place / option for place in places)):
         if (folder / "feature_spec.json").is_file():
             return folder.resolve()
     raise ModelError(
         f"--model {option!r} is neither a model folder (with feature_spec.json) nor the name of one under "
         "models/; auto, out-of-fold and none are the other choices"
     )
+
+
+class Picks:
+    """What the models under test pick, one problem at a time. Models are loaded when first asked."""
+
+    def __init__(self, choices: Sequence[ModelChoice], plan: Plan) -> None:
+        self._folders = {kind: folder for choice in choices for kind, folder in choice.folders.items()}
+        self._plan = plan
+        self._predictors: dict[Path, Predictor] = {}
+
+    def of(self, problem: GroupedConvProblem) -> tuple[GroupedConvKernel, ...]:
+        """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
+        folder = self._folders.get(kind_of(problem))
+        kernels = self._plan.kernels(problem)
+        if folder is None or not kernels:
+            return ()
+        if folder not in self._predictors:
+            from harness.heuristic.predictor import Predictor
+
+            self._predictors[folder] = Predictor.load(folder)
+        return (self._predictors[folder].select(problem, kernels),)
 
 
 def rank(

@@ -140,6 +140,7 @@ class SessionOptions:
     kernel_timeout_s: float | None
     data_seed: int
     model: str
+    models_dir: Path
     baseline_dir: Path
     update_baseline: bool
     tolerances: dict[str, float]
@@ -181,6 +182,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         kernel_timeout_s=None if timeout is None else duration_s("--kernel-timeout", timeout),
         data_seed=seed,
         model=value("--model"),
+        models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
         update_baseline=value("--update-baseline"),
         tolerances={

@@ -17,7 +17,7 @@ from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.measure.timing import TimingPlan
 from harness.problem import GroupedConvProblem
 from harness.record.run import Run, RunLog, open_run
-from harness.session.models import ModelChoice, baseline_for, choose_model
+from harness.session.models import ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of, make_plan
 from harness.target import TargetOptions, resolve_target
@@ -41,7 +41,7 @@ class SweepSession:
         )
         self.plan: Plan = make_plan(options, self.target.arch)
         self.models: tuple[ModelChoice, ...] = tuple(
-            choose_model(options.model, part, self.target.arch) for part in self.plan.sets
+            choose_model(options, part, self.target.arch) for part in self.plan.sets
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
@@ -134,7 +134,13 @@ class SweepSession:
             baseline = baseline_for(choice, part, device.name, self.options)
             if baseline is not None:
                 self._known |= _known_failures(baseline)
-        return MeasureService(self._supervisor, self._planned, self._log, keep_samples=self.keep_samples)
+        return MeasureService(
+            self._supervisor,
+            self._planned,
+            self._log,
+            keep_samples=self.keep_samples,
+            picks=Picks(self.models, self.plan).of,
+        )
 
     def _planned(self, problem: GroupedConvProblem) -> Sequence[GroupedConvKernel]:
         return self._kernels_of.get(problem.id, ())
@@ -164,12 +170,15 @@ class SweepSession:
         """Stop the worker and the compilers and seal what is recorded. Raises RecordError."""
         if self._service is not None and interrupted:
             self._service.abandon()
-        if self._supervisor is not None:
-            self._supervisor.close()
-        self.target.close()
-        if self._log is not None:
-            log, self._log = self._log, None
-            log.close()
+        try:
+            # First, so that a kill while the rest closes leaves nothing that only a reader would seal.
+            if self._log is not None:
+                log, self._log = self._log, None
+                log.close()
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.close()
+            self.target.close()
 
     def describe_build(self) -> str:
         """Compiler and instruction set, for the header."""

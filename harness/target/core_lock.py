@@ -16,8 +16,8 @@ from pathlib import Path
 
 _TURN_S = 1.0
 _WAITING = "waiting.lock"
-_GIVE_WAY_S = 0.02
-"""Long enough for who waits to wake up and take the core."""
+_POLL_S = 0.01
+_GIVE_WAY_TRIES, _GIVE_WAY_S = 50, 0.02
 
 
 class CoreLock:
@@ -40,22 +40,45 @@ class CoreLock:
         if self._fd is not None:
             if time.monotonic() - self._since < _TURN_S or not self._somebody_waits():
                 return
-            self.release()
-            threading.Event().wait(_GIVE_WAY_S)
-        # The highest core first: core 0 serves most of the machine's interrupts.
-        if not any(self._take(core, block=False) for core in reversed(self._allowed)):
+            self._give_way()
+        if not self._take_any():
             self._wait_for_core()
         self._since = time.monotonic()
 
+    def _give_way(self) -> None:
+        self.release()
+        pause = threading.Event()
+        for _ in range(_GIVE_WAY_TRIES):
+            # Who waits must wake up first: whoever asks again at once gets the lock again.
+            pause.wait(_GIVE_WAY_S)
+            if not self._somebody_waits():
+                return
+
     def _wait_for_core(self) -> None:
         waiting = self._open(self._folder / _WAITING)
+        if waiting is None:
+            return
+        pause = threading.Event()
         try:
-            if waiting is not None:
-                fcntl.flock(waiting, fcntl.LOCK_SH)
-            self._take(self._allowed[os.getpid() % len(self._allowed)], block=True)
+            fcntl.flock(waiting, fcntl.LOCK_SH)
+            # Asked again and again, since to block on one core's lock is not to see that another is free.
+            while not self._take_any() and self._can_take():
+                pause.wait(_POLL_S)
         finally:
-            if waiting is not None:
-                os.close(waiting)
+            os.close(waiting)
+
+    def _take_any(self) -> bool:
+        # The highest core first: core 0 serves most of the machine's interrupts.
+        return any(self._take(core) for core in reversed(self._allowed))
+
+    def _can_take(self) -> bool:
+        """Whether there is a lock file that can be opened at all."""
+        for core in self._allowed:
+            fd = self._open(self._folder / f"{core}.lock")
+            if fd is not None:
+                os.close(fd)
+                return True
+        return False
 
     def _somebody_waits(self) -> bool:
         waiting = self._open(self._folder / _WAITING)
@@ -87,12 +110,12 @@ class CoreLock:
             return False
         return not self._folder.is_symlink()
 
-    def _take(self, core: int, *, block: bool) -> bool:
+    def _take(self, core: int) -> bool:
         fd = self._open(self._folder / f"{core}.lock")
         if fd is None:
             return False
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(fd)
             return False

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from harness.heuristic.aliases import Aliases, find_aliases, merge, no_aliases
+from harness.heuristic.aliases import UNMEASURED_CAUTION, Aliases, find_aliases, merge, no_aliases
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.noise import NoiseModel, measured_noise
 from harness.heuristic.physics import PhysicalModel, explain_aliases
@@ -83,16 +85,26 @@ def test_an_unmeasured_twin_is_predicted_like_the_measured_one_and_goes_first() 
     assert offset < 0
     assert aliases.stand_in(known) == (known, 0.0)
     stranger = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_mem").name
-    assert aliases.stand_in(stranger) == (stranger, 0.0)
+    assert aliases.stand_in(stranger) == (stranger, UNMEASURED_CAUTION)
 
 
-def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path) -> None:
+def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> None:
     train(twins, recipe_named("physical"), n_splits=2).save(tmp_path / "m")
     ranked = Predictor.load(tmp_path / "m").rank(
         make_problems(1, seed=8)[0], make_kernels(("compv3", "compv5"))
     )
     tiles = [kernel.tile for kernel, _ in ranked]
     assert tiles[::2] == tiles[1::2]
+
+
+def test_a_measured_kernel_goes_before_one_that_is_only_thought_to_be_as_fast(
+    records: pd.DataFrame, tmp_path: Path
+) -> None:
+    train(records, recipe_named("default").with_trees(20), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    pool = make_kernels(("basic_v1", "compv3", "compv6", "mem"))
+    for problem in make_problems(8, seed=12):
+        assert predictor.select(problem, pool).pipeline == "compv3"
 
 
 def test_a_kernel_without_coefficients_is_like_its_nearest_with_longer_steps() -> None:

@@ -21,7 +21,6 @@ from harness.heuristic.train import train
 from harness.oracle import problems_of
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
 
-
 PICK_DIMENSIONS = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "Ho", "Wo")
 
 
@@ -43,6 +42,10 @@ def test_a_perfect_ranking(records: pd.DataFrame) -> None:
     assert set(found.ndcg.values()) == {1.0}
     assert found.regression["r2_log_tflops"] == pytest.approx(1.0)
     assert found.regression["within_10_percent"] == 100.0
+    assert found.regression["rmse_tflops"] == 0.0
+    assert len(found.calibration) == 5
+    assert all(one["predicted_tflops"] == one["measured_tflops"] for one in found.calibration)
+    assert found.aliases == {}
     assert set(found.selection["reason"]) == {""}
     json.dumps(found.as_json(), allow_nan=False, default=str)
 
@@ -137,6 +140,11 @@ def test_picks_are_joined_by_dimensions_and_never_by_index(records: pd.DataFrame
     found = read_picks(tmp_path / "picks.csv", problems[:7])
     assert found["problem"].tolist() == [p.id for p in problems[:7]]
     assert found["kernel"].tolist() == [make_kernels()[i].name for i in range(7)]
+    # Two problems that differ in their padding alone are told apart by Ho and Wo.
+    first = next(p for p in problems if p.Y == 3)
+    unpadded = type(first)(**{**first.as_row(), "pad_h": 0, "pad_w": 0})
+    found = read_picks(tmp_path / "picks.csv", [unpadded, first])
+    assert found["problem"].tolist() == [first.id]
     pd.DataFrame(rows).drop(columns=["Ho", "Wo", "Hi"]).to_csv(tmp_path / "vague.csv", index=False)
     with pytest.raises(ModelError, match="fit more than one"):
         read_picks(

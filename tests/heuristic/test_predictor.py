@@ -21,6 +21,7 @@ from harness.heuristic.predictor import Predictor, find_model
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.train import train
+from harness.kernel import parse_kernel_name
 from tests.heuristic.made_records import make_kernels, make_problems
 
 
@@ -123,6 +124,7 @@ def test_what_is_wrong_with_a_folder_is_said(records: pd.DataFrame, tmp_path: Pa
         "has no model_latency.lgbm": {"targets": ["tflops", "latency"]},
         "no target 'joy'": {"targets": ["joy"]},
         "do not name members": {"picks": {"latency": 1.0}},
+        "{'tflops': nan} do not name": {"picks": {"tflops": float("nan")}},
         "aliases cannot be read": {"aliases": {"offset": {"a": "x"}}},
     }.items():
         with pytest.raises(ModelError, match=message):
@@ -185,3 +187,11 @@ def test_a_model_refuses_problems_of_another_kind(records: pd.DataFrame, tmp_pat
     other = type(problem)(**{**problem.as_row(), "direction": "bwd_data"})
     with pytest.raises(ModelError, match="trained for forward, not bwd_data"):
         Predictor.load(tmp_path / "fwd").predict(other, make_kernels())
+    half = type(problem)(**{**problem.as_row(), "dtype": "fp16"})
+    deep = type(problem)(**{**problem.as_row(), "ndim": 3})
+    for one, message in ((half, "for bf16, not fp16"), (deep, "for rank 2, not 3")):
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(tmp_path / "fwd").predict(one, make_kernels())
+    strange = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv3")
+    with pytest.raises(ModelError, match="is no candidate"):
+        Predictor.load(tmp_path / "fwd").predict(problem, [*make_kernels(), strange])

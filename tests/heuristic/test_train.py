@@ -16,6 +16,7 @@ from harness.heuristic.targets import TARGETS
 from harness.heuristic.train import Effort, cross_validate, fit, mine_hard_examples, out_of_fold, train
 from harness.heuristic.training_rows import training_rows
 from harness.heuristic.trees import TreeSettings
+from harness.problem import GroupedConvProblem
 from tests.heuristic.made_records import make_kernels, make_problems, make_records, true_time_ms
 
 FEW = TreeSettings(trees=30)
@@ -80,6 +81,18 @@ def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
     assert table["fold"].max() == 4
 
 
+def test_each_direction_is_learnt_by_itself() -> None:
+    forward = make_records(make_problems(6), make_kernels()[:4], arch="cpu")
+    rows = forward.assign(direction="bwd_data", latency_ms=forward["latency_ms"] * 50)
+    rows["problem"] = [GroupedConvProblem.from_row(row).id for row in rows.to_dict("records")]
+    rows["kernel"] = rows["kernel"].str.replace("forward", "bwd_data")
+    alone = out_of_fold(forward, "cpu").set_index(["problem", "kernel"])["predicted_tflops"]
+    both = out_of_fold(pd.concat([forward, rows], ignore_index=True), "cpu")
+    both = both.set_index(["problem", "kernel"])["predicted_tflops"]
+    assert len(both) == 48
+    assert both.reindex(alone.index).to_numpy() == pytest.approx(alone.to_numpy())
+
+
 def test_one_problem_cannot_be_cross_validated() -> None:
     records = make_records(make_problems(1), make_kernels())
     with pytest.raises(ModelError, match="measure at least two"):
@@ -90,8 +103,8 @@ def test_one_problem_cannot_be_cross_validated() -> None:
 
 
 def test_the_same_seed_gives_the_same_bytes(records: pd.DataFrame, tmp_path: Path) -> None:
-    for folder, seed in (("a", 0), ("b", 0), ("c", 1)):
-        train(records, few_trees("default"), effort=Effort(seed), n_splits=2).save(tmp_path / folder)
+    for folder, seed, threads in (("a", 0, 1), ("b", 0, 2), ("c", 1, 1)):
+        train(records, few_trees("default"), effort=Effort(seed, threads), n_splits=2).save(tmp_path / folder)
     names = sorted(
         p.name for p in (tmp_path / "a").iterdir() if p.suffix == ".gz" or p.name.startswith("physical")
     )

@@ -158,6 +158,15 @@ def test_spot_points_cover_all_corners_and_lie_inside(problem: GroupedConvProble
     assert np.array_equal(points, spot_points(problem, seed))
 
 
+def test_the_corners_of_a_large_output_are_among_its_points() -> None:
+    problem = GroupedConvProblem("forward", "fp32", 2, 3, 8, 64, 2, 64, 64, 3, 3)
+    shape = problem.operand_shapes[2]
+    points = set(spot_points(problem, 1).tolist())
+    assert len(points) < math.prod(shape) / 100
+    corners = itertools.product(*((0, extent - 1) for extent in shape))
+    assert {int(np.ravel_multi_index(corner, shape)) for corner in corners} <= points
+
+
 def test_a_large_problem_is_checked_at_points_that_equal_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = GroupedConvProblem("forward", "bf16", 2, 2, 16, 24, 2, 20, 20, 3, 3, pad_h=1, pad_w=1)
     first, second = integer_operands(problem, 5)

@@ -75,7 +75,6 @@ def test_each_pair_is_measured_once_and_the_leaders_again(open_session: Callable
     assert first == again[::-1]
     assert [m.kernel for m in first] == KERNELS
     assert all(m.ok and not m.resumed and m.sample_ms == () for m in first)
-    assert not session.service.at_work_on(PROBLEM)
     assert len(session.seen) == 6
     table = session.close()
     assert rounds(table) == {0: 3, 1: 3}
@@ -103,9 +102,9 @@ def test_a_kernel_asked_for_out_of_order_comes_from_the_same_sweep(
 def test_going_to_another_problem_finishes_the_one_at_hand(open_session: Callable[..., Session]) -> None:
     session = open_session()
     session.service.measure(PROBLEM, KERNELS[0])
-    assert session.service.at_work_on(PROBLEM)
+    assert len(session.seen) < 6
     session.service.measure(OTHER, KERNELS[0])
-    assert session.service.at_work_on(OTHER)
+    assert [m.problem for m in session.seen[:6]] == [PROBLEM] * 6
     assert session.service.measure(PROBLEM, KERNELS[1]).ok  # done by then
     session.service.finish()
     assert rounds(session.close()) == {0: 6, 1: 6}

@@ -273,6 +273,18 @@ def test_a_kernel_that_kills_the_worker_while_the_device_is_fine_loses_nothing(
     assert swept(measurements) == [("segfault", "crash"), ("good", "ok")]
 
 
+def test_the_device_is_not_judged_by_the_kernel_that_has_just_failed(
+    flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    supervisor, fragile, sturdy = open_supervisor(), evil_kernel("crashes_when_flagged"), evil_kernel("slow")
+    assert swept(list(supervisor.sweep(small_problem(N=2), [sturdy]))) == [("slow", "ok")]
+    assert swept(list(supervisor.sweep(small_problem(N=3), [fragile])))[0][1] == "ok"
+    flag.touch()
+    (failed,) = supervisor.sweep(small_problem(N=4), [fragile])
+    (after,) = supervisor.sweep(small_problem(N=4), [sturdy])
+    assert (failed.status, after.status) == ("crash", "ok")
+
+
 def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> None:
     target = EvilTarget(evil_builder)
     target.device_module = "harness.target.no_such_device"
@@ -319,6 +331,23 @@ def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
             kill_worker(supervisor)
         finals += [measurement.kernel] if measurement.round == ROUND_FINAL else []
     assert sorted(k.name for k in finals) == sorted(k.name for k in kernels)
+
+
+def test_a_worker_killed_with_results_unread_costs_one_kernel_at_most(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    """What it had finished before its death is read first; handing it the next kernel is no error."""
+    supervisor = open_supervisor()
+    kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 13)))
+    sweep = supervisor.sweep(PROBLEM, kernels)
+    first, worker = next(sweep), supervisor.worker_pid
+    kill_worker(supervisor)
+    assert worker is not None
+    wait_until_gone(worker)
+    statuses = {m.kernel: m.status for m in (first, *sweep) if m.round == ROUND_SWEEP}
+    assert set(statuses) == set(kernels)
+    assert sorted(statuses.values()).count("ok") >= len(kernels) - 1
+    assert set(statuses.values()) <= {"ok", "crash"}
 
 
 def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
@@ -404,6 +433,38 @@ def test_the_leaders_are_measured_again_and_the_slow_are_not(
         assert m.samples > 0
     slow = next(m for m in measurements if m.kernel == kernels[2])
     assert slow.latency_ms > 2 * min(m.latency_ms for m in finals)
+
+
+def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind(
+    open_supervisor: Callable[..., Supervisor],
+) -> None:
+    near, far = [evil_kernel("good", i) for i in (1, 2, 3, 4)], evil_kernel("slow")
+    settings = replace(SETTINGS, leaders_within=0.0)  # two leaders at most times, whoever is fastest
+
+    def measured_again(*picks: GroupedConvKernel) -> set[str]:
+        sweep = open_supervisor(settings=settings).sweep(PROBLEM, [*near, far], picks=picks)
+        return {m.kernel.name for m in sweep if m.round == ROUND_FINAL}
+
+    assert len(measured_again()) < len(near)
+    assert measured_again(*near, far) == {kernel.name for kernel in near}
+
+
+@pytest.mark.parametrize("calms_down", [True, False])
+def test_what_was_noisy_is_measured_again_whatever_its_place(
+    calms_down: bool, flag: Path, open_supervisor: Callable[..., Supervisor]
+) -> None:
+    """A disturbance of some milliseconds must not cost a kernel its place, nor a problem its oracle."""
+    jittery = evil_kernel("jitters_until_flagged")
+    settings = replace(SETTINGS, leaders_within=0.0)
+    sweep = open_supervisor(settings=settings).sweep(PROBLEM, [jittery, evil_kernel("slow"), GOOD])
+    first = [next(sweep) for _ in range(3)]
+    (noisy,) = (m for m in first if m.status != "ok")
+    assert (noisy.kernel, noisy.status) == (jittery, "noisy")
+    assert noisy.detail.startswith("the median is known to ")
+    if calms_down:
+        flag.touch()
+    final = next(m for m in sweep if m.kernel == jittery)
+    assert (final.round, final.status) == (ROUND_FINAL, "ok" if calms_down else "noisy")
 
 
 def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_finish(

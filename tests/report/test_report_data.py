@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from harness.errors import RecordError
 from harness.oracle import final_measurements, find_oracles
+from harness.record.schema import arrow_schema
 from harness.report.data import RankedBy, RunInfo, Scope, analyse
+from harness.report.html import report_html
+from harness.report.terminal import summary_lines
 from harness.selection import select
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
 
@@ -85,3 +89,14 @@ def test_bad_records_are_one_line() -> None:
     with pytest.raises(RecordError) as caught:
         analyse(pd.DataFrame({"a": [1]}), PROBLEMS, None, run=RUN)
     assert "\n" not in str(caught.value)
+
+
+def test_a_set_of_which_nothing_was_measured_yet_is_reported_all_the_same() -> None:
+    """A budget may end before the second of two sets begins."""
+    recorded = frame([record(PROBLEMS[0], some_kernels(1, PROBLEMS[0])[0], 1.0)])
+    as_read = pa.Table.from_pandas(recorded, schema=arrow_schema(), preserve_index=False).to_pandas()
+    data = analyse(as_read[as_read["problem"] == "another"], PROBLEMS, None, run=RunInfo("empty"))
+    assert data.efficiency.covered == 0
+    assert len(data.not_covered) == 1
+    assert report_html(data)
+    assert summary_lines(data, 80)

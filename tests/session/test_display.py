@@ -62,6 +62,7 @@ def test_on_a_terminal_a_live_line_comes_and_goes(project: Project, columns: int
     assert f"[0/2] {PROBLEMS[0]}  0 of 4 pairs  building kernels" in live[0]
     assert max(map(len, live)) < columns
     lines = screen(written)
+    assert re.search(rf"\r {{{columns - 1}}}\r\[1/2\]", written), "it is wiped away before a line that stays"
     assert not any(" of 4 pairs" in line for line in lines)
     for number, problem in enumerate(PROBLEMS[:2], 1):
         (line,) = (line for line in lines if line.startswith(f"[{number}/2] {problem}  2 ok  best "))

@@ -68,7 +68,7 @@ def test_rate_and_time_left_are_those_of_measured_pairs(progress: Progress) -> N
 
 def test_resumed_pairs_say_nothing_about_the_rate(progress: Progress) -> None:
     for kernel in "ab":
-        line = progress.finished(fact("p", kernel, resumed=True))
+        line = progress.finished(fact("p", kernel, tflops=0.25, resumed=True))
     assert line is not None
     assert line.fitting(None).endswith("  resumed  a")
     progress.finished(fact("q", "a"))

@@ -1,0 +1,81 @@
+"""How fast the model side is: importing, features, training, ranking."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.heuristic.columns import pair_columns
+from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.predictor import Predictor, find_model
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.schemas import schema_named
+from harness.heuristic.train import Effort, fit, out_of_fold
+from harness.heuristic.training_rows import training_rows
+from harness.record.importers import import_file
+from tests.heuristic.conftest import GFX950
+from tests.heuristic.made_records import make_kernels, make_problems, make_records
+
+
+def public(name: str) -> Path:
+    path = GFX950 / name
+    if not path.is_file():
+        pytest.skip(f"the public gfx950 measurements are not at hand ({name})")
+    return path
+
+
+def test_import_10000_csv_rows(benchmark: Any, tmp_path: Path) -> None:
+    """Limit: 2 s."""
+    rows = pd.read_csv(public("training_data_forward_bf16_20.csv"), dtype=str)
+    many = pd.concat([rows.assign(N=str(int(step))) for step in range(1, 4)], ignore_index=True).head(10000)
+    path = tmp_path / "many.csv"
+    many.drop(columns=["tflops", "non_zero"]).to_csv(path, index=False)
+    imported = benchmark.pedantic(import_file, (path, "gfx950"), rounds=3)
+    assert imported.summary.rows == 10000
+    assert benchmark.stats.stats.median < 2.0
+
+
+@pytest.mark.parametrize("schema", ["grouped_conv_97", "grouped_conv_own_1"])
+def test_features_of_100000_pairs(benchmark: Any, schema: str) -> None:
+    """Limit: 1.5 s, columns and features together."""
+    problems, kernels = make_problems(1000), make_kernels() * 10
+
+    def compute() -> Any:
+        return schema_named(schema).compute(pair_columns(problems, kernels), hardware_figures("gfx950"))
+
+    features = benchmark.pedantic(compute, rounds=3)
+    assert features.shape == (100_000, len(schema_named(schema).names))
+    assert benchmark.stats.stats.median < 1.5
+
+
+@pytest.mark.parametrize("recipe", ["default", "published"])
+def test_training_on_the_public_file(benchmark: Any, recipe: str) -> None:
+    """Limit: 30 s."""
+    records = import_file(public("training_data_forward_bf16_20.csv"), "gfx950", True).records
+    rows = training_rows(records).table
+    benchmark.pedantic(fit, (recipe_named(recipe), rows, "gfx950", Effort(0, 1)), rounds=1)
+    assert benchmark.stats.stats.median < 30.0
+
+
+@pytest.mark.parametrize(("problems", "kernels", "limit_s"), [(11, 20, 5.0), (300, 8, 15.0)])
+def test_out_of_fold_for_a_run(benchmark: Any, problems: int, kernels: int, limit_s: float) -> None:
+    """What the gate waits for when no model fits."""
+    pool = make_kernels(("compv3", "compv4"))[:kernels]
+    records = make_records(make_problems(problems), pool, arch="cpu")
+    table = benchmark.pedantic(out_of_fold, (records, "cpu"), rounds=1)
+    assert len(table) == problems * kernels
+    assert benchmark.stats.stats.median < limit_s
+
+
+def test_ranking_a_pool_of_300(benchmark: Any) -> None:
+    """One problem, the pool of the published rules, the shipped model."""
+    folder = find_model("forward", "bf16", "gfx950")
+    assert folder is not None
+    predictor, problem = Predictor.load(folder), make_problems(1)[0]
+    kernels = make_kernels(("compv3", "compv4", "compv5", "compv6", "mem", "basic_v1")) * 5
+    predicted = benchmark(predictor.predict, problem, kernels)
+    assert np.isfinite(predicted).all()
