@@ -415,7 +415,7 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
         (["--kernel-filter", "tile_q == 1"], "kernel filter 'tile_q == 1', column 1: a kernel has no field"),
         (["--kernel-filter", "tile_m == 7"], "has no kernel for forward fp32 2d on cpu"),
         (["--kernel-set", "tinny"], "kernel set 'tinny' is not known"),
-        (["--target", "gfx9999"], "--target 'gfx9999' is not one of auto, cpu"),
+        (["--target", "gfx9999"], "--target 'gfx9999' is not one of auto, gfx950, sm_90, cpu"),
         (["--toolchain", "no-such-clang"], "toolchain 'no-such-clang' is not a program on this machine"),
         (["--isa", "mips"], "instruction set 'mips' is not known"),
         (["--model", "absent"], "--model 'absent' is neither a model folder"),
