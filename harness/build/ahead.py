@@ -20,7 +20,7 @@ from harness.atomic_file import write_atomically
 from harness.build.binary import Binary
 from harness.build.isa import Cpu, missing_features
 from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 
 MANIFEST = "manifest.json"
 BINARIES = "binaries"
@@ -94,7 +94,7 @@ class AheadFolder:
                 f"{', '.join(missing)}; build again with an --isa that it has"
             )
 
-    def find(self, kernel: GroupedConvKernel, source: str) -> Binary | None:
+    def find(self, kernel: Kernel, source: str) -> Binary | None:
         """The kernel's binary, its content checked; None when it is not here or of other source.
 
         Raises BuildError when the file is missing or not what the manifest says.
@@ -257,7 +257,7 @@ class AheadWriter:
         with self._writing():
             (self.folder / BINARIES).mkdir(exist_ok=True)
 
-    def add(self, kernel: GroupedConvKernel, source: str, binary: Binary) -> None:
+    def add(self, kernel: Kernel, source: str, binary: Binary) -> None:
         """Copies a kernel's binary into the folder. Raises BuildError."""
         name = f"{BINARIES}/{binary.source_hash}.so"
         if not _BINARY_NAME.fullmatch(name):

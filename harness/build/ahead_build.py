@@ -13,7 +13,7 @@ from harness.build.binary import BuildResult
 from harness.build.builder import Builder
 from harness.build.source import ABI_VERSION, source_for
 from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 from harness.version import __version__
 
 _TICK_S = 0.5
@@ -73,7 +73,7 @@ def ahead_facts(builder: Builder) -> AheadFacts:
 
 def build_ahead(
     builder: Builder,
-    kernels: Iterable[GroupedConvKernel],
+    kernels: Iterable[Kernel],
     folder: Path,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> AheadReport:

@@ -35,10 +35,11 @@ from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.heuristic.targets import label, target_named
-from harness.heuristic.training_rows import PAIR_COLUMNS, training_rows
+from harness.heuristic.training_rows import pair_columns_of, training_rows
 from harness.heuristic.trees import TreeData, grow, importances
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel, kernel_from_row
+from harness.oracle import records_op
+from harness.problem import problem_from_row
 from harness.selection import summarise
 from harness.version import __version__
 
@@ -201,7 +202,7 @@ def cross_validate(
     arch: str,
     n_splits: int = 5,
     grouping: str = "problem",
-    pool: Sequence[GroupedConvKernel] | None = None,
+    pool: Sequence[Kernel] | None = None,
     effort: Effort | None = None,
 ) -> CrossValidation:
     """Every problem of the rows, predicted by a model trained on the other folds.
@@ -233,7 +234,7 @@ def cross_validate(
 
 
 def _predicted(
-    ranker: Ranker, rows: pd.DataFrame, pool: Sequence[GroupedConvKernel] | None, threads: int
+    ranker: Ranker, rows: pd.DataFrame, pool: Sequence[Kernel] | None, threads: int
 ) -> pd.DataFrame:
     if pool is None:
         predicted = ranker.tflops(rows, group_codes(rows), threads)
@@ -246,9 +247,10 @@ def _predicted(
         )
     frames = []
     one_each = rows.drop_duplicates("problem")
-    problems = [GroupedConvProblem.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
-    for kind in sorted({(p.direction, p.dtype, p.ndim) for p in problems}):
-        of_kind = [p for p in problems if (p.direction, p.dtype, p.ndim) == kind]
+    names = pair_columns_of(records_op(rows))
+    problems = [problem_from_row(row) for row in one_each[list(names)].to_dict("records")]
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
         kernels = [kernel for kernel in pool if kernel.matches(of_kind[0])]
         if kernels:
             groups = constant_groups(len(of_kind), len(kernels))
@@ -271,7 +273,7 @@ def _predicted(
 def out_of_fold(
     records: pd.DataFrame,
     arch: str,
-    pool: Sequence[GroupedConvKernel] | None = None,
+    pool: Sequence[Kernel] | None = None,
     recipe: str | Recipe = "log_time",
     n_splits: int = 5,
     seed: int = 0,
@@ -306,9 +308,10 @@ def out_of_fold(
     return pd.concat(tables, ignore_index=True)
 
 
-def _kernels_of(records: pd.DataFrame) -> list[GroupedConvKernel]:
+def _kernels_of(records: pd.DataFrame) -> list[Kernel]:
     one_each = records.drop_duplicates("kernel").sort_values("kernel")
-    return [GroupedConvKernel.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
+    op = records_op(records)
+    return [kernel_from_row(row, op) for row in one_each[list(pair_columns_of(op))].to_dict("records")]
 
 
 @dataclass(frozen=True)

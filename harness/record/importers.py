@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from harness.arch import load_arch
 from harness.atomic_file import write_atomically
 from harness.errors import KernelError, ProblemError, RecordError
-from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.kernel import GroupedConvKernel, parse_grouped_conv_name
 from harness.problem import GroupedConvProblem
 from harness.record.dataset import load_records
 from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, arrow_schema
@@ -373,7 +373,7 @@ def _kernels(names: pd.Series, refusals: _Refusals) -> tuple[list[GroupedConvKer
     counts = np.bincount(codes, minlength=len(found))
     for index, name in enumerate(found):
         try:
-            kernels.append(parse_kernel_name(str(name)))
+            kernels.append(parse_grouped_conv_name(str(name)))
         except KernelError as error:
             refusals.add("kernel name cannot be read", str(error), int(counts[index]))
         else:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Problem
 
 if TYPE_CHECKING:
     from harness.build.builder import BuildResult
@@ -28,16 +28,16 @@ class Target(Protocol):
     arch: str
     device_module: str
 
-    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why this kernel cannot run this problem, or None."""
 
-    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
         """The kernel's binary, compiled in the background or taken from the cache."""
 
     def source_identity(self) -> str:
         """What the binaries are made from: a run may only be resumed with the same."""
 
-    def timeout_s(self, problem: GroupedConvProblem) -> float:
+    def timeout_s(self, problem: Problem) -> float:
         """How long one kernel may take on a problem, check and samples included."""
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class Device(Protocol):
     info: DeviceInfo
     kernel_seconds: float
 
-    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+    def load(self, problem: Problem, seed: int) -> None:
         """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""
 
     def claim(self) -> None:

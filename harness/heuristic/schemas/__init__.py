@@ -51,6 +51,22 @@ def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
     )
 
 
+GEMM_MODELS = "gemm_universal"
+"""What published models of GEMM call their operation."""
+
+_OP_OF_MODEL = {"grouped_conv": "grouped_conv", GEMM_MODELS: "gemm"}
+
+
+def op_of_model(op_type: str) -> str:
+    """The operation of a model folder's op_type. Raises ModelError."""
+    try:
+        return _OP_OF_MODEL[op_type]
+    except KeyError:
+        raise ModelError(
+            f"models of operation {op_type!r} are not known; known: {', '.join(_OP_OF_MODEL)}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Work:
     """What a problem takes, row by row."""
