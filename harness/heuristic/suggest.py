@@ -21,7 +21,7 @@ from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
 from harness.heuristic.training_rows import training_rows
 from harness.kernel import Kernel
-from harness.problem import Problem
+from harness.problem import GroupedConvProblem, Problem
 
 ENSEMBLE = 12
 _NEAR = 0.15
@@ -45,6 +45,8 @@ def suggest(
     of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
     or measured problem.
     """
+    if any(not isinstance(problem, GroupedConvProblem) for problem in problems):
+        raise ModelError("suggestions come from the physical time model, which is for convolutions only")
     if budget < 1:
         raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
     rows = training_rows(records).table
