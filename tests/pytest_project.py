@@ -9,6 +9,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import textwrap
@@ -35,6 +36,11 @@ KERNELS = (
     "16x16x64_compv3_intrawave_w1x1x1_wt4x16x1",
 )
 """What TWO_KERNELS leaves of the set `tiny`, in the order in which they run."""
+
+
+def heed_ctrl_c() -> None:
+    """For a new process: what runs in a shell's background, as this may, inherits that Ctrl-C is ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)
@@ -139,6 +145,7 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            preexec_fn=heed_ctrl_c,
         )
 
     def pytest(

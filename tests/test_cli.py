@@ -15,6 +15,7 @@ from harness import cli
 from harness.cli import command_module, command_names, main
 from harness.errors import HarnessError
 from harness.version import __version__
+from tests.pytest_project import heed_ctrl_c
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -106,6 +107,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=heed_ctrl_c,
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"

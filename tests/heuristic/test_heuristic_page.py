@@ -35,12 +35,12 @@ def run(line: str) -> int:
 def test_every_command_of_the_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    here = tmp_path / "checkout"
-    here.mkdir()
+    here = tmp_path
     monkeypatch.chdir(here)
     at_hand = GFX950.is_dir()
     if at_hand:
-        shutil.copytree(GFX950, tmp_path / "shared" / "gfx950")
+        for file in GFX950.glob("*.csv"):
+            shutil.copy(file, here)
     ran = 0
     for kind, status, body in _FENCE.findall(PAGE.read_text(encoding="utf-8")):
         for number, line in enumerate(body.splitlines()):
