@@ -8,23 +8,32 @@ demand everywhere; the architecture itself adds waves, warp tiles, local memory 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
+from harness.arch_gemm import gemm_problem_refusals, gemm_refusals
 from harness.data_files import data_folder
 from harness.errors import RuleError
 from harness.json_tree import JsonTree, shown
-from harness.kernel import EPILOGUES, SCHEDULERS, GroupedConvKernel
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from harness.kernel import EPILOGUES, SCHEDULERS, GemmKernel, GroupedConvKernel, Kernel
+from harness.problem import (
+    DIRECTIONS,
+    DTYPES,
+    OPS,
+    GemmProblem,
+    GroupedConvProblem,
+    Problem,
+    kind_text,
+)
 
 Triple = tuple[int, int, int]
 
 OPTIONS = ("split_image", "num_groups_to_merge", "explicit_gemm", "two_stage")
 """Kernel fields that some directions have and others do not."""
 
-_OPS = ("grouped_conv", "gemm")
 _BUFFERING = ("optional", "required", "refused")
 _LISTED = 8
 
@@ -125,6 +134,7 @@ class Arch:
     lds_element_bytes: int | None
     lds_why: str
     pipelines_refused: Mapping[str, str]
+    preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -145,11 +155,11 @@ class Arch:
         demands = self.kernels.pipelines.get(pipeline)
         return demands is not None and demands.double_smem_buffer == "required"
 
-    def workgroup_threads(self, kernel: GroupedConvKernel) -> int:
+    def workgroup_threads(self, kernel: Kernel) -> int:
         """Threads of a workgroup: waves x wavefront size."""
-        return kernel.wave_m * kernel.wave_n * kernel.wave_k * self.hardware.wavefront_size
+        return math.prod(kernel.waves) * self.hardware.wavefront_size
 
-    def lds_bytes(self, kernel: GroupedConvKernel) -> int:
+    def lds_bytes(self, kernel: Kernel) -> int:
         """Local memory of a workgroup in bytes: (tile_m + tile_n)·tile_k elements, twice if double buffered.
 
         Counts the operands that the pipeline stages. (The published feature lds_usage_estimate is another
@@ -159,7 +169,11 @@ class Arch:
         staged = pipeline.staged if pipeline is not None else ("a", "b")
         rows = kernel.tile_m * ("a" in staged) + kernel.tile_n * ("b" in staged)
         element = self.lds_element_bytes or self.element_bytes[kernel.dtype]
-        return int(rows * kernel.tile_k * element) * (2 if kernel.double_smem_buffer else 1)
+        if isinstance(kernel, GemmKernel):
+            double = self.double_smem_buffer_required(kernel.pipeline)
+        else:
+            double = kernel.double_smem_buffer
+        return int(rows * kernel.tile_k * element) * (2 if double else 1)
 
     def widest_vectors(self, dtype: str, tile: Triple, waves: Triple) -> Triple:
         """The widest vector widths (elements of A, B, C) that a tile of these waves can be moved with."""
@@ -179,15 +193,18 @@ class Arch:
 
     # ---- kernels ----------------------------------------------------------------------------
 
-    def refusal(self, kernel: GroupedConvKernel) -> str | None:
+    def refusal(self, kernel: Kernel) -> str | None:
         """Why the architecture does not allow the kernel (the first reason), or None when it does."""
         return next(self._refusals(kernel), None)
 
-    def refusals(self, kernel: GroupedConvKernel) -> tuple[str, ...]:
+    def refusals(self, kernel: Kernel) -> tuple[str, ...]:
         """All reasons against the kernel; empty when it is allowed."""
         return tuple(self._refusals(kernel))
 
-    def _refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
+    def _refusals(self, kernel: Kernel) -> Iterator[str]:
+        if isinstance(kernel, GemmKernel):
+            yield from gemm_refusals(self, kernel)
+            return
         if kernel.dtype not in self.warp_tiles:
             yield f"dtype: {self.name} does not multiply {kernel.dtype}, only {', '.join(self.dtypes)}"
             return
@@ -285,17 +302,19 @@ class Arch:
 
     # ---- problems ---------------------------------------------------------------------------
 
-    def problem_refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+    def problem_refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why a kernel that the architecture allows cannot compute this problem, or None when it can."""
-        return next(self._problem_refusals(kernel, problem), None)
+        if not kernel.matches(problem):
+            return (
+                f"kind: the kernel is for {kind_text(kernel.kind)}, the problem is {kind_text(problem.kind)}"
+            )
+        if isinstance(kernel, GemmKernel) and isinstance(problem, GemmProblem):
+            return next(gemm_problem_refusals(self, kernel, problem), None)
+        if isinstance(kernel, GroupedConvKernel) and isinstance(problem, GroupedConvProblem):
+            return next(self._problem_refusals(kernel, problem), None)
+        return None
 
     def _problem_refusals(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
-        if not kernel.matches(problem):
-            yield (
-                f"kind: the kernel is for {kernel.direction} {kernel.dtype} {kernel.ndim}D, "
-                f"the problem is {problem.direction} {problem.dtype} {problem.ndim}D"
-            )
-            return
         if problem.G % kernel.num_groups_to_merge:
             yield f"num_groups_to_merge: {kernel.num_groups_to_merge} does not divide G = {problem.G}"
         if kernel.explicit_gemm and not (
@@ -356,7 +375,7 @@ def _shipped() -> Mapping[str, Arch]:
 def read_archs(path: Path) -> Mapping[str, Arch]:
     """All architectures of a file like kernels/arch_specs.json. Raises RuleError, naming the place."""
     top = JsonTree.read(path).known_members(
-        ("element_bytes", "accumulate", "kernel_families", "archs"), ("about",)
+        ("element_bytes", "accumulate", "kernel_families", "archs"), ("about", "preshuffle_warp_tiles")
     )
     element_bytes = {dtype: size.number() for dtype, size in top["element_bytes"].members().items()}
     for dtype in DTYPES:
@@ -368,9 +387,21 @@ def read_archs(path: Path) -> Mapping[str, Arch]:
             raise top["accumulate"].error(f"{shown(types)} names a type that element_bytes lacks")
     families = {name: _read_family(name, tree) for name, tree in top["kernel_families"].members().items()}
     combinations = tuple(top["accumulate"].members())
-    return {
+    archs = {
         name: _read_arch(name, tree, families, element_bytes, combinations)
         for name, tree in top["archs"].members().items()
+    }
+    if "preshuffle_warp_tiles" in top:
+        for name, tiles in top["preshuffle_warp_tiles"].known_members((), tuple(archs)).items():
+            listed = _warp_tiles(tiles, combinations)
+            archs[name] = replace(archs[name], preshuffle_warp_tiles=listed)
+    return archs
+
+
+def _warp_tiles(tree: JsonTree, combinations: tuple[str, ...]) -> dict[str, tuple[Triple, ...]]:
+    return {
+        types: tuple(item.triple() for item in tiles.items())
+        for types, tiles in tree.known_members((), combinations).items()
     }
 
 
@@ -381,7 +412,7 @@ def _read_family(name: str, tree: JsonTree) -> KernelFamily:
     for pipeline, demands in members["pipelines"].members().items():
         demand = demands.known_members(("ops", "schedulers", "double_smem_buffer", "staged"))
         pipelines[pipeline] = Pipeline(
-            ops=demand["ops"].texts(_OPS),
+            ops=demand["ops"].texts(OPS),
             schedulers=demand["schedulers"].texts(SCHEDULERS),
             double_smem_buffer=demand["double_smem_buffer"].text(_BUFFERING),
             staged=demand["staged"].texts(("a", "b")),
@@ -443,10 +474,7 @@ def _read_arch(
         kernels=kernels,
         element_bytes=element_bytes,
         waves=waves,
-        warp_tiles={
-            types: tuple(item.triple() for item in tiles.items())
-            for types, tiles in members["warp_tiles"].known_members((), combinations).items()
-        },
+        warp_tiles=_warp_tiles(members["warp_tiles"], combinations),
         lds_limit_bytes=lds["limit_bytes"].integer(),
         lds_element_bytes=lds["element_bytes"].integer(1) if "element_bytes" in lds else None,
         lds_why=lds["why"].text(),

@@ -29,8 +29,8 @@ from typing import Any, NoReturn
 
 from harness.errors import RuleError
 from harness.json_tree import shown
-from harness.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, GroupedConvKernel
-from harness.problem import DIRECTIONS, DTYPES
+from harness.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, GemmKernel, GroupedConvKernel, Kernel
+from harness.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS
 
 MAX_CHARACTERS = 4096
 MAX_TOKENS = 600
@@ -39,15 +39,30 @@ MAX_DEPTH = 30
 
 _INTEGER, _TEXT, _FLAG = "an integer", "a text", "true or false"
 
-FILTER_FIELDS: dict[str, str] = {
-    f.name: {"int": _INTEGER, "str": _TEXT, "bool": _FLAG}[str(f.type)] for f in fields(GroupedConvKernel)
-} | {"name": _TEXT}
-"""The fields that a filter can use, with what each one is."""
+
+def _fields(cls: type[GroupedConvKernel] | type[GemmKernel]) -> dict[str, str]:
+    kinds = {"int": _INTEGER, "str": _TEXT, "bool": _FLAG}
+    return {f.name: kinds[str(f.type)] for f in fields(cls)} | {"name": _TEXT}
+
+
+FILTER_FIELDS: dict[str, str] = _fields(GroupedConvKernel)
+"""The fields of convolution kernels that a filter can use, with what each one is."""
+
+GEMM_FILTER_FIELDS: dict[str, str] = _fields(GemmKernel)
+"""The same for GEMM kernels."""
+
+_ALL_FIELDS = {**FILTER_FIELDS, **GEMM_FILTER_FIELDS}
 
 _EXCERPT = 60
-_WORDS = {"direction": DIRECTIONS, "dtype": DTYPES, "scheduler": SCHEDULERS, "epilogue": EPILOGUES}
+_WORDS = {
+    "direction": DIRECTIONS,
+    "dtype": tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES))),
+    "layout": GEMM_LAYOUTS,
+    "scheduler": SCHEDULERS,
+    "epilogue": EPILOGUES,
+}
 
-_Value = Callable[[GroupedConvKernel], Any]
+_Value = Callable[[Kernel], Any]
 
 
 @dataclass(frozen=True)
@@ -63,8 +78,9 @@ class KernelFilter:
     def __post_init__(self) -> None:
         object.__setattr__(self, "_value", _Parser(self.text).filter())
 
-    def matches(self, kernel: GroupedConvKernel) -> bool:
-        """Whether the kernel is wanted. Raises RuleError where the filter divides by zero."""
+    def matches(self, kernel: Kernel) -> bool:
+        """Whether the kernel is wanted. Raises RuleError where the filter divides by zero, or names a field
+        that kernels of this operation do not have."""
         return bool(self._value(kernel))
 
     def __reduce__(self) -> tuple[type[KernelFilter], tuple[str]]:
@@ -226,7 +242,7 @@ class _Parser:
             return first
         start = first.value
 
-        def chain(kernel: GroupedConvKernel) -> bool:
+        def chain(kernel: Kernel) -> bool:
             low = start(kernel)
             for compare, value in links:
                 high = value(kernel)
@@ -267,7 +283,7 @@ class _Parser:
             return first
         start = first.value
 
-        def calculate(kernel: GroupedConvKernel) -> int:
+        def calculate(kernel: Kernel) -> int:
             result: int = start(kernel)
             for calculation, value, column in steps:
                 try:
@@ -306,14 +322,26 @@ class _Parser:
 
     def field(self, token: _Token) -> _Node:
         name = token.text
-        if name not in FILTER_FIELDS:
+        if name not in _ALL_FIELDS:
             if name in _INSTEAD:
                 self.fail(token.column, f"{name!r} is not known; use {_INSTEAD[name]}")
-            close = difflib.get_close_matches(name[:100], FILTER_FIELDS, 1, cutoff=0.5)
+            close = difflib.get_close_matches(name[:100], _ALL_FIELDS, 1, cutoff=0.5)
             hint = f"did you mean {close[0]}?" if close else f"fields: {', '.join(FILTER_FIELDS)}"
             quoted = f" (a text stands in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
             self.fail(token.column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
-        return _Node(FILTER_FIELDS[name], operator.attrgetter(name), token.column, field_name=name)
+        value: _Value = operator.attrgetter(name)
+        if name not in FILTER_FIELDS or name not in GEMM_FILTER_FIELDS:
+            value = self.of_one_operation(name, token.column)
+        return _Node(_ALL_FIELDS[name], value, token.column, field_name=name)
+
+    def of_one_operation(self, name: str, column: int) -> _Value:
+        def value(kernel: Kernel) -> Any:
+            if not hasattr(kernel, name):
+                known = GEMM_FILTER_FIELDS if isinstance(kernel, GemmKernel) else FILTER_FIELDS
+                self.fail(column, f"{kernel.op} kernels have no {name}; fields: {', '.join(known)}")
+            return getattr(kernel, name)
+
+        return value
 
     def enclosed(self, opened: _Token) -> _Node:
         """What stands between brackets: an expression in parentheses, or a list."""

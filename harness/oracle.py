@@ -14,17 +14,32 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import ProblemError, RecordError
-from harness.problem import GroupedConvProblem
-from harness.record.schema import PROBLEM_COLUMNS, ROUND_FINAL, ROUND_SWEEP, STATUSES
+from harness.problem import PROBLEM_TYPES, GemmProblem, Problem, problem_from_row
+from harness.record.schema import PROBLEM_COLUMNS, ROUND_FINAL, ROUND_SWEEP, STATUSES, op_of, problem_columns
 
 KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
-"""What tells problems apart in a table of records."""
+"""What tells convolutions apart in a table of records; `key_columns` has it for any operation."""
 
-_NEEDED = (*KEY_COLUMNS, "problem", "kernel", "round", "status", "latency_ms", "tflops")
+_NEEDED = ("op", "problem", "kernel", "round", "status", "latency_ms", "tflops")
 
 # A kernel that once gave a wrong result, crashed or hung is not redeemed by another run that went well.
 _STICKY = {"timeout": 3, "crash": 4, "wrong": 5}
 _OK = 2
+
+
+def key_columns(op: str) -> tuple[str, ...]:
+    """What tells problems of an operation apart in a table of records. Raises RecordError."""
+    return ("op", *problem_columns(op))
+
+
+def records_op(records: pd.DataFrame) -> str:
+    """The one operation that a table is of: by its column `op`, without one by its problem's columns.
+
+    Raises RecordError for a table of several.
+    """
+    if "op" in records:
+        return op_of(records["op"].unique())
+    return GemmProblem.op if "layout" in records and "direction" not in records else op_of(())
 
 
 def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
@@ -82,13 +97,14 @@ def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
     flattered, while one that was measured once, and lost, would have to beat them by luck. Otherwise it
     is the best ok kernel. Equal TFLOPS go to the name that sorts first.
 
-    Columns: `problem`, KEY_COLUMNS, `oracle_kernel`, `oracle_tflops`, `oracle_latency_ms`,
+    Columns: `problem`, `key_columns`, `oracle_kernel`, `oracle_tflops`, `oracle_latency_ms`,
     `oracle_remeasured`, `median_tflops` and `worst_tflops` (of the ok kernels), `worst_kernel`,
     `sweep_winner` (best kernel of the first round that is still ok), `sweep_winner_efficiency` (its
     settled TFLOPS / the oracle's: 1 where measuring again changed nothing), `kernels_measured` and
     `kernels_<status>` (counts). A problem with no ok kernel has nulls and its counts.
     """
-    oracles = final[["problem", *KEY_COLUMNS]].drop_duplicates("problem").set_index("problem")
+    keys = key_columns(records_op(final))
+    oracles = final[["problem", *keys]].drop_duplicates("problem").set_index("problem")
     ok = final[final["status"] == "ok"]
     again = ok[ok["remeasured"]]
     eligible = pd.concat([again, ok[~ok["problem"].isin(again["problem"])]])
@@ -114,19 +130,23 @@ def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
     return oracles.reset_index().sort_values("problem", ignore_index=True)
 
 
-def problem_table(problems: Iterable[GroupedConvProblem]) -> pd.DataFrame:
-    """`problem` (id), KEY_COLUMNS and `flops`, one row a distinct problem, in the order given."""
+def problem_table(problems: Iterable[Problem]) -> pd.DataFrame:
+    """`problem` (id), the key's columns and `flops`, one row a distinct problem, in the order given.
+
+    Raises RecordError for problems of several operations.
+    """
     distinct = {problem.key: problem for problem in problems}.values()
+    op = op_of(problem.op for problem in distinct)
     rows = [{"problem": p.id, "op": p.op, **p.as_row(), "flops": float(p.flops)} for p in distinct]
-    table = pd.DataFrame(rows, columns=["problem", *KEY_COLUMNS, "flops"])
-    numbers = {field.name: "int64" for field in fields(GroupedConvProblem) if field.type == "int"}
+    table = pd.DataFrame(rows, columns=["problem", *key_columns(op), "flops"])
+    numbers = {field.name: "int64" for field in fields(PROBLEM_TYPES[op]) if field.type == "int"}
     return table.astype({**numbers, "flops": "float64"})
 
 
-def problems_of(records: pd.DataFrame) -> tuple[GroupedConvProblem, ...]:
+def problems_of(records: pd.DataFrame) -> tuple[Problem, ...]:
     """The distinct problems of a table of records, in order of first appearance."""
-    first = records.drop_duplicates("problem")[list(PROBLEM_COLUMNS)]
-    return tuple(GroupedConvProblem.from_row(row) for row in _rows(first))
+    first = records.drop_duplicates("problem")[list(problem_columns(records_op(records)))]
+    return tuple(problem_from_row(row) for row in _rows(first))
 
 
 def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
@@ -146,7 +166,8 @@ def _when(frame: pd.DataFrame) -> np.ndarray:
 
 
 def _check_columns(records: pd.DataFrame) -> None:
-    missing = [name for name in _NEEDED if name not in records.columns]
+    keys = key_columns(records_op(records))
+    missing = [name for name in dict.fromkeys((*keys, *_NEEDED)) if name not in records.columns]
     if missing:
         raise RecordError(
             f"the records lack the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: "
@@ -177,19 +198,20 @@ def _check_keys(frame: pd.DataFrame, problem_codes: np.ndarray) -> None:
     if not len(frame):
         return
     _, first = np.unique(problem_codes, return_index=True)
-    for row in _rows(frame.iloc[first][["problem", *KEY_COLUMNS]]):
+    keys = key_columns(records_op(frame))
+    for row in _rows(frame.iloc[first][["problem", *keys]]):
         try:
-            expected = GroupedConvProblem.from_row(row).id
+            expected = problem_from_row(row).id
         except (ProblemError, ValueError, TypeError) as error:
             raise RecordError(
                 f"a record of {row['problem']!r} has columns that are no problem: {error}"
             ) from None
-        if expected != row["problem"] or row["op"] != GroupedConvProblem.op:
+        if expected != row["problem"]:
             raise RecordError(
                 f"a record calls itself {row['problem']!r} but its columns are those of {expected!r}: "
                 "problems are told apart by all their dimensions"
             )
-    for name in KEY_COLUMNS:
+    for name in keys:
         codes, _ = pd.factorize(frame[name])
         differs = codes != codes[first][problem_codes]
         if differs.any():

@@ -19,14 +19,14 @@ from harness.session.options import add_options, read_options
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
-    from harness.kernel import GroupedConvKernel
+    from harness.kernel import Kernel
     from harness.measure.measurement import Measurement
-    from harness.problem import GroupedConvProblem
+    from harness.problem import Problem
     from harness.record.run import Run
     from harness.session.conclusion import Conclusion
     from harness.session.sweep import SweepSession
 
-    Measure = Callable[[GroupedConvProblem, GroupedConvKernel], Measurement]
+    Measure = Callable[[Problem, Kernel], Measurement]
 else:
     Measure = Callable
 
@@ -86,16 +86,16 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 
 @pytest.fixture
-def problem(request: pytest.FixtureRequest) -> GroupedConvProblem:
+def problem(request: pytest.FixtureRequest) -> Problem:
     """A problem of --problem-set (harness.problem.GroupedConvProblem); tests run once for each."""
-    chosen: GroupedConvProblem = _parameter(request)
+    chosen: Problem = _parameter(request)
     return chosen
 
 
 @pytest.fixture
-def kernel(request: pytest.FixtureRequest) -> GroupedConvKernel:
+def kernel(request: pytest.FixtureRequest) -> Kernel:
     """A kernel of --kernel-set that is a candidate for `problem` (harness.kernel.GroupedConvKernel)."""
-    chosen: GroupedConvKernel = _parameter(request)
+    chosen: Kernel = _parameter(request)
     return chosen
 
 
@@ -266,9 +266,7 @@ class SessionPlugin:
 
         self.display.status(self.progress.status(pair_of(nodeid)[0] or nodeid))
 
-    def measure(
-        self, node: pytest.Item, problem: GroupedConvProblem, kernel: GroupedConvKernel
-    ) -> Measurement:
+    def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
         __tracebackhide__ = True
         try:
             measurement = self.session.measure(problem, kernel)
@@ -432,7 +430,7 @@ def _params(item: pytest.Item) -> dict[str, Any]:
     return {} if callspec is None else callspec.params
 
 
-def _pair(item: pytest.Item) -> tuple[GroupedConvProblem, GroupedConvKernel] | None:
+def _pair(item: pytest.Item) -> tuple[Problem, Kernel] | None:
     """The problem and kernel that a test will surely ask for: it is parametrized by them, and measures."""
     params = _params(item)
     if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):

@@ -1,9 +1,11 @@
 """Problem sets: CSV files of problems, shipped ones by name and a user's own by path.
 
 A file begins with comment lines (`# `) that say where the set comes from; then a header row of problem
-fields; then one problem a row. Columns of fields with a default may be left out, and so may direction
-(forward), dtype (bf16), G (1) and ndim (3 where a row's depth columns say more than the defaults, else
-2). A column `source` may say where each problem comes from. Blank and comment lines are skipped.
+fields; then one problem a row. A file is of one operation, which its columns say (M, N, K: a GEMM; else a
+convolution); a column `op` may say it too. Columns of fields with a default may be left out, and so may
+direction (forward), dtype (bf16), layout (rcr), G (1) and ndim (3 where a row's depth columns say more than
+the defaults, else 2). A column `source` may say where each problem comes from. Blank and comment lines are
+skipped.
 """
 
 from __future__ import annotations
@@ -20,14 +22,23 @@ from typing import BinaryIO
 
 from harness.data_files import data_folder
 from harness.errors import ProblemError, ProblemSetError
-from harness.problem import PROBLEM_FIELDS, GroupedConvProblem
+from harness.problem import GEMM_PROBLEM_FIELDS, PROBLEM_FIELDS, GemmProblem, GroupedConvProblem, Problem
 
 MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
 MAX_LINE_BYTES = 64 * 2**10
 
 REQUIRED_COLUMNS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
+GEMM_REQUIRED_COLUMNS = ("M", "N", "K")
 SOURCE_COLUMN = "source"
+OP_COLUMN = "op"
+
+_REQUIRED = {GroupedConvProblem.op: REQUIRED_COLUMNS, GemmProblem.op: GEMM_REQUIRED_COLUMNS}
+_WORDS = {
+    GroupedConvProblem.op: {"direction": "forward", "dtype": "bf16"},
+    GemmProblem.op: {"dtype": "bf16", "layout": "rcr"},
+}
+"""Text columns of an operation, with what they are when left out."""
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -46,7 +57,7 @@ class ProblemSet:
     """
 
     name: str
-    problems: tuple[GroupedConvProblem, ...]
+    problems: tuple[Problem, ...]
     path: Path | None
     provenance: str
     sha256: str
@@ -97,7 +108,7 @@ def load_problem_sets(names_or_paths: str) -> ProblemSet:
 def merge_problem_sets(sets: Iterable[ProblemSet]) -> ProblemSet:
     """Several sets as one, in their order, each problem once."""
     parts = tuple(sets)
-    merged: dict[GroupedConvProblem, str] = {}
+    merged: dict[Problem, str] = {}
     for part in parts:
         for problem, source in zip(part.problems, part.sources, strict=True):
             merged.setdefault(problem, source)
@@ -113,13 +124,15 @@ def merge_problem_sets(sets: Iterable[ProblemSet]) -> ProblemSet:
     )
 
 
-def format_problem_set(
-    problems: Iterable[GroupedConvProblem], sources: Iterable[str], provenance: str
-) -> str:
+def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], provenance: str) -> str:
     """The text of a problem set's file: comment lines, header row, every field of every problem, and
-    the sources. `load_problem_set` reads it back."""
+    the sources. `load_problem_set` reads it back. The problems are of one operation (ProblemSetError)."""
+    problems = tuple(problems)
+    ops = {problem.op for problem in problems} or {GroupedConvProblem.op}
+    if len(ops) > 1:
+        raise ProblemSetError("a problem set's file holds problems of one operation")
     lines = [f"# {line}".rstrip() for line in provenance.splitlines()]
-    lines.append(",".join((*PROBLEM_FIELDS, SOURCE_COLUMN)))
+    lines.append(",".join((*_fields(ops.pop()), SOURCE_COLUMN)))
     for problem, source in zip(problems, sources, strict=True):
         cells = (*map(str, problem.as_row().values()), _csv_cell(source))
         lines.append(",".join(cells))
@@ -176,9 +189,10 @@ class _Reader:
         self._line = 0
         self._header_seen = False
         self._provenance: list[str] = []
+        self._op = GroupedConvProblem.op
 
     def read(self, path: Path, name: str) -> ProblemSet:
-        first_line: dict[GroupedConvProblem, int] = {}
+        first_line: dict[Problem, int] = {}
         sources: list[str] = []
         repeated = 0
         rows = csv.reader(self._lines(), strict=True)
@@ -236,25 +250,27 @@ class _Reader:
 
     def _columns(self, header: list[str]) -> list[str]:
         names = [name.strip() for name in header]
-        known = (*PROBLEM_FIELDS, SOURCE_COLUMN)
+        self._op = GemmProblem.op if {"M", "layout"} & set(names) else GroupedConvProblem.op
+        known = (*_fields(self._op), SOURCE_COLUMN, OP_COLUMN)
         for position, name in enumerate(names):
             if name not in known:
                 hint = _closest(name, known)
                 raise self._error(f"column {position + 1}, {_quoted(name)}, is unknown; {hint}")
             if name in names[:position]:
                 raise self._error(f"column {name} is there twice; remove one")
-        missing = [name for name in REQUIRED_COLUMNS if name not in names]
+        required = _REQUIRED[self._op]
+        missing = [name for name in required if name not in names]
         if missing:
             raise self._error(
-                f"no column {', '.join(missing)}; a header row needs at least {','.join(REQUIRED_COLUMNS)}"
+                f"no column {', '.join(missing)}; a header row needs at least {','.join(required)}"
             )
         return names
 
-    def _problem(self, columns: list[str], cells: list[str]) -> tuple[GroupedConvProblem, str]:
+    def _problem(self, columns: list[str], cells: list[str]) -> tuple[Problem, str]:
         if len(cells) != len(columns):
             raise self._error(f"{len(cells)} cells where the header row has {len(columns)} columns")
-        words = {"direction": "forward", "dtype": "bf16", SOURCE_COLUMN: ""}
-        numbers = {"G": 1}
+        words = {**_WORDS[self._op], SOURCE_COLUMN: "", OP_COLUMN: self._op}
+        numbers: dict[str, int] = {}
         for name, cell in zip(columns, cells, strict=True):
             cell = cell.strip()
             if name in words:
@@ -263,19 +279,32 @@ class _Reader:
                 numbers[name] = int(cell)
             else:
                 raise self._error(f"{name} = {_quoted(cell)} is not an integer; {_integer_hint(cell)}")
+        if words[OP_COLUMN] != self._op:
+            raise self._error(
+                f"op = {_quoted(words[OP_COLUMN])} in a file with the columns of {self._op}; "
+                f"write {self._op}, or give problems of each operation a file of their own"
+            )
+        try:
+            return self._made(words, numbers), words[SOURCE_COLUMN]
+        except ProblemError as error:
+            raise self._error(str(error)[:300]) from None
+
+    def _made(self, words: dict[str, str], numbers: dict[str, int]) -> Problem:
+        if self._op == GemmProblem.op:
+            return GemmProblem(words["dtype"], words["layout"], **numbers)
         if "ndim" not in numbers:
             deep = any(numbers.get(name, default) != default for name, default in _DEPTH_DEFAULTS.items())
             numbers["ndim"] = 3 if deep else 2
-        try:
-            problem = GroupedConvProblem(direction=words["direction"], dtype=words["dtype"], **numbers)
-        except ProblemError as error:
-            raise self._error(str(error)[:300]) from None
-        return problem, words[SOURCE_COLUMN]
+        return GroupedConvProblem(words["direction"], words["dtype"], **{"G": 1} | numbers)
 
     def _error(self, message: str, *, line: bool = True) -> ProblemSetError:
         return ProblemSetError(
             f"{self._shown}:{self._line}: {message}" if line else f"{self._shown}: {message}"
         )
+
+
+def _fields(op: str) -> tuple[str, ...]:
+    return GEMM_PROBLEM_FIELDS if op == GemmProblem.op else PROBLEM_FIELDS
 
 
 # ---- texts --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.oracle import problem_table
-from harness.problem import GroupedConvProblem
+from harness.problem import Problem
 
 TOP_K = 10
 """Efficiencies of measuring the first k picks are given for k = 1 to TOP_K."""
@@ -28,7 +28,7 @@ COVERAGE = (COVERED, NO_OK_KERNEL, PICK_NOT_MEASURED, NOT_RANKED, NOT_MEASURED, 
 
 
 def select(
-    problems: Iterable[GroupedConvProblem],
+    problems: Iterable[Problem],
     final: pd.DataFrame,
     oracles: pd.DataFrame,
     rankings: pd.DataFrame | None,
@@ -56,8 +56,11 @@ def select(
 
     Raises ModelError for rankings that name a pair twice or predict something that is no number.
     """
-    table = problem_table(problems).merge(
-        oracles.drop(columns=[c for c in oracles.columns if c in _KEY]), on="problem", how="left"
+    table = problem_table(problems)
+    table = table.merge(
+        oracles.drop(columns=[c for c in oracles.columns if c in table and c != "problem"]),
+        on="problem",
+        how="left",
     )
     counts = [name for name in table.columns if name.startswith("kernels_")]
     table[counts] = table[counts].fillna(0).astype("int64")
@@ -163,22 +166,22 @@ def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
 def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     """What no model at all reaches: per problem the efficiency of the one kernel that is best on average.
 
-    Of each (direction, dtype, ndim) the kernel with the highest mean of TFLOPS / oracle TFLOPS over the
-    problems that have an oracle, a problem where it is not ok counting 0. Indexed by problem id; only
-    problems with an oracle; 0 to 1. It is chosen with hindsight, so it is a high bar for a fixed choice.
+    Of each kind (direction, dtype, rank; of GEMM dtype and layout) the kernel with the highest mean of
+    TFLOPS / oracle TFLOPS over the problems that have an oracle, a problem where it is not ok counting 0.
+    Indexed by problem id; only problems with an oracle; 0 to 1. It is chosen with hindsight, so it is a
+    high bar for a fixed choice.
     """
+    kind = ["op", "dtype", "layout"] if "layout" in selection else ["direction", "dtype", "ndim"]
     with_oracle = selection[selection["oracle_tflops"].notna()]
     ok = final[final["status"] == "ok"][["problem", "kernel", "tflops"]]
-    pairs = ok.merge(with_oracle[["problem", "oracle_tflops", *_KIND]], on="problem", how="inner")
+    pairs = ok.merge(with_oracle[["problem", "oracle_tflops", *kind]], on="problem", how="inner")
     pairs["ratio"] = (pairs["tflops"] / pairs["oracle_tflops"]).clip(upper=1.0)
-    total = pairs.groupby([*_KIND, "kernel"], observed=True)["ratio"].sum().reset_index()
-    best = total.sort_values(["ratio", "kernel"], ascending=[False, True]).drop_duplicates(_KIND)
-    chosen = pairs.merge(best[[*_KIND, "kernel"]], on=[*_KIND, "kernel"], how="inner")
+    total = pairs.groupby([*kind, "kernel"], observed=True)["ratio"].sum().reset_index()
+    best = total.sort_values(["ratio", "kernel"], ascending=[False, True]).drop_duplicates(kind)
+    chosen = pairs.merge(best[[*kind, "kernel"]], on=[*kind, "kernel"], how="inner")
     return chosen.set_index("problem")["ratio"].reindex(with_oracle["problem"]).fillna(0.0)
 
 
-_KIND = ["direction", "dtype", "ndim"]
-_KEY = frozenset(problem_table([]).columns) - {"problem"}
 _MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured")
 
 

@@ -14,7 +14,7 @@ from harness.build.builder import Builder
 from harness.build.isa import GPU_MACHINES
 from harness.build.source import ABI_VERSION, DEVICE_WORK, device_work_source, source_for
 from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 from harness.version import __version__
 
 _TICK_S = 0.5
@@ -74,7 +74,7 @@ def ahead_facts(builder: Builder) -> AheadFacts:
 
 def build_ahead(
     builder: Builder,
-    kernels: Iterable[GroupedConvKernel],
+    kernels: Iterable[Kernel],
     folder: Path,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> AheadReport:

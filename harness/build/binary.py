@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Binary:
 class BuildResult:
     """What became of one kernel."""
 
-    kernel: GroupedConvKernel
+    kernel: Kernel
     status: str
     """ok or build_error: a word of harness.record.schema.STATUSES."""
     binary: Binary | None

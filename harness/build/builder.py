@@ -34,7 +34,7 @@ from harness.build.source import (
 )
 from harness.build.toolchain import INCLUDE_FOLDER, Toolchain, find_toolchain
 from harness.errors import BuildError, KernelError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 
 __all__ = ["Binary", "BuildResult", "BuildStats", "Builder"]
 
@@ -58,7 +58,7 @@ class BuildStats:
 class _Job:
     """A kernel that is waiting for a compiler."""
 
-    def __init__(self, kernel: GroupedConvKernel, source: str, key: str, future: Future[BuildResult]) -> None:
+    def __init__(self, kernel: Kernel, source: str, key: str, future: Future[BuildResult]) -> None:
         self.kernel = kernel
         self.source = source
         self.key = key
@@ -132,9 +132,9 @@ class Builder:
         self._jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
         self._processes = CompilerProcesses()
         self._changed = threading.Condition()
-        self._futures: dict[GroupedConvKernel, Future[BuildResult]] = {}
+        self._futures: dict[Kernel, Future[BuildResult]] = {}
         self._queue: deque[_Job] = deque()
-        self._jobs_by_kernel: dict[GroupedConvKernel, _Job] = {}
+        self._jobs_by_kernel: dict[Kernel, _Job] = {}
         self._threads: list[threading.Thread] = []
         self._idle = 0
         self._closed = False
@@ -143,7 +143,7 @@ class Builder:
 
     # ---- asking -----------------------------------------------------------------------------
 
-    def submit(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+    def submit(self, kernel: Kernel) -> Future[BuildResult]:
         """The future result of a kernel; compiled in the order of submission unless it is there already.
 
         The future raises BuildError when the build folder cannot be used or the builder was closed.
@@ -175,7 +175,7 @@ class Builder:
             self._enqueue(_Job(kernel, *done, future))
         return future
 
-    def need(self, kernel: GroupedConvKernel) -> BuildResult:
+    def need(self, kernel: Kernel) -> BuildResult:
         """The result of a kernel that is needed now: it goes to the front of the queue. Blocks.
 
         Raises BuildError when the build folder cannot be used or the builder was closed.
@@ -243,7 +243,7 @@ class Builder:
 
     # ---- what is there already ----------------------------------------------------------------
 
-    def _without_compiler(self, kernel: GroupedConvKernel) -> BuildResult | tuple[str, str]:
+    def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
         """The result, or (source, key) of what must be compiled."""
         try:
             source = source_for(kernel, self.arch)
@@ -285,7 +285,7 @@ class Builder:
             "isa": self.isa.fingerprint,
         }
 
-    def _found(self, kernel: GroupedConvKernel, key: str, entry: CacheEntry) -> BuildResult:
+    def _found(self, kernel: Kernel, key: str, entry: CacheEntry) -> BuildResult:
         log = entry.facts.get("log")
         return BuildResult(
             kernel, "ok", self._binary(key, entry), log if isinstance(log, str) else "", 0.0, cached=True

@@ -12,7 +12,8 @@ from types import MappingProxyType
 from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import GemmKernel, GroupedConvKernel, Kernel
+from harness.problem.pointwise import DIRECTION_OF_LAYOUT
 
 ABI_VERSION = 1
 """TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h: what a worker knows how to call."""
@@ -98,7 +99,7 @@ def headers_for(arch: str) -> Headers:
     return read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
 
 
-def source_for(kernel: GroupedConvKernel, arch: str) -> str:
+def source_for(kernel: Kernel, arch: str) -> str:
     """The text of the kernel's translation unit.
 
     Raises BuildError for an architecture that nothing is generated for, KernelError for a kernel that
@@ -113,15 +114,24 @@ def source_suffix(arch: str) -> str:
     return {"amdgcn": ".hip", "nvptx": ".cu"}.get(GPU_MACHINES.get(arch, ""), ".cpp")
 
 
-def _cpu_source(kernel: GroupedConvKernel) -> str:
+def _cpu_source(kernel: Kernel) -> str:
+    """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary."""
     if kernel.pipeline not in CPU_PIPELINES:
         raise KernelError(
             f"pipeline {kernel.pipeline!r} has no code for cpu: it has {', '.join(CPU_PIPELINES)}"
         )
+    if isinstance(kernel, GemmKernel):
+        if kernel.layout not in DIRECTION_OF_LAYOUT:
+            raise KernelError(
+                f"layout {kernel.layout!r} has no code for cpu: it has {', '.join(DIRECTION_OF_LAYOUT)}"
+            )
+        direction, ndim = DIRECTION_OF_LAYOUT[kernel.layout], 2
+    else:
+        direction, ndim = kernel.direction, kernel.ndim
     macros = {
-        "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
+        "TO_DIRECTION": f"TO_{direction.upper()}",
         "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
-        "TO_NDIM": kernel.ndim,
+        "TO_NDIM": ndim,
         "TO_TILE_M": kernel.tile_m,
         "TO_TILE_N": kernel.tile_n,
         "TO_TILE_K": kernel.tile_k,
@@ -133,7 +143,9 @@ def _cpu_source(kernel: GroupedConvKernel) -> str:
     return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
 
 
-def _gpu_source(kernel: GroupedConvKernel) -> str:
+def _gpu_source(kernel: Kernel) -> str:
+    if not isinstance(kernel, GroupedConvKernel):
+        raise KernelError(f"operation {kernel.op} has no code for GPUs yet: there is grouped_conv")
     if kernel.pipeline not in GPU_PIPELINES:
         raise KernelError(
             f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
@@ -168,12 +180,12 @@ def device_work_source(arch: str) -> str:
     return '#include "device_work.hpp"\n'
 
 
-_GENERATORS: Mapping[str, Callable[[GroupedConvKernel], str]] = MappingProxyType(
+_GENERATORS: Mapping[str, Callable[[Kernel], str]] = MappingProxyType(
     {"cpu": _cpu_source} | dict.fromkeys(GPU_MACHINES, _gpu_source)
 )
 
 
-def _generator(arch: str) -> Callable[[GroupedConvKernel], str]:
+def _generator(arch: str) -> Callable[[Kernel], str]:
     try:
         return _GENERATORS[arch]
     except KeyError:

@@ -15,10 +15,10 @@ from harness.build.ahead_build import AheadReport, Progress, build_ahead
 from harness.build.binary import BuildResult
 from harness.build.builder import Builder
 from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
-from harness.pool import kernel_pool
-from harness.problem import DIRECTIONS, DTYPES
+from harness.pool import pool_of_kind
+from harness.problem import DIRECTIONS, DTYPES, Kind, kind_text
 from harness.problem_set import load_problem_sets
 
 HELP = "compile kernels ahead of time into a folder that another machine can use"
@@ -103,26 +103,27 @@ def run(args: argparse.Namespace) -> int:
     return 1 if report.failed else 0
 
 
-def _pool(args: argparse.Namespace) -> list[GroupedConvKernel]:
+def _pool(args: argparse.Namespace) -> list[Kernel]:
     where = None if args.kernel_filter is None else KernelFilter(args.kernel_filter)
-    kernels: list[GroupedConvKernel] = []
-    for direction, dtype, ndim in _kinds(args):
-        kernels += kernel_pool(direction, dtype, ndim, args.arch, args.kernel_set, where)
+    kernels: list[Kernel] = []
+    for kind in _kinds(args):
+        kernels += pool_of_kind(kind, args.arch, args.kernel_set, where)
     return kernels
 
 
-def _kinds(args: argparse.Namespace) -> list[tuple[str, str, int]]:
-    """(direction, dtype, ndim) of the kernels to build, sorted."""
+def _kinds(args: argparse.Namespace) -> list[Kind]:
+    """The kinds of problem whose kernels to build, sorted."""
     words = (args.direction, args.dtype, args.ndim)
     if args.problem_set is not None:
         if any(word is not None for word in words):
             raise BuildError("--problem-set says the direction, dtype and ndim: give it or them, not both")
         problems = load_problem_sets(args.problem_set).problems
-        return sorted({(problem.direction, problem.dtype, problem.ndim) for problem in problems})
+        return sorted({problem.kind for problem in problems}, key=kind_text)
     directions = _some_of("--direction", args.direction or "forward", DIRECTIONS)
     dtypes = _some_of("--dtype", args.dtype or "bf16", DTYPES)
     ndims = _some_of("--ndim", args.ndim or "2", ("2", "3"))
-    return sorted((d, t, int(n)) for d, t, n in itertools.product(directions, dtypes, ndims))
+    kinds: list[Kind] = [(d, t, int(n)) for d, t, n in itertools.product(directions, dtypes, ndims)]
+    return sorted(kinds, key=kind_text)
 
 
 def _some_of(option: str, text: str, known: Iterable[str]) -> list[str]:

@@ -7,9 +7,9 @@ import argparse
 from harness.errors import ModelError
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.schemas import SCHEMAS, schema_named
+from harness.heuristic.schemas import SCHEMAS, op_of_model, schema_named
 from harness.kernel import parse_kernel_name
-from harness.problem import GroupedConvProblem
+from harness.problem import problem_from_id
 
 HELP = "list the feature schemas, or compute the features of a problem and a kernel"
 
@@ -44,8 +44,8 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError("features of a pair need both --problem and --kernel")
     values = [""] * len(schema.names)
     if args.problem is not None:
-        problem, kernel = GroupedConvProblem.from_id(args.problem), parse_kernel_name(args.kernel)
-        if schema.op != problem.op or not kernel.matches(problem):
+        problem, kernel = problem_from_id(args.problem), parse_kernel_name(args.kernel)
+        if op_of_model(schema.op) != problem.op or not kernel.matches(problem):
             raise ModelError(f"{kernel.name} and {problem.id} do not go together under {schema.name}")
         row = schema.compute(pair_columns([problem], [kernel]), hardware_figures(args.arch))[0]
         values = [f"{value:.6g}" for value in row]

@@ -8,6 +8,7 @@ import pandas as pd
 
 from harness.errors import RecordError
 from harness.record.importers import import_file, write_records
+from harness.record.schema import op_of
 
 HELP = "convert published CSV or JSON results and benchmark logs into records"
 
@@ -19,6 +20,7 @@ examples:
 
 what a row needs: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
 they are not 1 or 0, G, strides, pads, dilations), and latency_ms. tflops and non_zero are checked.
+Of GEMM the dimensions are M N K (and split_k where it is not 1). One call imports one operation.
 """
 
 
@@ -56,6 +58,7 @@ def run(args: argparse.Namespace) -> int:
         for line in imported.summary.shown:
             print(f"  {line}")
         frames.append(imported.records)
+    op_of(frame["op"].iloc[0] for frame in frames)
     records = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     write_records(records, args.out)
     print(

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from harness.arch import Arch, known_archs, load_arch
-from harness.kernel import KERNEL_FIELDS, GroupedConvKernel, parse_kernel_name
-from harness.kernel_filter import FILTER_FIELDS, KernelFilter
-from harness.pool import PoolExplanation, RuleSet, explain_pool, list_rule_sets, load_rule_set
-from harness.problem import DIRECTIONS, DTYPES
+from harness.errors import RuleError
+from harness.kernel import GemmKernel, Kernel, parse_kernel_name
+from harness.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
+from harness.pool import PoolExplanation, RuleSet, explain_pool_of_kind, list_rule_sets, load_rule_set
+from harness.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, OPS, Kind, kind_text
+
+_DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
 
 HELP = "list and count the kernels of a rule set, explain refusals and names"
 
@@ -25,6 +28,7 @@ examples:
   tile-oracle kernels --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
                                                            the names that a filter leaves, one a line
   tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
+  tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and who allows the kernel
 
@@ -38,13 +42,24 @@ fields of a filter:
 
 @dataclass(frozen=True)
 class _Kind:
-    """An architecture and a kind of problem, with its pool."""
+    """An architecture and a kind of problem, with its pool. A table of counts has a row for (arch, dtype,
+    `row`) and a column for `column`: rank and direction; of GEMM the operation and the layout."""
 
     arch: str
-    direction: str
-    dtype: str
-    ndim: int
+    kind: Kind
     pool: PoolExplanation
+
+    @property
+    def dtype(self) -> str:
+        return self.kind[1]
+
+    @property
+    def row(self) -> str:
+        return f"{self.kind[2]}D" if isinstance(self.kind[2], int) else self.kind[0]
+
+    @property
+    def column(self) -> str:
+        return self.kind[0] if isinstance(self.kind[2], int) else self.kind[2]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,14 +69,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Counts the kernels of a rule set by architecture and kind of problem or, for one kind, by tile and\n"
         "pipeline; lists their names; explains what is refused, and what a kernel's name means."
     )
-    parser.epilog = _EXAMPLES + _wrapped(FILTER_FIELDS, width=90)
+    of_gemm = "\nand of GEMM kernels:\n" + _wrapped(GEMM_FILTER_FIELDS, width=90)
+    parser.epilog = _EXAMPLES + _wrapped(FILTER_FIELDS, width=90) + of_gemm
     parser.add_argument("name", nargs="?", metavar="NAME", help="a kernel's full name: explain it")
     parser.add_argument(
         "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
     )
-    parser.add_argument("--direction", choices=DIRECTIONS, help="default: all three")
-    parser.add_argument("--dtype", choices=DTYPES, help="default: all")
-    parser.add_argument("--ndim", type=int, choices=(2, 3), help="rank of the problem (default: both)")
+    parser.add_argument("--op", choices=OPS, default="grouped_conv", help="operation (default: %(default)s)")
+    parser.add_argument("--direction", choices=DIRECTIONS, help="of convolutions (default: all three)")
+    parser.add_argument("--layout", choices=GEMM_LAYOUTS, help="of GEMMs (default: all four)")
+    parser.add_argument("--dtype", choices=_DTYPES, help="default: all")
+    parser.add_argument("--ndim", type=int, choices=(2, 3), help="rank of a convolution (default: both)")
     parser.add_argument(
         "--kernel-set", default="default", metavar="SET",
         help=f"{', '.join(list_rule_sets())}, or the path of a .json file (default: %(default)s)",
@@ -98,20 +116,32 @@ def run(args: argparse.Namespace) -> int:
 
 def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:
     """The selected kinds that the rule set covers. Raises RuleError when it covers none of them."""
-    archs = (load_arch(args.arch).name,) if args.arch else rule_set.archs
-    directions = (args.direction,) if args.direction else DIRECTIONS
-    dtypes = (args.dtype,) if args.dtype else DTYPES
-    ndims = (args.ndim,) if args.ndim else (2, 3)
-    wanted = list(product(archs, dtypes, ndims, directions))
-    covered = [
-        (arch, dtype, ndim, direction)
-        for arch, dtype, ndim, direction in wanted
-        if any(block.covers(direction, dtype, ndim, arch) for block in rule_set.blocks)
-    ]
+    gemm = args.op == GemmKernel.op
+    archs = (load_arch(args.arch).name,) if args.arch else rule_set.gemm_archs if gemm else rule_set.archs
+    if not archs:
+        raise RuleError(f"kernel set {_printable(rule_set.name)} has no rules for {args.op} kernels")
+    for option, given in (
+        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
+    ):
+        if given is not None:
+            raise RuleError(f"{option} is not for --op {args.op}: leave it out")
+    wanted: list[tuple[str, Kind]] = []
+    if gemm:
+        layouts = (args.layout,) if args.layout else GEMM_LAYOUTS
+        dtypes: tuple[str, ...] = (args.dtype,) if args.dtype else GEMM_DTYPES
+        wanted += [
+            (arch, (args.op, dtype, layout)) for arch, dtype, layout in product(archs, dtypes, layouts)
+        ]
+    else:
+        directions = (args.direction,) if args.direction else DIRECTIONS
+        dtypes = (args.dtype,) if args.dtype else DTYPES
+        ndims = (args.ndim,) if args.ndim else (2, 3)
+        axes = product(archs, dtypes, ndims, directions)
+        wanted += [(arch, (direction, dtype, ndim)) for arch, dtype, ndim, direction in axes]
+    covered = [(arch, kind) for arch, kind in wanted if rule_set.covers(kind, arch)]
     # With nothing covered, the pool of the first kind says which rules are missing.
-    for arch, dtype, ndim, direction in covered or wanted[:1]:
-        pool = explain_pool(direction, dtype, ndim, arch, rule_set.name, where)
-        yield _Kind(arch, direction, dtype, ndim, pool)
+    for arch, kind in covered or wanted[:1]:
+        yield _Kind(arch, kind, explain_pool_of_kind(kind, arch, rule_set.name, where))
 
 
 # ---- counts -------------------------------------------------------------------------------------
@@ -132,13 +162,12 @@ def count_kernels(rule_set: RuleSet, kinds: Sequence[_Kind], filtered: bool = Fa
 
 
 def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
-    directions = [direction for direction in DIRECTIONS if any(k.direction == direction for k in kinds)]
-    cells = {(k.arch, k.dtype, k.ndim, k.direction): _size(k.pool, filtered) for k in kinds}
-    rows = [("arch", "dtype", "rank", *directions)]
-    for arch, dtype, ndim in dict.fromkeys((k.arch, k.dtype, k.ndim) for k in kinds):
-        counts = (cells.get((arch, dtype, ndim, direction), "-") for direction in directions)
-        rows.append((arch, dtype, f"{ndim}D", *counts))
-    return _table(rows, right_aligned=range(3, 3 + len(directions)))
+    columns = [name for name in (*DIRECTIONS, *GEMM_LAYOUTS) if any(k.column == name for k in kinds)]
+    cells = {(k.arch, k.dtype, k.row, k.column): _size(k.pool, filtered) for k in kinds}
+    rows = [("arch", "dtype", "op" if kinds[0].row == GemmKernel.op else "rank", *columns)]
+    for arch, dtype, row in dict.fromkeys((k.arch, k.dtype, k.row) for k in kinds):
+        rows.append((arch, dtype, row, *(cells.get((arch, dtype, row, name), "-") for name in columns)))
+    return _table(rows, right_aligned=range(3, 3 + len(columns)))
 
 
 def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
@@ -151,7 +180,7 @@ def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
         rows.append((*tiling, *(f"{count:,}" if count else "-" for count in in_row), f"{sum(in_row):,}"))
     in_all = Counter(kernel.pipeline for kernel in kernels)
     rows.append(("all", "", "", *(f"{in_all[pipeline]:,}" for pipeline in pipelines), f"{len(kernels):,}"))
-    title = f"{kind.arch}, {kind.direction} {kind.dtype} {kind.ndim}D: {_size(kind.pool, filtered)} kernels"
+    title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
     return [title, "", *_table(rows, right_aligned=range(3, 4 + len(pipelines)))]
 
 
@@ -160,7 +189,7 @@ def _size(pool: PoolExplanation, filtered: bool) -> str:
     return f"{size} of {len(pool.accepted) + len(pool.filtered_out):,}" if filtered else size
 
 
-def _tiling(kernel: GroupedConvKernel) -> tuple[str, str, str]:
+def _tiling(kernel: Kernel) -> tuple[str, str, str]:
     return (_x(kernel.tile), _x(kernel.waves), _x(kernel.warp_tile))
 
 
@@ -196,15 +225,13 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20)
 # ---- one kernel ---------------------------------------------------------------------------------
 
 
-def explain_kernel(
-    kernel: GroupedConvKernel, written: str | None = None, archs: Sequence[str] | None = None
-) -> str:
+def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[str] | None = None) -> str:
     """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not."""
     lines = [kernel.name]
     if written is not None and written != kernel.name:
         lines.append(f"  (written as {written}; the name above says every field)")
     lines += [""]
-    lines += _table([(f"  {name}", str(getattr(kernel, name))) for name in KERNEL_FIELDS], right_aligned=())
+    lines += _table([(f"  {name}", str(getattr(kernel, name))) for name in kernel.as_row()], right_aligned=())
     lines += [""]
     for name in known_archs() if archs is None else archs:
         arch = load_arch(name)
@@ -222,16 +249,13 @@ def explain_kernel(
     return "\n".join(lines)
 
 
-def _sets_with(kernel: GroupedConvKernel, arch: Arch) -> list[str]:
+def _sets_with(kernel: Kernel, arch: Arch) -> list[str]:
     sets = []
     for name in list_rule_sets():
-        if any(
-            block.covers(kernel.direction, kernel.dtype, kernel.ndim, arch.name)
-            for block in load_rule_set(name).blocks
-        ):
-            pool = explain_pool(kernel.direction, kernel.dtype, kernel.ndim, arch, name).accepted
-            if kernel in pool:
-                sets.append(name)
+        if not load_rule_set(name).covers(kernel.kind, arch.name):
+            continue
+        if kernel in explain_pool_of_kind(kernel.kind, arch, name).accepted:
+            sets.append(name)
     return sets
 
 

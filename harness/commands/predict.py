@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.errors import ModelError
 from harness.heuristic.model_folder import MANIFEST_FILE, read_json
-from harness.heuristic.predictor import Predictor, find_model
-from harness.kernel import GroupedConvKernel, parse_kernel_name
-from harness.problem import GroupedConvProblem
+from harness.heuristic.predictor import Predictor, find_model_of
+from harness.kernel import Kernel, parse_kernel_name
+from harness.problem import SHARED, kind_text, problem_from_id
 
 HELP = "rank the kernels for a problem with a model"
 
@@ -45,18 +45,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints the rankings. Raises ProblemError, KernelError, ModelError."""
     for text in args.problems:
-        problem = GroupedConvProblem.from_id(text)
-        folder = Path(args.model) if args.model else find_model(problem.direction, problem.dtype, args.arch)
+        problem = problem_from_id(text)
+        folder = Path(args.model) if args.model else find_model_of(problem.kind, args.arch)
         if folder is None:
-            raise ModelError(
-                f"no shipped model for {problem.direction} {problem.dtype} on {args.arch}: use --model"
-            )
+            raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
         predictor = Predictor.load(folder)
         kernels = [k for k in _kernels(folder, args.kernels) if k.matches(problem)]
         if not kernels:
-            raise ModelError(
-                f"no kernel matches {problem.id}: direction, dtype and rank must be the problem's"
-            )
+            raise ModelError(f"no kernel matches {problem.id}: {SHARED[problem.op]} must be the problem's")
         ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
         if args.json:
             picks = [{"kernel": kernel.name, "predicted_tflops": tflops} for kernel, tflops in ranked]
@@ -68,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _kernels(folder: Path, file: str | None) -> list[GroupedConvKernel]:
+def _kernels(folder: Path, file: str | None) -> list[Kernel]:
     if file is None:
         names = read_json(folder / MANIFEST_FILE).get("kernels") or ()
         if not names:

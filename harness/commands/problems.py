@@ -6,9 +6,9 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from harness.problem import PROBLEM_FIELDS, GroupedConvProblem
+from harness.problem import GemmProblem, GroupedConvProblem, Problem
 from harness.problem_set import ProblemSet, list_problem_sets, load_problem_set
-from harness.problem_slices import SLICES, slices_of
+from harness.problem_slices import slices_of, slices_of_op
 
 HELP = "list the problem sets, or describe some of them"
 
@@ -23,8 +23,13 @@ a file of your own:
   # my model, batch 1
   N,C,K,Hi,Wi,Y,X,pad_h,pad_w
   1,64,64,56,56,3,3,1,1
+
+GEMMs (dtype bf16, layout rcr and split_k 1 where the columns are left out):
+  layout,M,N,K
+  rcr,1,4096,4096
 """
 
+_ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
 _QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max", 1.0))
 
 
@@ -58,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
     """A table with one line a set: size, kinds, share of grouped problems, GFLOP, hash."""
-    head = ("set", "problems", "direction", "dtype", "rank", "G > 1", "GFLOP min", "median", "max", "sha256")
+    head = ("set", "problems", "kind", "dtype", "rank", "G > 1", "GFLOP min", "median", "max", "sha256")
     rows: list[tuple[str, ...]] = [head]
     for one in sets:
         gflops = _sorted_gflops(one.problems)
@@ -66,10 +71,10 @@ def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
             (
                 one.name,
                 f"{len(one.problems):,}",
-                _words(problem.direction for problem in one.problems),
+                _words(str(problem.kind[0]) for problem in one.problems),
                 _words(problem.dtype for problem in one.problems),
-                _words(f"{problem.ndim}D" for problem in one.problems),
-                f"{sum(p.G > 1 for p in one.problems) / len(one.problems):.0%}",
+                _words(_rank(problem) for problem in one.problems),
+                _grouped_share(one.problems),
                 *(_number(_quantile(gflops, q)) for q in (0.0, 0.5, 1.0)),
                 one.sha256[:12],
             )
@@ -91,16 +96,19 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
 
     counts = Counter(name for problem in problems for name in slices_of(problem))
     lines += ["", "slices (a problem can be in several)"]
-    slices = [(f"  {name}", f"{counts[name]:,}", f"{counts[name] / len(problems):.0%}") for name in SLICES]
+    names = [name for op in dict.fromkeys(p.op for p in problems) for name in slices_of_op(op)]
+    slices = [(f"  {name}", f"{counts[name]:,}", f"{counts[name] / len(problems):.0%}") for name in names]
     lines.append(_table(slices, right_aligned=(1, 2)))
 
     lines += ["", "dimensions"]
     ranges: list[tuple[str, ...]] = [("  ", "min", "median", "max", "distinct")]
-    for field in PROBLEM_FIELDS:
-        values = sorted(getattr(problem, field) for problem in problems)
+    # Sets of several operations together have the dimensions of their first one's here.
+    described = [problem for problem in problems if problem.op == problems[0].op]
+    for field in described[0].as_row():
+        values = sorted(getattr(problem, field) for problem in described)
         if isinstance(values[0], str):
             ranges.append((f"  {field}", *(_words(values), "", ""), f"{len(set(values)):,}"))
-        elif values[0] != values[-1] or field in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X"):
+        elif values[0] != values[-1] or field in _ALWAYS_SHOWN:
             middle = values[len(values) // 2]
             row = (values[0], middle, values[-1], len(set(values)))
             ranges.append((f"  {field}", *(str(value) for value in row)))
@@ -122,7 +130,19 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     return "\n".join(lines)
 
 
-def _sorted_gflops(problems: Iterable[GroupedConvProblem]) -> list[float]:
+def _rank(problem: Problem) -> str:
+    """The rank of a convolution; of a GEMM, which has none, its layout."""
+    return problem.layout if isinstance(problem, GemmProblem) else f"{problem.ndim}D"
+
+
+def _grouped_share(problems: Sequence[Problem]) -> str:
+    convolutions = [problem for problem in problems if isinstance(problem, GroupedConvProblem)]
+    if not convolutions:
+        return "-"
+    return f"{sum(p.G > 1 for p in convolutions) / len(convolutions):.0%}"
+
+
+def _sorted_gflops(problems: Iterable[Problem]) -> list[float]:
     return sorted(problem.flops / 1e9 for problem in problems)
 
 

@@ -59,7 +59,8 @@ def run(args: argparse.Namespace) -> int:
             "a model is not validated on what it learnt"
         )
     old = evaluate(Path(args.current).name, validate, rankings_of(args.current, validate))
-    arch, direction, dtype = (str(validate[name].iloc[0]) for name in ("arch", "direction", "dtype"))
+    arch, dtype = (str(validate[name].iloc[0]) for name in ("arch", "dtype"))
+    direction = str(validate["direction"].iloc[0]) if "direction" in validate else None
     model = train(
         learn,
         args.recipe,

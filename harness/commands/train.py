@@ -124,7 +124,8 @@ def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
     spec, manifest = model.spec, model.manifest
     lines = [
         "",
-        f"{spec.op_type} {spec.direction} {spec.dtype} on {spec.arch}, recipe {spec.recipe}: "
+        f"{' '.join(filter(None, (spec.op_type, spec.direction, spec.dtype)))} on {spec.arch}, "
+        f"recipe {spec.recipe}: "
         f"{manifest['valid_rows']} rows, {manifest['unique_shapes']} problems",
         "",
         f"{'cross-validation':<22}{'problems':>9}{'mean %':>9}{'median %':>10}{'P10 %':>8}{'min %':>8}"

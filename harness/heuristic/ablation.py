@@ -14,6 +14,7 @@ from harness.heuristic.folds import group_codes
 from harness.heuristic.recipe import Recipe
 from harness.heuristic.train import Effort, cross_validate, fit
 from harness.heuristic.training_rows import training_rows
+from harness.oracle import records_op
 from harness.selection import Efficiency, summarise
 
 DEFAULT_ROWS = (
@@ -49,6 +50,7 @@ def ablation_row(
         raise ModelError(
             f"the records are of {len(arch)} architectures: {', '.join(arch) or 'none is named'}"
         )
+    recipe = recipe.for_op(records_op(records))
     rows = training_rows(records).table
     effort = Effort(seed, threads)
     found = [

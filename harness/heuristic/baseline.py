@@ -23,7 +23,9 @@ def out_of_fold_baseline(model: TrainedModel, name: str, records: pd.DataFrame, 
     """
     if model.out_of_fold is None:
         raise ModelError(f"{name} has no baseline: {model.unchecked}")
-    kind = (records["arch"] == model.spec.arch) & (records["direction"] == model.spec.direction)
+    kind = records["arch"] == model.spec.arch
+    if model.spec.direction is not None:
+        kind &= records["direction"] == model.spec.direction
     rows = training_rows(records[kind & (records["dtype"] == model.spec.dtype)]).table
     selection = selection_of(rows, model.out_of_fold)
     ids = "\n".join(sorted(selection["problem"]))

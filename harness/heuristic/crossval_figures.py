@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import pandas as pd
 
-from harness.oracle import find_oracles, problems_of
+from harness.oracle import find_oracles, problems_of, records_op
 from harness.selection import Efficiency, select, summarise
 
 
@@ -35,7 +35,7 @@ class Check:
 def settled(rows: pd.DataFrame) -> pd.DataFrame:
     """A training table as settled measurements (harness.oracle), all of them ok."""
     return rows.assign(
-        op="grouped_conv", status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"]
+        op=records_op(rows), status="ok", detail="", remeasured=False, sweep_tflops=rows["tflops"]
     )
 
 

@@ -16,10 +16,10 @@ from harness.heuristic.features import Array
 from harness.heuristic.noise import NoiseModel, measured_noise
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.training_rows import training_rows
-from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.kernel import Kernel, parse_kernel_name
 from harness.oracle import final_measurements, find_oracles, problems_of
-from harness.problem import GroupedConvProblem
-from harness.problem_slices import SLICES
+from harness.problem import GroupedConvProblem, Problem
+from harness.problem_slices import slices_of_op
 from harness.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
 
 WORST = 10
@@ -88,13 +88,11 @@ class Evaluation:
         }
 
 
-def rank_all(
-    predictor: Predictor, problems: Sequence[GroupedConvProblem], kernels: Sequence[GroupedConvKernel]
-) -> pd.DataFrame:
+def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> pd.DataFrame:
     """Predictions (problem, kernel, predicted_tflops) for every problem and every kernel that matches it."""
     frames = []
-    for kind in sorted({(p.direction, p.dtype, p.ndim) for p in problems}):
-        of_kind = [p for p in problems if (p.direction, p.dtype, p.ndim) == kind]
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
         pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
         if pool:
             predicted = predictor.predict(of_kind, pool)
@@ -224,14 +222,15 @@ def _outside(selection: pd.DataFrame, trained_on: pd.DataFrame) -> pd.Series:
     """In which dimension a problem is beyond all problems of the training."""
     seen = trained_on.drop_duplicates("problem")
     texts = pd.Series("", index=selection.index, dtype=object)
-    for name in ("N", "C", "K", "G", "Hi", "Wi", "Y", "X"):
+    names = [n for n in ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X") if n in selection and n in seen]
+    for name in names:
         for side, mask in (
             ("under", selection[name] < seen[name].min()),
             ("over", selection[name] > seen[name].max()),
         ):
             limit = seen[name].min() if side == "under" else seen[name].max()
             texts = texts.where(~mask | (texts != ""), f"outside training: {name} {side} {limit}")
-    for name in ("C", "K"):
+    for name in [n for n in ("C", "K") if n in names]:
         unit = int(np.gcd.reduce(seen[name].to_numpy(dtype=np.int64)))
         texts = texts.where(
             ~(selection[name] % unit > 0) | (texts != ""), f"outside training: {name} no multiple of {unit}"
@@ -289,7 +288,7 @@ def _ndcg(ok: pd.DataFrame, k: int) -> float:
     return float((found[0] / found[1]).mean())
 
 
-def _slices(problems: Sequence[GroupedConvProblem], selection: pd.DataFrame) -> pd.DataFrame:
+def _slices(problems: Sequence[Problem], selection: pd.DataFrame) -> pd.DataFrame:
     """Efficiency of the kinds of problem that are there: name, problems, mean, P10, min (percent)."""
     covered = (selection["coverage"] == COVERED).to_numpy()
     efficiency = 100.0 * selection["efficiency"].to_numpy(dtype=np.float64)
@@ -299,7 +298,7 @@ def _slices(problems: Sequence[GroupedConvProblem], selection: pd.DataFrame) -> 
     )
     masks: dict[str, Array] = {
         name: np.array([belongs(problem) for problem in problems])
-        for name, belongs in {**SLICES, **BANDS}.items()
+        for name, belongs in {**slices_of_op(problems[0].op), **BANDS}.items()
     }
     masks |= {f"oracle {word}": (pipeline == word).to_numpy() for word in sorted(set(pipeline) - {""})}
     for name, mask in masks.items():
@@ -317,12 +316,12 @@ def _slices(problems: Sequence[GroupedConvProblem], selection: pd.DataFrame) -> 
     return pd.DataFrame(rows, columns=["slice", "problems", "mean", "P10", "min"])
 
 
-def _intensity(problem: GroupedConvProblem) -> float:
+def _intensity(problem: Problem) -> float:
     return problem.flops / problem.bytes
 
 
-BANDS: dict[str, Callable[[GroupedConvProblem], bool]] = {
-    "2D": lambda p: p.ndim == 2,
+BANDS: dict[str, Callable[[Problem], bool]] = {
+    "2D": lambda p: isinstance(p, GroupedConvProblem) and p.ndim == 2,
     "under 0.1 GFLOP": lambda p: p.flops < 0.1 * _GFLOP,
     "0.1 to 1 GFLOP": lambda p: 0.1 * _GFLOP <= p.flops < _GFLOP,
     "1 to 10 GFLOP": lambda p: _GFLOP <= p.flops < 10 * _GFLOP,
@@ -330,6 +329,6 @@ BANDS: dict[str, Callable[[GroupedConvProblem], bool]] = {
     "under 20 FLOP/byte": lambda p: _intensity(p) < 20,
     "20 to 100 FLOP/byte": lambda p: 20 <= _intensity(p) < 100,
     "over 100 FLOP/byte": lambda p: _intensity(p) >= 100,
-    "K no multiple of 16": lambda p: bool(p.K // p.G % 16),
+    "K no multiple of 16": lambda p: bool((p.K // p.G if isinstance(p, GroupedConvProblem) else p.K) % 16),
 }
 """Bands of size and arithmetic intensity: name -> whether a problem belongs."""

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ModelError
-from harness.problem import PROBLEM_FIELDS
+from harness.problem import GEMM_PROBLEM_FIELDS, PROBLEM_FIELDS
 
 _IMAGE_FIELDS = ("N", "Di", "Hi", "Wi")
 GROUPINGS = ("problem", "family")
@@ -44,13 +44,30 @@ def group_folds(
     return np.asarray(fold_of_group[codes], dtype=np.int64)
 
 
+def fold_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
+    """What cross-validation holds together. For convolutions `group_codes`; for GEMM, as published, all rows
+    of one (M, N, K), whatever the layout, or (family) of one (N, K)."""
+    if "layout" not in rows or "direction" in rows:
+        return group_codes(rows, grouping)
+    _check(grouping)
+    names = ["M", "N", "K"] if grouping == "problem" else ["N", "K"]
+    numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
+    return np.asarray(numbers.to_numpy(dtype=np.int64))
+
+
+def _check(grouping: str) -> None:
+    if grouping not in GROUPINGS:
+        raise ModelError(f"grouping {grouping!r} is not one of {', '.join(GROUPINGS)}")
+
+
 def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
     """A number per row, equal for rows of one problem (or one family).
 
     Raises ModelError for a grouping that is not in GROUPINGS.
     """
-    if grouping not in GROUPINGS:
-        raise ModelError(f"grouping {grouping!r} is not one of {', '.join(GROUPINGS)}")
-    names = [n for n in PROBLEM_FIELDS if n in rows and (grouping == "problem" or n not in _IMAGE_FIELDS)]
+    _check(grouping)
+    gemm = "layout" in rows and "direction" not in rows
+    fields, varying = (GEMM_PROBLEM_FIELDS, ("M",)) if gemm else (PROBLEM_FIELDS, _IMAGE_FIELDS)
+    names = [n for n in fields if n in rows and (grouping == "problem" or n not in varying)]
     numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
     return np.asarray(numbers.to_numpy(dtype=np.int64))

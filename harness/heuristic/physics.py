@@ -23,7 +23,7 @@ from harness.heuristic.features import Array
 from harness.heuristic.folds import group_codes
 from harness.heuristic.noise import NoiseModel
 from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS, STEP_TERMS
-from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.kernel import GroupedConvKernel, parse_grouped_conv_name
 from harness.record.schema import KERNEL_COLUMNS
 
 _MODEL_ERROR = 0.03
@@ -59,7 +59,7 @@ class PhysicalModel:
         other = self.nearest(name)
         found = np.array(self.coefficients[other])
         if other != name:
-            volumes = [np.prod(parse_kernel_name(one).tile, dtype=np.float64) for one in (name, other)]
+            volumes = [np.prod(parse_grouped_conv_name(one).tile, dtype=np.float64) for one in (name, other)]
             growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
             found = found * np.array([growth if term in STEP_TERMS else 1.0 for term in self.terms])
         return np.asarray(found)
@@ -68,8 +68,10 @@ class PhysicalModel:
         """The kernel with coefficients that is most like the named one."""
         if name in self.coefficients:
             return name
-        wanted = parse_kernel_name(name)
-        return min(self.coefficients, key=lambda other: (_distance(wanted, parse_kernel_name(other)), other))
+        wanted = parse_grouped_conv_name(name)
+        return min(
+            self.coefficients, key=lambda other: (_distance(wanted, parse_grouped_conv_name(other)), other)
+        )
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -142,7 +144,7 @@ def explain_aliases(
         group = merged[mask]
         errors = []
         for name in names:
-            fields = parse_kernel_name(name).as_row()
+            fields = parse_grouped_conv_name(name).as_row()
             as_named = group.assign(kernel=name, **{f: fields[f] for f in KERNEL_COLUMNS})
             model = fit_physical(as_named, near[mask], hardware, noise)
             error = np.abs(model.log_time(as_named, hardware) - np.log(as_named["latency_ms"].to_numpy()))

@@ -11,13 +11,13 @@ import pandas as pd
 from harness.errors import KernelError, ModelError
 from harness.kernel import parse_kernel_name
 from harness.oracle import problem_table
-from harness.problem import GroupedConvProblem
+from harness.problem import GroupedConvProblem, Problem
 
 _KERNEL_NAMES = ("kernel_name", "kernel")
 _NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
 
 
-def read_picks(path: Path | str, problems: Sequence[GroupedConvProblem]) -> pd.DataFrame:
+def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
     """Rankings (problem, kernel, predicted_tflops) from a CSV of picks.
 
     The file names problems by dimensions, which may include Ho and Wo in place of the paddings; each row
@@ -33,10 +33,16 @@ def read_picks(path: Path | str, problems: Sequence[GroupedConvProblem]) -> pd.D
     kernel = next((name for name in _KERNEL_NAMES if name in table), None)
     if kernel is None or "predicted_tflops" not in table:
         raise ModelError(f"{path} is not a file of picks: it needs kernel_name and predicted_tflops")
-    known = problem_table(problems).assign(Ho=[p.Ho for p in problems], Wo=[p.Wo for p in problems])
+    known = problem_table(problems)
+    convolutions = [problem for problem in problems if isinstance(problem, GroupedConvProblem)]
+    if convolutions:
+        known = known.assign(Ho=[p.Ho for p in convolutions], Wo=[p.Wo for p in convolutions])
     shared = [name for name in table if name in known and name not in _NOT_DIMENSIONS]
-    if not {"N", "C", "K"} <= set(shared):
-        raise ModelError(f"{path} does not name its problems: it lacks N, C or K")
+    needed = ("N", "C", "K") if convolutions else ("M", "N", "K")
+    if not set(needed) <= set(shared):
+        raise ModelError(
+            f"{path} does not name its problems: it lacks {', '.join(needed[:2])} or {needed[2]}"
+        )
     ambiguous = known[known.duplicated(shared, keep=False)]
     joined = table.merge(known[[*shared, "problem"]], on=shared, how="inner")
     if joined["problem"].isin(ambiguous["problem"]).any():

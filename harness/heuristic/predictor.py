@@ -24,10 +24,12 @@ from harness.heuristic.model_folder import (
 )
 from harness.heuristic.physics import PhysicalModel
 from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
-from harness.heuristic.schemas import SCHEMAS, schema_with, work_of
+from harness.heuristic.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_with, work_of
 from harness.heuristic.targets import target_named
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import PROBLEM_TYPES, GroupedConvProblem, Kind, Problem
+
+_PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
 
 
 @dataclass(frozen=True)
@@ -60,18 +62,16 @@ class Predictor:
 
     def predict(
         self,
-        problems: GroupedConvProblem | Sequence[GroupedConvProblem],
-        kernels: Sequence[GroupedConvKernel],
+        problems: Problem | Sequence[Problem],
+        kernels: Sequence[Kernel],
         target: str | None = None,
     ) -> Array:
         """Predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
 
         With `target` (tflops, latency, bandwidth, ...), that member's own prediction: TFLOPS, GB/s, else ms.
         """
-        one = isinstance(problems, GroupedConvProblem)
-        listed: Sequence[GroupedConvProblem] = (
-            [problems] if isinstance(problems, GroupedConvProblem) else problems
-        )
+        one = isinstance(problems, Problem)
+        listed: Sequence[Problem] = [problems] if isinstance(problems, Problem) else problems
         self._check(listed, kernels)
         shape = (len(listed), len(kernels))
         if 0 in shape:
@@ -88,29 +88,31 @@ class Predictor:
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
 
-    def rank(
-        self, problem: GroupedConvProblem, kernels: Sequence[GroupedConvKernel]
-    ) -> list[tuple[GroupedConvKernel, float]]:
+    def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
         """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order."""
         predicted = self.predict(problem, kernels)
         return [(kernels[i], float(predicted[i])) for i in np.argsort(-predicted, kind="stable")]
 
-    def select(self, problem: GroupedConvProblem, kernels: Sequence[GroupedConvKernel]) -> GroupedConvKernel:
+    def select(self, problem: Problem, kernels: Sequence[Kernel]) -> Kernel:
         """The pick. Raises ModelError for an empty pool."""
         if not kernels:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.rank(problem, kernels)[0][0]
 
-    def _check(self, problems: Sequence[HasFields], kernels: Sequence[GroupedConvKernel]) -> None:
-        kinds = {(kernel.direction, kernel.dtype, kernel.ndim): kernel for kernel in kernels}
+    def _check(self, problems: Sequence[HasFields], kernels: Sequence[Kernel]) -> None:
+        kinds = {kernel.kind: kernel for kernel in kernels}
+        op = op_of_model(self.spec.op_type)
         for problem in problems:
-            if not isinstance(problem, GroupedConvProblem):
-                raise ModelError(f"the model predicts convolutions, not {type(problem).__name__}")
-            for what, wanted, have in (
-                ("", (self.spec.direction or problem.direction,), problem.direction),
-                ("", (self.spec.dtype,), problem.dtype),
-                ("rank ", self.spec.ndims or (problem.ndim,), problem.ndim),
-            ):
+            if not isinstance(problem, PROBLEM_TYPES[op]):
+                raise ModelError(f"the model predicts {_PREDICTED[op]}, not {type(problem).__name__}")
+            demands: list[tuple[str, tuple[str | int, ...], str | int]] = [
+                ("", (self.spec.dtype,), problem.dtype)
+            ]
+            if isinstance(problem, GroupedConvProblem):
+                direction = (self.spec.direction or problem.direction,)
+                demands.insert(0, ("", direction, problem.direction))
+                demands.append(("rank ", self.spec.ndims or (problem.ndim,), problem.ndim))
+            for what, wanted, have in demands:
                 if have not in wanted:
                     trained = " and ".join(map(str, wanted))
                     raise ModelError(f"{self.folder} was trained for {what}{trained}, not {have}")
@@ -120,7 +122,7 @@ class Predictor:
 
 
 def find_model(
-    direction: str,
+    direction: str | None,
     dtype: str,
     arch: str,
     op: str = "grouped_conv",
@@ -143,6 +145,14 @@ def find_model(
             ):
                 return folder
     return None
+
+
+def find_model_of(kind: Kind, arch: str, models: Path | None = None) -> Path | None:
+    """`find_model` for a kind of problem; one model of GEMM serves every layout."""
+    first, dtype, last = kind
+    if isinstance(last, int):
+        return find_model(first, dtype, arch, ndim=last, models=models)
+    return find_model(None, dtype, arch, op=GEMM_MODELS, models=models)
 
 
 def _members(folder: Path, spec: ModelSpec) -> tuple[Member, ...]:

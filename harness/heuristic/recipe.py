@@ -51,6 +51,31 @@ class Recipe:
         more = tuple(replace(like, target=name) for name in wanted)
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
+    def for_op(self, op: str) -> Recipe:
+        """The recipe as it is for an operation: on the features of that operation.
+
+        Aliases and the physical time model are made for convolutions: a recipe with them becomes, for
+        GEMM, the ln(time) trees that it stands beside. Raises ModelError where nothing is left of it.
+        """
+        if op == "grouped_conv":
+            return self
+        if self.physical and not self.trees:
+            raise ModelError(
+                f"recipe {self.name}: the physical time model is for convolutions; for {op} train log_time"
+            )
+        kept = tuple(part for part in self.trees if part.target != "correction")
+        parts = kept or (TreePart("log_time", OWN, ensemble=4, near_best=True),)
+        renamed = tuple(replace(part, schema=_SCHEMAS_OF_GEMM[part.schema]) for part in parts)
+        changed = self.physical or self.aliases
+        return replace(
+            self,
+            trees=renamed,
+            weights={} if changed else self.weights,
+            aliases=False,
+            physical=False,
+            meaning="own features, ln(time), seeds averaged" if changed else self.meaning,
+        )
+
     def with_trees(self, trees: int) -> Recipe:
         """The recipe whose members grow this many trees."""
         parts = (replace(part, settings=replace(part.settings, trees=trees)) for part in self.trees)
@@ -65,6 +90,7 @@ class Recipe:
 
 OWN = "grouped_conv_own_1"
 PUBLISHED = "grouped_conv_97"
+_SCHEMAS_OF_GEMM = {OWN: "gemm_own_1", PUBLISHED: "gemm_universal_72"}
 _CORRECTION = TreeSettings(trees=200)
 
 

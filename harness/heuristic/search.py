@@ -17,7 +17,7 @@ import numpy as np
 from harness.arch import Arch, load_arch
 from harness.errors import KernelError, ModelError
 from harness.heuristic.predictor import Predictor
-from harness.kernel import SCHEDULERS, GroupedConvKernel, parse_kernel_name
+from harness.kernel import SCHEDULERS, GroupedConvKernel, parse_grouped_conv_name
 from harness.problem import GroupedConvProblem
 
 STRATEGIES = ("random", "evolution")
@@ -201,7 +201,7 @@ def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]
     """The best kernels of a search, each with whether the model knows measurements of it."""
     known = predictor.ranker.aliases.representative
     ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-    return [Found(parse_kernel_name(name), score, name in known) for name, score in ranked]
+    return [Found(parse_grouped_conv_name(name), score, name in known) for name, score in ranked]
 
 
 def _draw(space: Space, random: np.random.Generator) -> list[int]:

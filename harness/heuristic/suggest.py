@@ -20,8 +20,8 @@ from harness.heuristic.folds import group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
 from harness.heuristic.training_rows import training_rows
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import GroupedConvProblem, Problem
 
 ENSEMBLE = 12
 _NEAR = 0.15
@@ -31,8 +31,8 @@ _TOGETHER = 2
 def suggest(
     records: pd.DataFrame,
     arch: str,
-    problems: Sequence[GroupedConvProblem],
-    kernels: Sequence[GroupedConvKernel],
+    problems: Sequence[Problem],
+    kernels: Sequence[Kernel],
     budget: int,
     seed: int = 0,
 ) -> pd.DataFrame:
@@ -45,6 +45,8 @@ def suggest(
     of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
     or measured problem.
     """
+    if any(not isinstance(problem, GroupedConvProblem) for problem in problems):
+        raise ModelError("suggestions come from the physical time model, which is for convolutions only")
     if budget < 1:
         raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
     rows = training_rows(records).table
@@ -104,10 +106,10 @@ def ensemble_log_times(
     return np.asarray(members)
 
 
-def _candidates(problems: Sequence[GroupedConvProblem], kernels: Sequence[GroupedConvKernel]) -> pd.DataFrame:
+def _candidates(problems: Sequence[Problem], kernels: Sequence[Kernel]) -> pd.DataFrame:
     frames = []
-    for kind in sorted({(p.direction, p.dtype, p.ndim) for p in problems}):
-        of_kind = [p for p in problems if (p.direction, p.dtype, p.ndim) == kind]
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
         pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
         if pool:
             frame = pd.DataFrame(pair_columns(of_kind, pool))

@@ -17,7 +17,7 @@ from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases, find_aliases, merge
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.crossval_figures import Check, check, metrics_json, selection_of
-from harness.heuristic.folds import GROUPINGS, group_codes, group_folds
+from harness.heuristic.folds import GROUPINGS, fold_codes, group_codes, group_folds
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
     MANIFEST_FILE,
@@ -35,10 +35,11 @@ from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.heuristic.targets import label, target_named
-from harness.heuristic.training_rows import PAIR_COLUMNS, training_rows
+from harness.heuristic.training_rows import pair_columns_of, training_rows
 from harness.heuristic.trees import TreeData, grow, importances
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel, kernel_from_row
+from harness.oracle import records_op
+from harness.problem import GemmProblem, problem_from_row
 from harness.selection import summarise
 from harness.version import __version__
 
@@ -201,7 +202,7 @@ def cross_validate(
     arch: str,
     n_splits: int = 5,
     grouping: str = "problem",
-    pool: Sequence[GroupedConvKernel] | None = None,
+    pool: Sequence[Kernel] | None = None,
     effort: Effort | None = None,
 ) -> CrossValidation:
     """Every problem of the rows, predicted by a model trained on the other folds.
@@ -211,7 +212,7 @@ def cross_validate(
     Raises ModelError when there is only one group: nothing is left to learn from.
     """
     effort = effort or Effort()
-    groups = group_codes(rows, grouping)
+    groups = fold_codes(rows, grouping)
     count = len(np.unique(groups))
     if count < 2:
         raise ModelError(
@@ -233,7 +234,7 @@ def cross_validate(
 
 
 def _predicted(
-    ranker: Ranker, rows: pd.DataFrame, pool: Sequence[GroupedConvKernel] | None, threads: int
+    ranker: Ranker, rows: pd.DataFrame, pool: Sequence[Kernel] | None, threads: int
 ) -> pd.DataFrame:
     if pool is None:
         predicted = ranker.tflops(rows, group_codes(rows), threads)
@@ -246,9 +247,10 @@ def _predicted(
         )
     frames = []
     one_each = rows.drop_duplicates("problem")
-    problems = [GroupedConvProblem.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
-    for kind in sorted({(p.direction, p.dtype, p.ndim) for p in problems}):
-        of_kind = [p for p in problems if (p.direction, p.dtype, p.ndim) == kind]
+    names = pair_columns_of(records_op(rows))
+    problems = [problem_from_row(row) for row in one_each[list(names)].to_dict("records")]
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
         kernels = [kernel for kernel in pool if kernel.matches(of_kind[0])]
         if kernels:
             groups = constant_groups(len(of_kind), len(kernels))
@@ -271,7 +273,7 @@ def _predicted(
 def out_of_fold(
     records: pd.DataFrame,
     arch: str,
-    pool: Sequence[GroupedConvKernel] | None = None,
+    pool: Sequence[Kernel] | None = None,
     recipe: str | Recipe = "log_time",
     n_splits: int = 5,
     seed: int = 0,
@@ -280,23 +282,25 @@ def out_of_fold(
     """Predictions for a run by a model cross-validated on the run's own records.
 
     The columns are problem, kernel, predicted_tflops and fold; the pool is the kernels of the records
-    unless one is given. Each direction and data type has models of its own; one with fewer than two
-    problems that are ok is left out. Problems without any ok row get predictions too, from a model of all
-    the others (fold -1). Raises ModelError when nothing can be cross-validated.
+    unless one is given. Each direction and data type (of GEMM each data type) has models of its own; one
+    with fewer than two problems that are ok is left out. Problems without any ok row get predictions too,
+    from a model of all the others (fold -1). Raises ModelError when nothing can be cross-validated.
     """
-    chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    op = records_op(records)
+    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op)
+    kind_columns = ["dtype"] if op == GemmProblem.op else ["direction", "dtype"]
     effort = Effort(seed, threads)
     usable = training_rows(records)
     candidates = list(pool) if pool is not None else _kernels_of(records)
     tables, reason = [], None
-    for (direction, dtype), rows in usable.table.groupby(["direction", "dtype"], sort=True):
+    for kind, rows in usable.table.groupby(kind_columns, sort=True):
         try:
             validation = cross_validate(chosen, rows, arch, n_splits, "problem", candidates, effort)
         except ModelError as error:
             reason = reason or error
             continue
         tables.append(validation.table)
-        of_kind = (records["direction"] == direction) & (records["dtype"] == dtype)
+        of_kind = (records[kind_columns] == list(kind)).all(axis=1)
         unmeasured = records[of_kind & ~records["problem"].isin(rows["problem"])].drop_duplicates("problem")
         if len(unmeasured):
             ranker = fit(chosen, rows, arch, effort)
@@ -306,9 +310,10 @@ def out_of_fold(
     return pd.concat(tables, ignore_index=True)
 
 
-def _kernels_of(records: pd.DataFrame) -> list[GroupedConvKernel]:
+def _kernels_of(records: pd.DataFrame) -> list[Kernel]:
     one_each = records.drop_duplicates("kernel").sort_values("kernel")
-    return [GroupedConvKernel.from_row(row) for row in one_each[list(PAIR_COLUMNS)].to_dict("records")]
+    op = records_op(records)
+    return [kernel_from_row(row, op) for row in one_each[list(pair_columns_of(op))].to_dict("records")]
 
 
 @dataclass(frozen=True)
@@ -373,9 +378,15 @@ def train(
     none, and for a warm start from a model that does not fit.
     """
     effort = effort or Effort()
-    chosen = recipe_named(recipe) if isinstance(recipe, str) else recipe
+    op = records_op(records)
+    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op)
     chosen = chosen.with_targets(targets)
-    kind, records = _one_kind(records, arch=arch, direction=direction, dtype=dtype)
+    wanted = {"arch": arch, "direction": direction, "dtype": dtype}
+    if op == GemmProblem.op:
+        if direction is not None:
+            raise ModelError(f"the records are of GEMM, which has no direction {direction!r}: leave it out")
+        del wanted["direction"]
+    kind, records = _one_kind(records, wanted)
     usable = training_rows(records)
     rows = usable.table
     effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
@@ -461,7 +472,7 @@ def _warm(folder: Path, kind: dict[str, str]) -> Ranker:
     old = Predictor.load(folder)
     have = {
         "arch": old.spec.arch,
-        "direction": old.spec.direction or kind["direction"],
+        "direction": old.spec.direction or kind.get("direction", ""),
         "dtype": old.spec.dtype,
     }
     for name, value in kind.items():
@@ -472,7 +483,7 @@ def _warm(folder: Path, kind: dict[str, str]) -> Ranker:
     return old.ranker
 
 
-def _one_kind(records: pd.DataFrame, **wanted: str | None) -> tuple[dict[str, str], pd.DataFrame]:
+def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:
     """The rows that were asked for, and their one arch, direction and dtype."""
     kind: dict[str, str] = {}
     for name, value in wanted.items():
@@ -497,7 +508,7 @@ def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFra
     first = trees[0] if trees else None
     settings = {part.target: asdict(part.settings) for part in recipe.trees}
     return ModelSpec(
-        op_type="grouped_conv",
+        op_type=first.schema.op if first else GROUPED_CONV_TERMS.op,
         dtype=kind["dtype"],
         arch=kind["arch"],
         feature_names=first.feature_names if first else GROUPED_CONV_TERMS.names,
@@ -505,8 +516,8 @@ def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFra
         targets=tuple(member.name for member in ranker.members),
         log_targets=tuple(member.name for member in trees if member.target.logged),
         params=settings[first.name] if first and len(trees) == 1 else settings,
-        direction=kind["direction"],
-        ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())),
+        direction=kind.get("direction"),
+        ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())) if "ndim" in rows else (),
         schema=first.schema.name if first else GROUPED_CONV_TERMS.name,
         recipe=recipe.name,
         picks=dict(ranker.weights),

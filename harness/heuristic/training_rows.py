@@ -9,11 +9,18 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.schemas import flops_of
-from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS
+from harness.oracle import records_op
+from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
 
 _FAILED = ("wrong", "crash", "timeout")
 
 PAIR_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
+"""The columns of a pair of convolution and kernel."""
+
+
+def pair_columns_of(op: str) -> tuple[str, ...]:
+    """The columns of a pair of problem and kernel of any operation. Raises RecordError."""
+    return (*problem_columns(op), *kernel_columns(op))
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,7 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
 
     Raises ModelError when a column is missing or nothing is left.
     """
-    needed = ("problem", "kernel", "status", "latency_ms", *PAIR_COLUMNS)
+    needed = ("problem", "kernel", "status", "latency_ms", *pair_columns_of(records_op(records)))
     missing = [name for name in needed if name not in records]
     if missing:
         raise ModelError(f"the records lack the columns {', '.join(missing)}")
@@ -75,7 +82,7 @@ def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
         last = rows.groupby(keys, sort=False)["round"].transform("max")
         rows = rows[rows["round"] == last]
     grouped = rows.groupby(keys, sort=True)
-    table = grouped[list(PAIR_COLUMNS)].first()
+    table = grouped[list(pair_columns_of(records_op(rows)))].first()
     table["latency_ms"] = grouped["latency_ms"].median()
     if "source_hash" in rows:
         table["source_hash"] = grouped["source_hash"].first()

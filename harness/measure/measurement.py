@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Problem
 from harness.record.schema import ROUND_SWEEP
 
 
@@ -20,8 +20,8 @@ class Measurement:
     the baseline says that the pair fails, "" where it says nothing.
     """
 
-    problem: GroupedConvProblem
-    kernel: GroupedConvKernel
+    problem: Problem
+    kernel: Kernel
     status: str
     detail: str = ""
     round: int = ROUND_SWEEP

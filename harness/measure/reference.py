@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from harness.problem import GroupedConvProblem
+from harness.problem import GemmProblem, GroupedConvProblem, Problem
 
 Array = npt.NDArray[Any]
 Index = tuple[Any, ...]
@@ -56,12 +56,12 @@ def decode(stored: Array, dtype: str) -> npt.NDArray[np.float32]:
     return stored.astype(np.float32)
 
 
-def reduction_length(problem: GroupedConvProblem) -> int:
+def reduction_length(problem: Problem) -> int:
     """How many products one output value sums: the implicit GEMM's K."""
     return problem.gemm_shape[2]
 
 
-def integer_range(problem: GroupedConvProblem) -> tuple[int, float]:
+def integer_range(problem: Problem) -> tuple[int, float]:
     """The largest integer of both operands, and the share of the first one's values that is not zeroed.
 
     The share is 1 unless there are too many products even at amplitude 1; then it leaves a safe count.
@@ -71,9 +71,7 @@ def integer_range(problem: GroupedConvProblem) -> tuple[int, float]:
     return amplitude, 1.0 if length < _EXACT else _EXACT / 4 / length
 
 
-def integer_operands(
-    problem: GroupedConvProblem, seed: int
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+def integer_operands(problem: Problem, seed: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
     """Both operands as small integers whose every partial sum of products stays below 2^24."""
     generator = np.random.default_rng(seed)
     amplitude, kept = integer_range(problem)
@@ -86,7 +84,7 @@ def integer_operands(
     return first, second
 
 
-def random_operands(problem: GroupedConvProblem, seed: int) -> tuple[Array, Array]:
+def random_operands(problem: Problem, seed: int) -> tuple[Array, Array]:
     """Both operands as normal deviates in the problem's dtype, for timing: zeros would run faster."""
     generator = np.random.default_rng(seed)
     first, second = (
@@ -116,7 +114,7 @@ class Expectation:
 
 
 def expectation(
-    problem: GroupedConvProblem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8], seed: int
+    problem: Problem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8], seed: int
 ) -> Expectation:
     """Every output value where that is quick, otherwise corners, edges and random places."""
     values = math.prod(problem.operand_shapes[2])
@@ -141,9 +139,12 @@ def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32
 
 
 def exact_output(
-    problem: GroupedConvProblem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8]
+    problem: Problem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8]
 ) -> npt.NDArray[np.float32]:
     """The whole output, one matrix product a filter tap. Exact, as all sums stay below 2^24."""
+    if isinstance(problem, GemmProblem):
+        a, b = _matrices(problem, first, second)
+        return np.asarray(a.astype(np.float32) @ b.astype(np.float32))
     p = problem
     groups, c, k = p.G, p.C // p.G, p.K // p.G
     padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
@@ -179,7 +180,7 @@ def exact_output(
     return out
 
 
-def spot_points(problem: GroupedConvProblem, seed: int) -> npt.NDArray[np.int64]:
+def spot_points(problem: Problem, seed: int) -> npt.NDArray[np.int64]:
     """Flat output indices: all corners of the tensor, first and last values, and random ones."""
     shape = problem.operand_shapes[2]
     count = max(64, min(_SPOT_POINTS, _SPOT_PRODUCTS // reduction_length(problem)))
@@ -193,12 +194,14 @@ def spot_points(problem: GroupedConvProblem, seed: int) -> npt.NDArray[np.int64]
 
 
 def exact_values(
-    problem: GroupedConvProblem,
+    problem: Problem,
     first: npt.NDArray[np.int8],
     second: npt.NDArray[np.int8],
     points: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     """Single output values in 64-bit integers, straight from the definition of the operation."""
+    if isinstance(problem, GemmProblem):
+        return _exact_products(problem, first, second, points)
     if problem.direction == "bwd_weight":
         return _exact_weight_gradients(problem, first, second, points)
     p = problem
@@ -222,6 +225,32 @@ def exact_values(
         weights: Index = (group, channel, *tap) if forward else (group, slice(None), *tap, channel)
         columns = second[weights]
         total += np.where(inside, (rows * columns).sum(axis=1), 0)
+    return total
+
+
+def _matrices(
+    problem: GemmProblem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8]
+) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+    """A as (M, K) and B as (K, N), whatever their order in memory."""
+    a = first if problem.layout[0] == "r" else first.T
+    b = second if problem.layout[1] == "r" else second.T
+    return a, b
+
+
+def _exact_products(
+    problem: GemmProblem,
+    first: npt.NDArray[np.int8],
+    second: npt.NDArray[np.int8],
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    a, b = _matrices(problem, first, second)
+    rows, columns = np.divmod(points, problem.N)
+    total = np.empty(len(points), np.int64)
+    at_once = max(1, _BLOCK // problem.K)
+    for start in range(0, len(points), at_once):
+        part = slice(start, start + at_once)
+        products = a[rows[part]].astype(np.int64) * b[:, columns[part]].T
+        total[part] = products.sum(axis=1)
     return total
 
 

@@ -10,15 +10,15 @@ from typing import Any
 
 from harness.build.code_facts import code_facts
 from harness.errors import KernelError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
 from harness.measure.supervisor import Supervisor
-from harness.problem import GroupedConvProblem
+from harness.problem import SHARED, Problem
 from harness.record.run import RunLog
 from harness.record.schema import ROUND_FINAL
 from harness.version import __version__
 
-Plan = Callable[[GroupedConvProblem], Sequence[GroupedConvKernel]]
+Plan = Callable[[Problem], Sequence[Kernel]]
 
 
 class MeasureService:
@@ -52,7 +52,7 @@ class MeasureService:
         self._open: set[str] = set()
         self._problem = ""
 
-    def measure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
         """The measurement of a pair, made now unless it was made before in this run.
 
         Raises KernelError when the kernel is of another operation, direction, dtype or rank, RecordError
@@ -60,7 +60,7 @@ class MeasureService:
         """
         if not kernel.matches(problem):
             raise KernelError(
-                f"kernel {kernel.name} is not for {problem.id}: direction, dtype and rank must be equal"
+                f"kernel {kernel.name} is not for {problem.id}: {SHARED[problem.op]} must be equal"
             )
         done = self._done[problem.id]
         if kernel.name not in done and not (problem.id == self._problem and kernel.name in self._open):
@@ -82,7 +82,7 @@ class MeasureService:
             self._sweep.close()
         self._sweep, self._problem, self._open = None, "", set()
 
-    def _begin(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> None:
+    def _begin(self, problem: Problem, kernel: Kernel) -> None:
         self.finish()
         done, finals = self._done[problem.id], self._finals[problem.id]
         planned = {k.name: k for k in (*self._plan(problem), kernel)}
@@ -126,9 +126,7 @@ class MeasureService:
         self._done[problem][kernel] = measurement
         self._open.discard(kernel)
 
-    def _known(
-        self, problem: GroupedConvProblem, kernels: Mapping[str, GroupedConvKernel]
-    ) -> list[Measurement]:
+    def _known(self, problem: Problem, kernels: Mapping[str, Kernel]) -> list[Measurement]:
         if self._log is None:
             return []
         rows = self._log.known(problem.id)
@@ -160,9 +158,7 @@ class MeasureService:
         return row
 
 
-def _from_known(
-    problem: GroupedConvProblem, kernel: GroupedConvKernel, row: Mapping[str, Any]
-) -> Measurement:
+def _from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
     def number(name: str) -> float:
         value = row.get(name)
         return math.nan if value is None else float(value)

@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import TargetError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 from harness.measure.child import Child
 from harness.measure.measurement import Measurement
 from harness.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from harness.measure.timing import TimingPlan
-from harness.problem import GroupedConvProblem
+from harness.problem import Problem
 from harness.record.schema import ROUND_FINAL
 from harness.target.base import DeviceInfo, Target
 
@@ -70,7 +70,7 @@ class SweepSettings:
 
 @dataclass
 class _Job:
-    kernel: GroupedConvKernel
+    kernel: Kernel
     binary: Path
 
 
@@ -104,8 +104,8 @@ class Supervisor:
         self.kernel_seconds = 0.0
         self._journals = journals
         self._child: Child | None = None
-        self._loaded: GroupedConvProblem | None = None
-        self._good: list[tuple[GroupedConvProblem, Path]] = []
+        self._loaded: Problem | None = None
+        self._good: list[tuple[Problem, Path]] = []
         """The two binaries that last were good, the latest first, and the problems they were good on."""
         self._suspect = False
         self._lost: str | None = None
@@ -170,7 +170,7 @@ class Supervisor:
         self._child = self._loaded = self._running = None
         self._sent.clear()
 
-    def _ready(self, problem: GroupedConvProblem) -> None:
+    def _ready(self, problem: Problem) -> None:
         """See to a worker that has the problem loaded. Raises _Refused, or _Lost."""
         if self._lost is not None:
             raise _Lost(self._lost)
@@ -191,7 +191,7 @@ class Supervisor:
         # Other problems go well on this device, so it is this one.
         raise _Refused(death)
 
-    def _load(self, problem: GroupedConvProblem) -> None:
+    def _load(self, problem: Problem) -> None:
         """Raises _Refused, _Lost when no worker starts, or _Died."""
         child = self._child or self._start()
         if self._loaded == problem:
@@ -221,14 +221,14 @@ class Supervisor:
                 raise _Lost(f"a kernel that was good before {failure}")
         self._suspect = False
 
-    def _trust(self, problem: GroupedConvProblem, binary: Path) -> None:
+    def _trust(self, problem: Problem, binary: Path) -> None:
         self._good = [(problem, binary), *(good for good in self._good if good[1] != binary)][:2]
 
     def _distrust(self, binary: Path) -> None:
         """A kernel that has just failed must not be what the device is judged by, if there is another."""
         self._good = [good for good in self._good if good[1] != binary] or self._good
 
-    def _try_good(self, problem: GroupedConvProblem, binary: Path) -> str | None:
+    def _try_good(self, problem: Problem, binary: Path) -> str | None:
         """What is wrong with the kernel that was good before, or None."""
         try:
             self._load(problem)
@@ -249,7 +249,7 @@ class Supervisor:
             self._child.channel.send(command)
         self._sent.update(identities)
 
-    def _next_result(self, problem: GroupedConvProblem) -> Message:
+    def _next_result(self, problem: Problem) -> Message:
         """The next finished kernel. Raises _Died when the worker dies or a kernel does not come back, and
         _Lost when the worker does not come to a kernel."""
         assert self._child is not None
@@ -306,11 +306,11 @@ class Supervisor:
 
     def sweep(
         self,
-        problem: GroupedConvProblem,
-        kernels: Sequence[GroupedConvKernel],
+        problem: Problem,
+        kernels: Sequence[Kernel],
         known: Sequence[Measurement] = (),
         *,
-        picks: Collection[GroupedConvKernel] = (),
+        picks: Collection[Kernel] = (),
         keep_samples: bool = False,
     ) -> Generator[Measurement, None, None]:
         """Measure every kernel once, then the leaders again; yields as results come in.
@@ -323,7 +323,7 @@ class Supervisor:
         """
         swept = [m for m in known if m.round != ROUND_FINAL]
         done_finally = {m.kernel for m in known if m.round == ROUND_FINAL}
-        waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]] = deque()
+        waiting: deque[tuple[Kernel, Future[BuildResult]]] = deque()
         for kernel in kernels:
             reason = self.target.refusal(kernel, problem)
             if reason is None:
@@ -342,8 +342,8 @@ class Supervisor:
 
     def _sweep_once(
         self,
-        problem: GroupedConvProblem,
-        waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]],
+        problem: Problem,
+        waiting: deque[tuple[Kernel, Future[BuildResult]]],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
         jobs: dict[int, _Job] = {}
@@ -379,15 +379,15 @@ class Supervisor:
 
     def _feed(
         self,
-        problem: GroupedConvProblem,
-        waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]],
+        problem: Problem,
+        waiting: deque[tuple[Kernel, Future[BuildResult]]],
         jobs: dict[int, _Job],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
         """Hand built kernels to the worker, in the order in which builds finish; yields build errors."""
         if waiting and not jobs:
             wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
-        not_built: list[tuple[GroupedConvKernel, Future[BuildResult]]] = []
+        not_built: list[tuple[Kernel, Future[BuildResult]]] = []
         try:
             while waiting and len(jobs) < _WINDOW:
                 kernel, future = waiting[0]
@@ -409,17 +409,15 @@ class Supervisor:
         finally:
             waiting.extendleft(reversed(not_built))
 
-    def _requeue(
-        self, waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]], jobs: dict[int, _Job]
-    ) -> None:
+    def _requeue(self, waiting: deque[tuple[Kernel, Future[BuildResult]]], jobs: dict[int, _Job]) -> None:
         for identity in sorted(jobs, reverse=True):
             kernel = jobs.pop(identity).kernel
             waiting.appendleft((kernel, self.target.build(kernel)))
 
     def _give_up(
         self,
-        problem: GroupedConvProblem,
-        waiting: deque[tuple[GroupedConvKernel, Future[BuildResult]]],
+        problem: Problem,
+        waiting: deque[tuple[Kernel, Future[BuildResult]]],
         jobs: dict[int, _Job],
         status: str,
         detail: str,
@@ -428,9 +426,7 @@ class Supervisor:
         while waiting:
             yield Measurement(problem, waiting.popleft()[0], status, detail)
 
-    def _measurement(
-        self, problem: GroupedConvProblem, kernel: GroupedConvKernel, answer: Message
-    ) -> Measurement:
+    def _measurement(self, problem: Problem, kernel: Kernel, answer: Message) -> Measurement:
         values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
         return Measurement(problem, kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))
 
@@ -438,10 +434,10 @@ class Supervisor:
 
     def _final_round(
         self,
-        problem: GroupedConvProblem,
+        problem: Problem,
         swept: list[Measurement],
-        picks: Collection[GroupedConvKernel],
-        done: set[GroupedConvKernel],
+        picks: Collection[Kernel],
+        done: set[Kernel],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
         leaders = [m for m in self._leaders(swept, picks) if m.kernel not in done]
@@ -495,7 +491,7 @@ class Supervisor:
         doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
         return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs
 
-    def _leaders(self, swept: list[Measurement], picks: Collection[GroupedConvKernel]) -> list[Measurement]:
+    def _leaders(self, swept: list[Measurement], picks: Collection[Kernel]) -> list[Measurement]:
         """The best, picks that are not far behind, and whatever was noisy: it has a second chance."""
         ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))
         noisy = sorted((m for m in swept if m.status == "noisy"), key=lambda m: m.latency_min_ms)

@@ -21,7 +21,7 @@ import numpy as np
 
 from harness.measure.protocol import Channel, ChannelClosed, Message
 from harness.measure.timing import Timing, TimingPlan, summarise, time_kernel
-from harness.problem import GroupedConvProblem
+from harness.problem import problem_from_row
 from harness.target.base import Device, KernelFailed, ProblemRefused
 
 _IDLE_SECONDS = 0.25
@@ -61,7 +61,7 @@ class Worker:
 
     def _load(self, command: Message) -> None:
         assert self._device is not None
-        problem = GroupedConvProblem.from_row(command["problem"])
+        problem = problem_from_row(command["problem"])
         try:
             self._device.load(problem, command["seed"])
         except (ProblemRefused, MemoryError) as error:

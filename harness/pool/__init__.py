@@ -1,7 +1,8 @@
 """Pools: the kernels that are candidates on an architecture, made from rules.
 
-A pool is for one kind of problem (direction, data type, rank). What one problem asks of a kernel
-beyond that is `Arch.problem_refusal`: such kernels stay in the pool, and are counted as unsupported.
+A pool is for one kind of problem (direction, data type, rank; of GEMM data type, layout). What one
+problem asks of a kernel beyond that is `Arch.problem_refusal`: such kernels stay in the pool, and are
+counted as unsupported.
 """
 
 from __future__ import annotations
@@ -16,20 +17,26 @@ from operator import attrgetter
 from harness.arch import CONTIGUOUS_CHANNELS, Arch, Triple, load_arch
 from harness.errors import KernelError, RuleError
 from harness.json_tree import shown
-from harness.kernel import GroupedConvKernel
+from harness.kernel import GemmKernel, GroupedConvKernel, Kernel
 from harness.kernel_filter import KernelFilter
-from harness.pool.rules import RuleBlock, RuleSet, TileRule, VectorRule, list_rule_sets, load_rule_set
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from harness.pool.gemm_rules import GemmRuleBlock
+from harness.pool.rule_parts import TileRule
+from harness.pool.rules import RuleBlock, RuleSet, VectorRule, list_rule_sets, load_rule_set
+from harness.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, Kind, Problem, kind_text
 
 __all__ = [
     "PoolExplanation",
     "Refused",
     "RuleSet",
+    "explain_gemm_pool",
     "explain_pool",
+    "explain_pool_of_kind",
+    "gemm_pool",
     "kernel_pool",
     "list_rule_sets",
     "load_rule_set",
     "pool_for_problem",
+    "pool_of_kind",
 ]
 
 
@@ -37,7 +44,7 @@ __all__ = [
 class Refused:
     """A kernel that the rules propose and the architecture does not allow, with its first reason."""
 
-    kernel: GroupedConvKernel
+    kernel: Kernel
     reason: str
 
     @property
@@ -54,9 +61,9 @@ class PoolExplanation:
     filter. All sorted and without repetition.
     """
 
-    accepted: tuple[GroupedConvKernel, ...]
+    accepted: tuple[Kernel, ...]
     refused: tuple[Refused, ...]
-    filtered_out: tuple[GroupedConvKernel, ...]
+    filtered_out: tuple[Kernel, ...]
 
     @cached_property
     def reasons(self) -> dict[str, int]:
@@ -76,7 +83,7 @@ def kernel_pool(
     arch: str | Arch,
     rules: str = "default",
     where: KernelFilter | None = None,
-) -> tuple[GroupedConvKernel, ...]:
+) -> tuple[Kernel, ...]:
     """The kernels that `rules` (a set's name, or a .json file) make on `arch`, sorted and unique.
 
     Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules
@@ -86,10 +93,38 @@ def kernel_pool(
 
 
 def pool_for_problem(
-    problem: GroupedConvProblem, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
-) -> tuple[GroupedConvKernel, ...]:
+    problem: Problem, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
+) -> tuple[Kernel, ...]:
     """The pool of the problem's kind; kernels that refuse this very problem are still in it."""
-    return kernel_pool(problem.direction, problem.dtype, problem.ndim, arch, rules, where)
+    return pool_of_kind(problem.kind, arch, rules, where)
+
+
+def pool_of_kind(
+    kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
+) -> tuple[Kernel, ...]:
+    """The pool of a kind of problem, of whatever operation. Raises RuleError as `kernel_pool` does."""
+    return explain_pool_of_kind(kind, arch, rules, where).accepted
+
+
+def explain_pool_of_kind(
+    kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
+) -> PoolExplanation:
+    """The same with all that is not in the pool, and why. Raises RuleError as `kernel_pool` does."""
+    first, dtype, last = kind
+    if isinstance(last, int):
+        return explain_pool(first, dtype, last, arch, rules, where)
+    return explain_gemm_pool(dtype, last, arch, rules, where)
+
+
+def gemm_pool(
+    dtype: str,
+    layout: str,
+    arch: str | Arch,
+    rules: str = "default",
+    where: KernelFilter | None = None,
+) -> tuple[Kernel, ...]:
+    """The GEMM kernels that `rules` make on `arch`. Raises RuleError as `kernel_pool` does."""
+    return explain_gemm_pool(dtype, layout, arch, rules, where).accepted
 
 
 def explain_pool(
@@ -108,40 +143,54 @@ def explain_pool(
     ):
         if value not in known:
             raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(map(str, known))}")
-    rule_set = load_rule_set(rules)
-    if isinstance(arch, str):
-        arch = load_arch(arch)
-    return _explain(direction, dtype, ndim, arch, rule_set, where)
+    return _explain((direction, dtype, ndim), _loaded(arch), load_rule_set(rules), where)
+
+
+def explain_gemm_pool(
+    dtype: str,
+    layout: str,
+    arch: str | Arch,
+    rules: str = "default",
+    where: KernelFilter | None = None,
+) -> PoolExplanation:
+    """`explain_pool` for GEMM. Raises RuleError as `kernel_pool` does."""
+    for name, value, known in (("dtype", dtype, GEMM_DTYPES), ("layout", layout, GEMM_LAYOUTS)):
+        if value not in known:
+            raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(known)}")
+    return _explain((GemmKernel.op, dtype, layout), _loaded(arch), load_rule_set(rules), where)
+
+
+def _loaded(arch: str | Arch) -> Arch:
+    return load_arch(arch) if isinstance(arch, str) else arch
 
 
 @lru_cache(maxsize=256)
-def _explain(
-    direction: str, dtype: str, ndim: int, arch: Arch, rule_set: RuleSet, where: KernelFilter | None
-) -> PoolExplanation:
+def _explain(kind: Kind, arch: Arch, rule_set: RuleSet, where: KernelFilter | None) -> PoolExplanation:
     if where is not None:
-        whole = _explain(direction, dtype, ndim, arch, rule_set, None)
+        whole = _explain(kind, arch, rule_set, None)
         wanted = {kernel: where.matches(kernel) for kernel in whole.accepted}
         return PoolExplanation(
             accepted=tuple(kernel for kernel, matches in wanted.items() if matches),
             refused=whole.refused,
             filtered_out=tuple(kernel for kernel, matches in wanted.items() if not matches),
         )
-    if arch.name not in rule_set.archs:
+    archs = rule_set.archs if isinstance(kind[2], int) else rule_set.gemm_archs
+    if arch.name not in archs:
+        for_op = "" if isinstance(kind[2], int) else "GEMM "
         raise RuleError(
-            f"kernel set {shown(rule_set.name)} has no rules for {arch.name}, "
-            f"only for {', '.join(rule_set.archs)}"
+            f"kernel set {shown(rule_set.name)} has no {for_op}rules for {arch.name}, "
+            f"only for {', '.join(archs) or 'other operations'}"
         )
-    blocks = [block for block in rule_set.blocks if block.covers(direction, dtype, ndim, arch.name)]
-    if not blocks:
+    proposed = _proposed(kind, arch, rule_set)
+    if proposed is None:
         raise RuleError(
-            f"kernel set {shown(rule_set.name)} has no rules for {direction} {dtype} {ndim}D on {arch.name}"
+            f"kernel set {shown(rule_set.name)} has no rules for {kind_text(kind)} on {arch.name}"
         )
-    reasons: dict[GroupedConvKernel, str | None] = {}
-    for block in blocks:
-        for kernel in _candidates(block, direction, dtype, ndim, arch):
-            if kernel not in reasons:
-                reasons[kernel] = arch.refusal(kernel)
-    ordered = sorted(reasons, key=_FIELDS)
+    reasons: dict[Kernel, str | None] = {}
+    for kernel in proposed:
+        if kernel not in reasons:
+            reasons[kernel] = arch.refusal(kernel)
+    ordered = sorted(reasons, key=_ORDER_OF_CONVOLUTIONS if isinstance(kind[2], int) else _ORDER_OF_GEMMS)
     return PoolExplanation(
         accepted=tuple(kernel for kernel in ordered if reasons[kernel] is None),
         refused=tuple(
@@ -151,13 +200,24 @@ def _explain(
     )
 
 
-_FIELDS = attrgetter(*(field.name for field in fields(GroupedConvKernel)))
+def _proposed(kind: Kind, arch: Arch, rule_set: RuleSet) -> Iterator[Kernel] | None:
+    """The kernels of all blocks that cover the kind; None where no block does."""
+    first, dtype, last = kind
+    if isinstance(last, int):
+        blocks = [block for block in rule_set.blocks if block.covers(first, dtype, last, arch.name)]
+        parts: list[Iterator[Kernel]] = [_candidates(block, first, dtype, last, arch) for block in blocks]
+    else:
+        gemm = [block for block in rule_set.gemm if block.covers(dtype, last, arch.name)]
+        parts = [_gemm_candidates(block, dtype, last, arch) for block in gemm]
+    return itertools.chain.from_iterable(parts) if parts else None
+
+
+_ORDER_OF_CONVOLUTIONS = attrgetter(*(field.name for field in fields(GroupedConvKernel)))
+_ORDER_OF_GEMMS = attrgetter(*(field.name for field in fields(GemmKernel)))
 """The order of a pool: numbers as numbers, tile before pipeline."""
 
 
-def _candidates(
-    block: RuleBlock, direction: str, dtype: str, ndim: int, arch: Arch
-) -> Iterator[GroupedConvKernel]:
+def _candidates(block: RuleBlock, direction: str, dtype: str, ndim: int, arch: Arch) -> Iterator[Kernel]:
     """Every combination of the block's lists; what a rule leaves open is computed for the architecture."""
     others = [
         (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding)
@@ -174,7 +234,7 @@ def _candidates(
         )
     ]
     for rule in block.tiles:
-        for tile, waves, warp_tile in _tilings(rule, block, dtype, arch):
+        for tile, waves, warp_tile in _tilings(rule, block.tile_k, arch.warp_tiles.get(dtype, ())):
             widths = dict.fromkeys(
                 _vector_widths(vectors, direction, dtype, tile, waves, arch) for vectors in block.vectors
             )
@@ -187,16 +247,34 @@ def _candidates(
                     raise RuleError(f"{block.place}: {error}") from None
 
 
+def _gemm_candidates(block: GemmRuleBlock, dtype: str, layout: str, arch: Arch) -> Iterator[Kernel]:
+    """Every combination of the block's lists; the K of a warp tile is computed for the pipeline."""
+    for pipeline in block.pipeline:
+        others = list(itertools.product(block.scheduler, block.epilogue, block.padding, block.persistent))
+        shuffled = pipeline.startswith("preshuffle")
+        listed = (arch.preshuffle_warp_tiles if shuffled else arch.warp_tiles).get(dtype, ())
+        for rule in block.tiles:
+            for tile, waves, warp_tile in _tilings(rule, block.tile_k, listed):
+                for scheduler, epilogue, padding, persistent in others:
+                    try:
+                        yield GemmKernel(
+                            *(dtype, layout, *tile, *waves, *warp_tile),
+                            *(pipeline, scheduler, epilogue, *padding, persistent),
+                        )
+                    except KernelError as error:
+                        raise RuleError(f"{block.place}: {error}") from None
+
+
 def _tilings(
-    rule: TileRule, block: RuleBlock, dtype: str, arch: Arch
+    rule: TileRule, tile_ks: Sequence[int], listed: Sequence[Triple]
 ) -> Iterator[tuple[Triple, Triple, Triple]]:
     """Tile, waves and warp tile of each tiling that a tile rule stands for."""
     tile_m, tile_n, fixed_k = rule.tile
-    for tile_k in block.tile_k if fixed_k is None else (fixed_k,):
+    for tile_k in tile_ks if fixed_k is None else (fixed_k,):
         for waves in rule.waves:
             for warp_m, warp_n, warp_k in rule.warp_tiles:
                 if warp_k is None:
-                    warp_k = _deepest(arch.warp_tiles.get(dtype, ()), warp_m, warp_n, tile_k, waves[2])
+                    warp_k = _deepest(listed, warp_m, warp_n, tile_k, waves[2])
                 yield (tile_m, tile_n, tile_k), waves, (warp_m, warp_n, warp_k)
 
 

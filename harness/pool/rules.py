@@ -19,6 +19,15 @@ strategy: "max", "channels_multiple_of_4", "input_channels_multiple_of_1",
 left out means: where the pipeline requires it. The other axes, with what they are when left out:
 `scheduler` ["intrawave"], `epilogue` ["cshuffle"], `split_image` [false], `num_groups_to_merge` [1],
 `explicit_gemm` [false], `two_stage` [false], `padding` ["111"] (one digit for each of pad_m, pad_n, pad_k).
+
+Rules for GEMM kernels are a list of blocks of their own, "gemm" beside "blocks"; either may be left out:
+
+    {"gemm": [{
+        "arch": ["gfx950"],
+        "dtype": [...], "layout": ["rcr"],                          left out: all
+        "tiles": [...], "pipeline": ["compv3", "preshufflev2"], ...}]}
+
+with `tile_k`, `scheduler`, `epilogue` and `padding` as above, and `persistent` [false].
 """
 
 from __future__ import annotations
@@ -31,28 +40,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
-from typing import TypeVar
 
 from harness.arch import Triple, known_archs
 from harness.data_files import data_folder
 from harness.errors import RuleError
 from harness.json_tree import JsonTree, shown
-from harness.kernel import EPILOGUES, PIPELINE_NAME, PUBLISHED_VECTORS, SCHEDULERS
-from harness.problem import DIRECTIONS, DTYPES
-
-_T = TypeVar("_T")
+from harness.kernel import EPILOGUES, PUBLISHED_VECTORS, SCHEDULERS
+from harness.pool.gemm_rules import GemmRuleBlock, read_gemm_block
+from harness.pool.rule_parts import SIZES, TileRule, filled, read_padding, read_pipeline, read_tile
+from harness.problem import DIRECTIONS, DTYPES, Kind
 
 MAX_CANDIDATES = 250_000
 """Candidates of a set's blocks together: more is a slip, and would take minutes to look at."""
-
-
-@dataclass(frozen=True)
-class TileRule:
-    """A tile with the waves and warp tiles to try; a third number of None is filled in by rule."""
-
-    tile: tuple[int, int, int | None]
-    waves: tuple[Triple, ...]
-    warp_tiles: tuple[tuple[int, int, int | None], ...]
 
 
 @dataclass(frozen=True)
@@ -108,16 +107,29 @@ class RuleBlock:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """A named list of blocks."""
+    """A named list of blocks, those of GEMM kernels apart."""
 
     name: str
     about: str
     blocks: tuple[RuleBlock, ...]
+    gemm: tuple[GemmRuleBlock, ...] = ()
 
     @property
     def archs(self) -> tuple[str, ...]:
-        """The architectures that the set has kernels for."""
+        """The architectures that the set has convolution kernels for."""
         return tuple(dict.fromkeys(arch for block in self.blocks for arch in block.arch))
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        """Whether the set says anything about this kind of problem."""
+        first, dtype, last = kind
+        if isinstance(last, int):
+            return any(block.covers(first, dtype, last, arch) for block in self.blocks)
+        return any(block.covers(dtype, last, arch) for block in self.gemm)
+
+    @property
+    def gemm_archs(self) -> tuple[str, ...]:
+        """The architectures that the set has GEMM kernels for."""
+        return tuple(dict.fromkeys(arch for block in self.gemm for arch in block.arch))
 
 
 def list_rule_sets() -> tuple[str, ...]:
@@ -153,18 +165,25 @@ def load_rule_set(name_or_path: str) -> RuleSet:
 @lru_cache(maxsize=64)
 def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
-    top = JsonTree.read(path).known_members(("blocks",), ("about", "tile_lists"))
+    tree = JsonTree.read(path)
+    only_gemm = isinstance(tree.value, dict) and "gemm" in tree.value and "blocks" not in tree.value
+    needed, optional = ("gemm",) if only_gemm else ("blocks",), () if only_gemm else ("gemm",)
+    top = tree.known_members(needed, ("about", "tile_lists", *optional))
     tile_lists = top["tile_lists"].members() if "tile_lists" in top else {}
-    blocks = tuple(_read_block(item, tile_lists) for item in top["blocks"].items())
-    if not blocks:
-        raise top["blocks"].error("a rule set needs at least one block")
-    candidates = sum(block.candidates for block in blocks)
-    if candidates > MAX_CANDIDATES:
-        raise top["blocks"].error(
-            f"the blocks propose {candidates:,} kernels for each kind of problem, and at most "
-            f"{MAX_CANDIDATES:,} are looked at: shorten their lists"
-        )
-    return RuleSet(name, top["about"].text() if "about" in top else "", blocks)
+    blocks = tuple(_read_block(item, tile_lists) for item in top["blocks"].items()) if "blocks" in top else ()
+    gemm = tuple(read_gemm_block(item, tile_lists) for item in top["gemm"].items()) if "gemm" in top else ()
+    if not blocks and not gemm:
+        raise top["blocks" if "blocks" in top else "gemm"].error("a rule set needs at least one block")
+    for key, candidates in (
+        ("blocks", sum(block.candidates for block in blocks)),
+        ("gemm", sum(block.candidates for block in gemm)),
+    ):
+        if candidates > MAX_CANDIDATES:
+            raise top[key].error(
+                f"the blocks propose {candidates:,} kernels for each kind of problem, and at most "
+                f"{MAX_CANDIDATES:,} are looked at: shorten their lists"
+            )
+    return RuleSet(name, top["about"].text() if "about" in top else "", blocks, gemm)
 
 
 _REQUIRED = ("arch", "tiles", "pipeline")
@@ -178,13 +197,13 @@ def _read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock
     part = tree.known_members(_REQUIRED, _OPTIONAL)
 
     def texts(key: str, words: tuple[str, ...] | None, default: tuple[str, ...]) -> tuple[str, ...]:
-        return _filled(part[key], part[key].texts(words)) if key in part else default
+        return filled(part[key], part[key].texts(words)) if key in part else default
 
     def flags(key: str) -> tuple[bool, ...]:
-        return _filled(part[key], part[key].flags()) if key in part else (False,)
+        return filled(part[key], part[key].flags()) if key in part else (False,)
 
     def integers(key: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        return _filled(part[key], part[key].integers(1)) if key in part else default
+        return filled(part[key], part[key].integers(1)) if key in part else default
 
     tile_k = integers("tile_k", ())
     tiles = part["tiles"]
@@ -197,9 +216,9 @@ def _read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock
         direction=texts("direction", DIRECTIONS, DIRECTIONS),
         dtype=texts("dtype", DTYPES, DTYPES),
         ndim=_ranks(part["ndim"]) if "ndim" in part else (2, 3),
-        tiles=_filled(tiles, tuple(_read_tile(item, tile_k) for item in tiles.items())),
+        tiles=filled(tiles, tuple(read_tile(item, tile_k) for item in tiles.items())),
         tile_k=tile_k,
-        pipeline=_filled(part["pipeline"], tuple(_pipeline(item) for item in part["pipeline"].items())),
+        pipeline=filled(part["pipeline"], tuple(read_pipeline(item) for item in part["pipeline"].items())),
         scheduler=texts("scheduler", SCHEDULERS, ("intrawave",)),
         epilogue=texts("epilogue", EPILOGUES, ("cshuffle",)),
         double_smem_buffer=flags("double_smem_buffer") if "double_smem_buffer" in part else None,
@@ -207,58 +226,20 @@ def _read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock
         num_groups_to_merge=integers("num_groups_to_merge", (1,)),
         explicit_gemm=flags("explicit_gemm"),
         two_stage=flags("two_stage"),
-        vectors=_filled(part["vectors"], tuple(_vectors(item) for item in part["vectors"].items()))
+        vectors=filled(part["vectors"], tuple(_vectors(item) for item in part["vectors"].items()))
         if "vectors" in part
         else (VectorRule(PUBLISHED_VECTORS),),
-        padding=_filled(part["padding"], tuple(_padding(item) for item in part["padding"].items()))
+        padding=filled(part["padding"], tuple(read_padding(item) for item in part["padding"].items()))
         if "padding" in part
         else ((True, True, True),),
     )
 
 
-def _filled(tree: JsonTree, values: tuple[_T, ...]) -> tuple[_T, ...]:
-    if not values:
-        raise tree.error("an empty list makes no kernels: leave the key out, or name a value")
-    return values
-
-
 def _ranks(tree: JsonTree) -> tuple[int, ...]:
-    ranks = _filled(tree, tree.integers(1))
+    ranks = filled(tree, tree.integers(1))
     if any(rank not in (2, 3) for rank in ranks):
         raise tree.error("ndim is 2 or 3")
     return ranks
-
-
-def _read_tile(tree: JsonTree, tile_k: tuple[int, ...]) -> TileRule:
-    part = tree.known_members(("tile", "waves", "warp_tile"))
-    tile = _sizes(part["tile"], may_lack_k=True)
-    if tile[2] is None and not tile_k:
-        raise part["tile"].error(f"{part['tile']} needs a third number, or a list 'tile_k' in its block")
-    waves = []
-    for item in _one_or_more(part["waves"]):
-        m, n, k = _sizes(item, may_lack_k=False)
-        assert k is not None
-        waves.append((m, n, k))
-    warp_tiles = tuple(_sizes(item, may_lack_k=True) for item in _one_or_more(part["warp_tile"]))
-    return TileRule(tile, tuple(waves), warp_tiles)
-
-
-def _one_or_more(tree: JsonTree) -> tuple[JsonTree, ...]:
-    return (tree,) if isinstance(tree.value, str) else _filled(tree, tuple(tree.items()))
-
-
-def _sizes(tree: JsonTree, may_lack_k: bool) -> tuple[int, int, int | None]:
-    match = _SIZES.fullmatch(tree.text())
-    if match is None or (match[3] is None and not may_lack_k):
-        raise tree.error(f"{tree} is not of the form 64x64x64" + (" or 64x64" if may_lack_k else ""))
-    return (int(match[1]), int(match[2]), None if match[3] is None else int(match[3]))
-
-
-def _pipeline(tree: JsonTree) -> str:
-    text = tree.text()
-    if PIPELINE_NAME.fullmatch(text) is None:
-        raise tree.error(f"{tree} is not a pipeline; one is compv3, mem, basic_v1, comp_async")
-    return text
 
 
 def _vectors(tree: JsonTree) -> VectorRule:
@@ -272,7 +253,7 @@ def _vectors(tree: JsonTree) -> VectorRule:
             input_multiple=0 if strategy[1] == "output_" else multiple,
             output_multiple=0 if strategy[1] == "input_" else multiple,
         )
-    sizes = _SIZES.fullmatch(text)
+    sizes = SIZES.fullmatch(text)
     if sizes is None or sizes[3] is None:
         raise tree.error(
             f"{tree} is neither three widths (4x8x8) nor 'max' nor [input_|output_]channels_multiple_of_N "
@@ -281,12 +262,4 @@ def _vectors(tree: JsonTree) -> VectorRule:
     return VectorRule((int(sizes[1]), int(sizes[2]), int(sizes[3])))
 
 
-def _padding(tree: JsonTree) -> tuple[bool, bool, bool]:
-    text = tree.text()
-    if re.fullmatch("[01]{3}", text) is None:
-        raise tree.error(f"{tree} is not three digits 0 or 1, one each for pad_m, pad_n, pad_k")
-    return (text[0] == "1", text[1] == "1", text[2] == "1")
-
-
-_SIZES = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})(?:x([1-9][0-9]{0,6}))?")
 _STRATEGY = re.compile(r"(input_|output_)?channels_multiple_of_([1248])")

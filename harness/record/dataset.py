@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import RecordError
 from harness.record.journal import JOURNAL_GLOB, PART_GLOB, first_line, read_lines, rows_table, seal_abandoned
-from harness.record.schema import arrow_schema, columns
+from harness.record.schema import arrow_schema, columns, op_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -22,20 +22,23 @@ def measurements_folder(run: Path) -> Path:
     return run / "measurements"
 
 
-def load_records(paths: Path | str | Iterable[Path | str], op: str = "grouped_conv") -> pd.DataFrame:
+def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None) -> pd.DataFrame:
     """Records of runs, folders of parts or parquet files, as one frame with the schema's columns in order.
 
+    op: the operation that the records must be of; left out, it is the one that they are of.
     Journals that dead processes left are sealed first. Columns added since a file was written are null.
     Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
-    for what is missing or not a record.
+    for what is missing or not a record, or of another operation.
     """
     import pandas as pd
 
     listed = [paths] if isinstance(paths, str | Path) else list(paths)
     frames = [frame for path in listed for frame in _frames(Path(path), op)]
-    names = [column.name for column in columns(op)]
+    found = op_of([op, *(frame["op"].iloc[0] for frame in frames if len(frame))])
+    names = [column.name for column in columns(found)]
     if not frames:
-        return arrow_schema(op).empty_table().to_pandas()
+        return arrow_schema(found).empty_table().to_pandas()
+    frames = [frame for frame in frames if len(frame)] or frames[:1]
     table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
     # Without a run's name nothing tells two rows apart from one that was read twice.
@@ -43,7 +46,7 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str = "grouped_co
     return table.loc[~again, names].reset_index(drop=True)
 
 
-def _frames(path: Path, op: str) -> list[pd.DataFrame]:
+def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
     except OSError as error:
@@ -67,8 +70,9 @@ def _frames(path: Path, op: str) -> list[pd.DataFrame]:
     return frames + [_read_part(part, op) for part in parts]
 
 
-def _read_part(path: Path, op: str) -> pd.DataFrame:
+def _read_part(path: Path, op: str | None) -> pd.DataFrame:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
     try:
@@ -81,8 +85,12 @@ def _read_part(path: Path, op: str) -> pd.DataFrame:
             f"{path} is not a file of records: it lacks the column {sorted(missing)[0]!r}; "
             "`tile-oracle import` converts foreign files"
         )
+    try:
+        schema = arrow_schema(op_of([op, *pc.unique(table.column("op")).to_pylist()]))
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from None
     arrays = []
-    for field in arrow_schema(op):
+    for field in schema:
         if field.name in table.column_names:
             try:
                 arrays.append(table.column(field.name).cast(field.type))
@@ -93,4 +101,4 @@ def _read_part(path: Path, op: str) -> pd.DataFrame:
                 ) from None
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
-    return pa.Table.from_arrays(arrays, schema=arrow_schema(op)).to_pandas()
+    return pa.Table.from_arrays(arrays, schema=schema).to_pandas()

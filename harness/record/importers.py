@@ -9,7 +9,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,10 +25,11 @@ import pyarrow.parquet as pq
 from harness.arch import load_arch
 from harness.atomic_file import write_atomically
 from harness.errors import KernelError, ProblemError, RecordError
-from harness.kernel import GroupedConvKernel, parse_kernel_name
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Problem
 from harness.record.dataset import load_records
-from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, arrow_schema
+from harness.record.dialect import Dialect, dialect_of_header, dialect_of_text
+from harness.record.schema import arrow_schema, kernel_columns, op_of, problem_columns
 from harness.version import __version__
 
 ZERO_SHARE_LIMIT = 0.02
@@ -37,19 +37,6 @@ ZERO_SHARE_LIMIT = 0.02
 
 TFLOPS_TOLERANCE = 0.01
 """How far a stated TFLOPS may be from operations / latency before the row contradicts itself."""
-
-DIMENSIONS = tuple(name for name in PROBLEM_COLUMNS if name not in ("direction", "dtype", "ndim"))
-_DEFAULTS = {
-    "G": 1, "stride_h": 1, "stride_w": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1,
-    "Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1,
-}  # fmt: skip
-_REQUIRED = tuple(name for name in DIMENSIONS if name not in _DEFAULTS)
-_KEYS = {name.lower(): name for name in DIMENSIONS} | {
-    "kernel": "kernel", "kernel_name": "kernel", "name": "kernel",
-    "latency_ms": "latency_ms", "latency": "latency_ms", "latency(ms)": "latency_ms", "time_ms": "latency_ms",
-    "avg_time_ms": "latency_ms", "tflops": "tflops", "tflops(tflops)": "tflops", "non_zero": "non_zero",
-}  # fmt: skip
-"""Spellings of the columns that published files use, in lower case."""
 
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12
@@ -115,11 +102,15 @@ def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> 
     text = _text(path)
     refusals = _Refusals()
     if path.suffix.lower() == ".csv":
-        rows = _csv_rows(path, text)
-    elif path.suffix.lower() == ".json":
-        rows = _json_rows(path, text)
+        header = next(csv.reader(io.StringIO(text[: 1 << 16])), [])
+        dialect = dialect_of_header(header)
+        rows = _csv_rows(path, text, header, dialect)
     else:
-        rows = _log_rows(text, refusals)
+        dialect = dialect_of_text(text)
+        if path.suffix.lower() == ".json":
+            rows = _json_rows(path, text, dialect)
+        else:
+            rows = _log_rows(text, refusals, dialect)
     if rows.empty:
         detail = (
             f"; {sum(refusals.counts.values())} malformed, first: {refusals.shown[0]}"
@@ -129,12 +120,13 @@ def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> 
         raise RecordError(
             f"{path} holds no measurement: a row needs a kernel name, dimensions and a latency{detail}"
         )
-    return _converted(rows, path.stem, path.name, arch, trust_unverified, refusals)
+    return _converted(rows, dialect, path.stem, path.name, arch, trust_unverified, refusals)
 
 
 def write_records(records: pd.DataFrame, out: Path | str) -> None:
-    """A parquet file of records, complete or not at all. Raises RecordError."""
-    table = pa.Table.from_pandas(records, schema=arrow_schema(), preserve_index=False)
+    """A parquet file of records of one operation, complete or not at all. Raises RecordError."""
+    schema = arrow_schema(op_of(records["op"].unique()))
+    table = pa.Table.from_pandas(records, schema=schema, preserve_index=False)
     buffer = io.BytesIO()
     pq.write_table(table, buffer, compression="zstd")
     try:
@@ -173,10 +165,9 @@ def _own(path: Path, arch: str) -> Imported:
     return Imported(kept.reset_index(drop=True), summary)
 
 
-def _csv_rows(path: Path, text: str) -> pd.DataFrame:
-    header = next(csv.reader(io.StringIO(text[: 1 << 16])), [])
-    found = [_KEYS.get(name.strip().lower()) for name in header]
-    missing = [name for name in ("kernel", "latency_ms", *_REQUIRED) if name not in found]
+def _csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
+    found = [dialect.keys.get(name.strip().lower()) for name in header]
+    missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in found]
     if missing:
         raise RecordError(f"{path} lacks the columns {', '.join(missing)} in its first line")
     repeated = [name for name, count in Counter(found).items() if name and count > 1]
@@ -192,21 +183,15 @@ def _csv_rows(path: Path, text: str) -> pd.DataFrame:
     return table[[name for name in found if name]]
 
 
-def _json_rows(path: Path, text: str) -> pd.DataFrame:
+def _json_rows(path: Path, text: str, dialect: Dialect) -> pd.DataFrame:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"{path} is not JSON: {error}") from None
-    return pd.DataFrame(list(_measurements(value, {}, 0)))
+    return pd.DataFrame(list(_measurements(value, {}, 0, dialect)))
 
 
-_DIMENSION = re.compile(
-    r"\b(" + "|".join(sorted(map(re.escape, DIMENSIONS), key=len, reverse=True)) + r")\s*[=:]\s*(\d+)"
-)
-_KERNEL_WORD = re.compile(r"\bgrouped_conv_[a-z0-9_]+")
-
-
-def _log_rows(text: str, refusals: _Refusals) -> pd.DataFrame:
+def _log_rows(text: str, refusals: _Refusals, dialect: Dialect) -> pd.DataFrame:
     """JSON objects in a log, with the kernel's name and the dimensions in them or on lines before."""
     decoder = json.JSONDecoder()
     rows: list[dict[str, Any]] = []
@@ -218,10 +203,10 @@ def _log_rows(text: str, refusals: _Refusals) -> pd.DataFrame:
         line = text[position:end]
         brace = line.find("{")
         said = line if brace < 0 else line[:brace]
-        dimensions = {name: int(value) for name, value in _DIMENSION.findall(said)}
-        if {"N", "C", "K"} <= set(dimensions):
+        dimensions = {dialect.spelled(n): int(value) for n, value in dialect.dimension.findall(said)}
+        if set(dialect.shape) <= set(dimensions):
             context = dimensions
-        name = _KERNEL_WORD.search(said)
+        name = dialect.kernel_word.search(said)
         if name:
             context = {**context, "kernel": name.group()}
         if brace < 0:
@@ -234,7 +219,7 @@ def _log_rows(text: str, refusals: _Refusals) -> pd.DataFrame:
                 refusals.add("malformed JSON", line.strip())
             position = end + 1
             continue
-        found = list(_measurements(value, context, 0))
+        found = list(_measurements(value, context, 0, dialect))
         rows += found
         if not found and (name or "latency" in line):
             refusals.add("no latency, kernel or dimensions", line.strip())
@@ -243,40 +228,49 @@ def _log_rows(text: str, refusals: _Refusals) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def _measurements(value: Any, around: Mapping[str, Any], depth: int) -> Iterator[dict[str, Any]]:
+def _measurements(
+    value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect
+) -> Iterator[dict[str, Any]]:
     """Every object that, with what the objects around it say, has a kernel, a latency and dimensions."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, list):
         for item in value:
-            yield from _measurements(item, around, depth + 1)
+            yield from _measurements(item, around, depth + 1, dialect)
     elif isinstance(value, dict):
         here = dict(around)
         for source in (value, *(v for v in value.values() if isinstance(v, dict))):
             for key, item in source.items():
-                known = _KEYS.get(str(key).strip().lower())
+                known = dialect.keys.get(str(key).strip().lower())
                 if known and isinstance(item, str | int | float) and not isinstance(item, bool):
                     here[known] = item
         if "latency_ms" in here and "latency_ms" not in around:
-            if "kernel" in here and all(name in here for name in _REQUIRED):
+            if "kernel" in here and all(name in here for name in dialect.required):
                 yield here
             return
         for item in value.values():
             if isinstance(item, list | dict):
-                yield from _measurements(item, here, depth + 1)
+                yield from _measurements(item, here, depth + 1, dialect)
 
 
 # ---- converting --------------------------------------------------------------------------------
 
 
 def _converted(
-    rows: pd.DataFrame, run: str, source: str, arch: str, trust: bool, refusals: _Refusals
+    rows: pd.DataFrame,
+    dialect: Dialect,
+    run: str,
+    source: str,
+    arch: str,
+    trust: bool,
+    refusals: _Refusals,
 ) -> Imported:
     total = len(rows) + sum(refusals.counts.values())
     rows = rows.reset_index(drop=True)
-    numbers = {name: _numbers(rows, name) for name in (*DIMENSIONS, "latency_ms", "tflops", "non_zero")}
-    kernels, kernel_of = _kernels(rows["kernel"], refusals)
-    problems, problem_of = _problems(numbers, kernels, kernel_of, refusals)
+    names = (*dialect.dimensions, "latency_ms", "tflops", "non_zero")
+    numbers = {name: _numbers(rows, name, dialect.defaults) for name in names}
+    kernels, kernel_of = _kernels(rows["kernel"], refusals, dialect)
+    problems, problem_of = _problems(numbers, kernels, kernel_of, refusals, dialect)
     keep = problem_of >= 0
     latency = numbers["latency_ms"]
     bad_time = keep & ~(np.isfinite(latency) & (latency > 0))
@@ -305,8 +299,8 @@ def _converted(
     zero_share = 1 - numbers["non_zero"][keep] / outputs[p]
     unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
     wrong = unwritten & (not trust)
-    table: dict[str, Any] = _indexed([one.as_row() for one in problems], PROBLEM_COLUMNS, p)
-    table |= _indexed([one.as_row() for one in kernels], KERNEL_COLUMNS, k)
+    table: dict[str, Any] = _indexed([one.as_row() for one in problems], problem_columns(dialect.op), p)
+    table |= _indexed([one.as_row() for one in kernels], kernel_columns(dialect.op), k)
     table["problem"] = np.array([one.id for one in problems], dtype=object)[p]
     table["kernel"] = np.array([one.name for one in kernels], dtype=object)[k]
     repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()
@@ -320,7 +314,7 @@ def _converted(
     table["tflops"] = np.where(wrong, np.nan, tflops[keep])
     count = int(keep.sum())
     constants = {
-        "op": "grouped_conv",
+        "op": dialect.op,
         "round": 0,
         "check": "none",
         "check_points": 0,
@@ -331,12 +325,11 @@ def _converted(
     for name, value in constants.items():
         table[name] = [value] * count
     frame = pd.DataFrame(table)
-    for name in arrow_schema().names:
+    schema = arrow_schema(dialect.op)
+    for name in schema.names:
         if name not in frame:
             frame[name] = None
-    frame = pa.Table.from_pandas(
-        frame[arrow_schema().names], schema=arrow_schema(), preserve_index=False
-    ).to_pandas()
+    frame = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False).to_pandas()
     summary = ImportSummary(
         source,
         total,
@@ -350,12 +343,12 @@ def _converted(
     return Imported(frame, summary)
 
 
-def _numbers(rows: pd.DataFrame, name: str) -> npt.NDArray[np.float64]:
+def _numbers(rows: pd.DataFrame, name: str, defaults: Mapping[str, int]) -> npt.NDArray[np.float64]:
     if name not in rows:
-        return np.full(len(rows), float(_DEFAULTS.get(name, np.nan)))
+        return np.full(len(rows), float(defaults.get(name, np.nan)))
     value = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=np.float64)
-    if name in _DEFAULTS:
-        value = np.where(_stated(rows, name), value, float(_DEFAULTS[name]))
+    if name in defaults:
+        value = np.where(_stated(rows, name), value, float(defaults[name]))
     return np.asarray(value)
 
 
@@ -366,14 +359,16 @@ def _stated(rows: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
     return np.asarray(rows[name].notna() & (rows[name].astype(str).str.strip() != ""))
 
 
-def _kernels(names: pd.Series, refusals: _Refusals) -> tuple[list[GroupedConvKernel], npt.NDArray[np.int64]]:
+def _kernels(
+    names: pd.Series, refusals: _Refusals, dialect: Dialect
+) -> tuple[list[Kernel], npt.NDArray[np.int64]]:
     codes, found = pd.factorize(names.astype(str).str.strip())
-    kernels: list[GroupedConvKernel] = []
+    kernels: list[Kernel] = []
     place = np.full(len(found), -1, dtype=np.int64)
     counts = np.bincount(codes, minlength=len(found))
     for index, name in enumerate(found):
         try:
-            kernels.append(parse_kernel_name(str(name)))
+            kernels.append(dialect.kernel(str(name)))
         except KernelError as error:
             refusals.add("kernel name cannot be read", str(error), int(counts[index]))
         else:
@@ -383,39 +378,36 @@ def _kernels(names: pd.Series, refusals: _Refusals) -> tuple[list[GroupedConvKer
 
 def _problems(
     numbers: Mapping[str, npt.NDArray[np.float64]],
-    kernels: list[GroupedConvKernel],
+    kernels: list[Kernel],
     kernel_of: npt.NDArray[np.int64],
     refusals: _Refusals,
-) -> tuple[list[GroupedConvProblem], npt.NDArray[np.int64]]:
+    dialect: Dialect,
+) -> tuple[list[Problem], npt.NDArray[np.int64]]:
     """The distinct problems, and each row's (-1 where the dimensions, or the kernel, cannot be right)."""
-    kinds = sorted({(k.direction, k.dtype, k.ndim) for k in kernels})
-    kind_of_kernel = np.array(
-        [kinds.index((k.direction, k.dtype, k.ndim)) for k in kernels] or [0], dtype=np.int64
-    )
-    dims = np.stack([numbers[name] for name in DIMENSIONS], axis=1)
+    kinds = sorted({k.kind for k in kernels})
+    kind_of_kernel = np.array([kinds.index(k.kind) for k in kernels] or [0], dtype=np.int64)
+    dims = np.stack([numbers[name] for name in dialect.dimensions], axis=1)
     key = np.column_stack(
         [np.where(kernel_of >= 0, kind_of_kernel[kernel_of], -1), np.nan_to_num(dims, nan=-1.5)]
     )
     unique, codes = np.unique(key, axis=0, return_inverse=True)
     codes = codes.reshape(-1)
     counts = np.bincount(codes, minlength=len(unique))
-    problems: list[GroupedConvProblem] = []
+    problems: list[Problem] = []
     place = np.full(len(unique), -1, dtype=np.int64)
     for index, row in enumerate(unique):
         if row[0] < 0:
             continue
-        direction, dtype, ndim = kinds[int(row[0])]
         if (row[1:] != np.floor(row[1:])).any() or (np.abs(row[1:]) > 2**40).any():
             refusals.add(
                 "a dimension is not an integer",
-                str(dict(zip(DIMENSIONS, row[1:], strict=True))),
+                str(dict(zip(dialect.dimensions, row[1:], strict=True))),
                 int(counts[index]),
             )
             continue
         try:
-            problem = GroupedConvProblem(
-                direction, dtype, ndim, **{n: int(v) for n, v in zip(DIMENSIONS, row[1:], strict=True)}
-            )
+            sizes = {n: int(v) for n, v in zip(dialect.dimensions, row[1:], strict=True)}
+            problem = dialect.problem(kinds[int(row[0])], sizes)
         except ProblemError as error:
             refusals.add("dimensions cannot be right", str(error), int(counts[index]))
         else:
@@ -430,7 +422,7 @@ def _refuse(refusals: _Refusals, reason: str, mask: npt.NDArray[np.bool_], rows:
         refusals.add(reason, example, int(mask.sum()))
 
 
-def _outputs(problem: GroupedConvProblem) -> int:
+def _outputs(problem: Problem) -> int:
     count = 1
     for extent in problem.operand_shapes[2]:
         count *= extent

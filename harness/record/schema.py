@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 import pyarrow as pa
 
 from harness.errors import RecordError
-from harness.kernel import KERNEL_FIELDS, GroupedConvKernel
-from harness.problem import PROBLEM_FIELDS, GroupedConvProblem
+from harness.kernel import KERNEL_FIELDS, KERNEL_TYPES
+from harness.problem import PROBLEM_FIELDS, PROBLEM_TYPES
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "crash", "timeout", "device_lost", "noisy")
 """What can become of a pair. Only `ok` counts for an oracle."""
@@ -33,7 +34,7 @@ _HEAD = (
     Column("time", pa.timestamp("us", tz="UTC"), "when the measurement ended"),
     Column("harness_version", pa.string(), "version of tile-oracle that measured"),
     Column("round", pa.int8(), "0: sweep over every pair; 1: leaders measured again, interleaved"),
-    Column("op", pa.string(), "operation: grouped_conv"),
+    Column("op", pa.string(), "operation: grouped_conv or gemm"),
     Column("problem", pa.string(), "the problem's id; the problem's own columns follow"),
 )
 _TAIL = (
@@ -76,31 +77,63 @@ _TAIL = (
 _ARROW = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
 
 
-def _grouped_conv() -> tuple[Column, ...]:
-    problem = tuple(
-        Column(f.name, _ARROW[str(f.type)], f"problem: {f.name}") for f in fields(GroupedConvProblem)
-    )
+def _columns_of(op: str) -> tuple[Column, ...]:
+    of_problem = fields(PROBLEM_TYPES[op])
+    names = {f.name for f in of_problem}
+    problem = tuple(Column(f.name, _ARROW[str(f.type)], f"problem: {f.name}") for f in of_problem)
     kernel = tuple(
         Column(f.name, _ARROW[str(f.type)], f"kernel: {f.name}")
-        for f in fields(GroupedConvKernel)
-        if f.name not in PROBLEM_FIELDS
+        for f in fields(KERNEL_TYPES[op])
+        if f.name not in names
     )
     name = Column("kernel", pa.string(), "the kernel's full name; the kernel's own columns follow")
     return (*_HEAD, *problem, name, *kernel, *_TAIL)
 
 
-_COLUMNS = {"grouped_conv": _grouped_conv()}
+_COLUMNS = {op: _columns_of(op) for op in PROBLEM_TYPES}
 
 PROBLEM_COLUMNS: tuple[str, ...] = PROBLEM_FIELDS
 KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name not in PROBLEM_FIELDS)
+"""Those of a convolution; `problem_columns` and `kernel_columns` have those of any operation."""
+
+
+def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
+    """The names of a problem's own columns. Raises RecordError for an unknown operation."""
+    _known(op)
+    return tuple(f.name for f in fields(PROBLEM_TYPES[op]))
+
+
+def kernel_columns(op: str = "grouped_conv") -> tuple[str, ...]:
+    """The names of a kernel's own columns, those that its problem has too left out. Raises RecordError."""
+    of_problem = problem_columns(op)
+    return tuple(f.name for f in fields(KERNEL_TYPES[op]) if f.name not in of_problem)
+
+
+def op_of(ops: Iterable[object]) -> str:
+    """The one operation of a table, from the values of its column `op`; grouped_conv where there are none.
+
+    Raises RecordError for an unknown operation, and for a table of several.
+    """
+    found = list(dict.fromkeys(op for op in ops if isinstance(op, str)))
+    if len(found) > 1:
+        raise RecordError(
+            f"the records are of several operations, {' and '.join(found[:5])}: read each on its own"
+        )
+    if not found:
+        return "grouped_conv"
+    _known(found[0])
+    return found[0]
+
+
+def _known(op: str) -> None:
+    if op not in _COLUMNS:
+        raise RecordError(f"no record schema for operation {op!r}; known: {', '.join(_COLUMNS)}")
 
 
 def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
     """The columns of an operation's records, in order. Raises RecordError for an unknown operation."""
-    try:
-        return _COLUMNS[op]
-    except KeyError:
-        raise RecordError(f"no record schema for operation {op!r}; known: {', '.join(_COLUMNS)}") from None
+    _known(op)
+    return _COLUMNS[op]
 
 
 def arrow_schema(op: str = "grouped_conv") -> pa.Schema:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.gate import Baseline, Criteria, Verdict, judge
 from harness.oracle import final_measurements, find_oracles, problem_table
-from harness.problem import GroupedConvProblem
+from harness.problem import Problem
 from harness.problem_slices import SLICES, slices_of
 from harness.record.schema import STATUSES
 from harness.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
@@ -131,7 +131,7 @@ class ReportData:
         return len(self.verdict.new_failures) + len(self.verdict.known_failures)
 
 
-def slice_table(problems: Iterable[GroupedConvProblem], selection: pd.DataFrame) -> pd.DataFrame:
+def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.DataFrame:
     """Efficiency of each kind of problem (harness.problem_slices; kinds overlap): `slice`, `problems`,
     `covered`, `mean_percent`, `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio)."""
     names = {problem.id: slices_of(problem) for problem in problems}
@@ -169,7 +169,7 @@ def slice_table(problems: Iterable[GroupedConvProblem], selection: pd.DataFrame)
 
 def analyse(
     records: pd.DataFrame,
-    problems: Iterable[GroupedConvProblem],
+    problems: Iterable[Problem],
     rankings: pd.DataFrame | None,
     *,
     run: RunInfo,

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from harness.atomic_file import write_atomically
 from harness.errors import ProblemError, RecordError
 from harness.gate import Baseline, Criteria, baseline_document, parse_baseline
-from harness.problem import GroupedConvProblem
+from harness.problem import Problem, problem_from_id
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope
 from harness.report.html import report_html
 from harness.report.markdown import summary_markdown
@@ -101,7 +101,7 @@ class Inputs:
     """What a run's files say of how its report was made. problems and rankings: None where unknown."""
 
     run: RunInfo
-    problems: tuple[GroupedConvProblem, ...] | None = None
+    problems: tuple[Problem, ...] | None = None
     rankings: pd.DataFrame | None = None
     ranked_by: RankedBy = field(default_factory=RankedBy)
     scope: Scope = field(default_factory=Scope)
@@ -195,12 +195,12 @@ def _known(cls: type[Any], values: object) -> dict[str, Any]:
     return known
 
 
-def _read_selection(path: Path) -> tuple[tuple[GroupedConvProblem, ...] | None, pd.DataFrame | None]:
+def _read_selection(path: Path) -> tuple[tuple[Problem, ...] | None, pd.DataFrame | None]:
     if not path.is_file():
         return None, None
     try:
         table = pq.read_table(path, columns=["problem", "ranking", "ranking_predicted_tflops"]).to_pydict()
-        problems = tuple(GroupedConvProblem.from_id(str(problem)) for problem in table["problem"])
+        problems = tuple(problem_from_id(str(problem)) for problem in table["problem"])
     except (OSError, pa.ArrowException, ProblemError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0][:200]
         raise RecordError(f"{path} is not a selection ({reason}): delete it to report without it") from None

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from harness.gate import FAILED, Criterion, Failure
-from harness.problem import GroupedConvProblem
+from harness.problem import GemmProblem, GroupedConvProblem
 from harness.record.schema import STATUSES
 from harness.report.data import ReportData
 
@@ -56,17 +56,20 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
     """A kernel's name without what its problem already says (operation, direction, dtype, rank)."""
     name = one_line(kernel)
     if row is not None:
+        if "layout" in row:
+            return name.removeprefix(f"{row['op']}_{row['dtype']}_{row['layout']}_") or "-"
         name = name.removeprefix(f"{row['op']}_{row['direction']}_{row['dtype']}_{row['ndim']}d_")
     return name or "-"
 
 
 def kernel_on(failure: Failure) -> str:
     """The short name of the kernel that failed; the problem's id says the rest."""
-    direction, _, rest = failure.problem.partition("-")
-    dtype = rest.partition("-")[0]
+    first, dtype, third, *_ = (*failure.problem.split("-"), "", "", "")
     name = one_line(failure.kernel)
+    if first == GemmProblem.op:
+        return name.removeprefix(f"{first}_{dtype}_{third}_")
     for ndim in (2, 3):
-        name = name.removeprefix(f"{GroupedConvProblem.op}_{direction}_{dtype}_{ndim}d_")
+        name = name.removeprefix(f"{GroupedConvProblem.op}_{first}_{dtype}_{ndim}d_")
     return name
 
 

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from harness.data_files import data_folder
 from harness.errors import GateError, ModelError
 from harness.gate import Baseline, baseline_path, load_baseline
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet
 from harness.session.options import SessionOptions
-from harness.session.plan import Kind, Plan, kind_of
+from harness.session.plan import Plan, kind_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +37,7 @@ class ModelChoice:
 def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> ModelChoice:
     """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
     among the shipped ones. Raises ModelError for a folder that cannot be used."""
-    from harness.heuristic.predictor import find_model
+    from harness.heuristic.predictor import find_model_of
 
     kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
     if options.model in (OUT_OF_FOLD, NONE):
@@ -47,12 +47,12 @@ def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> Mo
         folder = _folder(options.model, places)
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     folders = {}
-    for direction, dtype, ndim in kinds:
-        found = (find_model(direction, dtype, arch, ndim=ndim, models=place) for place in places)
+    for kind in kinds:
+        found = (find_model_of(kind, arch, models=place) for place in places)
         folder_or_none = next((folder for folder in found if folder is not None), None)
         if folder_or_none is None:
             return ModelChoice(OUT_OF_FOLD)
-        folders[direction, dtype, ndim] = folder_or_none
+        folders[kind] = folder_or_none
     return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
 
 
@@ -74,7 +74,7 @@ class Picks:
         self._plan = plan
         self._predictors: dict[Path, Predictor] = {}
 
-    def of(self, problem: GroupedConvProblem) -> tuple[GroupedConvKernel, ...]:
+    def of(self, problem: Problem) -> tuple[Kernel, ...]:
         """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
         folder = self._folders.get(kind_of(problem))
         kernels = self._plan.kernels(problem)

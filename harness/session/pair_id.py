@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Problem
 
+_CONVOLUTION = r"(?:forward|bwd_data|bwd_weight)-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*"
+_GEMM = r"gemm-[a-z0-9]+-[rc]{3}-m[0-9]+-n[0-9]+-k[0-9]+(?:-s[0-9]+)?"
+_SIZES = r"[0-9]+x[0-9]+x[0-9]+"
 _PAIR_IN_ID = re.compile(
-    r"[\[-](?P<problem>(?:forward|bwd_data|bwd_weight)-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*)"
-    r"(?:-(?P<kernel>[0-9]+x[0-9]+x[0-9]+_[a-z0-9_]+))?[\]-]"
+    rf"[\[-](?P<problem>{_CONVOLUTION}|{_GEMM})"
+    rf"(?:-(?P<kernel>{_SIZES}_[a-z0-9_]+|[a-z0-9_]+(?:_True|_False){{4}}(?:_{_SIZES}){{3}}))?[\]-]"
 )
 
 
-def pair_id(problem: GroupedConvProblem, kernel: GroupedConvKernel) -> str:
+def pair_id(problem: Problem, kernel: Kernel) -> str:
     """What stands in brackets behind a test's name: forward-bf16-n1-...-64x64x64_compv3_intrawave."""
     return f"{problem.id}-{kernel.short_name}"
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from harness.errors import RuleError
-from harness.kernel import GroupedConvKernel
+from harness.errors import ProblemSetError, RuleError
+from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
-from harness.pool import kernel_pool
-from harness.problem import GroupedConvProblem
+from harness.pool import pool_of_kind
+from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet, load_problem_sets
 from harness.session.options import SessionOptions
 
-Kind = tuple[str, str, int]
 
-
-def kind_of(problem: GroupedConvProblem) -> Kind:
-    """What problem and kernel must share: direction, dtype, rank."""
-    return (problem.direction, problem.dtype, problem.ndim)
+def kind_of(problem: Problem) -> Kind:
+    """What problem and kernel must share: direction, dtype, rank; of a GEMM operation, dtype, layout."""
+    return problem.kind
 
 
 @dataclass(frozen=True)
@@ -26,21 +24,21 @@ class Plan:
     """problems: of all sets, each once. pools: kernels by kind, in the order in which they run."""
 
     problem_set: ProblemSet
-    pools: dict[Kind, tuple[GroupedConvKernel, ...]]
+    pools: dict[Kind, tuple[Kernel, ...]]
 
     @property
     def sets(self) -> tuple[ProblemSet, ...]:
         return self.problem_set.parts or (self.problem_set,)
 
     @property
-    def problems(self) -> tuple[GroupedConvProblem, ...]:
+    def problems(self) -> tuple[Problem, ...]:
         return self.problem_set.problems
 
-    def kernels(self, problem: GroupedConvProblem) -> tuple[GroupedConvKernel, ...]:
+    def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
         """The candidates for a problem; none when no set of the plan has problems of its kind."""
         return self.pools.get(kind_of(problem), ())
 
-    def pairs(self) -> Iterator[tuple[GroupedConvProblem, GroupedConvKernel]]:
+    def pairs(self) -> Iterator[tuple[Problem, Kernel]]:
         for problem in self.problems:
             for kernel in self.kernels(problem):
                 yield problem, kernel
@@ -54,16 +52,23 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
     """Raises ProblemSetError and RuleError for sets, rules and filters that cannot be used."""
     problem_set = load_problem_sets(options.problem_set)
     where = KernelFilter(options.kernel_filter) if options.kernel_filter else None
+    ops = dict.fromkeys(problem.op for problem in problem_set.problems)
+    if len(ops) > 1:
+        raise ProblemSetError(
+            f"--problem-set {options.problem_set} has problems of {' and '.join(ops)}: a run records one "
+            "operation, so run each on its own"
+        )
     pools = {
-        kind: kernel_pool(*kind, arch=arch, rules=options.kernel_set, where=where)
+        kind: pool_of_kind(kind, arch=arch, rules=options.kernel_set, where=where)
         for kind in dict.fromkeys(kind_of(problem) for problem in problem_set.problems)
     }
     for kind, pool in pools.items():
         if not pool:
-            direction, dtype, ndim = kind
+            first, dtype, last = kind
+            which = f"{last}d" if isinstance(last, int) else last
             narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
             raise RuleError(
-                f"--kernel-set {options.kernel_set}{narrowed} has no kernel for {direction} {dtype} {ndim}d "
-                f"on {arch}: see `tile-oracle kernels`"
+                f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
+                f"{first} {dtype} {which} on {arch}: see `tile-oracle kernels`"
             )
     return Plan(problem_set, pools)

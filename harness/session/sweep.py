@@ -10,12 +10,12 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.gate import Baseline, Criteria
-from harness.kernel import GroupedConvKernel
+from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
 from harness.measure.service import MeasureService
 from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.measure.timing import TimingPlan
-from harness.problem import GroupedConvProblem
+from harness.problem import Problem, problem_from_id
 from harness.record.run import Run, RunLog, open_run
 from harness.session.models import ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
@@ -46,7 +46,7 @@ class SweepSession:
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
         self._run = Run(Path(run_folder), {}, resumed=options.resume) if run_folder else None
-        self._kernels_of: dict[str, list[GroupedConvKernel]] = {}
+        self._kernels_of: dict[str, list[Kernel]] = {}
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
         self._log: RunLog | None = None
@@ -93,13 +93,13 @@ class SweepSession:
 
     # ---- measuring --------------------------------------------------------------------------
 
-    def select(self, pairs: Iterable[tuple[GroupedConvProblem, GroupedConvKernel]]) -> None:
+    def select(self, pairs: Iterable[tuple[Problem, Kernel]]) -> None:
         """What is left to run after selection, in order."""
         self._kernels_of = {}
         for problem, kernel in pairs:
             self._kernels_of.setdefault(problem.id, []).append(kernel)
 
-    def measure(self, problem: GroupedConvProblem, kernel: GroupedConvKernel) -> Measurement:
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
         """The pair's measurement: made now, taken from the problem's sweep, or from the resumed run.
 
         Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
@@ -142,14 +142,14 @@ class SweepSession:
             picks=Picks(self.models, self.plan).of,
         )
 
-    def _planned(self, problem: GroupedConvProblem) -> Sequence[GroupedConvKernel]:
+    def _planned(self, problem: Problem) -> Sequence[Kernel]:
         return self._kernels_of.get(problem.id, ())
 
     def build_ahead(self) -> None:
         """Start compiling what the first problems need; the compilers run in the background."""
         started = set()
         for problem_id, kernels in self._kernels_of.items():
-            problem = GroupedConvProblem.from_id(problem_id)
+            problem = problem_from_id(problem_id)
             if kind_of(problem) in started:
                 continue
             started.add(kind_of(problem))
@@ -159,7 +159,7 @@ class SweepSession:
 
     # ---- the end ----------------------------------------------------------------------------
 
-    def over_budget(self, problem: GroupedConvProblem) -> bool:
+    def over_budget(self, problem: Problem) -> bool:
         """Whether a test of this problem comes after the budget's end; what is begun is finished."""
         if self.deadline is None or time.time() < self.deadline or problem.id in self._begun:
             return False

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Problem
 
 if TYPE_CHECKING:
     from harness.build.builder import BuildResult
@@ -29,10 +29,10 @@ class Target(Protocol):
     arch: str
     device_module: str
 
-    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why this kernel cannot run this problem, or None."""
 
-    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
         """The kernel's binary, compiled in the background or taken from the cache."""
 
     def source_identity(self) -> str:
@@ -41,7 +41,7 @@ class Target(Protocol):
     def device_options(self) -> Mapping[str, str]:
         """What the device module's `open_device` takes by name. Raises BuildError."""
 
-    def timeout_s(self, problem: GroupedConvProblem) -> float:
+    def timeout_s(self, problem: Problem) -> float:
         """How long one kernel may take on a problem, check and samples included."""
 
     def close(self) -> None:
@@ -85,7 +85,7 @@ class Device(Protocol):
     info: DeviceInfo
     kernel_seconds: float
 
-    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+    def load(self, problem: Problem, seed: int) -> None:
         """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""
 
     def claim(self) -> None:

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 
 from harness.arch import load_arch
 from harness.build.builder import Builder, BuildResult
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import Kernel
+from harness.problem import Problem
 from harness.target.resolve import TargetOptions
 
 _BASE_TIMEOUT_S = 20.0
@@ -33,10 +33,10 @@ class CpuTarget:
         )
         self._arch = load_arch(self.arch)
 
-    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
 
-    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)
 
     def source_identity(self) -> str:
@@ -45,7 +45,7 @@ class CpuTarget:
     def device_options(self) -> Mapping[str, str]:
         return {}
 
-    def timeout_s(self, problem: GroupedConvProblem) -> float:
+    def timeout_s(self, problem: Problem) -> float:
         return _BASE_TIMEOUT_S + _SECONDS_PER_GFLOP * problem.flops / 1e9
 
     def close(self) -> None:

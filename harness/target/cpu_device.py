@@ -23,7 +23,8 @@ from harness.measure.reference import (
     integer_operands,
     random_operands,
 )
-from harness.problem import GroupedConvProblem
+from harness.problem import GemmProblem, Problem
+from harness.problem.pointwise import operands_swapped, pointwise_conv
 from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.core_lock import CoreLock
 from harness.target.cpu_info import cpu_name, memory_available_bytes
@@ -54,7 +55,7 @@ class _ConvArgs(ctypes.Structure):
 class _Loaded:
     """One problem's data. Integer data lie flush against guard pages; random data are aligned."""
 
-    def __init__(self, problem: GroupedConvProblem, seed: int) -> None:
+    def __init__(self, problem: Problem, seed: int) -> None:
         self.problem = problem
         self.seed = seed
         first, second = integer_operands(problem, seed)
@@ -77,9 +78,14 @@ class _Loaded:
         return self._random, self._timed_out
 
     def arguments(self, inputs: list[GuardedBuffer], out: GuardedBuffer) -> _ConvArgs:
-        args = _ConvArgs(inputs[0].address, inputs[1].address, out.address, 0)
+        first, second = inputs
+        problem = self.problem
+        if isinstance(problem, GemmProblem):
+            first, second = (second, first) if operands_swapped(problem) else (first, second)
+            problem = pointwise_conv(problem)
+        args = _ConvArgs(first.address, second.address, out.address, 0)
         for name in _EXTENTS:
-            setattr(args, name, getattr(self.problem, name))
+            setattr(args, name, getattr(problem, name))
         return args
 
 
@@ -94,7 +100,7 @@ class CpuDevice:
         self._workspaces: dict[bool, GuardedBuffer] = {}
         self._loaded: _Loaded | None = None
 
-    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+    def load(self, problem: Problem, seed: int) -> None:
         self._loaded = None
         self._workspaces.clear()
         needed, there = _memory_needed_bytes(problem), memory_available_bytes()
@@ -195,7 +201,7 @@ def open_device() -> CpuDevice:
     return CpuDevice()
 
 
-def _memory_needed_bytes(problem: GroupedConvProblem) -> int:
+def _memory_needed_bytes(problem: Problem) -> int:
     """Integer and random inputs, two outputs, and the reference's fp32 copies."""
     values = [math.prod(shape) for shape in problem.operand_shapes]
     return 2 * problem.bytes + sum(values[:2]) + 12 * sum(values)

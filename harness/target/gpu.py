@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from harness.arch import load_arch
 from harness.build.builder import Builder, BuildResult
 from harness.errors import TargetError
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from harness.kernel import GroupedConvKernel, Kernel
+from harness.problem import Problem
 from harness.target.gpu_presence import Presence, visible_device
 from harness.target.resolve import TargetOptions
 
@@ -43,10 +43,12 @@ class GpuTarget:
             isa=options.isa,
         )
 
-    def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        if not isinstance(kernel, GroupedConvKernel):
+            return f"operation {kernel.op} has no code for GPUs yet"
         return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
 
-    def build(self, kernel: GroupedConvKernel) -> Future[BuildResult]:
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)
 
     def source_identity(self) -> str:
@@ -56,7 +58,7 @@ class GpuTarget:
         visible = visible_device(self.visible_variable, self._presence.devices)
         return {"work": str(self.builder.device_work().path), "visible": visible}
 
-    def timeout_s(self, problem: GroupedConvProblem) -> float:
+    def timeout_s(self, problem: Problem) -> float:
         return _BASE_TIMEOUT_S + _SECONDS_PER_TFLOP * problem.flops / 1e12
 
     def close(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.measure.reference import STORAGE, decode
-from harness.problem import GroupedConvProblem
+from harness.problem import GroupedConvProblem, Problem
 from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.gpu_abi import (
     FINISH,
@@ -155,7 +155,9 @@ class GpuDevice:
         self._events: list[int] = []
         self._loaded: _Loaded | None = None
 
-    def load(self, problem: GroupedConvProblem, seed: int) -> None:
+    def load(self, problem: Problem, seed: int) -> None:
+        if not isinstance(problem, GroupedConvProblem):
+            raise ProblemRefused(f"operation {problem.op} has no code for GPUs yet")
         try:
             self._unload()
             needed, there = _memory_needed_bytes(problem), self._driver.free_memory_bytes()

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from harness.kernel import GroupedConvKernel
-from harness.pool import kernel_pool
-from harness.problem import GroupedConvProblem
+from harness.pool import gemm_pool, kernel_pool
+from harness.problem import GemmProblem, GroupedConvProblem
 from harness.problem_set import list_problem_sets, load_problem_set
 from harness.session.pair_id import pair_id, pair_of
 
@@ -14,12 +14,14 @@ KERNELS = (
     *kernel_pool("forward", "bf16", 2, arch="gfx950", rules="default"),
     *kernel_pool("bwd_weight", "fp16", 3, arch="gfx950", rules="full-tests"),
 )
+GEMM_KERNELS = gemm_pool("bf16", "rcr", arch="gfx950", rules="default")
 
 
 @pytest.mark.parametrize("name", list_problem_sets())
 def test_every_shipped_problem_is_found_in_the_ids_of_its_tests(name: str) -> None:
     for place, problem in enumerate(load_problem_set(name).problems):
-        kernel = KERNELS[place % len(KERNELS)]
+        kernels = GEMM_KERNELS if problem.op == "gemm" else KERNELS
+        kernel = kernels[place % len(kernels)]
         assert pair_of(f"tile_oracle::test_kernel[{pair_id(problem, kernel)}]") == (
             problem.id,
             kernel.short_name,
@@ -33,6 +35,13 @@ def test_every_kernel_is_found_in_the_ids_of_its_tests() -> None:
     for kernel in KERNELS:
         assert isinstance(kernel, GroupedConvKernel)
         assert pair_of(f"t.py::t[{pair_id(problem, kernel)}]") == (problem.id, kernel.short_name)
+
+
+def test_every_gemm_kernel_is_found_too() -> None:
+    problem = GemmProblem("bf16", "rcr", 1, 2, 3, 2)
+    for kernel in GEMM_KERNELS:
+        for nodeid in (f"t.py::t[{pair_id(problem, kernel)}]", f"t.py::t[a-{pair_id(problem, kernel)}-b]"):
+            assert pair_of(nodeid) == (problem.id, kernel.short_name)
 
 
 def test_other_parameters_may_stand_around_the_pair() -> None:

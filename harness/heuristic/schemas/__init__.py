@@ -10,17 +10,21 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.features import Array, FeatureSchema
+from harness.heuristic.schemas.gemm_own import GEMM_OWN
 from harness.heuristic.schemas.gemm_published import GEMM_55, GEMM_72
 from harness.heuristic.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from harness.heuristic.schemas.grouped_conv_published import GROUPED_CONV_83, GROUPED_CONV_91, GROUPED_CONV_97
 
 SCHEMAS: dict[str, FeatureSchema] = {
     schema.name: schema
-    for schema in (GROUPED_CONV_OWN, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83, GEMM_55, GEMM_72)
+    for schema in (
+        *(GROUPED_CONV_OWN, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
+        *(GEMM_OWN, GEMM_55, GEMM_72),
+    )
 }
 """Every schema by its name."""
 
-_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN, GEMM_72)
+_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN, GEMM_72, GEMM_OWN)
 
 
 def schema_named(name: str) -> FeatureSchema:
@@ -51,6 +55,22 @@ def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
     )
 
 
+GEMM_MODELS = "gemm_universal"
+"""What published models of GEMM call their operation."""
+
+_OP_OF_MODEL = {"grouped_conv": "grouped_conv", GEMM_MODELS: "gemm"}
+
+
+def op_of_model(op_type: str) -> str:
+    """The operation of a model folder's op_type. Raises ModelError."""
+    try:
+        return _OP_OF_MODEL[op_type]
+    except KeyError:
+        raise ModelError(
+            f"models of operation {op_type!r} are not known; known: {', '.join(_OP_OF_MODEL)}"
+        ) from None
+
+
 @dataclass(frozen=True)
 class Work:
     """What a problem takes, row by row."""
@@ -61,7 +81,8 @@ class Work:
 
 def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
     """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
-    values = GROUPED_CONV_OWN.compute(rows, {}, ("flops", "bytes_total"))
+    own = GEMM_OWN if "layout" in rows and "direction" not in rows else GROUPED_CONV_OWN
+    values = own.compute(rows, {}, ("flops", "bytes_total"))
     return Work(values[:, 0], values[:, 1])
 
 

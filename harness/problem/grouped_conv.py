@@ -1,4 +1,4 @@
-"""Problems: one operation instance each, frozen and validated.
+"""Grouped convolution problems: forward, data gradient, weight gradient, in 2D and 3D.
 
 Symbols, as in the published benchmark files: N batch, G groups, C input channels and K output
 channels (totals over all groups), (Di) Hi Wi input extents, (Z) Y X filter extents, (Do) Ho Wo output
@@ -19,13 +19,11 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from harness.errors import ProblemError
+from harness.problem.fields import MAX_BYTES, MAX_EXTENT, whole_number
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
 DTYPES = ("bf16", "fp16", "fp32")
 DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
-
-_MAX_EXTENT = 2**31 - 1
-_MAX_BYTES = 2**62
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class GroupedConvProblem:
                     f"{name} = {self._output_extent(axis)}: the dilated filter {filter_extent} is larger "
                     f"than the padded input {extent}; enlarge the input or the padding"
                 )
-        if self.bytes > _MAX_BYTES or self.flops > _MAX_BYTES:
+        if self.bytes > MAX_BYTES or self.flops > MAX_BYTES:
             raise ProblemError("the tensors hold more than 2^62 bytes: no machine runs this problem")
 
     def _check_words(self) -> None:
@@ -94,7 +92,7 @@ class GroupedConvProblem:
         for field in fields(self)[2:]:
             value = getattr(self, field.name)
             least = 0 if field.name.startswith("pad_") else 1
-            if type(value) is not int or not least <= value <= _MAX_EXTENT:
+            if type(value) is not int or not least <= value <= MAX_EXTENT:
                 raise ProblemError(f"{field.name} = {value!r} is not an integer from {least} to 2^31 - 1")
 
     # ---- identity ---------------------------------------------------------------------------
@@ -108,6 +106,11 @@ class GroupedConvProblem:
     def family(self) -> tuple[Any, ...]:
         """The key without batch and image extents: problems of one layer at different sizes share it."""
         return (self.op, *(getattr(self, n) for n in PROBLEM_FIELDS if n not in ("N", "Di", "Hi", "Wi")))
+
+    @property
+    def kind(self) -> tuple[str, str, int]:
+        """What problem and kernel must share: direction, dtype, rank."""
+        return (self.direction, self.dtype, self.ndim)
 
     @cached_property
     def id(self) -> str:
@@ -166,7 +169,7 @@ class GroupedConvProblem:
                     raise ProblemError(f"a problem's {field.name} is missing")
                 continue
             value = row[field.name]
-            values[field.name] = str(value) if field.type == "str" else _whole(field.name, value)
+            values[field.name] = str(value) if field.type == "str" else whole_number(field.name, value)
         return cls(**values)
 
     # ---- shapes -----------------------------------------------------------------------------
@@ -275,17 +278,6 @@ class GroupedConvProblem:
 
 PROBLEM_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvProblem))
 """The columns of a problem, in the order of the key."""
-
-
-def _whole(name: str, value: Any) -> int:
-    """An integer of any kind (numpy's, text, 3.0) as int; never rounded."""
-    try:
-        number = int(value)
-    except (TypeError, ValueError, OverflowError):
-        raise ProblemError(f"{name} = {value!r} is not an integer") from None
-    if not isinstance(value, str) and number != value:
-        raise ProblemError(f"{name} = {value!r} is not an integer")
-    return number
 
 
 def _extents(values: tuple[int, ...]) -> str:

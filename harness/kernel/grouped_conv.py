@@ -1,4 +1,4 @@
-"""Kernels: one compiled configuration each; name and fields convert both ways without loss.
+"""Grouped convolution kernels: name and fields convert both ways without loss.
 
 A name is the published one, followed by a token for each field that differs from what the published
 system implies:
@@ -21,10 +21,17 @@ from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 from harness.errors import KernelError
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
-
-SCHEDULERS = ("intrawave", "interwave")
-EPILOGUES = ("cshuffle", "default")
+from harness.kernel.fields import (
+    EPILOGUES,
+    MAX_NUMBER,
+    PIPELINE_NAME,
+    SCHEDULERS,
+    cell,
+    shortened,
+    triple,
+    triple_of,
+)
+from harness.problem import DIRECTIONS, DTYPES, Problem
 
 PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
@@ -42,8 +49,6 @@ PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[in
 
 PUBLISHED_VECTORS = (4, 8, 8)
 
-_MAX_NUMBER = 1 << 20
-_SHOWN_CHARACTERS = 120
 _TWO_BUFFERS_ONLY = ("compv4", "comp_async")
 
 
@@ -99,19 +104,19 @@ class GroupedConvKernel:
         ):
             if getattr(self, name) not in words:
                 raise KernelError(
-                    f"{name} {_short(getattr(self, name))} is not one of {', '.join(map(str, words))}"
+                    f"{name} {shortened(getattr(self, name))} is not one of {', '.join(map(str, words))}"
                 )
         if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
             raise KernelError(
-                f"pipeline {_short(self.pipeline)} is not mem, comp_async, compvN, basic_vN, basic_async_vN "
-                "or preshufflevN"
+                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
+                "basic_async_vN or preshufflevN"
             )
         for field in fields(self):
             value = getattr(self, field.name)
             if field.type == "bool" and type(value) is not bool:
-                raise KernelError(f"{field.name} = {_short(value)} is not True or False")
-            if field.type == "int" and (type(value) is not int or not 1 <= value <= _MAX_NUMBER):
-                raise KernelError(f"{field.name} = {_short(value)} is not an integer from 1 to 2^20")
+                raise KernelError(f"{field.name} = {shortened(value)} is not True or False")
+            if field.type == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
+                raise KernelError(f"{field.name} = {shortened(value)} is not an integer from 1 to 2^20")
         if self.two_stage and self.direction != "bwd_weight":
             raise KernelError(f"two_stage is for bwd_weight, not {self.direction}")
 
@@ -131,35 +136,35 @@ class GroupedConvKernel:
     def vectors(self) -> tuple[int, int, int]:
         return (self.vector_a, self.vector_b, self.vector_c)
 
-    def matches(self, problem: GroupedConvProblem) -> bool:
+    @property
+    def kind(self) -> tuple[str, str, int]:
+        """What problem and kernel must share: direction, dtype, rank."""
+        return (self.direction, self.dtype, self.ndim)
+
+    def matches(self, problem: Problem) -> bool:
         """Whether operation, direction, dtype and rank are the problem's."""
-        return (self.op, self.direction, self.dtype, self.ndim) == (
-            problem.op,
-            problem.direction,
-            problem.dtype,
-            problem.ndim,
-        )
+        return self.op == problem.op and self.kind == problem.kind
 
     @cached_property
     def name(self) -> str:
-        """The full name: every field can be read back from it (`parse_kernel_name`)."""
+        """The full name: every field can be read back from it (`parse_grouped_conv_name`)."""
         return f"{self.op}_{self.direction}_{self.dtype}_{self.ndim}d_{self.short_name}"
 
     @cached_property
     def short_name(self) -> str:
         """The name without what a matching problem already says (operation, direction, dtype, rank)."""
-        tokens = [_triple(self.tile), self.pipeline, self.scheduler]
+        tokens = [triple(self.tile), self.pipeline, self.scheduler]
         if self.double_smem_buffer:
             tokens.append("dsb")
         if self.split_image:
             tokens.append("si")
         implied = PUBLISHED_TILES.get(self.tile)
         if implied is None or implied[0] != self.waves:
-            tokens.append("w" + _triple(self.waves))
+            tokens.append("w" + triple(self.waves))
         if implied is None or implied[1] != self.warp_tile:
-            tokens.append("wt" + _triple(self.warp_tile))
+            tokens.append("wt" + triple(self.warp_tile))
         if self.vectors != PUBLISHED_VECTORS:
-            tokens.append("v" + _triple(self.vectors))
+            tokens.append("v" + triple(self.vectors))
         if self.epilogue != "cshuffle":
             tokens.append("ep" + self.epilogue)
         if self.num_groups_to_merge != 1:
@@ -185,7 +190,7 @@ class GroupedConvKernel:
         values = {}
         for field in fields(cls):
             if field.name in row:
-                values[field.name] = _cell(field.name, str(field.type), row[field.name])
+                values[field.name] = cell(field.name, str(field.type), row[field.name])
             elif field.default is MISSING:
                 raise KernelError(f"a kernel's row needs the column {field.name}")
         return cls(**values)
@@ -195,7 +200,7 @@ KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedCon
 
 
 @lru_cache(maxsize=65536)
-def parse_kernel_name(name: str) -> GroupedConvKernel:
+def parse_grouped_conv_name(name: str) -> GroupedConvKernel:
     """The kernel that a full name means; published names with and without a wave mode are taken too.
 
     Raises KernelError, naming what cannot be read.
@@ -203,19 +208,19 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise KernelError(
-            f"{_short(name)} is not a kernel name; one looks like "
+            f"{shortened(name)} is not a kernel name; one looks like "
             "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave_dsb_si"
         )
     part = match.groupdict()
-    tile = _numbers(part["tile"])
+    tile = triple_of(part["tile"])
     waves, warp_tile = PUBLISHED_TILES.get(tile, (None, None))
     if part["w"]:
-        waves = _numbers(part["w"])
+        waves = triple_of(part["w"])
     if part["wt"]:
-        warp_tile = _numbers(part["wt"])
+        warp_tile = triple_of(part["wt"])
     if waves is None or warp_tile is None:
         raise KernelError(
-            f"{_short(name)} must name its waves and warp tile (_w1x4x1_wt16x16x16): "
+            f"{shortened(name)} must name its waves and warp tile (_w1x4x1_wt16x16x16): "
             f"{part['tile']} is not one of the published tiles, which imply them"
         )
     pads = part["pad"] or "111"
@@ -226,7 +231,7 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
         *tile,
         *waves,
         *warp_tile,
-        *(_numbers(part["v"]) if part["v"] else PUBLISHED_VECTORS),
+        *(triple_of(part["v"]) if part["v"] else PUBLISHED_VECTORS),
         pipeline=part["pipeline"],
         scheduler=part["scheduler"] or "intrawave",
         epilogue=part["ep"] or "cshuffle",
@@ -242,42 +247,6 @@ def parse_kernel_name(name: str) -> GroupedConvKernel:
     )
 
 
-def _cell(name: str, kind: str, value: Any) -> Any:
-    """A table's cell as the field's own type; numpy's types, whole floats and CSV's words are taken."""
-    try:
-        if kind == "bool":
-            flag = {"True": True, "False": False}.get(value) if isinstance(value, str) else value
-            if flag in (True, False):
-                return bool(flag)
-        elif kind == "int":
-            if isinstance(value, str) or int(value) == value:
-                return int(value)
-        elif isinstance(value, str):
-            return str(value)
-    except (TypeError, ValueError, OverflowError):
-        pass
-    wanted = {"bool": "True or False", "int": "an integer", "str": "a text"}[kind]
-    raise KernelError(f"{name} = {_short(value)} is not {wanted}")
-
-
-def _short(value: object) -> str:
-    """A value from outside as messages show it: on one line, and not without end."""
-    text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
-    return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
-
-
-def _triple(values: tuple[int, int, int]) -> str:
-    return "x".join(map(str, values))
-
-
-def _numbers(text: str) -> tuple[int, int, int]:
-    m, n, k = text.split("x")
-    return int(m), int(n), int(k)
-
-
-PIPELINE_NAME = re.compile(
-    r"mem|comp_async|compv[0-9]{1,2}|basic_v[0-9]{1,2}|basic_async_v[0-9]{1,2}|preshufflev[0-9]{1,2}"
-)
 _T = r"[1-9][0-9]{0,6}x[1-9][0-9]{0,6}x[1-9][0-9]{0,6}"
 _NAME = re.compile(
     rf"grouped_conv_(?P<direction>{'|'.join(DIRECTIONS)})_(?P<dtype>[a-z0-9]+)_(?P<ndim>[23])d_(?P<tile>{_T})"

@@ -1,0 +1,131 @@
+"""Foreign measurements of GEMM kernels."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.commands.import_records import run
+from harness.errors import RecordError
+from harness.problem import GemmProblem
+from harness.record.dataset import load_records
+from harness.record.importers import import_file, write_records
+from harness.record.schema import arrow_schema
+
+NAMES = [
+    "gemm_fp8_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x128_2x2x1_32x32x64",
+    "gemm_fp8_rcr_mem_default_interwave_True_True_True_True_16x64x128_1x4x1_16x16x128",
+]
+PROBLEM = GemmProblem("fp8", "rcr", 16, 1536, 7168)
+
+
+def perf(problem: GemmProblem, latency_ms: float) -> dict[str, float]:
+    return {"latency(ms)": latency_ms, "tflops(TFlops)": problem.tflops(latency_ms), "bandwidth(GB/s)": 1.0}
+
+
+def results() -> list[dict[str, object]]:
+    """As benchmark programs print them."""
+    shape = {"split_k": 1, "m": 16, "n": 1536, "k": 7168, "dtype_a": "fp8", "layout_a": "RowMajor"}
+    return [
+        {"name": name, "problem": shape, "perf_result": perf(PROBLEM, 0.01 * (1 + place))}
+        for place, name in enumerate(NAMES)
+    ]
+
+
+def check(records: pd.DataFrame) -> None:
+    assert list(records.columns) == arrow_schema("gemm").names
+    assert set(records["problem"]) == {PROBLEM.id}
+    assert records["kernel"].tolist() == NAMES
+    assert records["latency_ms"].tolist() == [0.01, 0.02]
+    assert records["tflops"].tolist() == [pytest.approx(PROBLEM.tflops(t)) for t in (0.01, 0.02)]
+    assert records[["M", "N", "K", "split_k"]].drop_duplicates().to_numpy().tolist() == [[16, 1536, 7168, 1]]
+    assert records["persistent"].tolist() == [False, True]
+    assert set(records["op"]) == {"gemm"}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        results(),
+        {"metadata": {"arch": "gfx950"}, "benchmarks": results()},
+        {
+            "shapes": [
+                {
+                    "m": 16, "n": 1536, "k": 7168,
+                    "results": [{"kernel": n, "latency_ms": 0.01 * (1 + i)} for i, n in enumerate(NAMES)],
+                }
+            ]
+        },
+    ],
+)  # fmt: skip
+def test_json_results(document: object, tmp_path: Path) -> None:
+    path = tmp_path / "benchmark_results_fp8_rcr.json"
+    path.write_text(json.dumps(document))
+    imported = import_file(path, "gfx950")
+    check(imported.records)
+    assert (imported.summary.rows, imported.summary.ok) == (2, 2)
+    write_records(imported.records, tmp_path / "out.parquet")
+    check(load_records(tmp_path / "out.parquet"))
+    check(import_file(tmp_path / "out.parquet", "gfx950").records)
+
+
+@pytest.mark.parametrize("said", ["Shape 3: M=16 N=1536 K=7168", "m: 16, n: 1536, k: 7168, split_k: 1"])
+def test_a_log_with_noise(said: str, tmp_path: Path) -> None:
+    lines = ["[ 12%] Building gemm_universal ...", said]
+    for place, name in enumerate(NAMES):
+        lines += [f"Running {name}", json.dumps(perf(PROBLEM, 0.01 * (1 + place)), indent=1), "Segfault? no."]
+    lines += [f"{NAMES[0]} " + '{"latency(ms)": 0.3, "tflops', "done"]
+    path = tmp_path / "testrun.log"
+    path.write_text("\n".join(lines))
+    imported = import_file(path, "gfx950")
+    check(imported.records)
+    assert imported.summary.refused == {"malformed JSON": 1}
+
+
+def test_csv(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rows = [f"{name},16,1536,7168,{0.01 * (1 + i)}" for i, name in enumerate(NAMES)]
+    path.write_text("\n".join(["kernel_name,M,N,K,latency_ms", *rows]) + "\n")
+    check(import_file(path, "gfx950").records)
+
+
+def test_rows_that_cannot_be_right_are_refused_and_counted(tmp_path: Path) -> None:
+    good, name = results(), NAMES[0]
+    bad = [
+        {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": 1.0, "tflops": 9e9},
+        {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": -1.0},
+        {"name": name, "m": 0, "n": 64, "k": 64, "latency_ms": 1.0},
+        {"name": name, "m": 1.5, "n": 64, "k": 64, "latency_ms": 1.0},
+        {"name": "gemm_fp8_rcr_turbo", "m": 16, "n": 64, "k": 64, "latency_ms": 1.0},
+        {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": 2.0, "non_zero": 5},
+    ]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([*good, *bad]))
+    imported = import_file(path, "gfx950")
+    assert imported.summary.refused == {
+        "tflops contradicts latency and problem": 1,
+        "latency is not a positive number": 1,
+        "dimensions cannot be right": 1,
+        "a dimension is not an integer": 1,
+        "kernel name cannot be read": 1,
+    }
+    assert imported.summary.wrong == 1
+    assert imported.records["status"].value_counts().to_dict() == {"ok": 2, "wrong": 1}
+
+
+def test_one_call_imports_one_operation(tmp_path: Path) -> None:
+    import argparse
+
+    gemm, conv = tmp_path / "gemm.json", tmp_path / "conv.json"
+    gemm.write_text(json.dumps(results()))
+    row = {"N": 1, "C": 8, "K": 8, "Hi": 9, "Wi": 9, "Y": 1, "X": 1, "latency_ms": 1.0}
+    name = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
+    conv.write_text(json.dumps([{"kernel": name, **row}]))
+    args = argparse.Namespace(
+        files=[str(gemm), str(conv)], arch="gfx950", out=str(tmp_path / "o.parquet"), trust_unverified=False
+    )
+    with pytest.raises(RecordError, match="several operations, gemm and grouped_conv"):
+        run(args)

@@ -1,0 +1,123 @@
+"""Records of GEMMs: schema, reading, oracle and selection, beside those of convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness.errors import RecordError
+from harness.kernel import GemmKernel
+from harness.measure.measurement import Measurement
+from harness.oracle import final_measurements, find_oracles, key_columns, problem_table, problems_of
+from harness.pool import gemm_pool
+from harness.problem import GEMM_PROBLEM_FIELDS, GemmProblem, GroupedConvProblem
+from harness.record.dataset import load_records
+from harness.record.journal import Journal, write_part
+from harness.record.schema import arrow_schema, columns, kernel_columns, problem_columns
+from harness.report.data import RunInfo, analyse
+from harness.report.wording import short_kernel
+from harness.selection import fixed_choice, select, summarise
+
+PROBLEMS = [GemmProblem("bf16", layout, m, 64, 64) for layout in ("rcr", "rrr") for m in (1, 200)]
+MakeRow = Callable[..., dict[str, Any]]
+
+
+def kernels(layout: str = "rcr") -> list[GemmKernel]:
+    return [k for k in gemm_pool("bf16", layout, "cpu", "tiny") if isinstance(k, GemmKernel)][:3]
+
+
+def rows() -> list[dict[str, Any]]:
+    """Every problem with three kernels, the second one fastest, the third one wrong on one problem."""
+    found = []
+    for number, problem in enumerate(PROBLEMS):
+        for place, kernel in enumerate(kernels(problem.layout)):
+            measured = Measurement(problem, kernel, "ok", latency_ms=(2.0, 1.0, 3.0)[place], samples=9)
+            if number == 0 and place == 2:
+                measured = replace(measured, status="wrong", detail="left 3 values unwritten")
+            found.append({"run": "r", "time": f"2026-01-01T00:00:0{number}", **measured.as_row()})
+    return found
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> pd.DataFrame:
+    write_part(tmp_path / "part-a.parquet", rows())
+    return load_records(tmp_path)
+
+
+def test_the_schema_has_the_fields_of_problem_and_kernel_once() -> None:
+    names = [column.name for column in columns("gemm")]
+    assert len(set(names)) == len(names)
+    assert problem_columns("gemm") == GEMM_PROBLEM_FIELDS
+    assert set(kernel_columns("gemm")) == {*kernels()[0].as_row()} - {"dtype", "layout"}
+    assert [c for c in names if c not in (*GEMM_PROBLEM_FIELDS, *kernel_columns("gemm"))] == [
+        c.name
+        for c in columns("grouped_conv")
+        if c.name not in (*problem_columns("grouped_conv"), *kernel_columns("grouped_conv"))
+    ]
+
+
+def test_records_are_read_as_what_they_are(records: pd.DataFrame, tmp_path: Path) -> None:
+    assert list(records.columns) == arrow_schema("gemm").names
+    assert len(records) == len(rows())
+    assert len(load_records(tmp_path, op="gemm")) == len(rows())
+    with pytest.raises(RecordError, match="several operations, grouped_conv and gemm"):
+        load_records(tmp_path, op="grouped_conv")
+
+
+def test_a_journal_that_is_being_written_is_read_too(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, "living")
+    for row in rows():
+        journal.append(row)
+    assert len(load_records(tmp_path)) == len(rows())
+
+
+def test_records_of_two_operations_are_not_one_table(tmp_path: Path, make_row: MakeRow) -> None:
+    write_part(tmp_path / "part-a.parquet", rows())
+    write_part(tmp_path / "part-b.parquet", [make_row(0)])
+    with pytest.raises(RecordError, match="several operations, gemm and grouped_conv: read each on its own"):
+        load_records(tmp_path)
+
+
+def test_oracle_and_selection(records: pd.DataFrame) -> None:
+    assert problems_of(records) == tuple(PROBLEMS)
+    final = final_measurements(records)
+    oracles = find_oracles(final).set_index("problem")
+    for problem in PROBLEMS:
+        row = oracles.loc[problem.id]
+        assert row["oracle_kernel"] == kernels(problem.layout)[1].name
+        assert row["oracle_tflops"] == pytest.approx(problem.tflops(1.0))
+        assert tuple(row[list(key_columns("gemm"))]) == problem.key
+    assert int(oracles["kernels_wrong"].sum()) == 1
+    rankings = pd.DataFrame(
+        [
+            {"problem": p.id, "kernel": k.name, "predicted_tflops": 9.0 - place}
+            for p in PROBLEMS
+            for place, k in enumerate(kernels(p.layout))
+        ]
+    )
+    selection = select(PROBLEMS, final, find_oracles(final), rankings)
+    assert summarise(selection).mean_percent == pytest.approx(50.0)
+    assert fixed_choice(final, selection).tolist() == [1.0] * 4
+    data = analyse(records, PROBLEMS, rankings, run=RunInfo(name="r", folder="r"))
+    assert set(data.slices["slice"]) == {"tiny M", "medium M", "rcr", "rrr"}
+    assert short_kernel(kernels()[0].name, selection.iloc[0]) == kernels()[0].short_name
+
+
+def test_a_table_of_problems_is_of_one_operation() -> None:
+    table = problem_table(PROBLEMS)
+    assert table["flops"].tolist() == [float(p.flops) for p in PROBLEMS]
+    conv = GroupedConvProblem("forward", "bf16", 2, N=1, C=8, K=8, G=1, Hi=9, Wi=9, Y=3, X=3)
+    with pytest.raises(RecordError, match="several operations"):
+        problem_table([*PROBLEMS, conv])
+
+
+@pytest.mark.parametrize("column", ["M", "N", "K", "split_k"])
+def test_an_id_that_hides_another_problem_is_seen(column: str, records: pd.DataFrame) -> None:
+    records.loc[0, column] = int(records.loc[0, column]) + 1
+    with pytest.raises(RecordError, match=r"told apart by all their dimensions|are no problem"):
+        final_measurements(records)
