@@ -111,8 +111,11 @@ def test_a_problem_of_another_kind_is_refused() -> None:
     assert "the problem is forward bf16 2D" in str(arch.problem_refusal(GPU, conv))
 
 
-def test_every_architecture_multiplies_something() -> None:
+def test_every_architecture_multiplies_something_but_for_our_own_gpu_family() -> None:
     for name in known_archs():
         arch = load_arch(name)
+        if arch.kernels.name == "native":
+            assert gemm_pipelines(arch) == ()
+            continue
         assert "bf16" in gemm_dtypes(arch)
         assert {"basic_v1", "mem", "compv3"} <= set(gemm_pipelines(arch))
