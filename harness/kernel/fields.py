@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import KernelError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 SCHEDULERS = ("intrawave", "interwave")
 EPILOGUES = ("cshuffle", "default")
@@ -37,6 +42,20 @@ def cell(name: str, kind: str, value: Any) -> Any:
         pass
     wanted = {"bool": "True or False", "int": "an integer", "str": "a text"}[kind]
     raise KernelError(f"{name} = {shortened(value)} is not {wanted}")
+
+
+def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a kernel class out of a row; other columns are ignored.
+
+    Raises KernelError for a column that is missing or holds something else.
+    """
+    values = {}
+    for field in fields(kernel):
+        if field.name in row:
+            values[field.name] = cell(field.name, str(field.type), row[field.name])
+        elif field.default is MISSING:
+            raise KernelError(f"a kernel's row needs the column {field.name}")
+    return values
 
 
 def shortened(value: object) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -24,10 +24,10 @@ from harness.kernel.fields import (
     MAX_NUMBER,
     PIPELINE_NAME,
     SCHEDULERS,
-    cell,
     shortened,
     triple,
     triple_of,
+    values_of_row,
 )
 from harness.problem import GEMM_DTYPES, GEMM_LAYOUTS, Problem
 
@@ -140,13 +140,7 @@ class GemmKernel:
 
         Raises KernelError for a column that is missing or holds something else.
         """
-        values = {}
-        for field in fields(cls):
-            if field.name in row:
-                values[field.name] = cell(field.name, str(field.type), row[field.name])
-            elif field.default is MISSING:
-                raise KernelError(f"a kernel's row needs the column {field.name}")
-        return cls(**values)
+        return cls(**values_of_row(cls, row))
 
 
 GEMM_KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GemmKernel))

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
@@ -26,10 +26,10 @@ from harness.kernel.fields import (
     MAX_NUMBER,
     PIPELINE_NAME,
     SCHEDULERS,
-    cell,
     shortened,
     triple,
     triple_of,
+    values_of_row,
 )
 from harness.problem import DIRECTIONS, DTYPES, Problem
 
@@ -187,13 +187,7 @@ class GroupedConvKernel:
 
         Raises KernelError for a column that is missing or holds something else.
         """
-        values = {}
-        for field in fields(cls):
-            if field.name in row:
-                values[field.name] = cell(field.name, str(field.type), row[field.name])
-            elif field.default is MISSING:
-                raise KernelError(f"a kernel's row needs the column {field.name}")
-        return cls(**values)
+        return cls(**values_of_row(cls, row))
 
 
 KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvKernel))

@@ -14,6 +14,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from harness.target.lock_files import locked, make_lock_folder, open_lock_file, somebody_holds
+
 _TURN_S = 1.0
 _WAITING = "waiting.lock"
 _POLL_S = 0.01
@@ -28,7 +30,7 @@ class CoreLock:
         self._fd: int | None = None
         self._since = 0.0
         self._folder = Path(tempfile.gettempdir()) / "tile-oracle-cores"
-        self._usable = self._make_folder()
+        self._usable = make_lock_folder(self._folder)
 
     def acquire(self) -> None:
         """Blocks until a core is free. Where lock files cannot be made, pins nothing and goes on.
@@ -55,7 +57,7 @@ class CoreLock:
                 return
 
     def _wait_for_core(self) -> None:
-        waiting = self._open(self._folder / _WAITING)
+        waiting = open_lock_file(self._folder / _WAITING)
         if waiting is None:
             return
         pause = threading.Event()
@@ -74,22 +76,15 @@ class CoreLock:
     def _can_take(self) -> bool:
         """Whether there is a lock file that can be opened at all."""
         for core in self._allowed:
-            fd = self._open(self._folder / f"{core}.lock")
+            fd = open_lock_file(self._folder / f"{core}.lock")
             if fd is not None:
                 os.close(fd)
                 return True
         return False
 
     def _somebody_waits(self) -> bool:
-        waiting = self._open(self._folder / _WAITING)
-        if waiting is None:
-            return False
-        try:
-            fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if somebody_holds(self._folder / _WAITING):
             return True
-        finally:
-            os.close(waiting)
         self._since = time.monotonic()  # nobody: the next look is a turn away
         return False
 
@@ -101,39 +96,12 @@ class CoreLock:
         os.close(self._fd)
         self._fd = None
 
-    def _make_folder(self) -> bool:
-        try:
-            self._folder.mkdir(mode=0o777, exist_ok=True)
-            if self._folder.stat().st_uid == os.getuid():
-                self._folder.chmod(0o1777)
-        except OSError:
-            return False
-        return not self._folder.is_symlink()
-
     def _take(self, core: int) -> bool:
-        fd = self._open(self._folder / f"{core}.lock")
-        if fd is None:
+        self._fd = locked(self._folder / f"{core}.lock", block=False)
+        if self._fd is None:
             return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(fd)
-            return False
-        self._fd = fd
         self._pin([core])
         return True
-
-    @staticmethod
-    def _open(path: Path) -> int | None:
-        """The lock file, for reading only: that is enough to lock it, and another user may have made it."""
-        flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-        for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # there already, made now, made by another meanwhile
-            with suppress(OSError):
-                fd = os.open(path, flags | extra, 0o644)
-                if extra:
-                    os.fchmod(fd, 0o644)  # whatever the umask: others must be able to open it
-                return fd
-        return None
 
     @staticmethod
     def _pin(cores: list[int]) -> None:

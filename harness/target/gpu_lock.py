@@ -12,8 +12,9 @@ import re
 import tempfile
 import threading
 import time
-from contextlib import suppress
 from pathlib import Path
+
+from harness.target.lock_files import locked, make_lock_folder, open_lock_file, somebody_holds
 
 _TURN_S = 1.0
 _GIVE_WAY_S = 0.02
@@ -29,7 +30,7 @@ class GpuLock:
         self._held_path, self._waiting_path = folder / f"{name}.lock", folder / f"{name}.waiting"
         self._fd: int | None = None
         self._since = 0.0
-        self._usable = _make_folder(folder)
+        self._usable = make_lock_folder(folder)
 
     def acquire(self) -> None:
         """Blocks until the GPU is free. Where lock files cannot be made, goes on without.
@@ -54,7 +55,7 @@ class GpuLock:
             self._fd = None
 
     def _wait(self) -> None:
-        waiting = _open(self._waiting_path)
+        waiting = open_lock_file(self._waiting_path)
         try:
             if waiting is not None:
                 fcntl.flock(waiting, fcntl.LOCK_SH)
@@ -64,48 +65,11 @@ class GpuLock:
                 os.close(waiting)
 
     def _somebody_waits(self) -> bool:
-        waiting = _open(self._waiting_path)
-        if waiting is None:
-            return False
-        try:
-            fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if somebody_holds(self._waiting_path):
             return True
-        finally:
-            os.close(waiting)
         self._since = time.monotonic()  # nobody: the next look is a turn away
         return False
 
     def _take(self, *, block: bool) -> bool:
-        fd = _open(self._held_path)
-        if fd is None:
-            return False
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | (0 if block else fcntl.LOCK_NB))
-        except OSError:
-            os.close(fd)
-            return False
-        self._fd = fd
-        return True
-
-
-def _make_folder(folder: Path) -> bool:
-    try:
-        folder.mkdir(mode=0o777, exist_ok=True)
-        if folder.stat().st_uid == os.getuid():
-            folder.chmod(0o1777)
-    except OSError:
-        return False
-    return not folder.is_symlink()
-
-
-def _open(path: Path) -> int | None:
-    """The lock file, for reading only: that is enough to lock it, and another user may have made it."""
-    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # there already, made now, made by another meanwhile
-        with suppress(OSError):
-            fd = os.open(path, flags | extra, 0o644)
-            if extra:
-                os.fchmod(fd, 0o644)  # whatever the umask: others must be able to open it
-            return fd
-    return None
+        self._fd = locked(self._held_path, block=block)
+        return self._fd is not None

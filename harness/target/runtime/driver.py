@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
@@ -106,7 +107,7 @@ class Launch:
     arguments: Arguments
 
 
-class Driver:
+class Driver(ABC):
     """One open device. Subclasses name the library's functions and say what differs.
 
     Calls raise RuntimeFailure.
@@ -137,20 +138,21 @@ class Driver:
 
     # ---- what subclasses say ------------------------------------------------------------------
 
+    @abstractmethod
     def error_name(self, code: int) -> str:
         """The library's name of an error number."""
-        raise NotImplementedError
 
+    @abstractmethod
     def properties(self) -> DeviceProperties:
         """What the open device is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _make_current(self) -> None:
-        raise NotImplementedError
+        """Makes the open device the calling thread's own."""
 
+    @abstractmethod
     def allow_lds(self, function: int, lds_bytes: int) -> None:
         """Lets a function be launched with this much dynamic LDS, where that must be said beforehand."""
-        raise NotImplementedError
 
     # ---- calls --------------------------------------------------------------------------------
 
