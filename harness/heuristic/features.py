@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic import exact_functions
 
 Array = npt.NDArray[np.float64]
 Formula = Callable[["FeatureTable"], Array]
@@ -186,9 +187,16 @@ def ratio(a: Array, b: Array) -> Array:
     return np.divide(a, b, out=np.zeros_like(a, dtype=np.float64), where=b != 0)
 
 
+def log2(x: Array) -> Array:
+    """Logarithm to base 2, the same on every machine; what stands for a column while a formula is traced
+    (harness.selector.trace) says itself what its logarithm is."""
+    of_trace = getattr(x, "traced_log2", None)
+    return exact_functions.log2(x) if of_trace is None else of_trace()
+
+
 def log2_of(x: Array) -> Array:
     """log2(max(x, 1)): sizes of 0 and 1 are both 0."""
-    return np.log2(np.maximum(x, 1.0))
+    return log2(np.maximum(x, 1.0))
 
 
 def ceil_div(a: Array, b: Array) -> Array:

@@ -17,6 +17,7 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from harness.errors import ModelError
+from harness.heuristic import exact_functions
 from harness.heuristic.aliases import Aliases, merge
 from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array
@@ -29,7 +30,8 @@ from harness.record.schema import KERNEL_COLUMNS
 _MODEL_ERROR = 0.03
 _ROBUST_FROM = 1.5
 _REWEIGHTINGS = 6
-_LEAST_MS = 1e-6
+LEAST_MS = 1e-6
+"""Predicted times below this count as this."""
 _MOST_ERROR = 0.3
 _STEP_GROWTH = 0.75
 """Power of the tile's volume by which a step's time grows. Leaving each public gfx950 kernel out in turn, its
@@ -52,7 +54,10 @@ class PhysicalModel:
         terms = GROUPED_CONV_TERMS.compute(rows, hardware, self.terms)
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
         table = np.array([self.coefficients_for(str(name)) for name in names])
-        return np.asarray(np.log(np.maximum((terms * table[codes]).sum(axis=1), _LEAST_MS)))
+        time_ms = np.zeros(len(codes))
+        for index in range(len(self.terms)):  # term by term: the same sum for any table and machine
+            time_ms += terms[:, index] * table[codes, index]
+        return exact_functions.log(np.maximum(time_ms, LEAST_MS))
 
     def coefficients_for(self, name: str) -> Array:
         """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""

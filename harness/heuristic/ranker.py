@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import ModelError
+from harness.heuristic import exact_functions
 from harness.heuristic.aliases import Aliases
 from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array, FeatureSchema
@@ -127,13 +128,13 @@ class Ranker:
         absolute = [scores[m.name] for m in self.members if not m.relative]
         if not absolute:
             return np.asarray(score - _group_least(score, groups))
-        level = np.mean(absolute, axis=0)
+        level = sum(absolute, start=np.zeros(len(groups))) / len(absolute)
         return np.asarray(score + _group_mean(level - score, groups))
 
     def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted TFLOPS of every row; the higher is the better pick within a problem."""
         log_time = np.clip(self.log_time(rows, groups, threads), -50, 50)
-        return np.asarray(flops_of(rows) / (np.exp(log_time) * 1e9))
+        return np.asarray(flops_of(rows) / (exact_functions.exp(log_time) * 1e9))
 
     def _used(self, member: Member) -> bool:
         needs_level = any(m.relative for m in self.members if m.name in self.weights)
