@@ -35,9 +35,7 @@ def log(x: Any) -> Array:
     """Natural logarithm. 0 gives -inf, a negative number NaN; subnormal numbers are not for it."""
     values = np.asarray(x, dtype=np.float64)
     exponent, f, half_square, rest = _reduced(values)
-    return _at_the_edges(
-        values, exponent * _LN2_HIGH - ((half_square - (rest + exponent * _LN2_LOW)) - f)
-    )
+    return _at_the_edges(values, exponent * _LN2_HIGH - ((half_square - (rest + exponent * _LN2_LOW)) - f))
 
 
 def log2(x: Any) -> Array:

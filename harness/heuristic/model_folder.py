@@ -147,6 +147,15 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     """The model of a target, compressed or not. Raises ModelError when there is none or it is damaged."""
+    path, text = read_booster_text(folder, target, number)
+    try:
+        return lgb.Booster(model_str=text)
+    except (lgb.basic.LightGBMError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
+
+
+def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
+    """The file of a target's model, and LightGBM's text in it. Raises ModelError like `read_booster`."""
     stem = f"model_{target}" if number == 0 else f"model_{target}.{number}"
     plain, packed = folder / f"{stem}.lgbm", folder / f"{stem}.lgbm.gz"
     path = plain if plain.is_file() else packed
@@ -159,10 +168,7 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     text = data.decode("utf-8", errors="replace")
     if not text.startswith("tree") or "end of trees" not in text:
         raise ModelError(f"{path} is not a whole LightGBM model: copy it again")
-    try:
-        return lgb.Booster(model_str=text)
-    except (lgb.basic.LightGBMError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
+    return path, text
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:

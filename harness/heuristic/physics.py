@@ -6,7 +6,7 @@ negative, and nothing is learnt that the terms cannot say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -53,11 +53,15 @@ class PhysicalModel:
         nearest one (`nearest`), with its own tile counts, a step's time growing with its volume."""
         terms = GROUPED_CONV_TERMS.compute(rows, hardware, self.terms)
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
-        table = np.array([self.coefficients_for(str(name)) for name in names])
+        table = self.coefficients_of([str(name) for name in names])
         time_ms = np.zeros(len(codes))
         for index in range(len(self.terms)):  # term by term: the same sum for any table and machine
             time_ms += terms[:, index] * table[codes, index]
         return exact_functions.log(np.maximum(time_ms, LEAST_MS))
+
+    def coefficients_of(self, names: Sequence[str]) -> Array:
+        """`coefficients_for` each of these kernels: (names, terms)."""
+        return np.array([self.coefficients_for(name) for name in names]).reshape(len(names), len(self.terms))
 
     def coefficients_for(self, name: str) -> Array:
         """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""

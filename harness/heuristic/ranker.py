@@ -118,7 +118,7 @@ class Ranker:
 
     def _log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int) -> Array:
         hardware = hardware_figures(self.arch)
-        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self._used(m)}
+        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self.uses(m)}
         total = sum(self.weights.values())
         score: Array = sum(
             (self.weights[name] / total * scores[name] for name in self.weights), start=np.zeros(len(groups))
@@ -133,12 +133,22 @@ class Ranker:
 
     def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted TFLOPS of every row; the higher is the better pick within a problem."""
-        log_time = np.clip(self.log_time(rows, groups, threads), -50, 50)
-        return np.asarray(flops_of(rows) / (exact_functions.exp(log_time) * 1e9))
+        return tflops_at(rows, self.log_time(rows, groups, threads))
 
-    def _used(self, member: Member) -> bool:
+    def uses(self, member: Member) -> bool:
+        """Whether picks depend on this member; the others only predict."""
         needs_level = any(m.relative for m in self.members if m.name in self.weights)
         return member.name in self.weights or (needs_level and not member.relative)
+
+
+MOST_LOG_TIME = 50.0
+"""A predicted ln(time) beyond +-50 counts as this when it is made a speed."""
+
+
+def tflops_at(rows: Columns, log_time: Array) -> Array:
+    """TFLOPS of every row's problem at a predicted ln(latency in ms)."""
+    inside = np.clip(log_time, -MOST_LOG_TIME, MOST_LOG_TIME)
+    return np.asarray(flops_of(rows) / (exact_functions.exp(inside) * 1e9))
 
 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:

@@ -79,10 +79,15 @@ class Work:
     bytes: Array
 
 
+def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
+    """The formulas of a problem's floating-point operations and tensor bytes."""
+    return (GEMM_OWN if op == "gemm" else GROUPED_CONV_OWN), ("flops", "bytes_total")
+
+
 def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
     """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
-    own = GEMM_OWN if "layout" in rows and "direction" not in rows else GROUPED_CONV_OWN
-    values = own.compute(rows, {}, ("flops", "bytes_total"))
+    schema, names = work_schema("gemm" if "layout" in rows and "direction" not in rows else "grouped_conv")
+    values = schema.compute(rows, {}, names)
     return Work(values[:, 0], values[:, 1])
 
 

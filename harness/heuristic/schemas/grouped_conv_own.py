@@ -143,9 +143,7 @@ _FEATURES = (
     Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations a byte"),
     Feature(
         "log2_l2_share",
-        lambda t: log2(
-            ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20
-        ),
+        lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
         "log2 of the tensors' bytes over all L2 caches",
     ),
     Feature("is_1x1", lambda t: flag(t.taps == 1), "one filter tap"),
