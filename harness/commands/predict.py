@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         if folder is None:
             raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
         predictor = Predictor.load(folder)
-        kernels = [k for k in _kernels(folder, args.kernels) if k.matches(problem)]
+        kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
         if not kernels:
             raise ModelError(f"no kernel matches {problem.id}: {SHARED[problem.op]} must be the problem's")
         ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
@@ -64,7 +64,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _kernels(folder: Path, file: str | None) -> list[Kernel]:
+def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
+    """The kernels that a file names, one a line; without a file, those that the model was trained on.
+
+    Raises ModelError or KernelError.
+    """
     if file is None:
         names = read_json(folder / MANIFEST_FILE).get("kernels") or ()
         if not names:

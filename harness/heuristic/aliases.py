@@ -17,7 +17,7 @@ import pandas as pd
 from harness.heuristic.columns import Column, Columns
 from harness.heuristic.noise import NoiseModel
 from harness.heuristic.schemas import flops_of
-from harness.kernel import KERNEL_FIELDS, GroupedConvKernel, parse_kernel_name
+from harness.kernel import KERNEL_FIELDS, GroupedConvKernel, Kernel, parse_kernel_name
 
 LEAST_SHARED_PROBLEMS = 20
 AGREEMENT_QUANTILE = 0.9
@@ -64,7 +64,7 @@ class Aliases:
             {chosen.get(stands, stands): why for stands, why in self.because.items()},
         )
 
-    def stand_in(self, name: str) -> tuple[str, float]:
+    def stand_in(self, name: str, kernel: Kernel | None = None) -> tuple[str, float]:
         """(name of the kernel that this one is predicted as, its ln(time) offset).
 
         A measured kernel's representative; else that of a measured twin; else the kernel itself, which
@@ -75,7 +75,7 @@ class Aliases:
         known = self.representative.get(name)
         if known is not None:
             return known, self.offset.get(name, 0.0)
-        kernel = parse_kernel_name(name)
+        kernel = kernel or parse_kernel_name(name)
         twin_pipeline = PIPELINE_TWINS.get(kernel.pipeline)
         if twin_pipeline is not None:
             row = {**kernel.as_row(), "pipeline": twin_pipeline}

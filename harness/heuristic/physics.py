@@ -24,7 +24,7 @@ from harness.heuristic.features import Array
 from harness.heuristic.folds import group_codes
 from harness.heuristic.noise import NoiseModel
 from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS, STEP_TERMS
-from harness.kernel import GroupedConvKernel, parse_grouped_conv_name
+from harness.kernel import GroupedConvKernel, Kernel, parse_grouped_conv_name
 from harness.record.schema import KERNEL_COLUMNS
 
 _MODEL_ERROR = 0.03
@@ -59,9 +59,21 @@ class PhysicalModel:
             time_ms += terms[:, index] * table[codes, index]
         return exact_functions.log(np.maximum(time_ms, LEAST_MS))
 
-    def coefficients_of(self, names: Sequence[str]) -> Array:
-        """`coefficients_for` each of these kernels: (names, terms)."""
-        return np.array([self.coefficients_for(name) for name in names]).reshape(len(names), len(self.terms))
+    def coefficients_of(self, names: Sequence[str], kernels: Sequence[Kernel] = ()) -> Array:
+        """`coefficients_for` each of these kernels: (names, terms). `kernels`, if at hand, spares reading the
+        names."""
+        found = np.empty((len(names), len(self.terms)))
+        alike: dict[tuple[Any, ...], Array] = {}
+        for row, name in enumerate(names):
+            if name in self.coefficients:
+                found[row] = self.coefficients[name]
+                continue
+            kernel = kernels[row] if kernels else parse_grouped_conv_name(name)
+            key = _nearness_fields(kernel)
+            if key not in alike:
+                alike[key] = self.coefficients_for(name)
+            found[row] = alike[key]
+        return found
 
     def coefficients_for(self, name: str) -> Array:
         """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""
@@ -168,6 +180,14 @@ def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3,
     best = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
     np.minimum.at(best, groups, log_time)
     return np.asarray(np.maximum(np.exp(-(log_time - best[groups]) / (2 * width)), least))
+
+
+def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
+    """All that `_distance` and the growth of a step look at."""
+    return tuple(getattr(kernel, name) for name in _NEARNESS_FIELDS)
+
+
+_NEARNESS_FIELDS = ("tile", "waves", "pipeline", "scheduler", "double_smem_buffer", "split_image")
 
 
 def _distance(a: GroupedConvKernel, b: GroupedConvKernel) -> float:

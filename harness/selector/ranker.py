@@ -125,10 +125,13 @@ class NativeRanker:
         count = len(self.kernels) if k is None else max(0, min(k, len(self.kernels)))
         if self._handle is None or count == 0:
             return []
-        order, tflops = (ctypes.c_uint32 * count)(), (ctypes.c_double * count)()
-        self._check(self._handle.functions.rank(self._handle.address, values, count, order, tflops), problem)
+        order, tflops = np.empty(count, dtype=np.uint32), np.empty(count)
+        rank = self._handle.functions.rank
+        status = rank(self._handle.address, values, count, order.ctypes.data, tflops.ctypes.data)
+        self._check(status, problem)
         kernels = self.kernels
-        return [(kernels[number], speed) for number, speed in zip(order, tflops, strict=True)]
+        ranked = zip(order.tolist(), tflops.tolist(), strict=True)
+        return [(kernels[number], speed) for number, speed in ranked]
 
     def log_time(self, problem: Problem) -> Array:
         """Predicted ln(latency in ms) of every kernel, (kernels,)."""

@@ -120,7 +120,7 @@ class _Standing:
         if not aliases.representative:
             found = [(kernel.name, 0.0) for kernel in kernels]
         else:
-            found = [aliases.stand_in(kernel.name) for kernel in kernels]
+            found = [aliases.stand_in(kernel.name, kernel) for kernel in kernels]
         by_name = {kernel.name: kernel for kernel in kernels}
         numbers: dict[str, int] = {}
         of = [numbers.setdefault(name, len(numbers)) for name, _ in found]
@@ -136,9 +136,8 @@ class _Maker:
         self.model, self.kernels, self.kind, self.op = model, kernels, kind, op
         self.ranker = model.ranker
         self.standing = _Standing.of_pool(self.ranker.aliases, kernels)
-        shared: dict[str, str | int] = {
-            name: value for name, value in zip(_SHARED[op], kind, strict=True) if name != "op"
-        }
+        words: tuple[str | int, ...] = kind
+        shared = {name: value for name, value in zip(_SHARED[op], words, strict=True) if name != "op"}
         hardware = hardware_figures(self.ranker.arch)
         self.pool = Pool(self.standing.kernels, shared, problem_fields(op), hardware)
         self.graph: Graph = self.pool.graph
@@ -207,7 +206,7 @@ class _Maker:
 
     def _write_physical(self, to: ByteWriter, physical: PhysicalModel) -> Partition:
         """The time model; which kernels it can tell apart."""
-        coefficients = physical.coefficients_of(self.standing.names)
+        coefficients = physical.coefficients_of(self.standing.names, self.standing.kernels)
         nodes = self.pool.trace(GROUPED_CONV_TERMS, physical.terms)
         rows = self._rows(nodes)
         for column in coefficients.T:

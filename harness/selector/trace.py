@@ -53,6 +53,9 @@ NUMPY_OF: Mapping[str, Callable[..., Any]] = {
     "rint": np.rint,
     "sqrt": np.sqrt,
     "log2": exact_functions.log2,
+    "log": exact_functions.log,
+    "exp": exact_functions.exp,
+    "expm1": exact_functions.expm1,
     "common_bits": lambda a, b: np.asarray(a).astype(np.int64) & np.asarray(b).astype(np.int64),
     "where": lambda condition, a, b: np.where(np.asarray(condition) != 0, a, b),
 }
@@ -65,6 +68,7 @@ _OF_FLAGS = {
     "multiply": "logical_and",
 }  # fmt: skip
 _MAKES_FLAGS = ("less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
+_NOT_NUMPYS_OWN = ("log2", "log", "exp", "expm1")  # its own differ from one processor to the next
 _OF_INTEGERS = {"bitwise_and": "common_bits", "negative": "negative", "trunc": "trunc"}
 
 
@@ -251,7 +255,7 @@ class Symbol(NDArrayOperatorsMixin):
         elif name in ("bitwise_and", "bitwise_or", "invert"):
             operation = None
         else:
-            operation = name if name in NUMPY_OF else None
+            operation = name if name in NUMPY_OF and name not in _NOT_NUMPYS_OWN else None
         if operation is None:
             raise ModelError(f"numpy.{name} of {' and '.join(sorted(types))} columns cannot be traced")
         nodes = [operand.node for operand in operands]

@@ -43,11 +43,14 @@ TILE_ORACLE_OPERATION(Trunc, lanes::trunc(a))
 TILE_ORACLE_OPERATION(Rint, lanes::rint(a))
 TILE_ORACLE_OPERATION(Sqrt, lanes::sqrt(a))
 TILE_ORACLE_OPERATION(Log2, exact::log2(a))
+TILE_ORACLE_OPERATION(Log, exact::log(a))
+TILE_ORACLE_OPERATION(Exp, exact::exp(a))
+TILE_ORACLE_OPERATION(Expm1, exact::expm1(a))
 TILE_ORACLE_OPERATION(CommonBits, lanes::common_bits(a, b))
 TILE_ORACLE_OPERATION(Where, select(a != splat(0.0), b, c))
 #undef TILE_ORACLE_OPERATION
 
-constexpr std::uint32_t n_operations = 25;
+constexpr std::uint32_t n_operations = 28;
 constexpr std::uint32_t spread = n_operations;
 
 using Loops = std::array<std::array<Run, 8>, n_operations>;

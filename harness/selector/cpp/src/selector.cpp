@@ -506,9 +506,11 @@ std::vector<Ranked> Selector::rank(std::span<const double> values, std::uint32_t
     log_times(values, log_time);
     w.order.resize(size());
     std::iota(w.order.begin(), w.order.end(), 0u);
-    std::partial_sort(w.order.begin(), w.order.begin() + k, w.order.end(), [&](std::uint32_t a, std::uint32_t b) {
+    const auto better = [&](std::uint32_t a, std::uint32_t b) {
         return log_time[a] != log_time[b] ? log_time[a] < log_time[b] : a < b;
-    });
+    };
+    if (k < size()) std::nth_element(w.order.begin(), w.order.begin() + k, w.order.end(), better);
+    std::sort(w.order.begin(), w.order.begin() + k, better);
     const double flops = loaded_->last_flops();
     std::vector<Ranked> found(k);
     for (std::uint32_t i = 0; i < k; ++i) found[i] = {w.order[i], Loaded::tflops_of(flops, log_time[w.order[i]])};
