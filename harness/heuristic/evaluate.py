@@ -111,9 +111,16 @@ def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequenc
 
 
 def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions for all problems and kernels of a record table."""
+    """Predictions for all problems and kernels of a record table, less the pairs that it shows to be
+    unsupported: a kernel that refuses a problem says so before it is picked."""
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
-    return rank_all(predictor, problems_of(records), kernels)
+    rankings = rank_all(predictor, problems_of(records), kernels)
+    unsupported = records["status"] == "unsupported"
+    if not unsupported.any():
+        return rankings
+    pairs = [pd.MultiIndex.from_frame(t[["problem", "kernel"]]) for t in (rankings, records[unsupported])]
+    other = pd.MultiIndex.from_frame(records.loc[~unsupported, ["problem", "kernel"]])
+    return rankings[~pairs[0].isin(pairs[1]) | pairs[0].isin(other)].reset_index(drop=True)
 
 
 def evaluate(

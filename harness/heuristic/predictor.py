@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from harness.heuristic.columns import HasFields, pair_columns
 from harness.heuristic.features import Array
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
+    MANIFEST_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
     ModelSpec,
@@ -98,6 +100,13 @@ class Predictor:
         if not kernels:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.rank(problem, kernels)[0][0]
+
+    @cached_property
+    def measured_kernels(self) -> frozenset[str]:
+        """Names of the kernels that the model was trained on; empty where its folder does not say."""
+        path = self.folder / MANIFEST_FILE
+        named = read_json(path).get("kernels") if path.is_file() else None
+        return frozenset(map(str, named or ())) | frozenset(self.ranker.aliases.representative)
 
     def _check(self, problems: Sequence[HasFields], kernels: Sequence[Kernel]) -> None:
         kinds = {kernel.kind: kernel for kernel in kernels}

@@ -52,28 +52,19 @@ class Recipe:
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
     def for_op(self, op: str) -> Recipe:
-        """The recipe as it is for an operation: on the features of that operation.
+        """The recipe on the features of an operation: recipes are written with those of convolution.
 
-        Aliases and the physical time model are made for convolutions: a recipe with them becomes, for
-        GEMM, the ln(time) trees that it stands beside. Raises ModelError where nothing is left of it.
+        `default` is what won on the measurements that there are of the operation.
         """
         if op == "grouped_conv":
             return self
-        if self.physical and not self.trees:
-            raise ModelError(
-                f"recipe {self.name}: the physical time model is for convolutions; for {op} train log_time"
-            )
-        kept = tuple(part for part in self.trees if part.target != "correction")
-        parts = kept or (TreePart("log_time", OWN, ensemble=4, near_best=True),)
-        renamed = tuple(replace(part, schema=_SCHEMAS_OF_GEMM[part.schema]) for part in parts)
-        changed = self.physical or self.aliases
+        if self.name == "default":
+            return _GEMM_DEFAULT
+        meaning = self.meaning.replace("97 published", "72 published")
         return replace(
             self,
-            trees=renamed,
-            weights={} if changed else self.weights,
-            aliases=False,
-            physical=False,
-            meaning="own features, ln(time), seeds averaged" if changed else self.meaning,
+            trees=tuple(replace(part, schema=_SCHEMAS_OF_GEMM[part.schema]) for part in self.trees),
+            meaning=meaning,
         )
 
     def with_trees(self, trees: int) -> Recipe:
@@ -92,6 +83,13 @@ OWN = "grouped_conv_own_1"
 PUBLISHED = "grouped_conv_97"
 _SCHEMAS_OF_GEMM = {OWN: "gemm_own_1", PUBLISHED: "gemm_universal_72"}
 _CORRECTION = TreeSettings(trees=200)
+_GEMM_DEFAULT = Recipe(
+    "default",
+    "own features, ln(time), four seeds averaged, rows near the best count more",
+    (TreePart("log_time", "gemm_own_1", ensemble=4, near_best=True),),
+)
+"""On GEMMs measured on a CPU ahead of every recipe with the physical time model (docs/gemm.md)."""
+
 
 
 def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:

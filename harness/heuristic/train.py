@@ -33,7 +33,6 @@ from harness.heuristic.physics import PhysicalModel, explain_aliases, fit_physic
 from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
-from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.heuristic.targets import label, target_named
 from harness.heuristic.training_rows import pair_columns_of, training_rows
 from harness.heuristic.trees import TreeData, grow, importances
@@ -506,19 +505,23 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
 def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFrame) -> ModelSpec:
     trees = tree_members(ranker)
     first = trees[0] if trees else None
+    physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
+    schema = first.schema if first else physical.schema if physical else None
+    if schema is None:
+        raise ModelError(f"recipe {recipe.name} has no member to train")
     settings = {part.target: asdict(part.settings) for part in recipe.trees}
     return ModelSpec(
-        op_type=first.schema.op if first else GROUPED_CONV_TERMS.op,
+        op_type=schema.op,
         dtype=kind["dtype"],
         arch=kind["arch"],
-        feature_names=first.feature_names if first else GROUPED_CONV_TERMS.names,
-        categorical_features=first.schema.categorical if first else (),
+        feature_names=first.feature_names if first else schema.names,
+        categorical_features=schema.categorical if first else (),
         targets=tuple(member.name for member in ranker.members),
         log_targets=tuple(member.name for member in trees if member.target.logged),
         params=settings[first.name] if first and len(trees) == 1 else settings,
         direction=kind.get("direction"),
         ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())) if "ndim" in rows else (),
-        schema=first.schema.name if first else GROUPED_CONV_TERMS.name,
+        schema=schema.name,
         recipe=recipe.name,
         picks=dict(ranker.weights),
         members={member.name: len(member.boosters) for member in trees if len(member.boosters) > 1},
