@@ -92,7 +92,9 @@ class Aliases:
         kernels = [parse_kernel_name(stands) for stands, _ in found]
         fields = [kernel.as_row() for kernel in kernels]
         own = own_fields(kernels[0]) if kernels else ()
-        table: dict[str, Column] = {str(name): np.asarray(rows[name]) for name in rows if str(name) not in own}
+        table: dict[str, Column] = {
+            str(name): np.asarray(rows[name]) for name in rows if str(name) not in own
+        }
         for name in own:
             values = [row[name] for row in fields]
             dtype = object if isinstance(values[0], str) else None

@@ -91,7 +91,6 @@ _GEMM_DEFAULT = Recipe(
 """On GEMMs measured on a CPU ahead of every recipe with the physical time model (docs/gemm.md)."""
 
 
-
 def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:
     return (TreePart(target, schema, ensemble=ensemble),)
 

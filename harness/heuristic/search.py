@@ -1,8 +1,8 @@
 """Search for kernels by a model's predictions, beyond the kernels that were measured.
 
-The space is what an architecture allows (harness.heuristic.search_space). Two strategies: `random` scores a sample, `evolution` is discrete differential
-evolution. Both are deterministic by seed, stop at a budget of distinct kernels, and can go on from a
-saved state.
+The space is what an architecture allows (harness.heuristic.search_space). Two strategies: `random` scores
+a sample, `evolution` is discrete differential evolution. Both are deterministic by seed, stop at a budget
+of distinct kernels, and can go on from a saved state.
 """
 
 from __future__ import annotations
@@ -129,9 +129,7 @@ def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]
     """The best kernels of a search, each with whether the model knows measurements of it."""
     known = predictor.measured_kernels
     ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-    return [
-        Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked
-    ]
+    return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
 
 
 def _draw(space: Space, random: np.random.Generator) -> list[int]:

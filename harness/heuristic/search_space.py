@@ -71,6 +71,15 @@ def _tile(waves: Sequence[int], warp_tile: Sequence[int], multiples: Sequence[in
     return m, n, k
 
 
+def _sizes(**triples: Sequence[int]) -> dict[str, Any]:
+    """tile=(16, 64, 64) as the fields tile_m, tile_n, tile_k."""
+    return {
+        f"{name}_{axis}": size
+        for name, triple in triples.items()
+        for axis, size in zip("mnk", triple, strict=True)
+    }
+
+
 def _depths(arch: Arch, dtype: str) -> tuple[int, ...]:
     """How many instruction tiles deep a tile may be; more where an instruction is one element deep (cpu)."""
     single = all(warp_tile[2] == 1 for warp_tile in arch.warp_tiles.get(dtype, ()))
@@ -91,14 +100,13 @@ def _conv_axes(arch: Arch, dtype: str) -> Axes:
 def _conv_kernel(arch: Arch, problem: GroupedConvProblem, values: tuple[Any, ...]) -> Kernel:
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, two_buffers, split = values
     tile = _tile(waves, warp_tile, (more_m, more_n, more_k))
+    vectors = arch.widest_vectors(problem.dtype, tile, waves)
     return GroupedConvKernel(
-        problem.direction,
-        problem.dtype,
-        problem.ndim,
-        *tile,
-        *waves,
-        *warp_tile,
-        *arch.widest_vectors(problem.dtype, tile, waves),
+        direction=problem.direction,
+        dtype=problem.dtype,
+        ndim=problem.ndim,
+        **_sizes(tile=tile, wave=waves, warp_tile=warp_tile),
+        **{f"vector_{operand}": width for operand, width in zip("abc", vectors, strict=True)},
         pipeline=pipeline,
         scheduler=scheduler,
         double_smem_buffer=two_buffers,
@@ -123,12 +131,11 @@ def _gemm_axes(arch: Arch, dtype: str) -> Axes:
 def _gemm_kernel(arch: Arch, problem: GemmProblem, values: tuple[Any, ...]) -> Kernel:
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, epilogue, *flags = values
     pad_m, pad_n, pad_k, persistent = flags
+    tile = _tile(waves, warp_tile, (more_m, more_n, more_k))
     return GemmKernel(
-        problem.dtype,
-        problem.layout,
-        *_tile(waves, warp_tile, (more_m, more_n, more_k)),
-        *waves,
-        *warp_tile,
+        dtype=problem.dtype,
+        layout=problem.layout,
+        **_sizes(tile=tile, warp=waves, warp_tile=warp_tile),
         pipeline=pipeline,
         scheduler=scheduler,
         epilogue=epilogue,

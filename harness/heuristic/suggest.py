@@ -1,8 +1,9 @@
 """What to measure next: the pairs that would teach a model most, given a budget.
 
 An ensemble of models, each fitted to a resampling of the problems, says how sure it is of every pair: of
-physical time models for convolutions, of ln(time) trees for GEMM, which is what picks best there. A pair is worth measuring when the ensemble disagrees on its time, and when it may be the
-fastest of its problem: a slow kernel's exact time decides nothing.
+physical time models for convolutions, of ln(time) trees for GEMM, each what picks best there. A pair is
+worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
+slow kernel's exact time decides nothing.
 """
 
 from __future__ import annotations
