@@ -12,6 +12,7 @@ import pandas as pd
 from harness.errors import ModelError
 from harness.heuristic.aliases import find_aliases
 from harness.heuristic.bootstrap import Interval, Statistic, interval, mean_of, quantile_of
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.features import Array
 from harness.heuristic.noise import NoiseModel, measured_noise
 from harness.heuristic.predictor import Predictor
@@ -112,7 +113,9 @@ def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequenc
 
 def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions for all problems and kernels of a record table, less the pairs that it shows to be
-    unsupported: a kernel that refuses a problem says so before it is picked."""
+    unsupported: a kernel that refuses a problem says so before it is picked. A model that reads figures of
+    binaries has those of the records too."""
+    predictor = predictor.knowing(CodeTable.of(records))
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     rankings = rank_all(predictor, problems_of(records), kernels)
     unsupported = records["status"] == "unsupported"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -12,10 +12,12 @@ import numpy as np
 from harness.data_files import data_folder
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.columns import HasFields, pair_columns
 from harness.heuristic.features import Array
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
+    CODE_FILE,
     MANIFEST_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
@@ -25,7 +27,14 @@ from harness.heuristic.model_folder import (
     read_spec,
 )
 from harness.heuristic.physics import PhysicalModel
-from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.ranker import (
+    CorrectionMember,
+    Member,
+    Ranker,
+    TreeMember,
+    constant_groups,
+    tree_members,
+)
 from harness.heuristic.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_with, work_of
 from harness.heuristic.targets import target_named
 from harness.kernel import Kernel
@@ -100,6 +109,15 @@ class Predictor:
         if not kernels:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.rank(problem, kernels)[0][0]
+
+    @property
+    def reads_code(self) -> bool:
+        """Whether the model reads figures of the kernels' binaries."""
+        return any(member.schema.optional for member in tree_members(self.ranker))
+
+    def knowing(self, code: CodeTable) -> Predictor:
+        """The predictor with figures of further binaries; those in its own folder go before them."""
+        return replace(self, ranker=self.ranker.knowing(code)) if self.reads_code else self
 
     @cached_property
     def measured_kernels(self) -> frozenset[str]:
@@ -195,7 +213,10 @@ def _tree_member(folder: Path, spec: ModelSpec, name: str) -> TreeMember:
             )
     if target.logged and name not in spec.log_targets:
         target = target.unlogged()
-    return TreeMember(target, schema, names, boosters)
+    code = CodeTable()
+    if schema.optional and (folder / CODE_FILE).is_file():
+        code = CodeTable.from_json(read_json(folder / CODE_FILE))
+    return TreeMember(target, schema, names, boosters, code)
 
 
 def _in_units(target: str, log_time: Array, rows: dict[str, np.ndarray]) -> Array:

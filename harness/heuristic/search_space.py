@@ -100,13 +100,16 @@ def _conv_axes(arch: Arch, dtype: str) -> Axes:
 def _conv_kernel(arch: Arch, problem: GroupedConvProblem, values: tuple[Any, ...]) -> Kernel:
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, two_buffers, split = values
     tile = _tile(waves, warp_tile, (more_m, more_n, more_k))
-    vectors = arch.widest_vectors(problem.dtype, tile, waves)
+    widths = arch.widest_vectors(problem.dtype, tile, waves)
+    vectors: dict[str, Any] = {
+        f"vector_{operand}": width for operand, width in zip("abc", widths, strict=True)
+    }
     return GroupedConvKernel(
         direction=problem.direction,
         dtype=problem.dtype,
         ndim=problem.ndim,
         **_sizes(tile=tile, wave=waves, warp_tile=warp_tile),
-        **{f"vector_{operand}": width for operand, width in zip("abc", vectors, strict=True)},
+        **vectors,
         pipeline=pipeline,
         scheduler=scheduler,
         double_smem_buffer=two_buffers,
