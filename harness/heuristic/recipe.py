@@ -59,14 +59,13 @@ class Recipe:
         """
         if op == "grouped_conv":
             return self
-        if self.name in _OF_GEMM:
+        if self is RECIPES.get(self.name) and self.name in _OF_GEMM:
             return _OF_GEMM[self.name]
-        meaning = self.meaning.replace("97 published", "72 published")
-        return replace(
-            self,
-            trees=tuple(replace(part, schema=_SCHEMAS_OF_GEMM[part.schema]) for part in self.trees),
-            meaning=meaning,
+        parts = (
+            replace(part, schema=_SCHEMAS_OF_GEMM.get(part.schema, part.schema)) for part in self.trees
         )
+        meaning = self.meaning.replace("97 published", "72 published")
+        return replace(self, trees=tuple(parts), meaning=meaning)
 
     @property
     def reads_code(self) -> bool:
