@@ -13,7 +13,7 @@ from harness.data_files import data_folder
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases
 from harness.heuristic.code_table import CodeTable
-from harness.heuristic.columns import HasFields, pair_columns
+from harness.heuristic.columns import Columns, HasFields, pair_columns
 from harness.heuristic.features import Array
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
@@ -98,6 +98,14 @@ class Predictor:
                 log_time = member.log_time(rows, hardware_figures(self.spec.arch), self.threads)
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
+
+    def scores(self, rows: Columns) -> dict[str, Array]:
+        """Every member's own ln(latency in ms) of the pairs of a table (fields of problem and kernel, and
+        `kernel`), (rows,); of a relative member up to a constant a problem."""
+        if self.ranker.aliases.representative:
+            rows, _ = self.ranker.aliases.canonical(rows)
+        hardware = hardware_figures(self.spec.arch)
+        return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
         """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order."""

@@ -61,9 +61,7 @@ class Recipe:
             return self
         if self is RECIPES.get(self.name) and self.name in _OF_GEMM:
             return _OF_GEMM[self.name]
-        parts = (
-            replace(part, schema=_SCHEMAS_OF_GEMM.get(part.schema, part.schema)) for part in self.trees
-        )
+        parts = (replace(part, schema=_SCHEMAS_OF_GEMM.get(part.schema, part.schema)) for part in self.trees)
         meaning = self.meaning.replace("97 published", "72 published")
         return replace(self, trees=tuple(parts), meaning=meaning)
 
