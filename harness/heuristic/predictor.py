@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import lightgbm as lgb
@@ -12,10 +13,13 @@ import numpy as np
 from harness.data_files import data_folder
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases
-from harness.heuristic.columns import pair_columns
+from harness.heuristic.code_table import CodeTable
+from harness.heuristic.columns import Columns, pair_columns
 from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
+    CODE_FILE,
+    MANIFEST_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
     ModelSpec,
@@ -31,6 +35,7 @@ from harness.heuristic.ranker import (
     TreeMember,
     constant_groups,
     tflops_at,
+    tree_members,
 )
 from harness.heuristic.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_with, work_of
 from harness.heuristic.targets import Target, target_named
@@ -90,6 +95,14 @@ class Predictor:
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
 
+    def scores(self, rows: Columns) -> dict[str, Array]:
+        """Every member's own ln(latency in ms) of the pairs of a table (fields of problem and kernel, and
+        `kernel`), (rows,); of a relative member up to a constant a problem."""
+        if self.ranker.aliases.representative:
+            rows, _ = self.ranker.aliases.canonical(rows)
+        hardware = hardware_figures(self.spec.arch)
+        return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
+
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
         """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order.
 
@@ -109,6 +122,22 @@ class Predictor:
         if not kernels:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.rank(problem, kernels)[0][0]
+
+    @property
+    def reads_code(self) -> bool:
+        """Whether the model reads figures of the kernels' binaries."""
+        return any(member.schema.optional for member in tree_members(self.ranker))
+
+    def knowing(self, code: CodeTable) -> Predictor:
+        """The predictor with figures of further binaries; those in its own folder go before them."""
+        return replace(self, ranker=self.ranker.knowing(code)) if self.reads_code else self
+
+    @cached_property
+    def measured_kernels(self) -> frozenset[str]:
+        """Names of the kernels that the model was trained on; empty where its folder does not say."""
+        path = self.folder / MANIFEST_FILE
+        named = read_json(path).get("kernels") if path.is_file() else None
+        return frozenset(map(str, named or ())) | frozenset(self.ranker.aliases.representative)
 
     def _check(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> None:
         kinds = {kernel.kind: kernel for kernel in kernels}
@@ -206,7 +235,11 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
 
     def tree_member(name: str) -> TreeMember:
         parts = _tree_parts(spec, name)
-        return TreeMember(parts.target, parts.schema, parts.feature_names, read_boosters(folder, parts))
+        code = CodeTable()
+        if parts.schema.optional and (folder / CODE_FILE).is_file():
+            code = CodeTable.from_json(read_json(folder / CODE_FILE))
+        boosters = read_boosters(folder, parts)
+        return TreeMember(parts.target, parts.schema, parts.feature_names, boosters, code)
 
     physical = None
     if {"physical", "correction"} & set(spec.targets):

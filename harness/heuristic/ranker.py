@@ -7,7 +7,7 @@ is the kernel with the least weighted mean of the members' scores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import lightgbm as lgb
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from harness.errors import ModelError
 from harness.heuristic import exact_functions
 from harness.heuristic.aliases import Aliases
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.hardware import hardware_figures
@@ -44,12 +45,14 @@ class Member(Protocol):
 
 @dataclass(frozen=True)
 class TreeMember:
-    """Boosters of one target (several seeds are averaged) and the features that they read."""
+    """Boosters of one target (several seeds are averaged) and the features that they read; `code` are the
+    figures of binaries for schemas that read such."""
 
     target: Target
     schema: FeatureSchema
     feature_names: tuple[str, ...]
     boosters: tuple[lgb.Booster, ...]
+    code: CodeTable = field(default_factory=CodeTable)
 
     @property
     def name(self) -> str:
@@ -60,6 +63,8 @@ class TreeMember:
         return self.target.relative
 
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        if self.schema.optional:
+            rows = {**{str(name): rows[name] for name in rows}, **self.code.columns(rows["kernel"])}
         features = self.schema.compute(rows, hardware, self.feature_names)
         return log_time_of(self.target, raw_predictions(self.boosters, features, threads), rows)
 
@@ -103,6 +108,10 @@ class Ranker:
         raise ModelError(
             f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}"
         )
+
+    def knowing(self, code: CodeTable) -> Ranker:
+        """The ranker with figures of further binaries; those that it has go before them."""
+        return replace(self, members=tuple(_knowing(member, code) for member in self.members))
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
@@ -149,6 +158,16 @@ def tflops_at(rows: Columns, log_time: Array) -> Array:
     """TFLOPS of every row's problem at a predicted ln(latency in ms)."""
     inside = np.clip(log_time, -MOST_LOG_TIME, MOST_LOG_TIME)
     return np.asarray(flops_of(rows) / (exact_functions.exp(inside) * 1e9))
+def tree_members(ranker: Ranker) -> list[TreeMember]:
+    """The members of a ranker that are trees, a correction's among them."""
+    members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
+    return [member for member in members if isinstance(member, TreeMember)]
+
+
+def _knowing(member: Member, code: CodeTable) -> Member:
+    if isinstance(member, CorrectionMember):
+        return replace(member, trees=replace(member.trees, code=member.trees.code.over(code)))
+    return replace(member, code=member.code.over(code)) if isinstance(member, TreeMember) else member
 
 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:

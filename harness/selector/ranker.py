@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from harness.errors import ModelError
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.features import Array
 from harness.heuristic.model_folder import ModelSpec
 from harness.heuristic.predictor import check_problem
@@ -92,14 +93,17 @@ class NativeRanker:
     _values_of: Callable[[Problem], tuple[int, ...]] = field(repr=False)
 
     @classmethod
-    def load(cls, folder: Path | str, kernels: Sequence[Kernel]) -> NativeRanker:
-        """The model in a folder for these candidates, which are of one kind of problem.
+    def load(
+        cls, folder: Path | str, kernels: Sequence[Kernel], code: CodeTable | None = None
+    ) -> NativeRanker:
+        """The model in a folder for these candidates, which are of one kind of problem. `code`: figures of
+        further kernels' binaries, for a model that reads such (Predictor.knowing).
 
         Raises ModelError when the folder cannot be read, for kernels that the model was not trained for, and
         for what native code cannot do: the message names it, and Predictor.load can still do it. Raises
         BuildError or TargetError where the native library cannot be built.
         """
-        model = NativeModel.load(folder)
+        model = NativeModel.load(folder, code)
         handle = _Handle(selector_bytes(model, kernels)) if kernels else None
         values_of = attrgetter(*problem_fields(op_of_model(model.spec.op_type)))
         return cls(model.folder, model.spec, tuple(kernels), handle, values_of)

@@ -17,13 +17,13 @@ import numpy.typing as npt
 
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import ModelSpec, read_booster_text, read_spec
 from harness.heuristic.physics import PhysicalModel
 from harness.heuristic.predictor import TreeParts, check_feature_count, check_kind, ranker_of
 from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember
 from harness.heuristic.schemas import op_of_model, work_schema
-from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.heuristic.targets import Target
 from harness.kernel import KERNEL_TYPES, Kernel, parse_kernel_name
 from harness.problem import (
@@ -58,9 +58,10 @@ class NativeModel:
     forests: dict[str, tuple[Forest, ...]]
 
     @classmethod
-    def load(cls, folder: Path | str) -> NativeModel:
-        """Reads the folder without LightGBM. Raises ModelError like Predictor.load, and for trees whose sum
-        native code cannot work out."""
+    def load(cls, folder: Path | str, code: CodeTable | None = None) -> NativeModel:
+        """Reads the folder without LightGBM. `code`: figures of further kernels' binaries, for a model that
+        reads such. Raises ModelError like Predictor.load, and for trees that native code cannot do.
+        """
         folder = Path(folder)
         if not folder.is_dir():
             raise ModelError(f"no model folder at {folder}")
@@ -74,7 +75,8 @@ class NativeModel:
                 check_feature_count(folder, parts, len(forest.feature_names))
             return ()
 
-        return cls(folder, spec, ranker_of(folder, spec, keep), forests)
+        ranker = ranker_of(folder, spec, keep)
+        return cls(folder, spec, ranker if code is None else ranker.knowing(code), forests)
 
 
 def problem_fields(op: str) -> tuple[str, ...]:
@@ -186,13 +188,9 @@ class _Maker:
         forests = self.model.forests[member.name]
         split_on = {int(number) for forest in forests for number in np.unique(forest.split_feature)}
         numbers = sorted(split_on)
-        nodes = dict(
-            zip(
-                numbers,
-                self.pool.trace(member.schema, [member.feature_names[n] for n in numbers]),
-                strict=True,
-            )
-        )
+        names = [member.feature_names[number] for number in numbers]
+        code = member.code.columns(self.standing.names) if member.schema.optional else None
+        nodes = dict(zip(numbers, self.pool.trace(member.schema, names, code), strict=True))
         rows = self._rows(nodes.values())
         to.u32(_SAYS.index(_says(member.target)), int(member.target.logged), rows.count)
         to.u32(len(member.feature_names))
@@ -207,7 +205,7 @@ class _Maker:
     def _write_physical(self, to: ByteWriter, physical: PhysicalModel) -> Partition:
         """The time model; which kernels it can tell apart."""
         coefficients = physical.coefficients_of(self.standing.names, self.standing.kernels)
-        nodes = self.pool.trace(GROUPED_CONV_TERMS, physical.terms)
+        nodes = self.pool.trace(physical.schema, physical.terms)
         rows = self._rows(nodes)
         for column in coefficients.T:
             rows = rows.refined_by(partition_by(np.ascontiguousarray(column).view(np.int64)))

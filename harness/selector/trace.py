@@ -23,7 +23,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from harness.errors import ModelError
 from harness.heuristic import exact_functions
-from harness.heuristic.columns import field_columns
+from harness.heuristic.columns import Column, field_columns
 from harness.heuristic.features import Array, FeatureSchema, FeatureTable
 from harness.kernel import Kernel
 
@@ -286,18 +286,23 @@ class Pool:
         for name in self.problem_fields:
             self.columns.pop(name, None)
 
-    def trace(self, schema: FeatureSchema, names: Sequence[str]) -> list[Node]:
-        """The expressions of these formulas of the schema. Raises ModelError naming the formula and the
-        operation that an expression cannot hold, or a column that neither problem nor kernel has."""
-        table = _TracedTable(schema, self)
+    def trace(
+        self, schema: FeatureSchema, names: Sequence[str], more: Mapping[str, Column] | None = None
+    ) -> list[Node]:
+        """The expressions of these formulas of the schema; `more` are further columns of the kernels.
+
+        Raises ModelError naming the formula and the operation that an expression cannot hold, or a column
+        that neither problem nor kernel has.
+        """
+        table = _TracedTable(schema, self, {**self.columns, **(more or {})})
         return [table.node(name) for name in names]
 
 
 class _TracedTable(FeatureTable):
     """A feature table whose columns are symbols."""
 
-    def __init__(self, schema: FeatureSchema, pool: Pool) -> None:
-        super().__init__(schema, pool.columns, pool.hardware)
+    def __init__(self, schema: FeatureSchema, pool: Pool, columns: Mapping[str, Column]) -> None:
+        super().__init__(schema, columns, pool.hardware)
         self._pool = pool
         self._symbols: dict[str, Symbol] = {}
         self.length = 1  # what a formula makes of it itself (numpy.ones) holds for every row
