@@ -1,5 +1,5 @@
-// A gradient-boosted forest as the scoring engine reads it: the bytes that harness/selector/forest.py
-// writes from a LightGBM model. Immutable once read.
+// A gradient-boosted forest as the scoring engine reads it: LightGBM's own columns, without their text.
+// harness/selector/forest.py writes the bytes. Immutable once read.
 #pragma once
 
 #include <cstddef>
@@ -13,46 +13,35 @@ namespace tile_oracle {
 /// What a numerical split takes for a missing value, as LightGBM numbers it.
 enum class Missing : std::uint8_t { none = 0, zero = 1, nan = 2 };
 
-/// Distinct conditions of one feature that sort: `value <= threshold[i]` goes left. Conditions of one
-/// group are alike in what they do with a missing value; a forest has a group for each way it uses.
-struct NumericalGroup {
+/// One split. A child >= 0 is an inner node of the same tree, a child < 0 is the leaf ~child.
+struct Split {
+    double threshold;     ///< numerical: a value <= threshold goes left
     std::uint32_t feature;
-    Missing missing;
-    bool missing_left;                  ///< where a missing value goes; means nothing for Missing::none
-    std::uint32_t first_condition;      ///< condition number of thresholds[0]; the rest follow
-    std::vector<double> thresholds;     ///< strictly rising
+    std::int32_t left;
+    std::int32_t right;
+    std::int32_t bitset;  ///< categorical: its number in Forest::bitsets; numerical: -1
+    Missing missing;      ///< numerical
+    bool missing_left;    ///< numerical: where a missing value goes
 };
 
-/// Distinct conditions of one categorical feature: a category whose bit is set goes left.
-struct CategoricalGroup {
-    std::uint32_t feature;
-    std::uint32_t first_condition;
-    std::vector<std::vector<std::uint32_t>> bitsets;  ///< LightGBM's words, 32 categories each
-};
-
-/// The trees of one model. Inner nodes of a tree are numbered breadth first, the root is 0; so are its
-/// leaves. A node's inner children have consecutive numbers from `first_inner`, and its leaf children
-/// from 2 * node - (first_inner - 1): each node before it has two children, and those that are not inner
-/// nodes are leaves.
+/// n_leaves - 1 splits from first_split and n_leaves values from first_leaf; the root is the first split.
 struct Tree {
-    std::uint32_t first_node;   ///< in Forest::conditions and Forest::children
-    std::uint32_t first_leaf;   ///< in Forest::leaf_values
-    std::uint32_t n_leaves;     ///< inner nodes: n_leaves - 1
+    std::uint32_t first_split;
+    std::uint32_t first_leaf;
+    std::uint32_t n_leaves;
 };
 
 class Forest {
 public:
-    /// Reads a forest. Null, and what is wrong in one line in `error`, if the bytes are not one.
+    /// Reads a forest. Null, and what is wrong in one line in `error`, if the bytes are not a whole one.
+    /// Every tree of a forest is one: each of its splits and leaves is reached from its root once.
     static std::shared_ptr<const Forest> read(const void* bytes, std::size_t size, std::string& error);
 
     std::uint32_t n_features = 0;
-    std::uint32_t n_conditions = 0;
-    std::vector<NumericalGroup> numerical;
-    std::vector<CategoricalGroup> categorical;
     std::vector<Tree> trees;
-    std::vector<std::uint32_t> conditions;  ///< per inner node: the number of its condition
-    std::vector<std::uint32_t> children;    ///< per inner node: first_inner << 2 | right is leaf << 1 | left is leaf
+    std::vector<Split> splits;
     std::vector<double> leaf_values;
+    std::vector<std::vector<std::uint32_t>> bitsets;  ///< words of 32 categories; a set bit goes left
 };
 
 }  // namespace tile_oracle
