@@ -20,6 +20,7 @@ import struct
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +30,6 @@ from harness.errors import ModelError
 _MAGIC = b"TOFOREST"
 _VERSION = 1
 _CATEGORICAL = 1
-
-_ROUNDS_TO_NEAREST = "%.17g"
 
 
 @dataclass(frozen=True)
@@ -158,4 +157,4 @@ def _category_sets(tree: Mapping[str, str], where: str) -> list[npt.NDArray[np.u
         raise ModelError(f"{where}: cat_boundaries or cat_threshold cannot be read: copy it again") from None
     if bounds[:1] != [0] or bounds[-1] != len(words) or bounds != sorted(bounds):
         raise ModelError(f"{where}: cat_boundaries do not fit cat_threshold: copy it again")
-    return [words[begin:end] for begin, end in zip(bounds[:-1], bounds[1:], strict=True)]
+    return [words[begin:end] for begin, end in pairwise(bounds)]
