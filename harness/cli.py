@@ -43,6 +43,7 @@ _COMMANDS = {
     "import": "convert published CSV or JSON results and benchmark logs into records",
     "train": "train a model that picks kernels, from recorded measurements",
     "predict": "rank the kernels for a problem with a model",
+    "export": "write a model and its kernels as C++ sources that pick in microseconds",
     "evaluate": "judge a model's picks by recorded measurements",
     "compare": "compare a new model with an old one and say whether it may replace it",
     "retrain-check": "validate the current model, train a new one, validate it, compare",
