@@ -136,6 +136,16 @@ def _kinds(args: argparse.Namespace) -> list[Kind]:
                 "--problem-set says the operation and the kinds of its problems: give it or them, not both"
             )
         problems = load_problem_sets(args.problem_set).problems
+        return sorted({problem.kind for problem in problems}, key=kind_text)
+    gemm = args.op == GemmProblem.op
+    for option, word in (
+        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
+    ):
+        if word is not None:
+            raise BuildError(f"{option} is not for --op {args.op or OPS[0]}: leave it out")
+    if gemm:
+        layouts = _some_of("--layout", args.layout or "rcr", GEMM_LAYOUTS)
+        types = _some_of("--dtype", args.dtype or "bf16", GEMM_DTYPES)
         gemms: list[Kind] = [(GemmProblem.op, dtype, layout) for dtype in types for layout in layouts]
         return sorted(gemms, key=kind_text)
     directions = _some_of("--direction", args.direction or "forward", DIRECTIONS)
