@@ -24,14 +24,11 @@ from harness.heuristic.schemas.own_columns import (
     TILE,
     WARP_TILE,
     WORKGROUP,
-)
-from harness.heuristic.schemas.own_columns import (
-    fill_column as _fill,
-)
-from harness.heuristic.schemas.own_columns import (
-    log2_column as _log2,
+    fill_column,
+    log2_column,
 )
 
+_fill, _log2 = fill_column, log2_column
 _VECTOR_BYTES = 16
 
 
