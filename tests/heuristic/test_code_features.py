@@ -79,6 +79,18 @@ def test_occupancy_worked_by_hand(op: str) -> None:
         assert found["log2_rounds_at_once"] == 2
 
 
+def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed() -> None:
+    schema = schema_named("gemm_own_2")
+    rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
+    rows |= CodeTable({GEMM.name: FIGURES}).columns(rows["kernel"])
+    hardware = hardware_figures("gfx950")
+    for held, counted in ((0.0, 2.0), (1.0, 1.0), (5.0, 5.0)):
+        row = schema.compute(
+            {**rows, "code_workgroups_per_cu": np.array([held])}, hardware, ["workgroups_at_once"]
+        )
+        assert row[0, 0] == counted
+
+
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
 def test_what_is_not_known_is_zero_and_said(op: str) -> None:
     schema = schema_named(f"{op}_own_2")
