@@ -126,10 +126,16 @@ def _compiler(identity: Callable[[], str]) -> Finding:
         return Finding(BAD, "compiler", str(error))
 
 
+_NO_PTXAS = (
+    "not there: the driver assembles each kernel when it is loaded, and nothing says here whether it spills "
+    "(pip install 'tile-oracle[cuda]')"
+)
+
+
 def _ptxas() -> Finding:
     path = find_ptxas()
     if path is None:
-        return Finding(NOTE, "ptxas", "not there: the driver assembles each kernel when it is loaded")
+        return Finding(NOTE, "ptxas", _NO_PTXAS)
     return Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built")
 
 

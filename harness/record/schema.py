@@ -70,7 +70,14 @@ _TAIL = (
     Column("sgprs", pa.int64(), "gfx950: scalar registers of a wave"),
     Column("lds_bytes", pa.int64(), "GPU: LDS (shared memory) of a workgroup, static and dynamic"),
     Column("scratch_bytes", pa.int64(), "GPU: private memory of a work-item"),
-    Column("spills", pa.int64(), "gfx950: registers that did not fit"),
+    Column("spills", pa.int64(), "GPU: registers that did not fit (NVIDIA: words of the stack frame)"),
+    Column("workgroups_per_cu", pa.int64(), "GPU: workgroups that a compute unit holds at once"),
+    Column("waves_per_cu", pa.int64(), "GPU: their waves (warps)"),
+    Column(
+        "loop_matrix_instructions",
+        pa.int64(),
+        "GPU: matrix instructions in the body of the main loop: of one step of tile_k, or of some",
+    ),
     Column("seed", pa.int64(), "seed of the input data"),
 )
 
