@@ -63,6 +63,11 @@ class Hardware:
     def total_simds(self) -> int:
         return self.num_cus * self.simds_per_cu
 
+    @property
+    def cache_bytes(self) -> int:
+        """L2 of all dies and L3 together."""
+        return (self.l2_cache_kb * max(1, self.num_xcd) + self.l3_cache_kb) << 10
+
     def features(self) -> dict[str, int]:
         """The twelve hw_ columns of the published feature schemas, in their order."""
         return {

@@ -32,8 +32,8 @@ class CodeFacts:
     agprs, sgprs: accumulator and scalar registers. lds_bytes: LDS (shared memory) of a workgroup, static
     and dynamic. scratch_bytes: private memory of a work-item. spills: registers that did not fit (on NVIDIA
     the words of a work-item's stack frame: kernels/gpu has no other use for one). workgroups_per_cu,
-    waves_per_cu: what a compute unit holds at once (harness.build.occupancy). loop_matrix_instructions: in the
-    body of the main loop, counted in the code: mostly one step of tile_k, of `mem` as many as are under way.
+    waves_per_cu: what a compute unit holds at once (harness.build.occupancy). loop_matrix_instructions: in
+    the body of the main loop, counted in the code: mostly one step of tile_k, of `mem` some.
     """
 
     vgprs: int | None = None

@@ -2,8 +2,8 @@
 
 By formula, since no driver has to be there: gfx950 as LLVM computes it for its remark "Occupancy" (User Guide
 for AMDGPU Backend; AMD's CDNA 3 ISA document, "Wave State"; LDS is handed out in blocks of 1,280 bytes since
-gfx950), sm_90 as NVIDIA's cuda_occupancy.h (compute capability 9.0). Where the driver assembles a kernel, its own
-answer is recorded instead.
+gfx950), sm_90 as NVIDIA's cuda_occupancy.h (compute capability 9.0). Where the driver assembles a kernel, its
+own answer is recorded instead.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from types import MappingProxyType
 class ComputeUnit:
     """What a compute unit (multiprocessor) has to share out.
 
-    waves_per_simd: slots. registers: vector registers of a SIMD, in lanes of one wave. register_step: they are
-    handed out in multiples of this. lds_bytes: LDS; lds_step: its multiples; lds_own_bytes: what the system
-    takes of it for each workgroup. workgroups: slots.
+    waves_per_simd: slots. registers: vector registers of a SIMD, in lanes of one wave. register_step: they
+    are handed out in multiples of this. lds_bytes: LDS; lds_step: its multiples; lds_own_bytes: what the
+    system takes of it for each workgroup. workgroups: slots.
     """
 
     lanes: int

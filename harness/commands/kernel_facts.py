@@ -14,7 +14,7 @@ from harness.build.builder import Builder
 from harness.build.code_facts import CodeFacts, code_facts
 from harness.build.occupancy import COMPUTE_UNITS
 from harness.errors import RuleError
-from harness.kernel import GroupedConvKernel, Kernel
+from harness.kernel import Kernel
 
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20

@@ -110,7 +110,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
     parser.add_argument("--toolchain", default="auto", metavar="NAME", help="of --facts (default: auto)")
-    parser.add_argument("-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one a core)")
+    parser.add_argument(
+        "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one a core)"
+    )
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
     )

@@ -156,4 +156,6 @@ def _path(
         if options.kernel_filter is None
         else f"{options.kernel_set} {options.kernel_filter}"
     )
+    if options.cold_cache:
+        pool += " cold cache"
     return baseline_path(root, choice.name, device, problems.name, pool)
