@@ -64,10 +64,11 @@ def occupancy(arch: str, threads: int, vgprs: int, lds_bytes: int, sgprs: int | 
     if sgprs is not None:
         per_simd = min(per_simd, next((n for most, n in _WAVES_BY_SGPRS if sgprs <= most), _LEAST_BY_SGPRS))
     lds = _rounded(lds_bytes + unit.lds_own_bytes, unit.lds_step)
-    allocated = _rounded(waves, unit.simds) if arch.startswith("sm_") else waves
+    # NVIDIA's own formula counts the warps of all schedulers together, however they divide.
+    by_turns = waves < unit.simds or arch.startswith("sm_")
     workgroups = min(
         unit.workgroups,
-        per_simd * unit.simds // allocated if waves < unit.simds else per_simd // -(-waves // unit.simds),
+        per_simd * unit.simds // waves if by_turns else per_simd // -(-waves // unit.simds),
         unit.lds_bytes // lds if lds else unit.workgroups,
     )
     return Occupancy(workgroups, workgroups * waves)
