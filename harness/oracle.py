@@ -188,7 +188,7 @@ def check_caches(records: pd.DataFrame) -> None:
     """Raises RecordError for records of both warm and cold caches."""
     if "cache" not in records:
         return
-    found = sorted(records["cache"].fillna(WARM).unique())
+    found = sorted(records["cache"].astype(object).fillna(WARM).unique())
     if len(found) > 1:
         raise RecordError(
             f"the records are of {' and '.join(map(str, found))} caches, which do not compare: "
