@@ -9,8 +9,10 @@ measurement before is kept for it.
 from __future__ import annotations
 
 import importlib
+import io
 import threading
 from collections.abc import Mapping
+from contextlib import redirect_stdout
 from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -68,10 +70,13 @@ class NvidiaReader:
     """A GPU through nvidia-ml-py (pynvml)."""
 
     def __init__(self, library: Any, identity: str) -> None:
-        """`identity`: the PCI address. Raises whatever the library raises for a GPU that it cannot see."""
+        """`identity`: the PCI address, or "" for the first GPU. Raises what the library raises for none."""
         self._library = library
         library.nvmlInit()
-        self._handle = library.nvmlDeviceGetHandleByPciBusId(identity.encode())
+        if identity:
+            self._handle = library.nvmlDeviceGetHandleByPciBusId(identity.encode())
+        else:
+            self._handle = library.nvmlDeviceGetHandleByIndex(0)
 
     def read(self) -> DeviceState:
         milliwatts = self._ask("nvmlDeviceGetPowerUsage")
@@ -99,10 +104,13 @@ class AmdReader:
     """A GPU through amdsmi, which comes with ROCm, too."""
 
     def __init__(self, library: Any, identity: str) -> None:
-        """`identity`: the PCI address. Raises whatever the library raises for a GPU that it cannot see."""
+        """`identity`: the PCI address, or "" for the first GPU. Raises what the library raises for none."""
         self._library = library
         library.amdsmi_init()
-        self._handle = library.amdsmi_get_processor_handle_from_bdf(identity)
+        if identity:
+            self._handle = library.amdsmi_get_processor_handle_from_bdf(identity)
+        else:
+            self._handle = library.amdsmi_get_processor_handles()[0]
         self._residencies: dict[str, int] = {}
 
     def read(self) -> DeviceState:
@@ -148,15 +156,15 @@ _LIBRARIES: Mapping[str, tuple[str, Any]] = MappingProxyType(
 )
 
 
-def open_reader(vendor: str, identity: str) -> StateReader | None:
+def open_reader(vendor: str, identity: str = "") -> StateReader | None:
     """A reader of the GPU at a PCI address, or None where the library or the GPU cannot be had.
 
-    vendor: nvidia or amd.
+    vendor: nvidia or amd. identity: the address; left out, the first GPU.
     """
     module, reader = _LIBRARIES[vendor]
     try:
         # The libraries say what is amiss in exceptions of their own, or of their loader's.
-        found: StateReader = reader(importlib.import_module(module), identity)
+        found: StateReader = reader(_load(module), identity)
     except Exception:
         return None
     return found
@@ -166,7 +174,7 @@ def why_not_readable(vendor: str) -> str:
     """What a vendor's library lacks on this machine, and how to get it; "" for nothing."""
     module, _ = _LIBRARIES[vendor]
     try:
-        library = importlib.import_module(module)
+        library = _load(module)
     except ImportError:
         return f"{module} is not installed (pip install 'tile-oracle[{vendor}]')"
     except Exception as error:  # amdsmi raises what its loader does where ROCm is missing
@@ -176,6 +184,12 @@ def why_not_readable(vendor: str) -> str:
     except Exception as error:
         return f"{module} finds no driver to ask: {_said(error)}"
     return ""
+
+
+def _load(module: str) -> Any:
+    # amdsmi prints what it misses.
+    with redirect_stdout(io.StringIO()):
+        return importlib.import_module(module)
 
 
 def _said(error: Exception) -> str:

@@ -21,6 +21,11 @@ def amdsmi_get_processor_handle_from_bdf(bdf: str) -> str:
     return "handle"
 
 
+def amdsmi_get_processor_handles() -> list[str]:
+    calls.append(("amdsmi_get_processor_handles",))
+    return ["handle"]
+
+
 def amdsmi_get_gpu_metrics_info(handle: str) -> dict[str, Any]:
     calls.append(("amdsmi_get_gpu_metrics_info", handle))
     if not metrics:

@@ -23,6 +23,11 @@ def nvmlDeviceGetHandleByPciBusId(identity: bytes) -> str:
     return "handle"
 
 
+def nvmlDeviceGetHandleByIndex(index: int) -> str:
+    calls.append(("nvmlDeviceGetHandleByIndex", index))
+    return "handle"
+
+
 def _answer(*call: object) -> int:
     calls.append(call)
     if call not in answers:
