@@ -96,8 +96,9 @@ class Agreement:
 
 def agreement(one: pd.DataFrame, other: pd.DataFrame, tolerance: float = 0.02) -> Agreement:
     """Of the oracles' TFLOPS in two runs."""
-    both = one[["oracle_tflops"]].join(other[["oracle_tflops"]], rsuffix="_other", how="inner").dropna()
-    off = (both["oracle_tflops_other"] / both["oracle_tflops"] - 1).abs()
+    pairs = [found["oracle_tflops"].astype("float64") for found in (one, other)]
+    both = pd.concat(pairs, axis=1, join="inner", keys=["one", "other"]).dropna()
+    off = (both["other"] / both["one"] - 1).abs()
     if not len(off):
         return Agreement(0, math.nan, math.nan)
     return Agreement(len(off), float((off <= tolerance).mean()), 100 * float(off.max()))
