@@ -3,13 +3,27 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test pool lint benchmark gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+# Compiles the whole default pool for a GPU and fails when a kernel that the rules allow spills, uses scratch
+# memory, needs too much LDS or does not compile. Binaries are kept in POOL_CACHE, so it is short the next time.
+POOL_ARCH ?= gfx950
+POOL_CACHE ?= .pool-cache
+
+pool: $(VENV)/installed-dev
+	for dtype in bf16 fp16; do \
+	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --dtype $$dtype --facts --build-dir $(POOL_CACHE) || exit 1; \
+	done
+
+# What a machine with an NVIDIA GPU, and without a compiler, needs to measure the figures of benchmarks/gpu.
+gpu-kit: $(VENV)/installed-dev
+	$(BIN)/python benchmarks/gpu/make_kit.py gpu-kit $(KIT_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .
@@ -31,4 +45,4 @@ $(VENV)/installed-dev: pyproject.toml | $(BIN)/python
 	touch $@ $(VENV)/installed
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks
+	rm -rf $(VENV) .pool-cache gpu-kit .pytest_cache .mypy_cache .ruff_cache .hypothesis .benchmarks

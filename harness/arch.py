@@ -36,6 +36,7 @@ OPTIONS = ("split_image", "num_groups_to_merge", "explicit_gemm", "two_stage")
 
 _BUFFERING = ("optional", "required", "refused")
 _LISTED = 8
+_REGISTER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,11 @@ class Hardware:
     @property
     def total_simds(self) -> int:
         return self.num_cus * self.simds_per_cu
+
+    @property
+    def cache_bytes(self) -> int:
+        """L2 of all dies and L3 together."""
+        return (self.l2_cache_kb * max(1, self.num_xcd) + self.l3_cache_kb) << 10
 
     def features(self) -> dict[str, int]:
         """The twelve hw_ columns of the published feature schemas, in their order."""
@@ -123,6 +129,22 @@ class KernelFamily:
     paddings_may_be_off: bool
 
 
+@dataclass(frozen=True)
+class RegisterLimit:
+    """A bound by which kernels that would spill much are known beforehand, where registers are few.
+
+    most: of a thread, (sums + 2 x its share of a tile in flight), for kernels whose threads may have all of
+    `a_thread` registers; in proportion where more threads leave them fewer. pipelines: those that hold tiles
+    in registers. a_unit: registers of a compute unit.
+    """
+
+    most: int
+    a_thread: int
+    a_unit: int
+    pipelines: tuple[str, ...]
+    why: str
+
+
 @dataclass(frozen=True, eq=False)
 class Arch:
     """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` are its judgement."""
@@ -138,6 +160,7 @@ class Arch:
     lds_element_bytes: int | None
     lds_why: str
     pipelines_refused: Mapping[str, str]
+    register_limit: RegisterLimit | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
 
     @property
@@ -215,7 +238,24 @@ class Arch:
         yield from self._pipeline_refusals(kernel)
         yield from self._tile_refusals(kernel)
         yield from self._vector_refusals(kernel)
+        yield from self._register_refusals(kernel)
         yield from self._option_refusals(kernel)
+
+    def _register_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
+        limit = self.register_limit
+        if limit is None:
+            return
+        threads = self.workgroup_threads(kernel)
+        sums = kernel.tile_m * kernel.tile_n // threads
+        elements = (kernel.tile_m + kernel.tile_n) * kernel.tile_k
+        in_flight = int(elements * self.element_bytes[kernel.dtype]) // _REGISTER_BYTES // threads
+        in_flight *= kernel.pipeline in limit.pipelines
+        most = limit.most * min(limit.a_thread, limit.a_unit // threads) // limit.a_thread
+        if sums + 2 * in_flight > most:
+            yield (
+                f"registers: {sums} for sums and {in_flight} for a tile in flight are too many for "
+                f"{kernel.pipeline} on {self.name} (sums + 2 x tile: at most {most}): {limit.why}"
+            )
 
     def _pipeline_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
         name = kernel.pipeline
@@ -455,7 +495,7 @@ def _read_arch(
     combinations: tuple[str, ...],
 ) -> Arch:
     keys = ("family", "kernels", "hardware", "lds", "max_workgroup_threads", "waves", "warp_tiles")
-    members = tree.known_members(keys, ("about", "pipelines_refused"))
+    members = tree.known_members(keys, ("about", "pipelines_refused", "registers"))
     kernels = families[members["kernels"].text(families)]
     figures = members["hardware"].known_members(tuple(field.name for field in fields(Hardware)))
     hardware = Hardware(
@@ -483,6 +523,18 @@ def _read_arch(
         lds_element_bytes=lds["element_bytes"].integer(1) if "element_bytes" in lds else None,
         lds_why=lds["why"].text(),
         pipelines_refused={pipeline: why.text() for pipeline, why in refused.items()},
+        register_limit=_read_registers(members["registers"], kernels) if "registers" in members else None,
+    )
+
+
+def _read_registers(tree: JsonTree, kernels: KernelFamily) -> RegisterLimit:
+    members = tree.known_members(("most", "a_thread", "a_unit", "pipelines", "why"))
+    return RegisterLimit(
+        most=members["most"].integer(1),
+        a_thread=members["a_thread"].integer(1),
+        a_unit=members["a_unit"].integer(1),
+        pipelines=members["pipelines"].texts(tuple(kernels.pipelines)),
+        why=members["why"].text(),
     )
 
 

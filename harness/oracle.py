@@ -15,7 +15,15 @@ import pandas as pd
 
 from harness.errors import ProblemError, RecordError
 from harness.problem import PROBLEM_TYPES, GemmProblem, Problem, problem_from_row
-from harness.record.schema import PROBLEM_COLUMNS, ROUND_FINAL, ROUND_SWEEP, STATUSES, op_of, problem_columns
+from harness.record.schema import (
+    PROBLEM_COLUMNS,
+    ROUND_FINAL,
+    ROUND_SWEEP,
+    STATUSES,
+    WARM,
+    op_of,
+    problem_columns,
+)
 
 KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
 """What tells convolutions apart in a table of records; `key_columns` has it for any operation."""
@@ -58,10 +66,11 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     (bool: the figure is of the second round) and `sweep_tflops` (TFLOPS in the first round, null unless
     ok there).
 
-    Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops, and
-    rows whose problem id is not the id of their columns.
+    Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops,
+    rows whose problem id is not the id of their columns, and for rows with warm and with cold caches.
     """
     _check_columns(records)
+    check_caches(records)
     frame = records.reset_index(drop=True)
     problem_codes, _ = pd.factorize(frame["problem"], use_na_sentinel=True)
     kernel_codes, kernel_names = pd.factorize(frame["kernel"], use_na_sentinel=True)
@@ -172,6 +181,18 @@ def _check_columns(records: pd.DataFrame) -> None:
         raise RecordError(
             f"the records lack the column{'s' if len(missing) > 1 else ''} {', '.join(missing)}: "
             "they are not measurements of this schema"
+        )
+
+
+def check_caches(records: pd.DataFrame) -> None:
+    """Raises RecordError for records of both warm and cold caches."""
+    if "cache" not in records:
+        return
+    found = sorted(records["cache"].astype(object).fillna(WARM).unique())
+    if len(found) > 1:
+        raise RecordError(
+            f"the records are of {' and '.join(map(str, found))} caches, which do not compare: "
+            "read runs with --cold-cache apart from others"
         )
 
 

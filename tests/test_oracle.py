@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pandas as pd
@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import RecordError
+from harness.heuristic.training_rows import training_rows
 from harness.oracle import KEY_COLUMNS, final_measurements, find_oracles, problem_table, problems_of
 from harness.problem import GroupedConvProblem
 from harness.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
@@ -242,6 +243,16 @@ class TestBadRecords:
         rows = [wrong, record(PROBLEM, A)] if first else [record(PROBLEM, A), wrong]
         with pytest.raises(RecordError, match=r"(told apart by all their dimensions|are no problem)"):
             final_measurements(frame(rows))
+
+
+@pytest.mark.parametrize("read", [final_measurements, training_rows])
+def test_cold_and_warm_caches_do_not_mix(read: Callable[[pd.DataFrame], object]) -> None:
+    rows = [record(PROBLEM, A, 2.0), record(PROBLEM, B, 1.0)]
+    for caches in (("warm", None), ("cold", "cold")):
+        read(frame([row | {"cache": cache} for row, cache in zip(rows, caches, strict=True)]))
+    for caches in (("cold", "warm"), (None, "cold")):
+        with pytest.raises(RecordError, match="the records are of cold and warm caches"):
+            read(frame([row | {"cache": cache} for row, cache in zip(rows, caches, strict=True)]))
 
 
 def test_the_problem_table_has_each_problem_once_with_its_key() -> None:

@@ -72,6 +72,30 @@ def ahead_facts(builder: Builder) -> AheadFacts:
     )
 
 
+def build_all(
+    builder: Builder,
+    kernels: Iterable[Kernel],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> list[BuildResult]:
+    """Builds kernels, sorted by name; `on_progress` is called about twice a second and at the end.
+
+    Raises BuildError when the cache cannot be used, and for no kernels.
+    """
+    begin = time.monotonic()
+    waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in kernels}
+    if not waiting:
+        raise BuildError(
+            "there is no kernel to build: the kernel set has none for this kind, or the filter is too strict"
+        )
+    total, results = len(waiting), list[BuildResult]()
+    while waiting:
+        done, waiting = wait(waiting, timeout=_TICK_S, return_when=FIRST_COMPLETED)
+        results += [future.result() for future in done]
+        failures = sum(result.binary is None for result in results)
+        on_progress(Progress(len(results), total, failures, time.monotonic() - begin))
+    return sorted(results, key=lambda result: result.kernel.name)
+
+
 def build_ahead(
     builder: Builder,
     kernels: Iterable[Kernel],
@@ -85,19 +109,7 @@ def build_ahead(
     """
     begin = time.monotonic()
     writer = AheadWriter(folder, ahead_facts(builder))
-    wanted = list(kernels)
-    if not wanted:
-        raise BuildError(
-            "there is no kernel to build: the kernel set has none for this kind, or the filter is too strict"
-        )
-    waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in wanted}
-    total, results = len(waiting), list[BuildResult]()
-    while waiting:
-        done, waiting = wait(waiting, timeout=_TICK_S, return_when=FIRST_COMPLETED)
-        results += [future.result() for future in done]
-        failures = sum(result.binary is None for result in results)
-        on_progress(Progress(len(results), total, failures, time.monotonic() - begin))
-    results.sort(key=lambda result: result.kernel.name)
+    results = build_all(builder, kernels, on_progress)
     for result in results:
         if result.binary is not None:
             writer.add(result.kernel.name, source_for(result.kernel, builder.arch), result.binary)

@@ -5,9 +5,10 @@ All of them are clang, and are given the same flags. Kernels need no vendor's he
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -46,6 +47,8 @@ HOW_TO_GET_ONE: Mapping[str, str] = MappingProxyType(
         "nvptx": "pip install ziglang, or apt install clang",
     }
 )
+_CUDA = Path("/usr/local/cuda")
+_PTXAS_WHEELS = ("cuda_nvcc", "cu13")
 _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 
 
@@ -165,14 +168,33 @@ def _rocm_clang() -> Path | None:
 
 
 def find_ptxas(machine: str = "nvptx") -> Path | None:
-    """NVIDIA's assembler, on PATH or below CUDA_HOME; None for other machines and where there is none."""
+    """NVIDIA's assembler; None for other machines and where there is none.
+
+    On PATH, below CUDA_HOME, in the wheel nvidia-cuda-nvcc (the extra tile-oracle[cuda]), or where CUDA's
+    packages put it.
+    """
     if machine != "nvptx":
         return None
     found = _which("ptxas")
-    if found is None and os.environ.get("CUDA_HOME"):
-        inner = Path(os.environ["CUDA_HOME"]) / "bin" / "ptxas"
-        found = inner.absolute() if os.access(inner, os.X_OK) else None
-    return found
+    if found is not None:
+        return found
+    folders = [Path(os.environ["CUDA_HOME"])] if os.environ.get("CUDA_HOME") else []
+    for folder in (*folders, *_wheel_folders(), _CUDA):
+        inner = folder / "bin" / "ptxas"
+        if inner.is_file() and os.access(inner, os.X_OK):
+            return inner.absolute()
+    return None
+
+
+def _wheel_folders() -> Iterator[Path]:
+    """Where wheels of CUDA's compiler lie in this Python: nvidia/cuda_nvcc (CUDA 12), nvidia/cu13 (13)."""
+    try:
+        spec = importlib.util.find_spec("nvidia")
+    except (ImportError, ValueError):
+        return
+    for place in spec.submodule_search_locations or () if spec else ():
+        for inner in _PTXAS_WHEELS:
+            yield Path(place) / inner
 
 
 @lru_cache(maxsize=16)

@@ -16,6 +16,7 @@ from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_tool
 from harness.build.isa import GPU_MACHINES
 from harness.build.toolchain import find_toolchain
 from harness.errors import HarnessError
+from harness.target.device_state import DeviceState, open_reader, why_not_readable
 from harness.target.gpu_presence import Presence, amd_presence, nvidia_presence
 from harness.version import __version__
 
@@ -90,9 +91,10 @@ def _line(finding: Finding) -> str:
 
 def examine_targets() -> tuple[TargetFindings, ...]:
     """Every target, in the order in which `auto` prefers them. Touches no device."""
+    amd, nvidia = amd_presence(), nvidia_presence()
     return (
-        TargetFindings("gfx950", (*_gpu("gfx950", amd_presence()),)),
-        TargetFindings("sm_90", (*_gpu("sm_90", nvidia_presence()), _ptxas())),
+        TargetFindings("gfx950", (*_gpu("gfx950", amd), _clocks("amd", amd))),
+        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), _clocks("nvidia", nvidia))),
         TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
     )
 
@@ -126,10 +128,37 @@ def _compiler(identity: Callable[[], str]) -> Finding:
         return Finding(BAD, "compiler", str(error))
 
 
+def _clocks(vendor: str, presence: Presence) -> Finding:
+    """What the first GPU runs at, and whether anything can be noted beside measurements."""
+    missing = why_not_readable(vendor)
+    if missing:
+        return Finding(NOTE, _CLOCKS, f"not noted beside measurements: {missing}")
+    if not presence.usable:
+        return Finding(NOTE, _CLOCKS, "can be noted, but there is no GPU")
+    reader = open_reader(vendor)
+    state = DeviceState() if reader is None else reader.read()
+    figures = {
+        "clock {} MHz": state.clock_mhz,
+        "memory clock {} MHz": state.memory_clock_mhz,
+        "{} degrees C": state.temperature_c,
+        "{:.0f} W": state.power_w,
+        "held back by: {}": state.throttled or None,
+    }
+    said = ", ".join(text.format(value) for text, value in figures.items() if value is not None)
+    return Finding(NOTE, _CLOCKS, f"first GPU: {said}" if said else "the GPU does not say")
+
+
+_CLOCKS = "clocks"
+_NO_PTXAS = (
+    "not there: the driver assembles each kernel when it is loaded, and nothing says here whether it spills "
+    "(pip install 'tile-oracle[cuda]')"
+)
+
+
 def _ptxas() -> Finding:
     path = find_ptxas()
     if path is None:
-        return Finding(NOTE, "ptxas", "not there: the driver assembles each kernel when it is loaded")
+        return Finding(NOTE, "ptxas", _NO_PTXAS)
     return Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built")
 
 

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import os
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from pathlib import Path
 
 from harness.arch import Arch, known_archs, load_arch
+from harness.build.builder import Builder
+from harness.commands.build import ProgressLine
+from harness.commands.kernel_facts import (
+    fact_rows,
+    find_facts,
+    find_offenders,
+    markdown_table,
+    verdict_lines,
+)
 from harness.errors import RuleError
 from harness.kernel import GemmKernel, Kernel, parse_kernel_name
 from harness.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
@@ -29,6 +41,7 @@ examples:
                                                            the names that a filter leaves, one a line
   tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
   tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
+  tile-oracle kernels --arch gfx950 --dtype bf16 --facts   compile them: registers, LDS, spills, occupancy
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and who allows the kernel
 
@@ -90,6 +103,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--refused", action="store_true", help="explain what the architectures refuse of the rule set"
     )
     parser.add_argument(
+        "--facts", action="store_true",
+        help="compile the kernels for the GPU --arch and show what each tile and pipeline takes of it; exit "
+        "status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not compile "
+        "(with --list: a row for each kernel)",
+    )  # fmt: skip
+    parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
+    parser.add_argument("--toolchain", default="auto", metavar="NAME", help="of --facts (default: auto)")
+    parser.add_argument(
+        "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one a core)"
+    )
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
+    )
+    parser.add_argument(
         "--first", type=_count, default=20, metavar="N", help="reasons to show (default: %(default)s)"
     )
 
@@ -103,6 +130,8 @@ def run(args: argparse.Namespace) -> int:
     rule_set = load_rule_set(args.kernel_set)
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
     kinds = list(_kinds(rule_set, args, where))
+    if args.facts:
+        return _print_facts(kinds, args)
     if args.list:
         for kind in kinds:
             for kernel in kind.pool.accepted:
@@ -112,6 +141,26 @@ def run(args: argparse.Namespace) -> int:
     else:
         print(count_kernels(rule_set, kinds, filtered=where is not None))
     return 0
+
+
+def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
+    """The table on standard output, the verdict too unless that is a document's; 1 when it is bad."""
+    if args.arch is None:
+        raise RuleError("--facts compiles for one architecture: give --arch gfx950 or sm_90")
+    arch = load_arch(args.arch)
+    kernels = [kernel for kind in kinds for kernel in kind.pool.accepted]
+    jobs = args.jobs or len(os.sched_getaffinity(0))
+    with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False) as builder:
+        line = ProgressLine(sys.stderr)
+        try:
+            found = find_facts(builder, kernels, line.show)
+        finally:
+            line.end()
+        rows = fact_rows(found, arch, each=args.list)
+        verdict = verdict_lines(found, arch, builder)
+    print("\n".join(markdown_table(rows) if args.markdown else _table(rows, range(4, len(rows[0])))))
+    print("\n".join(["", *verdict]), file=sys.stderr if args.markdown else sys.stdout)
+    return 1 if find_offenders(found, arch) else 0
 
 
 def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:

@@ -10,7 +10,7 @@ import pandas as pd
 from harness.errors import ModelError
 from harness.heuristic.code_table import CODE_COLUMNS
 from harness.heuristic.schemas import flops_of
-from harness.oracle import records_op
+from harness.oracle import check_caches, records_op
 from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
 
 IMPORTANCE = "importance"
@@ -51,12 +51,13 @@ class TrainingRows:
 def training_rows(records: pd.DataFrame) -> TrainingRows:
     """The usable rows of a record table: ok, and of a pair that never failed in any of its rows.
 
-    Raises ModelError when a column is missing or nothing is left.
+    Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
     """
     needed = ("problem", "kernel", "status", "latency_ms", *pair_columns_of(records_op(records)))
     missing = [name for name in needed if name not in records]
     if missing:
         raise ModelError(f"the records lack the columns {', '.join(missing)}")
+    check_caches(records)
     latency = pd.to_numeric(records["latency_ms"], errors="coerce").to_numpy(dtype=np.float64)
     timed = np.isfinite(latency) & (latency > 0)
     status = records["status"].astype(str).to_numpy()

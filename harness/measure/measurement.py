@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from harness.kernel import Kernel
 from harness.problem import Problem
 from harness.record.schema import ROUND_SWEEP
+from harness.target.device_state import DeviceState
 
 
 @dataclass(frozen=True)
@@ -16,8 +18,10 @@ class Measurement:
     """One measurement. `tflops` and the latencies are NaN unless the status is ok or noisy.
 
     latency_ms: median of the samples; latency_min_ms: fastest sample; spread: interquartile range over
-    median; samples: how many were timed; check: full, spot or none. known_failure: the status with which
-    the baseline says that the pair fails, "" where it says nothing.
+    median; samples: how many were timed; check: full, spot or none; busy_ms: warm-up and timed runs by the
+    device's own clock. state: clocks, temperature and throttling, facts: what the driver says of the loaded
+    kernel, as far as they are known. known_failure: the status with which the baseline says that the pair
+    fails, "" where it says nothing.
     """
 
     problem: Problem
@@ -31,6 +35,9 @@ class Measurement:
     samples: int = 0
     check: str = "none"
     check_points: int = 0
+    busy_ms: float = math.nan
+    state: DeviceState = field(default_factory=DeviceState)
+    facts: Mapping[str, int] = field(default_factory=dict)
     sample_ms: tuple[float, ...] = ()
     resumed: bool = False
     known_failure: str = ""
@@ -51,6 +58,7 @@ class Measurement:
             "latency_min_ms": self.latency_min_ms,
             "spread": self.spread,
             "tflops": self.tflops,
+            "busy_ms": self.busy_ms,
         }
         return {
             "round": self.round,
@@ -65,4 +73,5 @@ class Measurement:
             "samples": self.samples,
             "check": self.check,
             "check_points": self.check_points,
+            **self.state.as_row(),
         }

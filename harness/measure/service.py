@@ -8,14 +8,14 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from harness.build.code_facts import code_facts
+from harness.build.code_facts import CodeFacts, code_facts
 from harness.errors import KernelError
 from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
 from harness.measure.supervisor import Supervisor
 from harness.problem import SHARED, Problem
 from harness.record.run import RunLog
-from harness.record.schema import ROUND_FINAL
+from harness.record.schema import COLD, ROUND_FINAL, WARM
 from harness.version import __version__
 
 Plan = Callable[[Problem], Sequence[Kernel]]
@@ -142,6 +142,7 @@ class MeasureService:
             "device": device.name if device else "",
             "driver": device.driver if device else "",
             "seed": self._supervisor.settings.seed,
+            "cache": COLD if self._supervisor.settings.cold_cache else WARM,
         }
         if measurement.status == "unsupported" and measurement.check == "none":
             return row  # refused by rule: it may never have been built
@@ -153,9 +154,14 @@ class MeasureService:
                 "flags": " ".join(binary.flags),
                 "source_hash": binary.source_hash,
                 "binary_bytes": binary.bytes,
-                **asdict(code_facts(binary.path, binary.arch)),
+                **_known_first(code_facts(binary.path, binary.arch), measurement.facts),
             }
         return row
+
+
+def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
+    """What the binary says, and of the driver what it does not (PTX, which the driver assembles)."""
+    return {name: of_driver.get(name) if value is None else value for name, value in asdict(facts).items()}
 
 
 def _from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:

@@ -26,6 +26,7 @@ from harness.measure.timing import TimingPlan
 from harness.problem import Problem
 from harness.record.schema import ROUND_FINAL
 from harness.target.base import DeviceInfo, Target
+from harness.target.device_state import DeviceState
 
 if TYPE_CHECKING:
     from harness.build.builder import BuildResult
@@ -44,6 +45,7 @@ _FAR_BEHIND = 2.0
 _PROBE = -1
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
+    *("busy_ms", "facts"),
 )
 
 
@@ -54,7 +56,7 @@ class SweepSettings:
     timeout_s: limit for one kernel, or None for the target's own. leaders_within: kernels at most this
     much slower than the best (a fraction) are measured again, at most max_leaders of them, and at most
     max_noisy of the noisy ones, in final_passes interleaved passes of final_budget_ms each, or fewer for
-    long kernels (final_total_ms).
+    long kernels (final_total_ms). cold_cache: flush the caches before each timed run.
     """
 
     timing: TimingPlan = field(default_factory=TimingPlan)
@@ -66,6 +68,7 @@ class SweepSettings:
     final_passes: int = 5
     final_budget_ms: float = 4.0
     final_total_ms: float = 2000.0
+    cold_cache: bool = False
 
 
 @dataclass
@@ -150,6 +153,7 @@ class Supervisor:
                     "device_module": self.target.device_module,
                     "device_options": options,
                     "timing": asdict(self.settings.timing),
+                    "cold_cache": self.settings.cold_cache,
                 }
             )
             answer = child.channel.receive(_OPEN_LIMIT_S)
@@ -428,6 +432,8 @@ class Supervisor:
 
     def _measurement(self, problem: Problem, kernel: Kernel, answer: Message) -> Measurement:
         values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
+        if "state" in answer:
+            values["state"] = DeviceState(**answer["state"])
         return Measurement(problem, kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))
 
     # ---- the leaders, again -----------------------------------------------------------------

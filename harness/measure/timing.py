@@ -22,7 +22,8 @@ class TimingPlan:
 
     precision: wanted half-width of the median's 95 % confidence interval, relative to the median.
     noisy_above: the same, above which the figure is not to be trusted after three budgets and
-    samples_to_judge samples, or ten budgets.
+    samples_to_judge samples, or ten budgets. exact_samples: take just so many, whatever they say; None: as
+    many as it takes.
     """
 
     budget_ms: float = 20.0
@@ -32,6 +33,7 @@ class TimingPlan:
     samples_to_judge: int = 15
     max_samples: int = 1000
     warm_up_fraction: float = 0.25
+    exact_samples: int | None = None
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,8 @@ def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
 def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
     """Warm up, sample, summarise. The second value says whether the figure is too noisy to trust."""
     first = float(sample(1)[0]) / 1e6
+    if plan.exact_samples is not None:
+        return _exactly(sample, plan.exact_samples, first, plan)
     if first >= plan.budget_ms:
         return summarise(np.array([float(sample(1)[0]) / 1e6])), False
     last = _warm_up(sample, first, plan)
@@ -104,6 +108,17 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
         if spent_ms >= enough * plan.budget_ms:
             break
     return summarise(np.concatenate(taken)), precision > plan.noisy_above
+
+
+def _exactly(sample: Sampler, count: int, first_ms: float, plan: TimingPlan) -> tuple[Timing, bool]:
+    """Of short runs the device gives fewer values than asked for, each a mean: then it is asked again."""
+    if first_ms < plan.budget_ms:
+        _warm_up(sample, first_ms, plan)
+    taken = np.empty(0)
+    while len(taken) < count:
+        taken = np.concatenate([taken, sample(count - len(taken)) / 1e6])
+    timing = summarise(taken[:count])
+    return timing, timing.precision > plan.noisy_above
 
 
 def _batch_size(expected_ms: float, plan: TimingPlan) -> int:

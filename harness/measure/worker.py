@@ -52,6 +52,7 @@ class Worker:
         try:
             module = importlib.import_module(command["device_module"])
             self._device = module.open_device(**command["device_options"])
+            self._device.cold_cache = command["cold_cache"]
         except Exception as error:  # whatever a driver throws must reach the user as a sentence
             self._channel.send({"failed": f"{type(error).__name__}: {error}"})
             return
@@ -73,7 +74,7 @@ class Worker:
         assert self._device is not None
         device, binary = self._device, Path(command["binary"])
         self._begin(command["id"])
-        before = device.kernel_seconds
+        before, timed_before = device.kernel_seconds, device.timed_ms
         check = device.check(binary)
         answer: Message = {
             "done": command["id"],
@@ -82,6 +83,7 @@ class Worker:
             "check": check.kind,
             "check_points": check.points,
             "tainted": check.tainted,
+            "facts": dict(check.facts),
         }
         if check.status == "ok":
             try:
@@ -90,6 +92,7 @@ class Worker:
                 answer |= {"status": "wrong", "detail": str(error)}
             else:
                 answer |= _timing_message(timing, command["samples"])
+                answer |= {"busy_ms": device.timed_ms - timed_before, "state": device.state().as_row()}
                 if noisy:
                     answer["status"] = "noisy"
                     answer["detail"] = _noise(timing)
@@ -101,7 +104,7 @@ class Worker:
         device = self._device
         runs: list[dict[str, Any]] = command["runs"]
         samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
-        seconds = dict.fromkeys(samples, 0.0)
+        seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
         failed: dict[int, str] = {}
         for number in range(command["passes"]):
             # Every other pass backwards: nobody always follows the same neighbour.
@@ -110,13 +113,15 @@ class Worker:
                 if identity in failed:
                     continue
                 self._begin(identity)
-                before = device.kernel_seconds
+                before, timed_before = device.kernel_seconds, device.timed_ms
                 try:
                     taken = device.sample(Path(run["binary"]), run["count"] + 1)
                     samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
                 except KernelFailed as error:
                     failed[identity] = str(error)
                 seconds[identity] += device.kernel_seconds - before
+                busy_ms[identity] += device.timed_ms - timed_before
+        state = device.state().as_row()
         for identity, taken_in_passes in samples.items():
             answer: Message = {"done": identity, "kernel_seconds": seconds[identity]}
             if identity in failed:
@@ -127,6 +132,8 @@ class Worker:
                 answer |= {
                     "status": "noisy" if noisy else "ok",
                     "detail": _noise(timing) if noisy else "",
+                    "busy_ms": busy_ms[identity],
+                    "state": state,
                     **_timing_message(timing, command["samples"]),
                 }
             self._channel.send(answer)

@@ -19,6 +19,9 @@ ROUND_SWEEP = 0
 ROUND_FINAL = 1
 """The leaders of a problem, measured again and interleaved before one is called the oracle."""
 
+WARM, COLD = "warm", "cold"
+"""Values of the column `cache`. Rows of before there was a choice have none, and are warm."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -51,6 +54,13 @@ _TAIL = (
     Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
     Column("check", pa.string(), "full: every value compared; spot: check_points values; none: not reached"),
     Column("check_points", pa.int64(), "output values compared with the exact result"),
+    Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),
+    Column("cache", pa.string(), "cold: caches flushed before each timed run; warm or null: not"),
+    Column("clock_mhz", pa.int64(), "GPU: clock of the compute units at about that time"),
+    Column("memory_clock_mhz", pa.int64(), "GPU: clock of the memory"),
+    Column("temperature_c", pa.int64(), "GPU: temperature, degrees Celsius"),
+    Column("power_w", pa.float64(), "GPU: power drawn, watts"),
+    Column("throttled", pa.string(), "GPU: what held the clocks back meanwhile; empty: nothing"),
     Column("target", pa.string(), "where it ran: cpu, gfx950, sm_90"),
     Column("arch", pa.string(), "architecture that the kernel was built for"),
     Column("device", pa.string(), "the device's own name"),
@@ -70,7 +80,14 @@ _TAIL = (
     Column("sgprs", pa.int64(), "gfx950: scalar registers of a wave"),
     Column("lds_bytes", pa.int64(), "GPU: LDS (shared memory) of a workgroup, static and dynamic"),
     Column("scratch_bytes", pa.int64(), "GPU: private memory of a work-item"),
-    Column("spills", pa.int64(), "gfx950: registers that did not fit"),
+    Column("spills", pa.int64(), "GPU: registers that did not fit (NVIDIA: words of the stack frame)"),
+    Column("workgroups_per_cu", pa.int64(), "GPU: workgroups that a compute unit holds at once"),
+    Column("waves_per_cu", pa.int64(), "GPU: their waves (warps)"),
+    Column(
+        "loop_matrix_instructions",
+        pa.int64(),
+        "GPU: matrix instructions in the body of the main loop: of one step of tile_k, or of some",
+    ),
     Column("seed", pa.int64(), "seed of the input data"),
 )
 

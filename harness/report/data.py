@@ -20,6 +20,9 @@ FOLDER = "folder"
 OUT_OF_FOLD = "out_of_fold"
 NO_MODEL = "none"
 
+THROTTLED = "throttled"
+"""The key of RunInfo.environment that says how many measurements were; absent where none were."""
+
 
 @dataclass(frozen=True)
 class RankedBy:

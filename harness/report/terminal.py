@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import wording
-from harness.report.data import ReportData
+from harness.report.data import THROTTLED, ReportData
 
 _NAMED_FAILURES = 3
 _LABEL_WIDTH = 14
@@ -31,7 +31,14 @@ def _head(data: ReportData) -> list[str]:
         wording.title(data),
         f"  {wording.pairs_sentence(data)}",
         f"  {wording.one_line(data.ranked_by.sentence, 400)}",
+        *_throttled(data),
     ]
+
+
+def _throttled(data: ReportData) -> list[str]:
+    """Figures made at lower clocks are not those of this device: nobody should overlook it."""
+    said = data.run.environment.get(THROTTLED)
+    return [f"  the GPU's clocks were held back during {wording.one_line(said, 200)}"] if said else []
 
 
 def _figures(data: ReportData) -> list[str]:

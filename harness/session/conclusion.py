@@ -13,7 +13,7 @@ from harness.errors import GateError
 from harness.gate import make_baseline, save_baseline, slug
 from harness.problem_set import ProblemSet
 from harness.record.dataset import load_records
-from harness.report.data import ReportData, RunInfo, Scope, analyse
+from harness.report.data import THROTTLED, ReportData, RunInfo, Scope, analyse
 from harness.report.files import write_report
 from harness.session.models import NONE, ModelChoice, baseline_file, baseline_for, rank
 from harness.session.sweep import SweepSession
@@ -126,6 +126,7 @@ def _run_info(
         "flags": _most_common(own, "flags"),
         "Python": platform.python_version(),
         "machine": platform.machine(),
+        **device_conditions(own),
     }
     asked = {
         "--kernel-set": options.kernel_set,
@@ -134,6 +135,8 @@ def _run_info(
         "--model": options.model,
         "--kernel-budget": f"{1000 * options.kernel_budget_s:g}ms",
         "--data-seed": str(options.data_seed),
+        "--samples": "" if options.samples is None else str(options.samples),
+        "--cold-cache": "yes" if options.cold_cache else "",
     }
     return RunInfo(
         name=session.run.name,
@@ -150,6 +153,27 @@ def _run_info(
         folder=str(folder),
         baseline_file=str(baseline_file(choice, part, device, options)) if device and has_model else "",
     )
+
+
+def device_conditions(records: pd.DataFrame) -> dict[str, str]:
+    """Least to most of clocks, temperature and power while measurements were made, and how many were
+    throttled and why; nothing where nothing was read."""
+    found: dict[str, str] = {}
+    for column, name, unit in (
+        ("clock_mhz", "clock", "MHz"),
+        ("memory_clock_mhz", "memory clock", "MHz"),
+        ("temperature_c", "temperature", "°C"),
+        ("power_w", "power", "W"),
+    ):
+        values = records[column].dropna().astype("float64")
+        if len(values):
+            found[name] = f"{values.min():.0f} to {values.max():.0f} {unit}"
+    known = records["throttled"].dropna()
+    throttled = known[known != ""]
+    if len(throttled):
+        reasons = sorted({reason for reasons in throttled.unique() for reason in reasons.split(", ")})
+        found[THROTTLED] = f"{len(throttled):,} of {len(known):,} measurements ({', '.join(reasons)})"
+    return found
 
 
 def _most_common(records: pd.DataFrame, column: str) -> str:

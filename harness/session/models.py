@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,24 +25,36 @@ if TYPE_CHECKING:
 
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
+_NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold and none."""
+    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold and none.
+
+    why: why there is no model, "" for `--model none`.
+    """
 
     name: str
     folders: Mapping[Kind, Path] = field(default_factory=dict)
+    why: str = ""
 
 
 def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> ModelChoice:
     """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
     among the shipped ones. Raises ModelError for a folder that cannot be used."""
+    kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
+    if options.model == NONE:
+        return ModelChoice(NONE)
+    if importlib.util.find_spec("lightgbm") is None:
+        # A machine that only measures needs no model; whoever asks for one by name is told.
+        if options.model == "auto":
+            return ModelChoice(NONE, why=_NO_LIGHTGBM)
+        raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
+    if options.model == OUT_OF_FOLD:
+        return ModelChoice(OUT_OF_FOLD)
     from harness.heuristic.predictor import find_model_of
 
-    kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
-    if options.model in (OUT_OF_FOLD, NONE):
-        return ModelChoice(options.model)
     places = (options.models_dir, data_folder("models"))
     if options.model != "auto":
         folder = _folder(options.model, places)
@@ -97,13 +110,14 @@ def rank(
     """
     import pandas as pd
 
-    from harness.heuristic.predictor import Predictor
-    from harness.heuristic.train import out_of_fold
     from harness.report.data import FOLDER, NO_MODEL, RankedBy
     from harness.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
 
     if choice.name == NONE:
-        return None, RankedBy(NO_MODEL, detail="--model none")
+        return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    from harness.heuristic.predictor import Predictor
+    from harness.heuristic.train import out_of_fold
+
     own = records[records["problem"].isin([problem.id for problem in problems.problems])]
     if choice.folders:
         frames = []
@@ -156,4 +170,6 @@ def _path(
         if options.kernel_filter is None
         else f"{options.kernel_set} {options.kernel_filter}"
     )
+    if options.cold_cache:
+        pool += " cold cache"
     return baseline_path(root, choice.name, device, problems.name, pool)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _LONGEST_S = 365 * 24 * 3600.0
 _LARGEST_SEED = 2**63 - 1
+_MOST_SAMPLES = 10_000
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -93,6 +94,17 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="TIME",
         help="limit for one kernel on one problem (default: from its flops)",
     )
+    add(
+        "--samples",
+        metavar="N",
+        type=int,
+        help="take just so many timed samples of a kernel (default: until the median is known to 1 %)",
+    )
+    add(
+        "--cold-cache",
+        action="store_true",
+        help="flush the caches before each timed run; such records are never mixed with others",
+    )
     add("--data-seed", metavar="N", type=int, default=20260, help="seed of the input data (default: 20260)")
     add(
         "--model",
@@ -138,6 +150,8 @@ class SessionOptions:
     budget_s: float | None
     kernel_budget_s: float
     kernel_timeout_s: float | None
+    samples: int | None
+    cold_cache: bool
     data_seed: int
     model: str
     models_dir: Path
@@ -163,6 +177,9 @@ def read_options(config: pytest.Config) -> SessionOptions:
     seed, jobs = value("--data-seed"), value("--build-jobs")
     if not 0 <= seed <= _LARGEST_SEED:
         raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
+    samples = value("--samples")
+    if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
+        raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
     if jobs is not None and jobs < 1:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
     return SessionOptions(
@@ -180,6 +197,8 @@ def read_options(config: pytest.Config) -> SessionOptions:
         budget_s=None if budget is None else duration_s("--budget", budget),
         kernel_budget_s=kernel_budget,
         kernel_timeout_s=None if timeout is None else duration_s("--kernel-timeout", timeout),
+        samples=samples,
+        cold_cache=value("--cold-cache"),
         data_seed=seed,
         model=value("--model"),
         models_dir=home / "models",

@@ -17,6 +17,7 @@ from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.measure.timing import TimingPlan
 from harness.problem import Problem, problem_from_id
 from harness.record.run import Run, RunLog, open_run
+from harness.record.schema import COLD
 from harness.session.models import ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of, make_plan
@@ -82,7 +83,9 @@ class SweepSession:
         return f"run: {run.folder}" + (" (new: there is no run to resume)" if self.options.resume else "")
 
     def _purpose(self) -> dict[str, object]:
-        return {
+        # Named only where asked for, so that runs of before there was a choice can be resumed.
+        cold = {"caches": COLD} if self.options.cold_cache else {}
+        return cold | {
             "problem sets": {part.name: part.sha256 for part in self.plan.sets},
             "kernel set": self.options.kernel_set,
             "kernel filter": self.options.kernel_filter or "",
@@ -114,13 +117,14 @@ class SweepSession:
 
     @cached_property
     def _settings(self) -> SweepSettings:
-        timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s)
+        timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s, exact_samples=self.options.samples)
         return replace(
             SweepSettings(),
             timing=timing,
             seed=self.options.data_seed,
             timeout_s=self.options.kernel_timeout_s,
             final_budget_ms=timing.budget_ms / 5,
+            cold_cache=self.options.cold_cache,
         )
 
     def _open_service(self) -> MeasureService:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from harness.kernel import Kernel
 from harness.problem import Problem
+from harness.target.device_state import DeviceState
 
 if TYPE_CHECKING:
     from harness.build.builder import BuildResult
@@ -66,6 +67,8 @@ class CheckResult:
     points: int = 0
     tainted: bool = False
     """The kernel wrote where it must not: the process that ran it is not to be trusted any more."""
+    facts: Mapping[str, int] = field(default_factory=dict)
+    """What the driver says of the loaded kernel (harness.build.code_facts); nothing on cpu."""
 
 
 class ProblemRefused(Exception):
@@ -79,11 +82,15 @@ class KernelFailed(Exception):
 class Device(Protocol):
     """The worker's side: one open device and at most one loaded problem.
 
-    kernel_seconds: time spent inside kernels so far, check and timing runs alike.
+    kernel_seconds: time spent inside kernels so far, check and timing runs alike. timed_ms: what warm-up and
+    timed runs took by the device's own clock, so far. cold_cache: whether the caches are flushed before each
+    run that is timed.
     """
 
     info: DeviceInfo
     kernel_seconds: float
+    timed_ms: float
+    cold_cache: bool
 
     def load(self, problem: Problem, seed: int) -> None:
         """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""
@@ -103,3 +110,6 @@ class Device(Protocol):
 
     def idle(self) -> None:
         """Nothing to do for a while: let others have the device."""
+
+    def state(self) -> DeviceState:
+        """Clocks, temperature, power and throttling, as far as they can be read."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from harness.arch import load_arch
 from harness.errors import TargetError
+from harness.target.device_state import open_reader
 from harness.target.gpu_device import GpuDevice
 from harness.target.runtime.hip import open_hip
 
@@ -28,4 +29,6 @@ def open_device(work: str, visible: str = "", library: str = "") -> GpuDevice:
         raise TargetError(
             f"{properties.name} is {properties.arch}: kernels for {_ARCH} need an MI350 or MI355X"
         )
-    return GpuDevice(driver, Path(work), load_arch(_ARCH).hardware.num_cus)
+    hardware = load_arch(_ARCH).hardware
+    reader = open_reader("amd", properties.identity)
+    return GpuDevice(driver, Path(work), hardware.num_cus, hardware.cache_bytes, reader)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from harness.measure.reference import STORAGE, decode
 from harness.problem import GroupedConvProblem, Problem
 from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
+from harness.target.device_state import DeviceState, StateReader, StateWatch
 from harness.target.gpu_abi import (
     FINISH,
     KERNEL,
@@ -29,7 +30,7 @@ from harness.target.gpu_abi import (
 )
 from harness.target.gpu_lock import GpuLock
 from harness.target.gpu_work import GUARD_BYTE, GUARD_BYTES, POISON_BYTE, Buffer, DeviceWork, Verdict
-from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
+from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure, RuntimeMissing
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 512
@@ -38,6 +39,7 @@ _SHORT_NS = 250_000.0
 """A kernel shorter than this is timed some at a time, from a graph. Starting one from here takes the host
 some microseconds, in which the device would stand still, and two events add 2.5 microseconds to what lies
 between (on an H200): 1 % of this."""
+_LEAST_FLUSH_BYTES = 64 << 20
 _MOST_REPLAYS = 128
 _LEAST_VALUES = 8
 """So many graphs are timed, if so many runs are wanted: a median of two means would say little."""
@@ -141,12 +143,26 @@ class GpuDevice:
     After a fault that leaves the device unusable the process ends: a new one can use it again.
     """
 
-    def __init__(self, driver: Driver, work: Path, compute_units: int = 0) -> None:
-        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not say."""
+    def __init__(
+        self,
+        driver: Driver,
+        work: Path,
+        compute_units: int = 0,
+        cache_bytes: int = 0,
+        reader: StateReader | None = None,
+    ) -> None:
+        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not say.
+
+        `cache_bytes`: of all caches, for cold_cache. `reader`: of clocks and temperature, or None.
+        """
         self._driver = driver
         properties = driver.properties()
         self.info = DeviceInfo(properties.name, properties.driver)
-        self.kernel_seconds = 0.0
+        self.kernel_seconds = self.timed_ms = 0.0
+        self.cold_cache = False
+        self._flush_bytes = max(_LEAST_FLUSH_BYTES, 2 * cache_bytes)
+        self._flush = 0
+        self._watch = StateWatch(reader)
         self._units = properties.compute_units or compute_units
         self._lock = GpuLock(properties.identity)
         self._work = DeviceWork(driver, work)
@@ -220,7 +236,7 @@ class GpuDevice:
         count = math.prod(problem.operand_shapes[2])
         verdict = self._work.compare(problem, loaded.out.address, loaded.expected.address)
         if verdict.wrong == 0:
-            return CheckResult("ok", "", "full", count)
+            return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
         return CheckResult("wrong", self._explain(loaded, verdict), "full", count)
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
@@ -235,7 +251,18 @@ class GpuDevice:
             raise KernelFailed(f"failed when it was timed: {failure}") from None
         return taken
 
+    def state(self) -> DeviceState:
+        return self._watch.take()
+
     # ---- kernels ------------------------------------------------------------------------------
+
+    def _facts(self, kernel: _Kernel) -> dict[str, int]:
+        """What the driver made of the kernel; nothing where it does not say."""
+        try:
+            return self._driver.function_facts(kernel.conv, kernel.info.threads, kernel.info.lds_bytes)
+        except (RuntimeFailure, RuntimeMissing) as error:
+            self._end_if_sticky(error)
+            return {}
 
     def _kernel(self, binary: Path) -> _Kernel:
         kernel = self._kernels.get(binary)
@@ -268,7 +295,8 @@ class GpuDevice:
         self._time(direct, 1)
         rough_ns = float(self._time(direct, 3).min())
         timer = direct
-        if rough_ns < _SHORT_NS:
+        # A graph would warm the caches for its own runs.
+        if rough_ns < _SHORT_NS and not self.cold_cache:
             repeats = 8
             graph = self._driver.capture(launches, repeats)
             once = _Timer(launches, graph, repeats)
@@ -282,6 +310,8 @@ class GpuDevice:
 
     def _time(self, timer: _Timer, count: int) -> npt.NDArray[np.float64]:
         """Nanoseconds of each of `count` runs, or of a run in each of `count` graphs, on average."""
+        if self.cold_cache:
+            return self._time_cold(timer, count)
         driver, taken = self._driver, list[float]()
         while len(taken) < count:
             runs = min(count - len(taken), _MOST_EVENTS - 1)
@@ -297,7 +327,29 @@ class GpuDevice:
                 driver.record(event)
             driver.synchronize()
             taken += driver.elapsed_ns(self._events[: runs + 1])
+        self.timed_ms += sum(taken) / 1e6
         return np.array(taken) / timer.repeats
+
+    def _time_cold(self, timer: _Timer, count: int) -> npt.NDArray[np.float64]:
+        """The same, each run after the caches were filled with something else, which is not timed."""
+        driver, taken = self._driver, list[float]()
+        if not self._flush:
+            self._flush = driver.allocate(self._flush_bytes)
+        while len(taken) < count:
+            runs = min(count - len(taken), _MOST_EVENTS // 2)
+            while len(self._events) < 2 * runs:
+                self._events.append(driver.make_event())
+            for run in range(runs):
+                driver.set_bytes(self._flush, run % 256, self._flush_bytes)
+                driver.record(self._events[2 * run])
+                for launch in timer.launches:
+                    driver.launch(launch)
+                driver.record(self._events[2 * run + 1])
+            driver.synchronize()
+            for run in range(runs):
+                taken += driver.elapsed_ns(self._events[2 * run : 2 * run + 2])
+        self.timed_ms += sum(taken) / 1e6
+        return np.array(taken)
 
     def _unload(self) -> None:
         self._forget_timers()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from harness.arch import load_arch
 from harness.errors import TargetError
+from harness.target.device_state import open_reader
 from harness.target.gpu_device import GpuDevice
 from harness.target.runtime.cuda import open_cuda
 
@@ -24,4 +26,5 @@ def open_device(work: str, visible: str = "") -> GpuDevice:
     properties = driver.properties()
     if int(properties.arch.removeprefix("sm_")) < _OLDEST:
         raise TargetError(f"{properties.name} is {properties.arch}: kernels for sm_90 need an H100 or newer")
-    return GpuDevice(driver, Path(work))
+    cache_bytes = load_arch("sm_90").hardware.cache_bytes
+    return GpuDevice(driver, Path(work), 0, cache_bytes, open_reader("nvidia", properties.identity))

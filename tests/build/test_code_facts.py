@@ -59,7 +59,10 @@ def test_a_cubin_says_what_ptxas_said(tmp_path: Path) -> None:
     assert (facts.vgprs, facts.scratch_bytes) == (int(registers[1]), int(frame[1]))
     assert facts.lds_bytes is not None
     assert facts.lds_bytes >= 2 * 2 * (64 + 64) * 64
-    assert facts.agprs is facts.sgprs is facts.spills is None
+    assert facts.agprs is None
+    assert facts.sgprs is None
+    assert "0 bytes spill stores" in said
+    assert facts.spills == 0
 
 
 def test_ptx_and_the_cpu_say_nothing(tmp_path: Path) -> None:

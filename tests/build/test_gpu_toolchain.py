@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from harness.build import gpu_toolchain as module
 from harness.build.ahead import AheadFolder
 from harness.build.ahead_build import build_ahead
 from harness.build.builder import Builder
-from harness.build.gpu_toolchain import find_gpu_toolchain
+from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas
 from harness.build.source import DEVICE_WORK, source_for, source_suffix
 from harness.build.toolchain import zig_folder
 from harness.errors import BuildError, KernelError
@@ -35,6 +36,8 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
     monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(module, "_CUDA", tmp_path / "no-cuda")
+    monkeypatch.setattr(module, "_PTXAS_WHEELS", ("no_wheel",))
     return tmp_path / "bin"
 
 
@@ -118,6 +121,24 @@ def test_ptxas_is_used_where_there_is_one(
     assert result.binary is not None, result.log
     assert result.binary.path.suffix == ".cubin"
     assert result.binary.toolchain.endswith("ptxas 13.0")
+
+
+@pytest.mark.parametrize("wheel", ["cuda_nvcc", "cu13"])
+def test_ptxas_is_found_on_path_then_in_a_wheel_then_in_cudas_folder(
+    wheel: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.delenv("CUDA_HOME", raising=False)
+    monkeypatch.setattr(module, "_CUDA", tmp_path / "cuda")
+    monkeypatch.setattr("sys.path", [str(tmp_path / "site-packages")])
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
+    assert find_ptxas() is None
+    places = ("cuda/bin/ptxas", f"site-packages/nvidia/{wheel}/bin/ptxas", "bin/ptxas")
+    for place in places:
+        made = program(tmp_path / place, "")
+        importlib.invalidate_caches()
+        assert find_ptxas() == made
+    assert find_ptxas("amdgcn") is None
 
 
 @pytest.mark.parametrize(

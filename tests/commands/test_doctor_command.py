@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from harness.commands.doctor import BAD, GOOD, NOTE, examine_installation, exami
 from harness.errors import BuildError
 from harness.target.gpu_presence import Presence
 
+DOUBLES = Path(__file__).parent.parent / "shims" / "management"
 ABSENT = Presence(False, "no such GPU")
 
 
@@ -60,6 +63,25 @@ def test_a_gpu_without_a_compiler_runs_what_was_built_elsewhere(
     assert "target gfx950: cannot run here" in shown
     assert "target sm_90: runs kernels built elsewhere" in shown
     assert "--target auto takes sm_90" in shown, "that is what it does: the device decides"
+
+
+def test_clocks_are_shown_where_they_can_be_read(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "amdsmi", None)
+    monkeypatch.syspath_prepend(str(DOUBLES))
+    monkeypatch.delitem(sys.modules, "pynvml", raising=False)
+    library = importlib.import_module("pynvml")
+    library.answers[("nvmlDeviceGetClockInfo", "handle", 1)] = 1980
+    library.answers[("nvmlDeviceGetPowerUsage", "handle")] = 98_700
+    main(["doctor"])
+    shown = capsys.readouterr().out
+    assert "note    clocks: not noted beside measurements: amdsmi is not installed" in shown
+    assert "note    clocks: can be noted, but there is no GPU" in shown
+    monkeypatch.setattr(doctor, "nvidia_presence", lambda: Presence(True, "all is there", 1))
+    main(["doctor"])
+    assert "clocks: first GPU: clock 1980 MHz, 99 W" in capsys.readouterr().out
+    sys.modules.pop("pynvml")
 
 
 def test_a_machine_that_can_run_nothing_fails(

@@ -212,11 +212,31 @@ def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any
         ({"wave_k": 2}, "waves"),
         ({"warp_tile_m": 4, "warp_tile_n": 64}, "warp tile"),
         ({"vector_a": 16}, "vectors"),
+        (
+            {"tile_m": 128, "tile_n": 128, "wave_m": 2, "wave_n": 2, "pipeline": "compv6"},
+            "registers: 128 for sums and 64 for a tile in flight are too many for compv6",
+        ),
+        (
+            {"tile_m": 128, "tile_n": 256, "wave_m": 2, "wave_n": 2, "pipeline": "basic_v1"},
+            "registers: 256 for sums and 0",
+        ),
     ],
 )
 def test_sm_90_refuses_what_is_not_written(change: dict[str, Any], reason: str) -> None:
     wrong = replace(kernel("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8"), **change)
     assert any(reason in said for said in load_arch("sm_90").refusals(wrong))
+
+
+def test_sm_90_allows_what_leaves_registers_enough() -> None:
+    """Sums of 64x64 a warp: with half the depth in flight, and where copies pass no registers."""
+    which = kernel("forward_bf16_2d_128x128x32_compv3_intrawave_w2x2x1_wt32x32x16_v8x8x8")
+    assert load_arch("sm_90").refusal(which) is None
+    deeper = replace(which, tile_k=64)
+    assert "registers" in str(load_arch("sm_90").refusal(deeper))
+    for pipeline, buffers in (("basic_v1", False), ("comp_async", True)):
+        assert (
+            load_arch("sm_90").refusal(replace(deeper, pipeline=pipeline, double_smem_buffer=buffers)) is None
+        )
 
 
 def test_the_tiny_pool_of_sm_90_compiles() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +54,18 @@ def test_the_warm_up_is_not_in_the_samples() -> None:
     assert timing.median_ms == pytest.approx(0.1, rel=0.15)
     assert max(timing.sample_ms) < 0.18
     assert not noisy
+
+
+@pytest.mark.parametrize("at_most", [1, 8, 1000])
+def test_samples_can_be_a_number(at_most: int) -> None:
+    """The device may give fewer values than it was asked for, each the mean of some runs."""
+    kernel = Kernel(lambda i: 3.0 if i < 2 else 0.2)
+    timing, noisy = time_kernel(lambda count: kernel(min(count, at_most)), replace(PLAN, exact_samples=20))
+    assert timing.sample_ms == pytest.approx((0.2,) * 20)
+    assert not noisy
+    slow = Kernel(lambda i: 50.0)
+    timing, _ = time_kernel(slow, replace(PLAN, exact_samples=3))
+    assert (len(timing.sample_ms), slow.runs) == (3, 4), "no warm-up for what is longer than the budget"
 
 
 def test_a_noisy_kernel_is_sampled_for_longer_and_told() -> None:

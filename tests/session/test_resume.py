@@ -253,3 +253,23 @@ CLOCK_THAT_JUMPS = '''
     def pytest_runtest_logfinish(nodeid):
         done.append(nodeid)
 '''
+
+
+def test_cold_and_warm_runs_are_apart(project: Project) -> None:
+    """Each is recorded as what it is, and neither goes on with the other."""
+    common = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "i5x5", "--samples", "3", "--resume")
+    for options in (("--cold-cache",), (), ("--cold-cache",)):
+        done = project.pytest(*common, *options)
+        assert done.status == 0, done.output
+    assert "(resumed)" in done.output
+    assert len(project.runs) == 2
+    found = {}
+    for run in project.runs:
+        records = project.records(run)
+        (cache,) = records["cache"].unique()
+        swept = records[records["round"] == 0]
+        assert set(swept["samples"]) == {3}
+        assert (swept["busy_ms"] >= 3 * swept["latency_min_ms"]).all()
+        assert records["throttled"].isna().all(), "nothing reads a CPU's clocks"
+        found[cache] = records["latency_ms"].median()
+    assert set(found) == {"warm", "cold"}

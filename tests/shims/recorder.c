@@ -191,6 +191,16 @@ API(, cuFuncSetAttribute, handle function, int attribute, int value) {
   NOTE(, cuFuncSetAttribute, "%p %d %d", function, attribute, value);
   return 0;
 }
+API(, cuFuncGetAttribute, int *value, int attribute, handle function) {
+  NOTE(, cuFuncGetAttribute, "%d %p", attribute, function);
+  *value = attribute == 1 ? 256 : attribute == 3 ? 10 : attribute == 4 ? 168 : 0;
+  return 0;
+}
+API(, cuOccupancyMaxActiveBlocksPerMultiprocessor, int *count, handle function, int threads, size_t lds) {
+  NOTE(, cuOccupancyMaxActiveBlocksPerMultiprocessor, "%p %d %lu", function, threads, lds);
+  *count = 3;
+  return 0;
+}
 API(, cuGetErrorName, int code, const char **name) { *name = code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR"; return code == 12345; }
 #else
 API(hipSetDevice, , int device) { NOTE(hipSetDevice, , "%d", device); return 0; }

@@ -328,6 +328,57 @@ def test_a_short_kernel_is_timed_from_a_graph(
     assert sum("GraphExecDestroy" in call[0] for call in calls()) == 1
 
 
+def test_cold_caches_are_flushed_before_each_run_and_outside_its_time(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_ELAPSED_MS", "0.016")
+    device.cold_cache = True
+    device.load(PROBLEM, 1)
+    assert device.check(binary).status == "ok"
+    device.sample(binary, 1)
+    calls()
+    before = device.timed_ms
+    assert device.sample(binary, 3).tolist() == pytest.approx([16_000.0] * 3)
+    assert device.timed_ms - before == pytest.approx(3 * 0.016)
+    made = calls()
+    flush, launch, record = names(
+        api,
+        "hipMemsetD8 hipModuleLaunchKernel hipEventRecord",
+        "cuMemsetD8_v2 cuLaunchKernel cuEventRecord",
+    )
+    assert [call[0] for call in made if call[0] in (flush, launch, record)] == [
+        flush,
+        record,
+        launch,
+        record,
+    ] * 3
+    assert {int(call[3]) for call in made if call[0] == flush} == {64 << 20}
+    assert not any("Graph" in call[0] for call in made)
+
+
+def test_the_driver_says_what_it_made_of_a_kernel(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RECORD_INFO", "1,128,4096,0,0,64,64,64,1")
+    device.load(PROBLEM, 1)
+    facts = device.check(binary).facts
+    if api == "hip":
+        assert facts == {}, "the code object says it"
+        return
+    assert facts == {
+        "lds_bytes": 256 + 4096,
+        "scratch_bytes": 10,
+        "spills": 3,
+        "vgprs": 168,
+        "workgroups_per_cu": 3,
+        "waves_per_cu": 12,
+    }
+    (asked,) = [call for call in calls() if "Occupancy" in call[0]]
+    assert asked[2:] == ("128", "4096")
+    monkeypatch.setenv("RECORD_FAIL", "cuFuncGetAttribute:1")
+    assert device.check(binary).facts == {}
+
+
 def test_many_samples_are_taken_in_parts(
     device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

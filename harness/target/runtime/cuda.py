@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from ctypes import byref, c_char_p, c_int, c_void_p
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from types import MappingProxyType
 
 from harness.target.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
@@ -13,6 +13,10 @@ LIBRARY = "libcuda.so.1"
 _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _MULTIPROCESSORS = 16
 _MAX_DYNAMIC_LDS = 8
+_FUNCTION_ATTRIBUTES = {"lds_bytes": 1, "scratch_bytes": 3, "vgprs": 4}
+"""Static shared memory, local memory a thread, registers a thread."""
+_MOST_BLOCKS = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+_WARP, _REGISTER_BYTES = 32, 4
 _DEFAULT_LDS_BYTES = 48 << 10
 """What a launch may ask for without being allowed more before."""
 
@@ -89,6 +93,24 @@ class CudaDriver(Driver):
         if lds_bytes > _DEFAULT_LDS_BYTES:
             allow = self._function("cuFuncSetAttribute", (c_void_p, c_int, c_int))
             self._check("cuFuncSetAttribute", allow(function, _MAX_DYNAMIC_LDS, lds_bytes))
+
+    def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
+        number = c_int()
+        ask = self._function("cuFuncGetAttribute", (c_void_p, c_int, c_void_p))
+        facts: dict[str, int] = {}
+        for name, attribute in _FUNCTION_ATTRIBUTES.items():
+            self._check("cuFuncGetAttribute", ask(byref(number), attribute, function))
+            facts[name] = number.value
+        most = self._function(_MOST_BLOCKS, (c_void_p, c_void_p, c_int, c_size_t))
+        self._check(_MOST_BLOCKS, most(byref(number), function, threads, lds_bytes))
+        return {
+            **facts,
+            "lds_bytes": facts["lds_bytes"] + lds_bytes,
+            # kernels/gpu has no other use for local memory.
+            "spills": -(-facts["scratch_bytes"] // _REGISTER_BYTES),
+            "workgroups_per_cu": number.value,
+            "waves_per_cu": number.value * -(-threads // _WARP),
+        }
 
 
 def _driver_version() -> str:

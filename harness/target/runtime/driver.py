@@ -154,6 +154,13 @@ class Driver(ABC):
     def allow_lds(self, function: int, lds_bytes: int) -> None:
         """Lets a function be launched with this much dynamic LDS, where that must be said beforehand."""
 
+    @abstractmethod
+    def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
+        """What the driver says of a loaded kernel, by the names of harness.build.code_facts.CodeFacts.
+
+        threads: of a workgroup; lds_bytes: its dynamic LDS. Raises RuntimeMissing for a driver too old.
+        """
+
     # ---- calls --------------------------------------------------------------------------------
 
     def call(self, operation: str, *arguments: Any) -> None:

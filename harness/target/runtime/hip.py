@@ -91,6 +91,10 @@ class HipDriver(Driver):
     def allow_lds(self, function: int, lds_bytes: int) -> None:
         """Nothing: a module's kernel may have all of the LDS there is."""
 
+    def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
+        """Nothing that the code object does not say better."""
+        return {}
+
 
 def open_hip(index: int = 0, library: str | None = None) -> HipDriver:
     """Opens a device. Raises RuntimeMissing without the library, RuntimeFailure without a device."""

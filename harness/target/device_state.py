@@ -1,0 +1,239 @@
+"""Clocks, temperature, power and throttling of a GPU, by the vendors' management libraries.
+
+Optional: nvidia-ml-py (tile-oracle[nvidia]) and amdsmi (tile-oracle[amd]). Without them, or where they cannot
+read a figure, it is None. Reading takes up to a millisecond, in which a kernel could have been timed, so a
+thread reads a few times a second and a measurement takes what was read last; what throttled since the
+measurement before is kept for it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import threading
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+_INTERVAL_S = 0.1
+_CLOCK_SM, _CLOCK_MEMORY, _TEMPERATURE_GPU = 1, 2, 0
+_THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
+    {
+        0x04: "power cap",
+        0x08: "hardware slowdown",
+        0x20: "software thermal limit",
+        0x40: "hardware thermal limit",
+        0x80: "power brake",
+    }
+)
+"""nvml.h: nvmlClocksEventReason...; those that mean idle or a setting of the user's are left out."""
+_RESIDENCIES: Mapping[str, str] = MappingProxyType(
+    {
+        "prochot_residency_acc": "processor hot",
+        "ppt_residency_acc": "power cap",
+        "socket_thm_residency_acc": "socket thermal limit",
+        "vr_thm_residency_acc": "voltage regulator thermal limit",
+        "hbm_thm_residency_acc": "memory thermal limit",
+    }
+)
+"""amd_smi's GPU metrics of MI300 and later: each counts up while a limit holds the clocks back."""
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """One reading. throttled: what held the clocks back, by commas; "" for nothing, None if unknown."""
+
+    clock_mhz: int | None = None
+    memory_clock_mhz: int | None = None
+    temperature_c: int | None = None
+    power_w: float | None = None
+    throttled: str | None = None
+
+    def as_row(self) -> dict[str, Any]:
+        """The columns of a record."""
+        return asdict(self)
+
+
+DEVICE_STATE: tuple[str, ...] = tuple(DeviceState.__dataclass_fields__)
+
+
+class StateReader(Protocol):
+    """One GPU, seen through a management library."""
+
+    def read(self) -> DeviceState:
+        """What the library says now; never raises."""
+
+
+class NvidiaReader:
+    """A GPU through nvidia-ml-py (pynvml)."""
+
+    def __init__(self, library: Any, identity: str) -> None:
+        """`identity`: the PCI address, or "" for the first GPU. Raises what the library raises for none."""
+        self._library = library
+        library.nvmlInit()
+        if identity:
+            self._handle = library.nvmlDeviceGetHandleByPciBusId(identity.encode())
+        else:
+            self._handle = library.nvmlDeviceGetHandleByIndex(0)
+
+    def read(self) -> DeviceState:
+        milliwatts = self._ask("nvmlDeviceGetPowerUsage")
+        reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
+        if reasons is None:  # its older name
+            reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
+        return DeviceState(
+            clock_mhz=self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM),
+            memory_clock_mhz=self._ask("nvmlDeviceGetClockInfo", _CLOCK_MEMORY),
+            temperature_c=self._ask("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
+            power_w=None if milliwatts is None else milliwatts / 1000,
+            throttled=None
+            if reasons is None
+            else ", ".join(name for bit, name in _THROTTLE_REASONS.items() if reasons & bit),
+        )
+
+    def _ask(self, function: str, *arguments: int) -> int | None:
+        try:
+            return int(getattr(self._library, function)(self._handle, *arguments))
+        except Exception:  # NVMLError for what this GPU does not say; AttributeError in another version
+            return None
+
+
+class AmdReader:
+    """A GPU through amdsmi, which comes with ROCm, too."""
+
+    def __init__(self, library: Any, identity: str) -> None:
+        """`identity`: the PCI address, or "" for the first GPU. Raises what the library raises for none."""
+        self._library = library
+        library.amdsmi_init()
+        if identity:
+            self._handle = library.amdsmi_get_processor_handle_from_bdf(identity)
+        else:
+            self._handle = library.amdsmi_get_processor_handles()[0]
+        self._residencies: dict[str, int] = {}
+
+    def read(self) -> DeviceState:
+        try:
+            metrics: Mapping[str, Any] = self._library.amdsmi_get_gpu_metrics_info(self._handle)
+        except Exception:  # AmdSmiLibraryException, of whatever version
+            return DeviceState()
+        return DeviceState(
+            clock_mhz=_first_number(metrics, "current_gfxclk", "current_gfxclks", "average_gfxclk_frequency"),
+            memory_clock_mhz=_first_number(metrics, "current_uclk", "average_uclk_frequency"),
+            temperature_c=_first_number(metrics, "temperature_hotspot", "temperature_edge"),
+            power_w=_first_number(metrics, "current_socket_power", "average_socket_power"),
+            throttled=self._throttled(metrics),
+        )
+
+    def _throttled(self, metrics: Mapping[str, Any]) -> str | None:
+        """By counters that grew since the last reading: the first reading cannot say."""
+        now = {name: metrics[name] for name in _RESIDENCIES if isinstance(metrics.get(name), int)}
+        before, self._residencies = self._residencies, now
+        known = before.keys() & now.keys()
+        if known:
+            return ", ".join(
+                _RESIDENCIES[name] for name in _RESIDENCIES if name in known and now[name] > before[name]
+            )
+        status = metrics.get("throttle_status")
+        return ("throttled" if status else "") if isinstance(status, (bool, int)) else None
+
+
+def _first_number(metrics: Mapping[str, Any], *names: str) -> int | None:
+    """The first of these that is a number: what a GPU does not know is "N/A"; of lists (one clock a die) the
+    lowest, which the slowest workgroups see."""
+    for name in names:
+        value = metrics.get(name)
+        numbers = value if isinstance(value, list) else [value]
+        known = [one for one in numbers if isinstance(one, int) and not isinstance(one, bool)]
+        if known:
+            return min(known)
+    return None
+
+
+_LIBRARIES: Mapping[str, tuple[str, Any]] = MappingProxyType(
+    {"nvidia": ("pynvml", NvidiaReader), "amd": ("amdsmi", AmdReader)}
+)
+
+
+def open_reader(vendor: str, identity: str = "") -> StateReader | None:
+    """A reader of the GPU at a PCI address, or None where the library or the GPU cannot be had.
+
+    vendor: nvidia or amd. identity: the address; left out, the first GPU.
+    """
+    module, reader = _LIBRARIES[vendor]
+    try:
+        # The libraries say what is amiss in exceptions of their own, or of their loader's.
+        found: StateReader = reader(_load(module), identity)
+    except Exception:
+        return None
+    return found
+
+
+def why_not_readable(vendor: str) -> str:
+    """What a vendor's library lacks on this machine, and how to get it; "" for nothing."""
+    module, _ = _LIBRARIES[vendor]
+    try:
+        library = _load(module)
+    except ImportError:
+        return f"{module} is not installed (pip install 'tile-oracle[{vendor}]')"
+    except Exception as error:  # amdsmi raises what its loader does where ROCm is missing
+        return f"{module} cannot be loaded: {_said(error)}"
+    try:
+        library.nvmlInit() if vendor == "nvidia" else library.amdsmi_init()
+    except Exception as error:
+        return f"{module} finds no driver to ask: {_said(error)}"
+    return ""
+
+
+def _load(module: str) -> Any:
+    # amdsmi prints what it misses.
+    with redirect_stdout(io.StringIO()):
+        return importlib.import_module(module)
+
+
+def _said(error: Exception) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]
+
+
+class StateWatch:
+    """Reads now and then in a thread of its own, from the first `take` on."""
+
+    def __init__(self, reader: StateReader | None, interval_s: float = _INTERVAL_S) -> None:
+        self._reader, self._interval_s = reader, interval_s
+        self._lock = threading.Lock()
+        self._latest = DeviceState()
+        self._reasons: dict[str, None] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def look(self) -> None:
+        """Reads once."""
+        if self._reader is None:
+            return
+        state = self._reader.read()
+        with self._lock:
+            self._latest = state
+            for reason in filter(None, (state.throttled or "").split(", ")):
+                self._reasons.setdefault(reason)
+
+    def take(self) -> DeviceState:
+        """The last reading, with all that throttled since the last time it was taken."""
+        if self._thread is None and self._reader is not None:
+            self.look()
+            self._thread = threading.Thread(target=self._run, name="tile-oracle-state", daemon=True)
+            self._thread.start()
+        with self._lock:
+            state, reasons = self._latest, ", ".join(self._reasons)
+            self._reasons.clear()
+        return state if state.throttled is None else replace(state, throttled=reasons)
+
+    def _run(self) -> None:
+        while not self._closed.wait(self._interval_s):
+            self.look()
+
+    def close(self) -> None:
+        """Ends the thread. Safe to call twice."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()

@@ -1,0 +1,77 @@
+"""`tile-oracle kernels --facts`: tables and verdicts over real binaries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.arch import load_arch
+from harness.build.code_facts import CodeFacts
+from harness.cli import main
+from harness.commands.kernel_facts import KernelFacts, fact_rows, find_offenders, markdown_table
+from harness.kernel import parse_kernel_name
+
+KIND = ("kernels", "--arch", "gfx950", "--dtype", "bf16", "--direction", "forward", "--ndim", "2")
+TWO = "tile_m == 16 and tile_k == 64 and pipeline == 'compv4' and not split_image"
+KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_mem_intrawave_dsb")
+GFX950 = load_arch("gfx950")
+GOOD = CodeFacts(128, 0, 60, 34_304, 0, 0, 4, 16, 16)
+
+
+def test_a_table_a_verdict_and_what_was_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = (*KIND, "--facts", "--kernel-filter", TWO, "--build-dir", str(tmp_path), "-j", "1")
+    assert main(arguments) == 0
+    heading, row, _, verdict = capsys.readouterr().out.splitlines()
+    assert heading.split("  ")[0] == "tile"
+    assert row.split()[:5] == ["16x64x64", "1x4x1", "16x16x16", "compv4", "1"]
+    assert verdict.startswith("1 kernels for gfx950, 0 of which spill")
+    assert "1 compiled, 0 from the cache" in verdict
+    assert main((*arguments, "--markdown", "--list")) == 0
+    captured = capsys.readouterr()
+    assert captured.out.splitlines()[1].startswith("|---|")
+    assert "0 compiled, 1 from the cache" in captured.err
+
+
+def test_it_needs_a_gpu_to_compile_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("kernels", "--facts")) != 0
+    assert "--facts compiles for one architecture" in capsys.readouterr().err
+    assert main(("kernels", "--facts", "--arch", "cpu")) != 0
+    assert "--facts is for GPUs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("facts", "size", "reason"),
+    [
+        (CodeFacts(**{**vars(GOOD), "spills": 3}), 9, "spills 3 registers"),
+        (CodeFacts(**{**vars(GOOD), "scratch_bytes": 16}), 9, "keeps 16 bytes a work-item in scratch memory"),
+        (CodeFacts(**{**vars(GOOD), "lds_bytes": 170_000}), 9, "needs 170,000 bytes of LDS"),
+        (CodeFacts(**{**vars(GOOD), "workgroups_per_cu": 0}), 9, "does not fit on a compute unit"),
+        (CodeFacts(), 0, "does not compile: the log"),
+    ],
+)
+def test_what_the_rules_should_have_refused(facts: CodeFacts, size: int, reason: str) -> None:
+    found = [KernelFacts(KERNEL, 9, GOOD, ""), KernelFacts(KERNEL, size, facts, "the log")]
+    ((bad, said),) = find_offenders(found, GFX950)
+    assert bad is found[1]
+    assert reason in said
+
+
+def test_ranges_steps_and_columns_that_say_nothing() -> None:
+    found = [
+        KernelFacts(KERNEL, 10_240, GOOD, ""),
+        KernelFacts(KERNEL, 20_480, CodeFacts(**{**vars(GOOD), "vgprs": 90, "agprs": None}), ""),
+        KernelFacts(KERNEL, 0, CodeFacts(), "no"),
+    ]
+    rows = fact_rows([*found, KernelFacts(KERNEL, 1, CodeFacts(loop_matrix_instructions=48), "")], GFX950)
+    assert len(rows) == 2
+    row = dict(zip(*rows, strict=True))
+    assert row["VGPRs"] == "90-128"
+    assert row["waves/SIMD"] == "4"
+    assert row["matrix instr. per K step"] == "16 (x 1-3)"
+    assert row["kernels"] == "4"
+    only_ptx = fact_rows([KernelFacts(KERNEL, 1, CodeFacts(loop_matrix_instructions=17), "")], GFX950)
+    row = dict(zip(*only_ptx, strict=True))
+    assert row["matrix instr. per K step"] == "17", "no multiple of a step: as it is"
+    assert "VGPRs" not in row
+    assert markdown_table(only_ptx)[1] == "|" + "---|" * len(row)
