@@ -156,7 +156,7 @@ struct Image {
 
 // Rows of A that do not change along k: found out once, by one thread each, and kept in LDS.
 #if TO_DIRECTION != TO_BWD_WEIGHT
-static __attribute__((shared)) PixelRow row_table[TILE_M];
+TO_LDS_VARIABLE PixelRow row_table[TILE_M];
 #endif
 
 // A of forward and bwd_data: rows are pixels, k goes along columns.
