@@ -1,7 +1,7 @@
 """The GPU kernels on this machine's processor: compiled from kernels/gpu, run by emulator.cpp, watched by it.
 
-`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one, by the same
-launch plan as on a GPU, and says what went wrong, or that nothing did.
+`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one, by the
+same launch plan as on a GPU, and says what went wrong, or that nothing did.
 """
 
 from __future__ import annotations
@@ -116,7 +116,9 @@ class EmulatedGpu:
         for name, (text, instead) in (changes or {}).items():
             assert headers[name].count(text) == 1, f"{name} has {headers[name].count(text)} of {text!r}"
             headers[name] = headers[name].replace(text, instead)
-        library = self._library("kernel.cpp", defines + source_for(kernel, arch) + _LAUNCHERS, headers, _WATCHED)
+        library = self._library(
+            "kernel.cpp", defines + source_for(kernel, arch) + _LAUNCHERS, headers, _WATCHED
+        )
         return EmulatedKernel(library, self._run())
 
     def _run(self) -> ctypes._NamedFuncPointer:
@@ -178,9 +180,7 @@ class EmulatedKernel:
         plan = plan_launch(problem, self.info, compute_units)
         first, second = integer_operands(problem, seed)
         inputs = [encode(values, problem.dtype) for values in (first, second)]
-        in0, in1 = (
-            buffer(name, values.nbytes) for name, values in zip(("in0", "in1"), inputs, strict=True)
-        )
+        in0, in1 = (buffer(name, values.nbytes) for name, values in zip(("in0", "in1"), inputs, strict=True))
         for place, values in zip((in0, in1), inputs, strict=True):
             place.data[:] = values.reshape(-1).view(np.uint8)
         storage = STORAGE[problem.dtype]

@@ -2,48 +2,44 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from harness.problem import GroupedConvProblem
 
-_2D: tuple[dict[str, Any], ...] = (
-    # One channel, three to seven, and channels in groups of three and seven.
-    {"N": 1, "C": 1, "K": 1, "Hi": 5, "Wi": 5, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1},
-    {"N": 2, "C": 3, "K": 7, "Hi": 9, "Wi": 7, "Y": 3, "X": 3, "stride_h": 2, "stride_w": 2, "pad_h": 1, "pad_w": 1},
-    {"N": 2, "C": 9, "K": 21, "G": 3, "Hi": 6, "Wi": 5, "Y": 3, "X": 2, "pad_h": 1},
-    # Depthwise, with groups enough to be merged.
-    {"N": 2, "C": 64, "K": 64, "G": 64, "Hi": 5, "Wi": 6, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1},
-    {"N": 1, "C": 64, "K": 128, "G": 32, "Hi": 4, "Wi": 5, "Y": 2, "X": 2},
+_2D = (
+    # One channel, three to seven, and groups of three channels and seven.
+    "n1-c1-k1-i5x5-f3x3-p1",
+    "n2-c3-k7-i9x7-f3x3-s2-p1",
+    "n2-g3-c9-k21-i6x5-f3x2-p1x0",
+    # Depthwise, and little more, with groups enough to be merged.
+    "n2-g64-c64-k64-i5x6-f3x3-p1",
+    "n1-g32-c64-k128-i4x5-f2x2",
     # Strides of three, and above the filter; dilation; filters of one row and of one column.
-    {"N": 1, "C": 16, "K": 24, "Hi": 11, "Wi": 10, "Y": 3, "X": 3, "stride_h": 3, "stride_w": 3, "pad_h": 1, "pad_w": 1},
-    {"N": 2, "C": 16, "K": 8, "Hi": 7, "Wi": 9, "Y": 1, "X": 1, "stride_h": 2, "stride_w": 3},
-    {"N": 1, "C": 8, "K": 8, "Hi": 13, "Wi": 11, "Y": 3, "X": 3, "pad_h": 4, "pad_w": 4, "dilation_h": 4, "dilation_w": 4},
-    {"N": 1, "C": 24, "K": 16, "Hi": 4, "Wi": 9, "Y": 1, "X": 7, "pad_w": 3},
-    {"N": 1, "C": 8, "K": 12, "Hi": 9, "Wi": 3, "Y": 5, "X": 1, "stride_h": 2, "pad_h": 2, "dilation_h": 2},
+    "n1-c16-k24-i11x10-f3x3-s3-p1",
+    "n2-c16-k8-i7x9-f1x1-s2x3",
+    "n1-c8-k8-i13x11-f3x3-p4-d4",
+    "n1-c24-k16-i4x9-f1x7-p0x3",
+    "n1-c8-k12-i9x3-f5x1-s2x1-p2x0-d2x1",
     # Images of one pixel; plain matrices; some tiles and some steps along the depth.
-    {"N": 3, "C": 72, "K": 40, "Hi": 1, "Wi": 1, "Y": 1, "X": 1},
-    {"N": 1, "C": 8, "K": 8, "Hi": 1, "Wi": 1, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1},
-    {"N": 4, "C": 200, "K": 72, "Hi": 6, "Wi": 7, "Y": 1, "X": 1},
-    {"N": 2, "C": 72, "K": 136, "Hi": 9, "Wi": 8, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1},
-    # Whole tiles, for kernels that cannot take others.
-    {"N": 2, "C": 128, "K": 128, "Hi": 8, "Wi": 16, "Y": 1, "X": 1},
-)  # fmt: skip
-_3D: tuple[dict[str, Any], ...] = (
-    {"N": 1, "C": 1, "K": 3, "Di": 3, "Hi": 4, "Wi": 5, "Z": 3, "Y": 3, "X": 3, "pad_d": 1, "pad_h": 1, "pad_w": 1},
-    {"N": 2, "C": 9, "K": 21, "G": 3, "Di": 4, "Hi": 5, "Wi": 3, "Z": 2, "Y": 1, "X": 3, "stride_d": 2, "pad_w": 1},
-    {"N": 1, "C": 32, "K": 32, "G": 32, "Di": 3, "Hi": 4, "Wi": 4, "Z": 3, "Y": 3, "X": 3, "pad_d": 1},
-    {"N": 1, "C": 16, "K": 24, "Di": 7, "Hi": 8, "Wi": 7, "Z": 3, "Y": 3, "X": 3, "stride_d": 3, "stride_h": 2,
-     "stride_w": 3, "pad_d": 1, "pad_h": 2, "pad_w": 1},
-    {"N": 1, "C": 8, "K": 8, "Di": 6, "Hi": 5, "Wi": 9, "Z": 3, "Y": 2, "X": 3, "dilation_d": 2, "dilation_h": 3,
-     "dilation_w": 4, "pad_d": 1, "pad_w": 4},
-    {"N": 2, "C": 40, "K": 72, "Di": 1, "Hi": 1, "Wi": 1, "Z": 1, "Y": 1, "X": 1},
-    {"N": 1, "C": 72, "K": 40, "Di": 4, "Hi": 5, "Wi": 6, "Z": 1, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1},
-)  # fmt: skip
+    "n3-c72-k40-i1x1-f1x1",
+    "n1-c8-k8-i1x1-f3x3-p1",
+    "n4-c200-k72-i6x7-f1x1",
+    "n2-c72-k136-i9x8-f3x3-p1",
+    # Whole tiles, for kernels that take no others.
+    "n2-c128-k128-i8x16-f1x1",
+)
+_3D = (
+    "n1-c1-k3-i3x4x5-f3x3x3-p1",
+    "n2-g3-c9-k21-i4x5x3-f2x1x3-s2x1x1-p0x0x1",
+    "n1-g32-c32-k32-i3x4x4-f3x3x3-p1x0x0",
+    "n1-c16-k24-i7x8x7-f3x3x3-s3x2x3-p1x2x1",
+    "n1-c8-k8-i6x5x9-f3x2x3-p1x0x4-d2x3x4",
+    "n2-c40-k72-i1x1x1-f1x1x1",
+    "n1-c72-k40-i4x5x6-f1x3x3-p0x1x1",
+)
 
 
 def awkward_problems(direction: str, dtype: str, ndim: int) -> tuple[GroupedConvProblem, ...]:
     """All of them, as problems of a kind."""
     return tuple(
-        GroupedConvProblem(direction, dtype, ndim, **{"G": 1, **dimensions})
+        GroupedConvProblem.from_id(f"{direction}-{dtype}-{dimensions}")
         for dimensions in (_2D if ndim == 2 else _3D)
     )
