@@ -36,7 +36,7 @@ TO_DEVICE u16 element(u32 v, int e) { return (u16)(v >> e % 2 * 16); }
 TO_DEVICE u16 element(U2 v, int e) { return (u16)(v[e / 2] >> e % 2 * 16); }
 TO_DEVICE u16 element(U4 v, int e) { return (u16)(v[e / 2] >> e % 2 * 16); }
 
-// fp32 -> the element type: the one rounding, to nearest even.
+// fp32 -> the result's type (of fp8: fp16): the one rounding, to nearest even.
 TO_DEVICE u16 narrow(float x) {
 #if TO_DTYPE == TO_BF16
   return round_to_bf16(x);
@@ -162,13 +162,26 @@ template <int PENDING> TO_DEVICE void async_wait() {
   s_waitcnt<0x0f70>(); // vmcnt(0), nothing else
 }
 
-constexpr int BM = TO_WARP_TILE_M, BN = TO_WARP_TILE_N, BK = TO_WARP_TILE_K;
+constexpr int BM = TO_WARP_TILE_M, BN = TO_WARP_TILE_N;
+#if TO_DTYPE == TO_FP8
+constexpr int BK = TO_WARP_TILE_K / 2; // pairs
+static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32 || BK == 64)) ||
+                  (BM == 32 && BN == 32 && (BK == 8 || BK == 16 || BK == 32)),
+              "the matrix unit's blocks of fp8 are 16x16x32, 16x16x64, 16x16x128, 32x32x16, 32x32x32 and 32x32x64");
+#else
+constexpr int BK = TO_WARP_TILE_K;
 static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32)) || (BM == 32 && BN == 32 && (BK == 8 || BK == 16)),
               "the matrix unit's blocks are 16x16x16, 16x16x32, 32x32x8 and 32x32x16");
-constexpr int PER_LANE = BM * BK / LANES; // elements of A, and of B, that a lane holds: 4 or 8
+#endif
+constexpr int PER_LANE = BM * BK / LANES; // elements (pairs) of A, and of B, that a lane holds: 4, 8 or 16
 constexpr int RUN = 4;                    // neighbours along n in an accumulator
 
-using Fragment = Raw<PER_LANE>;
+struct TwoVectors {
+  U4 low, high;
+};
+template <int N> struct FragmentOf { using type = Raw<N>; };
+template <> struct FragmentOf<16> { using type = TwoVectors; };
+using Fragment = FragmentOf<PER_LANE>::type;
 struct Acc {
   typedef float V __attribute__((ext_vector_type(BM * BN / LANES)));
   V v;
@@ -178,6 +191,11 @@ struct Acc {
 template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_fragment(Lds tile, int row, int k) {
   int lane = thread_id() % LANES;
   row += lane % BM;
+  if constexpr (PER_LANE == 16) {
+    // Which depths a lane holds does not matter where A and B do it in the same way: whole vectors, half a block apart.
+    k += lane / BM * 8;
+    return Fragment{lds_load<U4>(tile, lds_index<COLS>(row, k)), lds_load<U4>(tile, lds_index<COLS>(row, k + BK / 2))};
+  }
   k += lane / BM * PER_LANE;
   if constexpr (K_CONTIGUOUS) {
     return lds_load<Fragment>(tile, lds_index<COLS>(row, k));
@@ -197,6 +215,25 @@ template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_b(Lds tile, int n
 
 // acc += a * b. The operands change places, so that a lane's accumulators are neighbours along n.
 TO_DEVICE void multiply(Acc &acc, Fragment a, Fragment b) {
+#if TO_DTYPE == TO_FP8
+#if TO_WARP_TILE_M == 16 && TO_WARP_TILE_K == 128
+  acc.v = mfma_16x16x128_fp8(b.low, b.high, a.low, a.high, acc.v);
+#elif TO_WARP_TILE_M == 32 && TO_WARP_TILE_K == 64
+  acc.v = mfma_32x32x64_fp8(b.low, b.high, a.low, a.high, acc.v);
+#else
+#if TO_WARP_TILE_M == 16
+#define TO_MFMA mfma_16x16x32_fp8
+#else
+#define TO_MFMA mfma_32x32x16_fp8
+#endif
+#if TO_WARP_TILE_M * TO_WARP_TILE_K == 512
+  acc.v = TO_MFMA(b, a, acc.v);
+#else
+  acc.v = TO_MFMA(U2{b.x, b.y}, U2{a.x, a.y}, acc.v);
+  acc.v = TO_MFMA(U2{b.z, b.w}, U2{a.z, a.w}, acc.v);
+#endif
+#endif
+#else
 #if TO_DTYPE == TO_BF16
 #define TO_MFMA(shape) mfma_##shape##_bf16
 #else
@@ -210,6 +247,7 @@ TO_DEVICE void multiply(Acc &acc, Fragment a, Fragment b) {
   acc.v = TO_MFMA(16x16x32)(b, a, acc.v);
 #else
   acc.v = TO_MFMA(32x32x16)(b, a, acc.v);
+#endif
 #endif
 #undef TO_MFMA
 }

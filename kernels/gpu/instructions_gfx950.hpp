@@ -67,6 +67,7 @@ typedef short S4 __attribute__((ext_vector_type(4)));
 typedef __bf16 B8 __attribute__((ext_vector_type(8)));
 typedef _Float16 H4 __attribute__((ext_vector_type(4)));
 typedef _Float16 H8 __attribute__((ext_vector_type(8)));
+typedef int I8 __attribute__((ext_vector_type(8)));
 
 TO_DEVICE F4 mfma_16x16x16_bf16(U2 a, U2 b, F4 c) {
   return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(S4, a), __builtin_bit_cast(S4, b), c, 0, 0, 0);
@@ -91,6 +92,22 @@ TO_DEVICE F4 mfma_16x16x32_fp16(U4 a, U4 b, F4 c) {
 }
 TO_DEVICE F16 mfma_32x32x16_fp16(U4 a, U4 b, F16 c) {
   return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(H8, a), __builtin_bit_cast(H8, b), c, 0, 0, 0);
+}
+TO_DEVICE F4 mfma_16x16x32_fp8(U2 a, U2 b, F4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a), __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+TO_DEVICE F16 mfma_32x32x16_fp8(U2 a, U2 b, F16 c) {
+  return __builtin_amdgcn_mfma_f32_32x32x16_fp8_fp8(__builtin_bit_cast(long, a), __builtin_bit_cast(long, b), c, 0, 0, 0);
+}
+TO_DEVICE I8 joined(U4 low, U4 high) {
+  return __builtin_bit_cast(I8, __builtin_shufflevector(low, high, 0, 1, 2, 3, 4, 5, 6, 7));
+}
+// Of 8-bit elements (format 0: e4m3), with no scale.
+TO_DEVICE F4 mfma_16x16x128_fp8(U4 a, U4 a_more, U4 b, U4 b_more, F4 c) {
+  return __builtin_amdgcn_mfma_scale_f32_16x16x128_f8f6f4(joined(a, a_more), joined(b, b_more), c, 0, 0, 0, 0, 0, 0);
+}
+TO_DEVICE F16 mfma_32x32x64_fp8(U4 a, U4 a_more, U4 b, U4 b_more, F16 c) {
+  return __builtin_amdgcn_mfma_scale_f32_32x32x64_f8f6f4(joined(a, a_more), joined(b, b_more), c, 0, 0, 0, 0, 0, 0);
 }
 
 } // namespace to

@@ -1,7 +1,7 @@
 """The GPU kernels on this machine's processor: compiled from kernels/gpu, run by emulator.cpp, watched by it.
 
-`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one, by the
-same launch plan as on a GPU, and says what went wrong, or that nothing did.
+`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one,
+by the same launch plan as on a GPU, and says what went wrong, or that nothing did.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import math
+import mmap
 import platform
 import shutil
 import subprocess
@@ -23,7 +24,7 @@ from harness.build.toolchain import compiler_environment, find_toolchain
 from harness.data_files import data_folder
 from harness.kernel import Kernel
 from harness.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
-from harness.problem import Problem
+from harness.problem import GroupedConvProblem, Problem
 from harness.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
 from harness.target.runtime.driver import Geometry
 
@@ -42,10 +43,11 @@ _WATCHED = (
 )
 _READS, _WRITES, _WRITES_ONCE = 1, 2, 4
 _INFO_BYTES = 36
+_MAP_NORESERVE = 0x4000  # of Linux; the module mmap does not have it before Python 3.13
 _LAUNCHERS = """
 #define TO_LAUNCHER(kernel) \\
   extern "C" TO_VISIBLE __attribute__((no_sanitize("thread"))) void launch_##kernel(const void *args) { \\
-    kernel(*(const to_gpu_args *)args); \\
+    kernel(*(const to::Arguments *)args); \\
   }
 TO_LAUNCHER(to_conv)
 #if TO_TWO_STAGE
@@ -177,27 +179,49 @@ class EmulatedKernel:
 
         `compute_units`: of these a two-stage kernel makes its split_k.
         """
-        plan = plan_launch(problem, self.info, compute_units)
         first, second = integer_operands(problem, seed)
-        inputs = [encode(values, problem.dtype) for values in (first, second)]
-        in0, in1 = (buffer(name, values.nbytes) for name, values in zip(("in0", "in1"), inputs, strict=True))
-        for place, values in zip((in0, in1), inputs, strict=True):
-            place.data[:] = values.reshape(-1).view(np.uint8)
-        storage = STORAGE[problem.dtype]
+        inputs = []
+        for name, values in (("in0", first), ("in1", second)):
+            encoded = encode(values, problem.dtype)
+            inputs.append(buffer(name, encoded.nbytes))
+            inputs[-1].data[:] = encoded.reshape(-1).view(np.uint8)
+        return self._run_on(
+            problem, (inputs[0], inputs[1]), exact_output(problem, first, second), compute_units
+        )
+
+    def run_sparse(self, problem: GroupedConvProblem, dense: GroupedConvProblem, seed: int = 1) -> str | None:
+        """The same of a problem that reads every stride_w-th pixel of its images: nothing else is in memory.
+
+        `dense`: the problem with these pixels side by side, whose result is the same.
+        """
+        first, second = integer_operands(dense, seed)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        memory = mmap.mmap(-1, math.prod(problem.input_shape) * 2, flags)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        x = np.frombuffer(memory, np.uint16)
+        x.reshape(problem.input_shape)[:, :, :: problem.stride_w] = encode(first, "bf16")
+        w = buffer("in1", second.size * 2)
+        w.data[:] = encode(second, "bf16").reshape(-1).view(np.uint8)
+        inputs = (Buffer("in0", x.view(np.uint8), None), w)
+        return self._run_on(problem, inputs, exact_output(dense, first, second), 4)
+
+    def _run_on(
+        self, problem: Problem, inputs: tuple[Buffer, Buffer], exact: Array, compute_units: int
+    ) -> str | None:
+        plan = plan_launch(problem, self.info, compute_units)
+        storage = STORAGE[problem.result_dtype]
         out = buffer("out", math.prod(problem.operand_shapes[2]) * storage.itemsize, once=True)
         workspace = buffer("workspace", plan.workspace_bytes, once=True)
-        args = gpu_args(
-            problem, in0.address, in1.address, out.address, workspace.address if plan.workspace_bytes else 0,
-            plan.split_k,
-        )  # fmt: skip
-        inputs_read = [(in0, _READS), (in1, _READS)]
+        scratch = workspace.address if plan.workspace_bytes else 0
+        args = gpu_args(problem, inputs[0].address, inputs[1].address, out.address, scratch, plan.split_k)
         result = workspace if plan.finish is not None else out
-        said = self._launch("to_conv", plan.conv, args, [*inputs_read, (result, _WRITES)])
+        reads = [(memory, _READS) for memory in inputs]
+        said = self._launch("to_conv", plan.conv, args, [*reads, (result, _WRITES)])
         if said is None and plan.finish is not None:
             said = self._launch("to_finish", plan.finish, args, [(workspace, _READS), (out, _WRITES)])
         if said is not None:
             return said
-        expected = encode(exact_output(problem, first, second), problem.dtype)
+        expected = encode(exact, problem.result_dtype)
         return _difference(out.data.view(storage).reshape(expected.shape), expected)
 
     def _launch(

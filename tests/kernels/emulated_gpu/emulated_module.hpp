@@ -10,8 +10,8 @@
 
 #define TO_LDS_VARIABLE static __attribute__((section("emulated_lds"), used))
 #define TO_VISIBLE __attribute__((visibility("default")))
-#define TO_CONSTANT __attribute__((section("emulated_constants"), used))
-#define TO_VISIBLE_CONSTANT __attribute__((section("emulated_constants"), used))
+#define TO_CONSTANT __attribute__((section("emulated_constants")))
+#define TO_VISIBLE_CONSTANT TO_CONSTANT
 #define TO_KERNEL(threads) TO_VISIBLE void
 #define TO_KERNEL_OF_WAVES(threads, waves) TO_VISIBLE void
 

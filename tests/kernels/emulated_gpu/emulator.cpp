@@ -147,7 +147,7 @@ struct Copy {
 
 // What a lane brings to an instruction of its wave, and what it takes away.
 struct Operands {
-  emu_u4 a, b;
+  emu_u4 a, b, a_more, b_more;
   emu_f4 c;
   emu_f16 c16;
   const u8 *address;
@@ -155,9 +155,9 @@ struct Operands {
   int x, lane;
 };
 
-enum Kind { NONE, BARRIER, FIRST_LANE, FROM_LANE, COPY, WAIT, MFMA_16, MFMA_32, MMA, LDMATRIX };
+enum Kind { NONE, BARRIER, FIRST_LANE, FROM_LANE, COPY, WAIT, MFMA_16, MFMA_32, MFMA_DEEP, MMA, LDMATRIX };
 const char *const kind_names[] = {"nothing",      "a barrier", "readfirstlane", "an exchange of lanes", "a copy to LDS",
-                                  "a wait for copies", "mfma 16x16", "mfma 32x32",    "mma.sync",             "ldmatrix"};
+                                  "a wait for copies", "mfma 16x16", "mfma 32x32", "mfma of fp8",    "mma.sync",             "ldmatrix"};
 
 struct Lane {
   void *sp;
@@ -189,7 +189,7 @@ constexpr u16 MANY = 0xFFFF;
 Lane lanes[MOST_LANES];
 Wave waves[MOST_WAVES];
 Cell cells[(MOST_LDS + MOST_VARIABLES) / 2];
-float value_of_fp16[1 << 16];
+float value_of_fp16[1 << 16], value_of_fp8[1 << 8];
 
 emu_launch *launch;
 Lane *now;
@@ -416,9 +416,20 @@ float fp16_to_float(u16 bits) {
   return sign ? -small : small;
 }
 
-float decoded(int format, u16 bits) { return format == EMU_BF16 ? bits_to_float((u32)bits << 16) : value_of_fp16[bits]; }
+// OCP's e4m3: bias 7, three bits of mantissa, NaN only where all bits but the sign are set.
+float fp8_to_float(u8 bits) {
+  int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  if ((bits & 127) == 127) return __builtin_nanf("");
+  float size = exponent ? (float)(8 + mantissa) * bits_to_float((u32)(exponent + 117) << 23) : (float)mantissa * 0x1p-9f;
+  return bits & 128 ? -size : size;
+}
 
-u16 half_of(const emu_u4 &v, int i) { return (u16)(v[i / 2] >> i % 2 * 16); }
+// Element i of what a lane holds.
+float element(int format, const emu_u4 &v, int i) {
+  if (format == EMU_FP8) return value_of_fp8[(u8)(v[i / 4] >> i % 4 * 8)];
+  u16 bits = (u16)(v[i / 2] >> i % 2 * 16);
+  return format == EMU_BF16 ? bits_to_float((u32)bits << 16) : value_of_fp16[bits];
+}
 
 } // namespace
 
@@ -559,13 +570,14 @@ EXPORTED void emu_cp_async_wait(int pending_groups) {
 //      4 * (l / N), and then every 4 * 64 / N rows further on.
 
 template <int M, int K, class Vector, Vector Operands::*SUM> static void mfma(int format) {
-  constexpr int EACH = M * K / 64;
+  constexpr int EACH = M * K / 64, IN_FIRST = EACH == 32 ? 16 : EACH;
   Lane *l = my_lanes();
   float a[K][M], b[K][M], d[M][M]; // d: row, column
   for (int lane = 0; lane < 64; ++lane)
     for (int e = 0; e < EACH; ++e) {
-      a[EACH * (lane / M) + e][lane % M] = decoded(format, half_of(l[lane].with.a, e));
-      b[EACH * (lane / M) + e][lane % M] = decoded(format, half_of(l[lane].with.b, e));
+      const Operands &o = l[lane].with;
+      a[EACH * (lane / M) + e][lane % M] = element(format, e < IN_FIRST ? o.a : o.a_more, e % IN_FIRST);
+      b[EACH * (lane / M) + e][lane % M] = element(format, e < IN_FIRST ? o.b : o.b_more, e % IN_FIRST);
     }
   constexpr int REGISTERS = M * M / 64, NEXT = 4 * 64 / M;
   for (int lane = 0; lane < 64; ++lane)
@@ -594,6 +606,27 @@ EXPORTED emu_f16 emu_mfma_32x32(int k, int format, emu_u4 a, emu_u4 b, emu_f16 c
   return now->with.c16;
 }
 
+// The deep ones of 8-bit elements, 32 a lane. How depths are dealt to lanes is taken to be as above; results do not depend
+// on that as long as A and B do it in the same way, and without scales.
+EXPORTED emu_f4 emu_mfma_16x16x128_fp8(emu_u4 a, emu_u4 a_more, emu_u4 b, emu_u4 b_more, emu_f4 c) {
+  now->with.a = a;
+  now->with.a_more = a_more;
+  now->with.b = b;
+  now->with.b_more = b_more;
+  now->with.c = c;
+  if (arrive(MFMA_DEEP, 128)) mfma<16, 128, emu_f4, &Operands::c>(EMU_FP8);
+  return now->with.c;
+}
+EXPORTED emu_f16 emu_mfma_32x32x64_fp8(emu_u4 a, emu_u4 a_more, emu_u4 b, emu_u4 b_more, emu_f16 c) {
+  now->with.a = a;
+  now->with.a_more = a_more;
+  now->with.b = b;
+  now->with.b_more = b_more;
+  now->with.c16 = c;
+  if (arrive(MFMA_DEEP, 64)) mfma<32, 64, emu_f16, &Operands::c16>(EMU_FP8);
+  return now->with.c16;
+}
+
 // mma.sync.m16n8k16 of 16-bit elements, after the figures in the PTX ISA, section on that shape. With g = lane / 4 and
 // t = lane mod 4, two elements a register, the one with the smaller index in the lower half:
 //   A (16 x 16): registers hold (row g, columns 2t, 2t+1), (row g+8, the same), (row g, columns 2t+8, 2t+9),
@@ -611,12 +644,12 @@ EXPORTED emu_f4 emu_mma_m16n8k16(int format, emu_u4 a, emu_u2 b, emu_f4 c) {
       int g = lane / 4, t = lane % 4;
       const Operands &o = l[lane].with;
       for (int half = 0; half < 2; ++half) {
-        ma[g][2 * t + half] = decoded(format, half_of(o.a, half));
-        ma[g + 8][2 * t + half] = decoded(format, half_of(o.a, 2 + half));
-        ma[g][2 * t + 8 + half] = decoded(format, half_of(o.a, 4 + half));
-        ma[g + 8][2 * t + 8 + half] = decoded(format, half_of(o.a, 6 + half));
-        mb[2 * t + half][g] = decoded(format, half_of(o.b, half));
-        mb[2 * t + 8 + half][g] = decoded(format, half_of(o.b, 2 + half));
+        ma[g][2 * t + half] = element(format, o.a, half);
+        ma[g + 8][2 * t + half] = element(format, o.a, 2 + half);
+        ma[g][2 * t + 8 + half] = element(format, o.a, 4 + half);
+        ma[g + 8][2 * t + 8 + half] = element(format, o.a, 6 + half);
+        mb[2 * t + half][g] = element(format, o.b, half);
+        mb[2 * t + 8 + half][g] = element(format, o.b, 2 + half);
         mc[g][2 * t + half] = o.c[half];
         mc[g + 8][2 * t + half] = o.c[2 + half];
       }
@@ -699,8 +732,10 @@ EXPORTED int emu_run(emu_launch *what) {
              launch->threads, lds_bytes);
     return 1;
   }
-  if (value_of_fp16[0x3C00] != 1.0f)
+  if (value_of_fp16[0x3C00] != 1.0f) {
     for (int i = 0; i < 1 << 16; ++i) value_of_fp16[i] = fp16_to_float((u16)i);
+    for (int i = 0; i < 1 << 8; ++i) value_of_fp8[i] = fp8_to_float((u8)i);
+  }
   for (block[2] = 0; block[2] < launch->grid[2]; ++block[2])
     for (block[1] = 0; block[1] < launch->grid[1]; ++block[1])
       for (block[0] = 0; block[0] < launch->grid[0]; ++block[0]) {
