@@ -85,6 +85,14 @@ def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     for axis, tile, waves, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
         if tile % (waves * warp):
             yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {waves} x {warp}"
+    if arch.kernels.whole_loads:
+        threads = arch.workgroup_threads(kernel)
+        for axis, rows in (("m", kernel.tile_m), ("n", kernel.tile_n)):
+            if rows * kernel.tile_k % threads:
+                yield (
+                    f"vectors: tile_{axis} x tile_k = {rows * kernel.tile_k:,} elements are not dealt evenly "
+                    f"to {threads} threads"
+                )
     lds_bytes = arch.lds_bytes(kernel)
     if lds_bytes > arch.lds_limit_bytes:
         buffers = "in two buffers " if arch.double_smem_buffer_required(kernel.pipeline) else ""

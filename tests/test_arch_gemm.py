@@ -110,11 +110,25 @@ def test_a_problem_of_another_kind_is_refused() -> None:
     assert "the problem is forward bf16 2D" in str(arch.problem_refusal(GPU, conv))
 
 
-def test_every_architecture_multiplies_something_but_for_our_own_gpu_family() -> None:
+def test_every_architecture_multiplies_something() -> None:
     for name in known_archs():
         arch = load_arch(name)
-        if arch.kernels.name == "native":
-            assert gemm_pipelines(arch) == ()
-            continue
         assert "bf16" in gemm_dtypes(arch)
         assert {"basic_v1", "mem", "compv3"} <= set(gemm_pipelines(arch))
+
+
+def test_a_tile_that_threads_cannot_share_is_refused() -> None:
+    small = GemmKernel("bf16", "rcr", 16, 64, 16, 1, 4, 1, 16, 16, 16, pipeline="mem")
+    assert load_arch("sm_90").refusal(small) is None
+    assert load_arch("gfx950").refusal(small) is None
+    few = GemmKernel("bf16", "rcr", 16, 512, 16, 1, 16, 1, 16, 32, 16, pipeline="mem")
+    said = "vectors: tile_m x tile_k = 256 elements are not dealt evenly to 512 threads"
+    assert said in load_arch("sm_90").refusals(few)
+
+
+def test_sm_90_has_neither_fp8_nor_shuffled_matrices() -> None:
+    arch = load_arch("sm_90")
+    fp8 = GemmKernel("fp8", "rcr", 64, 64, 128, 2, 2, 1, 16, 16, 32)
+    assert arch.refusal(fp8) == "dtype: sm_90 does not multiply fp8, only bf16, fp16"
+    shuffled = GemmKernel("bf16", "rcr", 16, 64, 64, 1, 4, 1, 16, 16, 16, pipeline="preshufflev2")
+    assert str(arch.refusal(shuffled)).startswith("pipeline: sm_90 has no preshufflev2, only basic_v1,")

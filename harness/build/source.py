@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.arch import load_arch
 from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
@@ -31,6 +32,12 @@ GPU_DTYPES = ("bf16", "fp16")
 
 DEVICE_WORK = "device_work"
 """What goes beside a GPU's kernels: the harness's own work on the device, named so in folders of binaries."""
+
+GPU_GEMM_DTYPES = (*GPU_DTYPES, "fp8")
+"""The same of GEMMs; fp8 on AMD's only."""
+
+_WIDEST_STORE = 8
+"""Elements of 16 bits, as all results of GEMMs on GPUs are, in one store."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
 _MOST_HEADERS = 2000
@@ -105,7 +112,7 @@ def source_for(kernel: Kernel, arch: str) -> str:
     Raises BuildError for an architecture that nothing is generated for, KernelError for a kernel that
     has no code there.
     """
-    return _generator(arch)(kernel)
+    return _generator(arch)(kernel, arch)
 
 
 def source_suffix(arch: str) -> str:
@@ -114,7 +121,7 @@ def source_suffix(arch: str) -> str:
     return {"amdgcn": ".hip", "nvptx": ".cu"}.get(GPU_MACHINES.get(arch, ""), ".cpp")
 
 
-def _cpu_source(kernel: Kernel) -> str:
+def _cpu_source(kernel: Kernel, arch: str) -> str:
     """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary (of ccr the
     result is transposed, which no convolution's is)."""
     if kernel.pipeline not in CPU_PIPELINES:
@@ -142,34 +149,63 @@ def _cpu_source(kernel: Kernel) -> str:
     return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
 
 
-def _gpu_source(kernel: Kernel) -> str:
-    if not isinstance(kernel, GroupedConvKernel):
-        raise KernelError(f"operation {kernel.op} has no code for GPUs yet: there is grouped_conv")
+def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
+    """Why kernels/gpu has no code for a kernel that its architecture may well allow, or None."""
     if kernel.pipeline not in GPU_PIPELINES:
-        raise KernelError(
-            f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
-        )
-    if kernel.dtype not in GPU_DTYPES:
-        raise KernelError(f"dtype {kernel.dtype!r} has no code for GPUs: there is {', '.join(GPU_DTYPES)}")
+        return f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
+    dtypes = GPU_GEMM_DTYPES if isinstance(kernel, GemmKernel) else GPU_DTYPES
+    if kernel.dtype not in dtypes:
+        return f"dtype {kernel.dtype!r} has no code for GPUs: there is {', '.join(dtypes)}"
+    if kernel.dtype == "fp8" and GPU_MACHINES[arch] != "amdgcn":
+        return f"dtype 'fp8' has no code for {arch}: there is bf16, fp16"
+    if isinstance(kernel, GemmKernel) and kernel.dtype == "fp8" and kernel.layout != "rcr":
+        return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
+    return None
+
+
+def _gpu_source(kernel: Kernel, arch: str) -> str:
+    refusal = gpu_code_refusal(kernel, arch)
+    if refusal is not None:
+        raise KernelError(refusal)
     macros: dict[str, object] = {
-        "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
         "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
-        "TO_NDIM": kernel.ndim,
         "TO_PIPELINE": f"TO_{kernel.pipeline.upper()}",
         "TO_SCHEDULER": f"TO_{kernel.scheduler.upper()}",
         "TO_EPILOGUE": f"TO_{kernel.epilogue.upper()}",
+    }
+    macros |= _gemm_macros(kernel, arch) if isinstance(kernel, GemmKernel) else _conv_macros(kernel)
+    for field, values in (("tile", kernel.tile), ("wave", kernel.waves), ("warp_tile", kernel.warp_tile)):
+        macros |= {f"TO_{field}_{axis}".upper(): value for axis, value in zip("mnk", values, strict=True)}
+    macros |= {f"TO_PAD_{axis}".upper(): int(getattr(kernel, f"pad_{axis}")) for axis in "mnk"}
+    header = "gemm" if isinstance(kernel, GemmKernel) else "grouped_conv"
+    lines = [f"#define {name} {value}" for name, value in macros.items()]
+    return "\n".join([*lines, f'#include "{header}.hpp"', ""])
+
+
+def _gemm_macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
+    """Vectors are as wide as the tile allows; there are two buffers where the pipeline needs them."""
+    rules = load_arch(arch)
+    a, b, _ = rules.widest_vectors(kernel.dtype, kernel.tile, kernel.waves)
+    vectors = (a, b, _WIDEST_STORE)
+    return {
+        "TO_LAYOUT": f"TO_{kernel.layout.upper()}",
+        "TO_PERSISTENT": int(kernel.persistent),
+        "TO_DSB": int(rules.double_smem_buffer_required(kernel.pipeline)),
+        **{f"TO_VECTOR_{axis}": width for axis, width in zip("ABC", vectors, strict=True)},
+    }
+
+
+def _conv_macros(kernel: GroupedConvKernel) -> dict[str, object]:
+    return {
+        "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
+        "TO_NDIM": kernel.ndim,
         "TO_DSB": int(kernel.double_smem_buffer),
         "TO_SPLIT_IMAGE": int(kernel.split_image),
         "TO_GROUPS_TO_MERGE": kernel.num_groups_to_merge,
         "TO_EXPLICIT_GEMM": int(kernel.explicit_gemm),
         "TO_TWO_STAGE": int(kernel.two_stage),
+        **{f"TO_VECTOR_{axis}".upper(): getattr(kernel, f"vector_{axis}") for axis in "abc"},
     }
-    for field in ("tile", "wave", "warp_tile"):
-        macros |= {f"TO_{field}_{axis}".upper(): getattr(kernel, f"{field}_{axis}") for axis in "mnk"}
-    macros |= {f"TO_VECTOR_{axis}".upper(): getattr(kernel, f"vector_{axis}") for axis in "abc"}
-    macros |= {f"TO_PAD_{axis}".upper(): int(getattr(kernel, f"pad_{axis}")) for axis in "mnk"}
-    lines = [f"#define {name} {value}" for name, value in macros.items()]
-    return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
 
 
 def device_work_source(arch: str) -> str:
@@ -179,12 +215,12 @@ def device_work_source(arch: str) -> str:
     return '#include "device_work.hpp"\n'
 
 
-_GENERATORS: Mapping[str, Callable[[Kernel], str]] = MappingProxyType(
+_GENERATORS: Mapping[str, Callable[[Kernel, str], str]] = MappingProxyType(
     {"cpu": _cpu_source} | dict.fromkeys(GPU_MACHINES, _gpu_source)
 )
 
 
-def _generator(arch: str) -> Callable[[Kernel], str]:
+def _generator(arch: str) -> Callable[[Kernel, str], str]:
     try:
         return _GENERATORS[arch]
     except KeyError:

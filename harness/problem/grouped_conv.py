@@ -229,6 +229,11 @@ class GroupedConvProblem:
         return (self.N, *self.output_spatial, self.G, self.K // self.G)
 
     @property
+    def result_dtype(self) -> str:
+        """Data type of the output."""
+        return self.dtype
+
+    @property
     def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
         """(first operand, second operand, result): X W Y, dY W dX, or X dY dW."""
         x, w, y = self.input_shape, self.weight_shape, self.output_shape

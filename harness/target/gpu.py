@@ -7,8 +7,9 @@ from concurrent.futures import Future
 
 from harness.arch import load_arch
 from harness.build.builder import Builder, BuildResult
+from harness.build.source import gpu_code_refusal
 from harness.errors import TargetError
-from harness.kernel import GroupedConvKernel, Kernel
+from harness.kernel import Kernel
 from harness.problem import Problem
 from harness.target.gpu_presence import Presence, visible_device
 from harness.target.resolve import TargetOptions
@@ -44,9 +45,11 @@ class GpuTarget:
         )
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        if not isinstance(kernel, GroupedConvKernel):
-            return f"operation {kernel.op} has no code for GPUs yet"
-        return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
+        return (
+            gpu_code_refusal(kernel, self.arch)
+            or self._arch.refusal(kernel)
+            or self._arch.problem_refusal(kernel, problem)
+        )
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)

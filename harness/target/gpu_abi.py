@@ -7,18 +7,22 @@ import math
 import struct
 from dataclasses import dataclass
 
-from harness.problem import DIRECTIONS, GroupedConvProblem
+from harness.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
 from harness.target.runtime.driver import Geometry
 
 ABI_VERSION = 1
 KERNEL, FINISH, LAUNCH_INFO = "to_conv", "to_finish", "to_launch_info"
 
-_TWO_STAGE, _SPLIT_IMAGE = 1, 2
+_TWO_STAGE, _SPLIT_IMAGE, _PERSISTENT = 1, 2, 4
 _INFO = struct.Struct("<9i")
 _MOST_ROWS = 2**31 - 2**16
+_MOST_POSITIONS = 2**30
+"""From here on kernels cannot tell a position outside of the image from what they write for "nowhere"."""
 _MOST_BLOCKS = 65535
 _MOST_SPLITS = 64
 _FINISH_THREADS = 256
+_PERSISTENT_THREADS = 512
+"""Of a persistent kernel a compute unit is given workgroups of so many threads together."""
 
 EXTENTS = (
     *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
@@ -38,10 +42,21 @@ class GpuArgs(ctypes.Structure):
     )
 
 
+class GpuGemmArgs(ctypes.Structure):
+    """to_gpu_gemm_args."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("a", "b", "c", "reserved")),
+        *((name, ctypes.c_int) for name in ("M", "N", "K", "reserved_too")),
+    )
+
+
 def gpu_args(
-    problem: GroupedConvProblem, in0: int, in1: int, out: int, workspace: int, split_k: int
-) -> GpuArgs:
+    problem: Problem, in0: int, in1: int, out: int, workspace: int, split_k: int
+) -> GpuArgs | GpuGemmArgs:
     """The structure for a problem and the addresses of its data."""
+    if isinstance(problem, GemmProblem):
+        return GpuGemmArgs(in0, in1, out, None, *problem.gemm_shape, 0)
     args = GpuArgs(in0, in1, out, workspace or None)
     for name in EXTENTS:
         setattr(args, name, getattr(problem, name))
@@ -53,9 +68,13 @@ class Unlaunchable(Exception):
     """The kernel cannot be launched for this problem; the message says why."""
 
 
+_COMPUTED = (*DIRECTIONS, *GEMM_LAYOUTS)
+"""What the number `direction` of to_launch_info means."""
+
+
 @dataclass(frozen=True)
 class LaunchInfo:
-    """to_launch_info: what a kernel says of itself."""
+    """to_launch_info: what a kernel says of itself. direction: of a GEMM its layout."""
 
     threads: int
     lds_bytes: int
@@ -64,6 +83,7 @@ class LaunchInfo:
     direction: str
     tile: tuple[int, int, int]
     groups_to_merge: int
+    persistent: bool = False
 
 
 def read_launch_info(data: bytes) -> LaunchInfo:
@@ -73,16 +93,19 @@ def read_launch_info(data: bytes) -> LaunchInfo:
     version, threads, lds_bytes, flags, direction, *tile, merge = _INFO.unpack_from(data)
     if version != ABI_VERSION:
         raise ValueError(f"it speaks GPU ABI {version}, this harness {ABI_VERSION}")
-    if not (1 <= threads <= 1024 and lds_bytes >= 0 and 0 <= direction < 3 and min(*tile, merge) >= 1):
+    if not (
+        1 <= threads <= 1024 and lds_bytes >= 0 and 0 <= direction < len(_COMPUTED) and min(*tile, merge) >= 1
+    ):
         raise ValueError(f"{LAUNCH_INFO} holds numbers that no kernel has")
     return LaunchInfo(
         threads,
         lds_bytes,
         bool(flags & _TWO_STAGE),
         bool(flags & _SPLIT_IMAGE),
-        DIRECTIONS[direction],
+        _COMPUTED[direction],
         (tile[0], tile[1], tile[2]),
         merge,
+        bool(flags & _PERSISTENT),
     )
 
 
@@ -96,11 +119,33 @@ class LaunchPlan:
     workspace_bytes: int
 
 
-def plan_launch(problem: GroupedConvProblem, info: LaunchInfo, compute_units: int) -> LaunchPlan:
+def plan_launch(problem: Problem, info: LaunchInfo, compute_units: int) -> LaunchPlan:
     """Grid, splits and workspace, by the formulas of kernels/gpu/abi.h. Raises Unlaunchable."""
-    p, merge = problem, info.groups_to_merge
-    if info.direction != p.direction:
+    wanted = problem.layout if isinstance(problem, GemmProblem) else problem.direction
+    if info.direction != wanted:
         raise Unlaunchable(f"the kernel is for {info.direction}")
+    if isinstance(problem, GemmProblem):
+        return _plan_gemm(problem, info, compute_units)
+    return _plan_convolution(problem, info, compute_units)
+
+
+def _plan_gemm(p: GemmProblem, info: LaunchInfo, compute_units: int) -> LaunchPlan:
+    if p.split_k != 1:
+        raise Unlaunchable(f"GPU kernels do not split the depth: split_k = {p.split_k} must be 1")
+    if max(p.gemm_shape) >= _MOST_ROWS:
+        raise Unlaunchable("M, N and K must stay below 2^31 - 2^16")
+    if p.dtype == "fp8" and p.K % 2:
+        raise Unlaunchable(f"elements of fp8 travel in pairs: K = {p.K} must be even")
+    tiles = _ceil(p.M, info.tile[0]) * _ceil(p.N, info.tile[1])
+    if tiles >= 2**31:
+        raise Unlaunchable(f"it would need {tiles:,} workgroups")
+    at_once = max(1, compute_units * max(1, _PERSISTENT_THREADS // info.threads))
+    grid = (min(tiles, at_once) if info.persistent else tiles, 1, 1)
+    return LaunchPlan(Geometry(grid, (info.threads, 1, 1), info.lds_bytes), None, 1, 0)
+
+
+def _plan_convolution(p: GroupedConvProblem, info: LaunchInfo, compute_units: int) -> LaunchPlan:
+    merge = info.groups_to_merge
     if p.G % merge:
         raise Unlaunchable(f"it merges {merge} groups a tile, and G = {p.G}")
     _check_extents(p)
@@ -139,6 +184,9 @@ def _check_extents(p: GroupedConvProblem) -> None:
     images = p.Di * p.Hi * p.Wi * p.C, p.Do * p.Ho * p.Wo * p.K
     if max(m, n * p.G, k, *images) >= _MOST_ROWS:
         raise Unlaunchable("rows, columns and depth of the GEMM and one image must stay below 2^31 - 2^16")
+    axes = ((p.Di, p.Do, p.pad_d), (p.Hi, p.Ho, p.pad_h), (p.Wi, p.Wo, p.pad_w))
+    if max(max(i, o) + 2 * pad for i, o, pad in axes) >= _MOST_POSITIONS:
+        raise Unlaunchable("an image's extent with its padding must stay below 2^30 along each axis")
 
 
 def _ceil(value: int, step: int) -> int:

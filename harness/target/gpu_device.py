@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.measure.reference import STORAGE, decode
-from harness.problem import GroupedConvProblem, Problem
+from harness.problem import Problem
 from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.device_state import DeviceState, StateReader, StateWatch
 from harness.target.gpu_abi import (
@@ -29,7 +29,15 @@ from harness.target.gpu_abi import (
     read_launch_info,
 )
 from harness.target.gpu_lock import GpuLock
-from harness.target.gpu_work import GUARD_BYTE, GUARD_BYTES, POISON_BYTE, Buffer, DeviceWork, Verdict
+from harness.target.gpu_work import (
+    GUARD_BYTE,
+    GUARD_BYTES,
+    POISON_BYTE,
+    Buffer,
+    DeviceWork,
+    Verdict,
+    operand_bytes,
+)
 from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure, RuntimeMissing
 
 _MEMORY_SHARE = 0.9
@@ -68,12 +76,11 @@ class _Timer:
 class _Loaded:
     """One problem's data on the device: integers and what must come of them, and random data for timing."""
 
-    def __init__(self, driver: Driver, work: DeviceWork, problem: GroupedConvProblem, seed: int) -> None:
+    def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> None:
         self.problem = problem
         self._driver, self._work, self._seed = driver, work, seed
         self._buffers: list[Buffer] = []
-        size = STORAGE[problem.dtype].itemsize
-        self._bytes = [math.prod(shape) * size for shape in problem.operand_shapes]
+        self._bytes = operand_bytes(problem)
         # NaN around the inputs: who reads beside them computes nonsense.
         self.integers = [self.buffer(self._bytes[i], POISON_BYTE) for i in (0, 1)]
         self.out = self.buffer(self._bytes[2])
@@ -172,8 +179,6 @@ class GpuDevice:
         self._loaded: _Loaded | None = None
 
     def load(self, problem: Problem, seed: int) -> None:
-        if not isinstance(problem, GroupedConvProblem):
-            raise ProblemRefused(f"operation {problem.op} has no code for GPUs yet")
         try:
             self._unload()
             needed, there = _memory_needed_bytes(problem), self._driver.free_memory_bytes()
@@ -386,7 +391,7 @@ class GpuDevice:
         count = math.prod(shape)
         at = verdict.first or 0
         got, want = (
-            float(decode(np.frombuffer(data, STORAGE[problem.dtype]), problem.dtype)[0])
+            float(decode(np.frombuffer(data, STORAGE[problem.result_dtype]), problem.result_dtype)[0])
             for data in (
                 self._work.value(problem, loaded.out.address, at),
                 self._work.value(problem, loaded.expected.address, at),
@@ -416,6 +421,6 @@ def _end(failure: RuntimeFailure) -> NoReturn:
     os._exit(_EXIT_AFTER_FAULT)
 
 
-def _memory_needed_bytes(problem: GroupedConvProblem) -> int:
+def _memory_needed_bytes(problem: Problem) -> int:
     """Integer and random inputs, the output and what it must be, and their guard zones."""
     return 2 * problem.bytes + 12 * GUARD_BYTES

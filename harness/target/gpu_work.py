@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.measure.reference import STORAGE, integer_range
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from harness.problem import DIRECTIONS, GemmProblem, Problem
 from harness.target.gpu_abi import EXTENTS
 from harness.target.runtime.driver import Arguments, Driver, Geometry, Launch
 
@@ -20,6 +20,22 @@ GUARD_BYTES = 256 << 10
 GUARD_BYTE = 0x5A
 POISON_BYTE = 0xFF
 """Every dtype reads this as NaN, and no kernel writes just this NaN by accident."""
+
+WORK_KERNELS = (
+    *(
+        "to_fill_integers",
+        "to_fill_random",
+        "to_reference",
+        "to_reference_long",
+        "to_product",
+        "to_product_long",
+    ),
+    *("to_compare", "to_count_other"),
+)
+"""What device_work.hpp exports."""
+
+_DTYPES = ("bf16", "fp16", "fp32", "fp8")
+"""As device_work.hpp numbers them."""
 
 _THREADS = 256
 _MOST_BLOCKS = 1 << 15
@@ -37,6 +53,23 @@ class _Convolution(ctypes.Structure):
         *((name, c_void_p) for name in ("in0", "in1", "out")),
         *((name, c_int) for name in ("direction", "dtype", *EXTENTS)),
     )
+
+
+class _Product(ctypes.Structure):
+    """device_work.hpp: to_work::Product."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("a", "b", "c")),
+        *((name, c_longlong) for name in ("a_row", "a_depth", "b_depth", "b_column")),
+        *((name, c_int) for name in ("M", "N", "K", "dtype", "result_dtype")),
+    )
+
+
+def operand_bytes(problem: Problem) -> tuple[int, int, int]:
+    """Of both inputs and of the output."""
+    first, second, out = (math.prod(shape) for shape in problem.operand_shapes)
+    size, result_size = STORAGE[problem.dtype].itemsize, STORAGE[problem.result_dtype].itemsize
+    return (first * size, second * size, out * result_size)
 
 
 @dataclass(frozen=True)
@@ -79,13 +112,10 @@ class DeviceWork:
     def __init__(self, driver: Driver, binary: Path) -> None:
         self._driver = driver
         module = driver.load_module(binary.read_bytes())
-        names = ("to_fill_integers", "to_fill_random", "to_reference", "to_reference_long")
-        self._functions = {
-            name: driver.function(module, name) for name in (*names, "to_compare", "to_count_other")
-        }
+        self._functions = {name: driver.function(module, name) for name in WORK_KERNELS}
         self._verdict = driver.allocate(_VERDICT.size)
 
-    def fill_integers(self, problem: GroupedConvProblem, seed: int, first: int, second: int) -> None:
+    def fill_integers(self, problem: Problem, seed: int, first: int, second: int) -> None:
         """Both operands: integers so small that every partial sum of products stays exact in fp32."""
         amplitude, kept = integer_range(problem)
         for number, (address, share) in enumerate(((first, kept), (second, 1.0))):
@@ -94,10 +124,10 @@ class DeviceWork:
                 "to_fill_integers",
                 _blocks(count),
                 *(c_void_p(address), c_longlong(count), c_ulonglong(_stream(seed, number))),
-                *(c_longlong(amplitude), c_ulonglong(int(share * 2**32)), _dtype(problem)),
+                *(c_longlong(amplitude), c_ulonglong(int(share * 2**32)), _dtype(problem.dtype)),
             )
 
-    def fill_random(self, problem: GroupedConvProblem, seed: int, first: int, second: int) -> None:
+    def fill_random(self, problem: Problem, seed: int, first: int, second: int) -> None:
         """Both operands: numbers of variance 1."""
         for number, address in enumerate((first, second)):
             count = math.prod(problem.operand_shapes[number])
@@ -105,22 +135,19 @@ class DeviceWork:
                 "to_fill_random",
                 _blocks(count),
                 *(c_void_p(address), c_longlong(count), c_ulonglong(_stream(seed, 2 + number))),
-                _dtype(problem),
+                _dtype(problem.dtype),
             )
 
-    def reference(self, problem: GroupedConvProblem, first: int, second: int, out: int) -> None:
-        """The convolution by its definition."""
-        args = _Convolution(first, second, out, DIRECTIONS.index(problem.direction))
-        args.dtype = DTYPES.index(problem.dtype)
-        for name in EXTENTS:
-            setattr(args, name, getattr(problem, name))
+    def reference(self, problem: Problem, first: int, second: int, out: int) -> None:
+        """The convolution or the product by its definition."""
+        name, args = _by_definition(problem, first, second, out)
         values = math.prod(problem.operand_shapes[2])
         if problem.gemm_shape[2] >= _LONG_SUM and values <= _FEW_VALUES:
-            self._run("to_reference_long", min(values, _MOST_BLOCKS), args)
+            self._run(f"{name}_long", min(values, _MOST_BLOCKS), args)
         else:
-            self._run("to_reference", _blocks(values), args)
+            self._run(name, _blocks(values), args)
 
-    def compare(self, problem: GroupedConvProblem, got: int, want: int) -> Verdict:
+    def compare(self, problem: Problem, got: int, want: int) -> Verdict:
         """Compares two outputs, bit for bit but for the sign of zeros."""
         self._clear()
         count = math.prod(problem.operand_shapes[2])
@@ -128,7 +155,7 @@ class DeviceWork:
         self._run(
             "to_compare",
             _blocks(count),
-            *(*addresses, c_longlong(count), _dtype(problem), c_void_p(self._verdict)),
+            *(*addresses, c_longlong(count), _dtype(problem.result_dtype), c_void_p(self._verdict)),
         )
         wrong, first, unwritten, nan = self._read()
         return Verdict(wrong, None if first == _NOWHERE else first, unwritten, nan)
@@ -145,9 +172,9 @@ class DeviceWork:
         )
         return self._read()[0]
 
-    def value(self, problem: GroupedConvProblem, out: int, index: int) -> bytes:
+    def value(self, problem: Problem, out: int, index: int) -> bytes:
         """One value of an output, as it is stored."""
-        size = STORAGE[problem.dtype].itemsize
+        size = STORAGE[problem.result_dtype].itemsize
         return self._driver.copy_out(out + index * size, size)
 
     def _clear(self) -> None:
@@ -162,8 +189,22 @@ class DeviceWork:
         self._driver.launch(Launch(self._functions[name], geometry, Arguments(*arguments)))
 
 
-def _dtype(problem: GroupedConvProblem) -> c_int:
-    return c_int(DTYPES.index(problem.dtype))
+def _by_definition(problem: Problem, first: int, second: int, out: int) -> tuple[str, ctypes.Structure]:
+    """Name and argument of the kernel that computes what the problem's definition says."""
+    if isinstance(problem, GemmProblem):
+        a = (problem.K, 1) if problem.layout[0] == "r" else (1, problem.M)
+        b = (problem.N, 1) if problem.layout[1] == "r" else (1, problem.K)
+        types = (_DTYPES.index(problem.dtype), _DTYPES.index(problem.result_dtype))
+        return "to_product", _Product(first, second, out, *a, *b, *problem.gemm_shape, *types)
+    args = _Convolution(first, second, out, DIRECTIONS.index(problem.direction))
+    args.dtype = _DTYPES.index(problem.dtype)
+    for name in EXTENTS:
+        setattr(args, name, getattr(problem, name))
+    return "to_reference", args
+
+
+def _dtype(dtype: str) -> c_int:
+    return c_int(_DTYPES.index(dtype))
 
 
 def _blocks(count: int) -> int:

@@ -1,38 +1,19 @@
-// The device layer: everything that differs between gfx950 (clang's HIP, waves of 64, MFMA) and sm_90
-// (clang's CUDA, warps of 32, mma.sync). No vendor's headers.
+// The device layer: what differs between gfx950 (waves of 64, MFMA) and sm_90 (warps of 32, mma.sync), seen in one way
+// by all other files. The instructions themselves stand in a file an architecture. No vendor's headers.
 //
 // The matrix unit is seen through blocks of BM x BN x BK: fragments of A and B, read from tiles in LDS, and
 // an accumulator. What is one instruction on gfx950 is two m16n8k16 on sm_90.
 #pragma once
 
-#if defined(__HIP__)
-#define TO_GFX950 1
-#define TO_SM90 0
+#if defined(TO_INSTRUCTIONS) // an emulation's, of whichever architecture (tests/kernels/emulated_gpu)
+#include TO_INSTRUCTIONS
+#elif defined(__HIP__)
+#include "instructions_gfx950.hpp"
 #else
-#define TO_GFX950 0
-#define TO_SM90 1
-#endif
-
-#define TO_DEVICE __attribute__((device, always_inline)) inline
-#define TO_UNROLL _Pragma("unroll")
-#define TO_ROLLED _Pragma("unroll 1")
-
-#if TO_GFX950
-#define TO_SHARED __attribute__((address_space(3)))
-#define TO_GLOBAL __attribute__((address_space(1)))
+#include "instructions_sm90.hpp"
 #endif
 
 namespace to {
-
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
-typedef long long i64;
-typedef float F2 __attribute__((ext_vector_type(2)));
-typedef float F4 __attribute__((ext_vector_type(4)));
-typedef float F16 __attribute__((ext_vector_type(16)));
-typedef u32 U2 __attribute__((ext_vector_type(2)));
-typedef u32 U4 __attribute__((ext_vector_type(4)));
 
 // N elements of 16 bits as they lie in memory.
 template <int N> struct RawOf;
@@ -55,60 +36,39 @@ TO_DEVICE u16 element(u32 v, int e) { return (u16)(v >> e % 2 * 16); }
 TO_DEVICE u16 element(U2 v, int e) { return (u16)(v[e / 2] >> e % 2 * 16); }
 TO_DEVICE u16 element(U4 v, int e) { return (u16)(v[e / 2] >> e % 2 * 16); }
 
+// fp32 -> the result's type (of fp8: fp16): the one rounding, to nearest even.
+TO_DEVICE u16 narrow(float x) {
 #if TO_DTYPE == TO_BF16
-typedef __bf16 Elem;
+  return round_to_bf16(x);
 #else
-typedef _Float16 Elem;
+  return round_to_fp16(x);
 #endif
-
-// fp32 -> the element type: the one rounding, to nearest even.
-TO_DEVICE u16 narrow(float x) { return __builtin_bit_cast(u16, (Elem)x); }
-#if TO_SM90
+}
 TO_DEVICE u32 narrow2(float low, float high) {
-  u32 r;
-#if TO_DTYPE == TO_BF16
-  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#else
-  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));
-#endif
-  return r;
-}
-#else
-TO_DEVICE u32 narrow2(float low, float high) { return (u32)narrow(low) | (u32)narrow(high) << 16; }
-#endif
-
-// ---- where we are -----------------------------------------------------------------------------------
-
 #if TO_GFX950
-constexpr int LANES = 64;
-TO_DEVICE int thread_id() { return __builtin_amdgcn_workitem_id_x(); }
-TO_DEVICE int block_x() { return __builtin_amdgcn_workgroup_id_x(); }
-TO_DEVICE int block_y() { return __builtin_amdgcn_workgroup_id_y(); }
-TO_DEVICE int block_z() { return __builtin_amdgcn_workgroup_id_z(); }
-// The dispatch packet holds the grid in threads; to_finish is always launched with 256 of them a block.
-TO_DEVICE i64 finish_threads() {
-  return ((const __attribute__((address_space(4))) u32 *)__builtin_amdgcn_dispatch_ptr())[3];
-}
-// The same for all lanes of a wave, and known to be.
-TO_DEVICE int uniform(int x) { return __builtin_amdgcn_readfirstlane(x); }
+  return (u32)narrow(low) | (u32)narrow(high) << 16;
+#elif TO_DTYPE == TO_BF16
+  return round_to_bf16x2(high, low);
 #else
-constexpr int LANES = 32;
-TO_DEVICE int thread_id() { return __nvvm_read_ptx_sreg_tid_x(); }
-TO_DEVICE int block_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
-TO_DEVICE int block_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
-TO_DEVICE int block_z() { return __nvvm_read_ptx_sreg_ctaid_z(); }
-TO_DEVICE i64 finish_threads() { return (i64)__nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_x(); }
-TO_DEVICE int uniform(int x) { return x; }
+  return round_to_fp16x2(high, low);
 #endif
+}
+
+// The same for all lanes of a wave, and (on gfx950) known to be.
+TO_DEVICE int uniform(int x) {
+#if TO_GFX950
+  return first_lane(x);
+#else
+  return x;
+#endif
+}
 
 // The value of another lane of this wave.
 TO_DEVICE int from_lane(int x, int lane) {
 #if TO_GFX950
-  return __builtin_amdgcn_ds_bpermute(lane * 4, x);
+  return permute(lane, x);
 #else
-  int r;
-  asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, -1;" : "=r"(r) : "r"(x), "r"(lane));
-  return r;
+  return shuffle(x, lane);
 #endif
 }
 TO_DEVICE const u16 *from_lane(const u16 *p, int lane) {
@@ -119,51 +79,45 @@ TO_DEVICE bool from_lane(bool x, int lane) { return from_lane((int)x, lane); }
 
 // From here on the compiler does not know what x is: what is computed from it is computed here, not kept in
 // registers from before a loop.
-TO_DEVICE void forget(int &x) {
-#if TO_GFX950
-  asm volatile("" : "+v"(x));
-#else
-  asm volatile("" : "+r"(x));
-#endif
-}
+TO_DEVICE void forget(int &x) { hide(x); }
 
 // ---- order ------------------------------------------------------------------------------------------
 
 // All threads of the workgroup, and what they wrote to LDS.
 TO_DEVICE void barrier() {
 #if TO_GFX950
-  __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local");
-  __builtin_amdgcn_s_barrier();
-  __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local");
+  release_lds();
+  s_barrier();
+  acquire_lds();
 #else
-  __nvvm_bar_sync(0);
+  bar_sync();
 #endif
 }
 
 // All waves in step, without a promise about memory: between what a wave reads and what it computes.
 TO_DEVICE void waves_in_step() {
 #if TO_GFX950
-  __builtin_amdgcn_sched_barrier(0);
-  __builtin_amdgcn_s_barrier();
-  __builtin_amdgcn_sched_barrier(0);
+  sched_barrier();
+  s_barrier();
+  sched_barrier();
 #else
-  __nvvm_bar_sync(0);
+  bar_sync();
 #endif
 }
 
 // What stands before in the source also comes before in the binary. (sm_90: the asm statements keep their order.)
 TO_DEVICE void keep_order() {
 #if TO_GFX950
-  __builtin_amdgcn_sched_barrier(0);
+  sched_barrier();
 #endif
 }
 
 TO_DEVICE void matrix_priority(bool high) {
 #if TO_GFX950
   if (high)
-    __builtin_amdgcn_s_setprio(1);
+    set_priority<1>();
   else
-    __builtin_amdgcn_s_setprio(0);
+    set_priority<0>();
 #endif
 }
 
@@ -192,32 +146,42 @@ template <class T> TO_DEVICE T global_load(const u16 *p) { return *(TO_GLOBAL co
 template <class T> TO_DEVICE void global_store(void *p, T x) { *(TO_GLOBAL T *)p = x; }
 
 // 16 bytes of zeros, for lanes that have nothing to copy: a copy into LDS always writes what every lane points to.
-__attribute__((device)) const U4 zeros[1] = {U4{0, 0, 0, 0}};
+TO_CONSTANT const U4 zeros[1] = {U4{0, 0, 0, 0}};
 
 // One vector a lane, from memory to LDS without passing through registers. The hardware writes lane i's
 // vector to `wave_base + 16 * i` bytes.
 template <int VEC> TO_DEVICE void async_copy(Lds wave_base, const u16 *from, bool live) {
   static_assert(VEC == 8);
   const u16 *p = live ? from : (const u16 *)zeros;
-  __builtin_amdgcn_global_load_lds((TO_GLOBAL void *)p, (TO_SHARED void *)wave_base, 16, 0, 0);
+  global_load_lds_x4(p, (TO_SHARED void *)wave_base);
 }
 TO_DEVICE void async_commit() {}
 // Until no more than the last PENDING batches are under way. There are never more than two buffers here.
 template <int PENDING> TO_DEVICE void async_wait() {
   static_assert(PENDING == 0);
-  __builtin_amdgcn_s_waitcnt(0x0f70); // vmcnt(0), nothing else
+  s_waitcnt<0x0f70>(); // vmcnt(0), nothing else
 }
 
-constexpr int BM = TO_WARP_TILE_M, BN = TO_WARP_TILE_N, BK = TO_WARP_TILE_K;
+constexpr int BM = TO_WARP_TILE_M, BN = TO_WARP_TILE_N;
+#if TO_DTYPE == TO_FP8
+constexpr int BK = TO_WARP_TILE_K / 2; // pairs
+static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32 || BK == 64)) ||
+                  (BM == 32 && BN == 32 && (BK == 8 || BK == 16 || BK == 32)),
+              "the matrix unit's blocks of fp8 are 16x16x32, 16x16x64, 16x16x128, 32x32x16, 32x32x32 and 32x32x64");
+#else
+constexpr int BK = TO_WARP_TILE_K;
 static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32)) || (BM == 32 && BN == 32 && (BK == 8 || BK == 16)),
               "the matrix unit's blocks are 16x16x16, 16x16x32, 32x32x8 and 32x32x16");
-constexpr int PER_LANE = BM * BK / LANES; // elements of A, and of B, that a lane holds: 4 or 8
+#endif
+constexpr int PER_LANE = BM * BK / LANES; // elements (pairs) of A, and of B, that a lane holds: 4, 8 or 16
 constexpr int RUN = 4;                    // neighbours along n in an accumulator
 
-typedef short S4 __attribute__((ext_vector_type(4)));
-typedef Elem E4 __attribute__((ext_vector_type(4)));
-typedef Elem E8 __attribute__((ext_vector_type(8)));
-using Fragment = Raw<PER_LANE>;
+struct TwoVectors {
+  U4 low, high;
+};
+template <int N> struct FragmentOf { using type = Raw<N>; };
+template <> struct FragmentOf<16> { using type = TwoVectors; };
+using Fragment = FragmentOf<PER_LANE>::type;
 struct Acc {
   typedef float V __attribute__((ext_vector_type(BM * BN / LANES)));
   V v;
@@ -227,6 +191,11 @@ struct Acc {
 template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_fragment(Lds tile, int row, int k) {
   int lane = thread_id() % LANES;
   row += lane % BM;
+  if constexpr (PER_LANE == 16) {
+    // Which depths a lane holds does not matter where A and B do it in the same way: whole vectors, half a block apart.
+    k += lane / BM * 8;
+    return Fragment{lds_load<U4>(tile, lds_index<COLS>(row, k)), lds_load<U4>(tile, lds_index<COLS>(row, k + BK / 2))};
+  }
   k += lane / BM * PER_LANE;
   if constexpr (K_CONTIGUOUS) {
     return lds_load<Fragment>(tile, lds_index<COLS>(row, k));
@@ -246,27 +215,41 @@ template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_b(Lds tile, int n
 
 // acc += a * b. The operands change places, so that a lane's accumulators are neighbours along n.
 TO_DEVICE void multiply(Acc &acc, Fragment a, Fragment b) {
+#if TO_DTYPE == TO_FP8
+#if TO_WARP_TILE_M == 16 && TO_WARP_TILE_K == 128
+  acc.v = mfma_16x16x128_fp8(b.low, b.high, a.low, a.high, acc.v);
+#elif TO_WARP_TILE_M == 32 && TO_WARP_TILE_K == 64
+  acc.v = mfma_32x32x64_fp8(b.low, b.high, a.low, a.high, acc.v);
+#else
+#if TO_WARP_TILE_M == 16
+#define TO_MFMA mfma_16x16x32_fp8
+#else
+#define TO_MFMA mfma_32x32x16_fp8
+#endif
+#if TO_WARP_TILE_M * TO_WARP_TILE_K == 512
+  acc.v = TO_MFMA(b, a, acc.v);
+#else
+  acc.v = TO_MFMA(U2{b.x, b.y}, U2{a.x, a.y}, acc.v);
+  acc.v = TO_MFMA(U2{b.z, b.w}, U2{a.z, a.w}, acc.v);
+#endif
+#endif
+#else
 #if TO_DTYPE == TO_BF16
+#define TO_MFMA(shape) mfma_##shape##_bf16
+#else
+#define TO_MFMA(shape) mfma_##shape##_fp16
+#endif
 #if TO_WARP_TILE_M == 16 && TO_WARP_TILE_K == 16
-  acc.v = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(S4, b), __builtin_bit_cast(S4, a), acc.v, 0, 0, 0);
+  acc.v = TO_MFMA(16x16x16)(b, a, acc.v);
 #elif TO_WARP_TILE_M == 32 && TO_WARP_TILE_K == 8
-  acc.v = __builtin_amdgcn_mfma_f32_32x32x8bf16_1k(__builtin_bit_cast(S4, b), __builtin_bit_cast(S4, a), acc.v, 0, 0, 0);
+  acc.v = TO_MFMA(32x32x8)(b, a, acc.v);
 #elif TO_WARP_TILE_M == 16
-  acc.v = __builtin_amdgcn_mfma_f32_16x16x32_bf16(__builtin_bit_cast(E8, b), __builtin_bit_cast(E8, a), acc.v, 0, 0, 0);
+  acc.v = TO_MFMA(16x16x32)(b, a, acc.v);
 #else
-  acc.v = __builtin_amdgcn_mfma_f32_32x32x16_bf16(__builtin_bit_cast(E8, b), __builtin_bit_cast(E8, a), acc.v, 0, 0, 0);
-#endif
-#else
-#if TO_WARP_TILE_M == 16 && TO_WARP_TILE_K == 16
-  acc.v = __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(E4, b), __builtin_bit_cast(E4, a), acc.v, 0, 0, 0);
-#elif TO_WARP_TILE_M == 32 && TO_WARP_TILE_K == 8
-  acc.v = __builtin_amdgcn_mfma_f32_32x32x8f16(__builtin_bit_cast(E4, b), __builtin_bit_cast(E4, a), acc.v, 0, 0, 0);
-#elif TO_WARP_TILE_M == 16
-  acc.v = __builtin_amdgcn_mfma_f32_16x16x32_f16(__builtin_bit_cast(E8, b), __builtin_bit_cast(E8, a), acc.v, 0, 0, 0);
-#else
-  acc.v = __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(E8, b), __builtin_bit_cast(E8, a), acc.v, 0, 0, 0);
+  acc.v = TO_MFMA(32x32x16)(b, a, acc.v);
 #endif
 #endif
+#undef TO_MFMA
 }
 
 // f(m, n, values): RUN neighbours along n, for all that this lane holds of a block.
@@ -285,37 +268,29 @@ template <class F> TO_DEVICE void each_run(const Acc &acc, F f) {
 template <int READS, int MULTIPLIES, int GROUPS> TO_DEVICE void interleave_hint() {
   TO_UNROLL
   for (int g = 0; g < GROUPS; ++g) {
-    __builtin_amdgcn_sched_group_barrier(0x100, READS, 0);
-    __builtin_amdgcn_sched_group_barrier(0x008, MULTIPLIES, 0);
+    sched_group<0x100, READS>();
+    sched_group<0x008, MULTIPLIES>();
   }
 }
 
 #else // sm_90
 
 typedef u16 *Lds;
-TO_DEVICE u32 shared_address(const u16 *p) { return (u32)(u64)(__attribute__((address_space(3))) const u16 *)p; }
 template <class T> TO_DEVICE T lds_load(Lds tile, int index) {
-  return *(__attribute__((address_space(3))) const T *)(tile + index);
+  return *(TO_SHARED const T *)(tile + index);
 }
 template <class T> TO_DEVICE void lds_store(Lds tile, int index, T x) {
-  *(__attribute__((address_space(3))) T *)(tile + index) = x;
+  *(TO_SHARED T *)(tile + index) = x;
 }
-template <class T> TO_DEVICE T global_load(const u16 *p) { return *(__attribute__((address_space(1))) const T *)p; }
-template <class T> TO_DEVICE void global_store(void *p, T x) { *(__attribute__((address_space(1))) T *)p = x; }
+template <class T> TO_DEVICE T global_load(const u16 *p) { return *(TO_GLOBAL const T *)p; }
+template <class T> TO_DEVICE void global_store(void *p, T x) { *(TO_GLOBAL T *)p = x; }
 
 // One vector, from memory to LDS without passing through registers; zeros where it is not live.
 template <int VEC> TO_DEVICE void async_copy(Lds to, const u16 *from, bool live) {
-  u32 bytes = live ? VEC * 2 : 0;
-  if constexpr (VEC == 8)
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes)
-                 : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %3, %2;" ::"r"(shared_address(to)), "l"(from), "r"(bytes),
-                 "n"(VEC * 2)
-                 : "memory");
+  cp_async<VEC * 2>(to, from, live ? VEC * 2 : 0);
 }
-TO_DEVICE void async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int PENDING> TO_DEVICE void async_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(PENDING) : "memory"); }
+TO_DEVICE void async_commit() { cp_async_commit_group(); }
+template <int PENDING> TO_DEVICE void async_wait() { cp_async_wait_group<PENDING>(); }
 
 constexpr int BM = 16, BN = 16, BK = 16;
 constexpr int RUN = 2;
@@ -327,49 +302,30 @@ struct Acc {
   F4 low, high; // columns 0-7 and 8-15
 };
 
-TO_DEVICE U4 read_matrices(const u16 *p) {
-  U4 f;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w)
-               : "r"(shared_address(p))
-               : "memory");
-  return f;
-}
-TO_DEVICE U4 read_matrices_transposed(const u16 *p) {
-  U4 f;
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(f.x), "=r"(f.y), "=r"(f.z), "=r"(f.w)
-               : "r"(shared_address(p))
-               : "memory");
-  return f;
-}
-
 // K_CONTIGUOUS: the tile is [rows][COLS of k], else [k][COLS of rows]; sixteen rows further on, columns are exchanged
 // in the same way, so those go into the address as a constant. A's four 8 x 8 matrices go down m
 // first, B's go down k first, as mma.sync wants them.
 template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_a(Lds tile, int m, int k) {
   int lane = thread_id() % LANES;
   if constexpr (K_CONTIGUOUS)
-    return read_matrices(tile + m * COLS + lds_index<COLS>(lane % 16, k + lane / 16 * 8));
+    return ldmatrix_x4(tile + m * COLS + lds_index<COLS>(lane % 16, k + lane / 16 * 8));
   else
-    return read_matrices_transposed(tile + k * COLS + lds_index<COLS>(lane / 16 * 8 + lane % 8, m + lane / 8 % 2 * 8));
+    return ldmatrix_x4_trans(tile + k * COLS + lds_index<COLS>(lane / 16 * 8 + lane % 8, m + lane / 8 % 2 * 8));
 }
 template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_b(Lds tile, int n, int k) {
   int lane = thread_id() % LANES;
   if constexpr (K_CONTIGUOUS)
-    return read_matrices(tile + n * COLS + lds_index<COLS>(lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
+    return ldmatrix_x4(tile + n * COLS + lds_index<COLS>(lane / 16 * 8 + lane % 8, k + lane / 8 % 2 * 8));
   else
-    return read_matrices_transposed(tile + k * COLS + lds_index<COLS>(lane % 16, n + lane / 16 * 8));
+    return ldmatrix_x4_trans(tile + k * COLS + lds_index<COLS>(lane % 16, n + lane / 16 * 8));
 }
 
 TO_DEVICE void mma(F4 &c, U4 a, u32 b0, u32 b1) {
 #if TO_DTYPE == TO_BF16
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  mma_m16n8k16_bf16(c, a, b0, b1);
 #else
-  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  mma_m16n8k16_fp16(c, a, b0, b1);
 #endif
-               : "+f"(c.x), "+f"(c.y), "+f"(c.z), "+f"(c.w)
-               : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b0), "r"(b1));
 }
 TO_DEVICE void multiply(Acc &acc, Fragment a, Fragment b) {
   mma(acc.low, a, b.x, b.y);

@@ -4,6 +4,7 @@
 //
 //     to_fill_integers, to_fill_random    inputs
 //     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
+//     to_product, to_product_long         the same of a GEMM
 //     to_compare, to_count_other          a verdict in device memory
 #pragma once
 
@@ -26,7 +27,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long i64;
 
-enum Dtype { BF16 = 0, FP16 = 1, FP32 = 2 };
+enum Dtype { BF16 = 0, FP16 = 1, FP32 = 2, FP8 = 3 };
 constexpr u32 kThreads = 256;
 
 // Extents in elements; C and K are totals over the groups; depth members are 1 (pad: 0) in 2D.
@@ -42,6 +43,15 @@ struct Convolution {
   int stride_d, stride_h, stride_w;
   int pad_d, pad_h, pad_w;
   int dilation_d, dilation_h, dilation_w;
+};
+
+// C = A B, C by rows. Elements from one row of A to the next, from one depth to the next, and so of B.
+struct Product {
+  const void *a, *b;
+  void *c;
+  long long a_row, a_depth, b_depth, b_column;
+  int M, N, K;
+  int dtype, result_dtype;
 };
 
 // Zeroed before each comparison; `first` starts at the largest number.
@@ -111,6 +121,28 @@ template <> struct Stored<FP32> {
   static __attribute__((device)) float decode(u32 bits) { return float_of(bits); }
 };
 
+// OCP's e4m3: no infinities, all exponents and mantissas but NaN are numbers.
+template <> struct Stored<FP8> {
+  typedef u8 type;
+  // To the nearest, ties to even; the largest number where it is beyond.
+  static __attribute__((device)) u8 encode(float value) {
+    u32 bits = bits_of(value), sign = bits >> 24 & 0x80u;
+    float size = float_of(bits & 0x7FFFFFFFu);
+    if (size >= 464.0f) return (u8)(sign | 0x7Eu);
+    // Adding a number whose last place is the result's, 2^-9, rounds to it.
+    if (size < 0.015625f) return (u8)(sign | (bits_of(size + 16384.0f) & 0xFu));
+    u32 rounded = bits_of(size) + 0x7FFFFu + (bits_of(size) >> 20 & 1u);
+    return (u8)(sign | (rounded >> 20) - (120u << 3));
+  }
+  static __attribute__((device)) float decode(u8 bits) {
+    u32 sign = (u32)(bits & 0x80u) << 24, exponent = bits >> 3 & 15u, mantissa = bits & 7u;
+    if ((bits & 0x7Fu) == 0x7Fu) return float_of(0x7FC00000u);
+    if (exponent) return float_of(sign | (exponent + 120u) << 23 | mantissa << 20);
+    float small = (float)mantissa * 0.001953125f;
+    return sign ? -small : small;
+  }
+};
+
 // The finaliser of splitmix64: equal (seed, index) give equal numbers on every device.
 TO_WORK_INLINE u64 mix(u64 seed, u64 index) {
   u64 z = seed + (index + 1) * 0x9E3779B97F4A7C15ull;
@@ -122,6 +154,7 @@ TO_WORK_INLINE u64 mix(u64 seed, u64 index) {
 TO_WORK_INLINE void store(void *out, i64 at, int dtype, float value) {
   if (dtype == BF16) ((u16 *)out)[at] = Stored<BF16>::encode(value);
   else if (dtype == FP16) ((u16 *)out)[at] = Stored<FP16>::encode(value);
+  else if (dtype == FP8) ((u8 *)out)[at] = Stored<FP8>::encode(value);
   else ((float *)out)[at] = value;
 }
 
@@ -254,6 +287,23 @@ TO_WORK_INLINE float value_of(const Convolution &p, i64 at, u32 lane, u32 lanes)
   return sum_products_of<2>(p, at, lane, lanes);
 }
 
+// Every `lanes`-th product of value `at` of C, beginning with product `lane`.
+template <int dtype> TO_WORK_INLINE float sum_depths(const Product &p, i64 at, u32 lane, u32 lanes) {
+  typedef typename Stored<dtype>::type T;
+  const T *a = (const T *)p.a + at / p.N * p.a_row, *b = (const T *)p.b + at % p.N * p.b_column;
+  float sum = 0;
+#pragma unroll 4
+  for (i64 k = lane; k < p.K; k += lanes) sum += Stored<dtype>::decode(a[k * p.a_depth]) * Stored<dtype>::decode(b[k * p.b_depth]);
+  return sum;
+}
+TO_WORK_INLINE float value_of(const Product &p, i64 at, u32 lane, u32 lanes) {
+  if (p.dtype == BF16) return sum_depths<BF16>(p, at, lane, lanes);
+  if (p.dtype == FP16) return sum_depths<FP16>(p, at, lane, lanes);
+  if (p.dtype == FP8) return sum_depths<FP8>(p, at, lane, lanes);
+  return sum_depths<FP32>(p, at, lane, lanes);
+}
+TO_WORK_INLINE i64 values(const Product &p) { return (i64)p.M * p.N; }
+
 TO_WORK_INLINE i64 values(const Convolution &p) {
   if (p.direction == 0) return (i64)p.N * p.Do * p.Ho * p.Wo * p.K;
   if (p.direction == 1) return (i64)p.N * p.Di * p.Hi * p.Wi * p.C;
@@ -293,8 +343,8 @@ TO_WORK_KERNEL to_reference(to_work::Convolution p) {
 }
 
 // One block an output value: for few values of many products.
-TO_WORK_KERNEL to_reference_long(to_work::Convolution p) {
-  using namespace to_work;
+namespace to_work {
+template <class Problem> TO_WORK_INLINE void sum_by_blocks(const Problem &p, void *out, int dtype) {
   static __attribute__((shared)) float partial[kThreads];
   u32 lane = thread();
   for (i64 at = block(); at < values(p); at += blocks()) {
@@ -304,10 +354,19 @@ TO_WORK_KERNEL to_reference_long(to_work::Convolution p) {
       if (lane < half) partial[lane] += partial[lane + half];
       barrier();
     }
-    if (lane == 0) store(p.out, at, p.dtype, partial[0]);
+    if (lane == 0) store(out, at, dtype, partial[0]);
     barrier();
   }
 }
+} // namespace to_work
+
+TO_WORK_KERNEL to_reference_long(to_work::Convolution p) { to_work::sum_by_blocks(p, p.out, p.dtype); }
+
+TO_WORK_KERNEL to_product(to_work::Product p) {
+  using namespace to_work;
+  for (i64 at = first_index(); at < values(p); at += grid_stride()) store(p.c, at, p.result_dtype, value_of(p, at, 0, 1));
+}
+TO_WORK_KERNEL to_product_long(to_work::Product p) { to_work::sum_by_blocks(p, p.c, p.result_dtype); }
 
 // Bit for bit, but zeros of either sign are equal.
 TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, int dtype, to_work::Verdict *verdict) {

@@ -13,13 +13,38 @@ constexpr int STORED_UNITS = sizeof(Stored) / 2; // of 16 bits
 constexpr int STORE = VECTOR_C * STORED_UNITS > 8 ? 8 / STORED_UNITS : VECTOR_C;
 
 // Where element (m, n) of the GEMM's result lies.
+#if TO_IS_GEMM
+struct Output {
+  const Gemm &g;
+  Stored *first;
+  bool aligned_store, aligned_run;
+
+  TO_DEVICE Output(const Gemm &gemm, const Arguments &p) : g(gemm), first((Stored *)p.c) {
+    aligned_store = !PAD_N || g.n % STORE == 0;
+    aligned_run = !PAD_N || g.n % RUN == 0;
+  }
+
+  struct Row {
+    Stored *base;
+    bool live;
+  };
+  TO_DEVICE Row row(int r) const {
+    int m = g.first_m + r;
+    return Row{first + (i64)m * g.n, !PAD_M || m < g.m};
+  }
+  // The address of column n, or null where nothing is stored.
+  TO_DEVICE Stored *at(const Row &row, int n) const {
+    return !row.live || (PAD_N && n >= g.n) ? nullptr : row.base + n;
+  }
+};
+#else
 struct Output {
   const Gemm &g;
   Stored *first;
   i64 pitch;
   bool aligned_store, aligned_run;
 
-  TO_DEVICE Output(const Gemm &gemm, const to_gpu_args &p) : g(gemm) {
+  TO_DEVICE Output(const Gemm &gemm, const Arguments &p) : g(gemm) {
     if constexpr (BWD_WEIGHT) {
       pitch = (i64)g.taps * g.group_c;
       i64 group = (i64)g.group_k * pitch;
@@ -72,6 +97,7 @@ struct Output {
     return row.base + n;
   }
 };
+#endif
 
 TO_DEVICE void put(u16 *to, float x) { global_store<u16>(to, narrow(x)); }
 TO_DEVICE void put(float *to, float x) { global_store<float>(to, x); }

@@ -10,6 +10,8 @@
 
 namespace to {
 
+using Arguments = to_gpu_args;
+
 struct Axis {
   int rows;       // positions of the result along this axis (of this residue class)
   int row_step, origin;

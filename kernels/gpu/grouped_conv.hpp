@@ -5,34 +5,23 @@
 
 #include "epilogue.hpp"
 
-#if TO_GFX950
-static __attribute__((shared, aligned(16))) unsigned char to_lds[to::LDS_BYTES];
-#define TO_DYNAMIC_LDS 0
-#define TO_VISIBLE __attribute__((visibility("protected")))
-// Two waves a SIMD, or as many as the workgroup has: 256 registers a lane rather than more waves, and 512 for
+TO_LDS_OF_TILES(to::LDS_BYTES)
+
+namespace to {
+// On gfx950: two waves a SIMD, or as many as the workgroup has: 256 registers a lane rather than more waves, and 512 for
 // the weight gradient's deep tiles, whose two operands are both gathered.
-#define TO_OCCUPANCY , amdgpu_flat_work_group_size(to::THREADS, to::THREADS), \
-                       amdgpu_waves_per_eu(to::THREADS > 512                                  ? to::THREADS / 256 \
-                                           : to::BWD_WEIGHT && to::TILE_K >= 128 && to::THREADS <= 256 ? 1 \
-                                                                                   : 2)
-#define TO_FINISH_BOUNDS , amdgpu_flat_work_group_size(256, 256)
-#else
-extern __attribute__((shared, aligned(16))) unsigned char to_lds[];
-#define TO_DYNAMIC_LDS to::LDS_BYTES
-#define TO_VISIBLE
-#define TO_OCCUPANCY , launch_bounds(to::THREADS)
-#define TO_FINISH_BOUNDS , launch_bounds(256)
-#endif
+constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : BWD_WEIGHT && TILE_K >= 128 && THREADS <= 256 ? 1 : 2;
+} // namespace to
 
 static_assert(sizeof(to_gpu_args) == 128 && sizeof(to_gpu_launch_info) == 36);
 
 extern "C" {
 
-TO_VISIBLE __attribute__((device)) extern const to_gpu_launch_info to_launch_info;
-TO_VISIBLE __attribute__((device, used)) const to_gpu_launch_info to_launch_info = {
+TO_VISIBLE TO_CONSTANT extern const to_gpu_launch_info to_launch_info;
+TO_VISIBLE TO_VISIBLE_CONSTANT const to_gpu_launch_info to_launch_info = {
     TILE_ORACLE_GPU_ABI_VERSION,
     to::THREADS,
-    TO_DYNAMIC_LDS,
+    TO_LDS_IS_DYNAMIC ? to::LDS_BYTES : 0,
     (to::TWO_STAGE ? TO_GPU_TWO_STAGE : 0) | (to::SPLIT_IMAGE ? TO_GPU_SPLIT_IMAGE : 0),
     to::DIRECTION,
     to::TILE_M,
@@ -41,7 +30,7 @@ TO_VISIBLE __attribute__((device, used)) const to_gpu_launch_info to_launch_info
     to::MERGE,
 };
 
-TO_VISIBLE __attribute__((global TO_OCCUPANCY)) void to_conv(to_gpu_args args) {
+TO_KERNEL_OF_WAVES(to::THREADS, to::WAVES_PER_SIMD) to_conv(to_gpu_args args) {
   using namespace to;
   const Gemm gemm(args);
   if (gemm.outside) return;
@@ -57,10 +46,10 @@ TO_VISIBLE __attribute__((global TO_OCCUPANCY)) void to_conv(to_gpu_args args) {
 
 #if TO_TWO_STAGE
 // The parts of split_k, added in their order: the same result every time.
-TO_VISIBLE __attribute__((global TO_FINISH_BOUNDS)) void to_finish(to_gpu_args args) {
+TO_KERNEL(256) to_finish(to_gpu_args args) {
   using namespace to;
   i64 total = (i64)args.K * (args.Z * args.Y * args.X) * (args.C / args.G);
-  i64 stride = finish_threads();
+  i64 stride = grid_threads();
   const float *parts = (const float *)args.workspace;
   for (i64 i = (i64)block_x() * 256 + thread_id(); i < total; i += stride) {
     float sum = 0;

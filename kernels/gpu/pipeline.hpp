@@ -1,20 +1,14 @@
 // The pipelines: in which order a workgroup moves tiles from memory to LDS and multiplies them.
 #pragma once
 
+#ifdef TO_LAYOUT
+#include "matrices.hpp"
+#else
 #include "operands.hpp"
+#endif
 
 namespace to {
 
-#if TO_DIRECTION == TO_FORWARD
-using OperandA = GatheredA;
-using OperandB = FilterRows;
-#elif TO_DIRECTION == TO_BWD_DATA
-using OperandA = GatheredA;
-using OperandB = FilterColumns;
-#else
-using OperandA = PixelRows;
-using OperandB = GatheredB;
-#endif
 using MoverA = Mover<OperandA, VECTOR_A, A_TURNED>;
 using MoverB = Mover<OperandB, VECTOR_B, B_TURNED>;
 
@@ -166,7 +160,7 @@ struct Mover2 {
   };
   int first, count; // steps along k
 
-  TO_DEVICE Mover2(const Gemm &g, const to_gpu_args &p)
+  TO_DEVICE Mover2(const Gemm &g, const Arguments &p)
       : a(g, p), b(g, p), first(g.first_step), count(g.last_step - g.first_step) {}
   TO_DEVICE void fetch_a(Registers &r, int step) const {
     if (step < count) a.fetch(r.a, (first + step) * TILE_K);

@@ -9,10 +9,11 @@ import struct
 import pytest
 
 from harness.data_files import data_folder
-from harness.problem import GroupedConvProblem
+from harness.problem import GemmProblem, GroupedConvProblem
 from harness.target.gpu_abi import (
     ABI_VERSION,
     GpuArgs,
+    GpuGemmArgs,
     LaunchInfo,
     Unlaunchable,
     gpu_args,
@@ -52,6 +53,7 @@ def test_the_structure_is_the_headers() -> None:
 
 def test_a_problem_fills_the_structure() -> None:
     args = gpu_args(problem(stride_h=2, dilation_w=3, X=2), 1 << 40, 2 << 40, 3 << 40, 0, 7)
+    assert isinstance(args, GpuArgs)
     assert (args.in0, args.in1, args.out, args.workspace) == (1 << 40, 2 << 40, 3 << 40, None)
     assert (args.N, args.C, args.Hi, args.Ho, args.Wo, args.split_k) == (4, 96, 15, 8, 16, 7)
     assert (args.Di, args.pad_d, args.stride_h, args.dilation_w, args.reserved) == (1, 0, 2, 3, 0)
@@ -103,8 +105,10 @@ def test_two_stages_split_until_the_device_is_full(units: int, split: int) -> No
         (problem(C=70_000, K=70_000, G=70_000), info(), "70,000"),
         (problem(N=2**15, Hi=300, Wi=300), info(), "below"),
         (problem(N=1, C=2, K=2, Hi=40_000, Wi=40_000), info(), "below"),
+        (problem(N=1, C=2, K=2, Hi=2, Wi=2**30 - 2, stride_w=2**20), info(), "2\\^30 along each axis"),
+        (problem(N=1, C=2, K=2, Hi=1, Wi=1, pad_w=2**29, stride_w=2**20), info(), "2\\^30 along each axis"),
     ],
-    ids=["direction", "merge", "groups", "rows", "image"],
+    ids=["direction", "merge", "groups", "rows", "image", "extent", "padding"],
 )
 def test_what_the_contract_leaves_to_the_host_is_refused(
     what: GroupedConvProblem, kernel: LaunchInfo, why: str
@@ -113,7 +117,45 @@ def test_what_the_contract_leaves_to_the_host_is_refused(
         plan_launch(what, kernel, 100)
 
 
+@pytest.mark.parametrize(
+    ("persistent", "units", "workgroups"), [(False, 4, 30), (True, 4, 8), (True, 100, 30), (True, 0, 1)]
+)
+def test_a_gemm_has_a_workgroup_a_tile_or_what_the_device_holds(
+    persistent: bool, units: int, workgroups: int
+) -> None:
+    """300 rows in 5 tiles of 64, 170 columns in 6 of 32. 256 threads: two workgroups a compute unit."""
+    plan = plan_launch(GemmProblem("bf16", "crr", 300, 170, 9), info("crr", persistent=persistent), units)
+    assert plan.conv.grid == (workgroups, 1, 1)
+    assert (plan.finish, plan.split_k, plan.workspace_bytes) == (None, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("what", "why"),
+    [
+        (GemmProblem("bf16", "rrr", 8, 8, 8), "the kernel is for rcr"),
+        (GemmProblem("bf16", "rcr", 8, 8, 8, 2), "do not split the depth: split_k = 2"),
+        (GemmProblem("bf16", "rcr", 2**31 - 1, 8, 8), "below"),
+        (GemmProblem("bf16", "rcr", 2**27, 2**17, 8), "workgroups"),
+        (GemmProblem("fp8", "rcr", 8, 8, 9), "K = 9 must be even"),
+    ],
+    ids=["layout", "split_k", "rows", "tiles", "odd fp8"],
+)
+def test_gemms_that_cannot_be_launched_are_refused(what: GemmProblem, why: str) -> None:
+    with pytest.raises(Unlaunchable, match=why):
+        plan_launch(what, info("rcr"), 100)
+
+
+def test_a_gemm_fills_its_structure() -> None:
+    args = gpu_args(GemmProblem("bf16", "rcr", 3, 5, 7), 1 << 40, 2 << 40, 3 << 40, 0, 1)
+    assert isinstance(args, GpuGemmArgs)
+    assert ctypes.sizeof(args) == 48
+    assert (args.a, args.b, args.c, args.M, args.N, args.K) == (1 << 40, 2 << 40, 3 << 40, 3, 5, 7)
+    assert (args.reserved, args.reserved_too) == (None, 0)
+
+
 def test_what_a_kernel_says_of_itself_is_read() -> None:
+    gemm = read_launch_info(struct.pack("<9i", ABI_VERSION, 128, 4096, 4, 6, 64, 32, 16, 1))
+    assert gemm == LaunchInfo(128, 4096, False, False, "ccr", (64, 32, 16), 1, persistent=True)
     found = read_launch_info(struct.pack("<9i", ABI_VERSION, 128, 4096, 3, 2, 64, 32, 16, 8) + b"more")
     assert found == LaunchInfo(128, 4096, True, True, "bwd_weight", (64, 32, 16), 8)
 
@@ -124,7 +166,7 @@ def test_what_a_kernel_says_of_itself_is_read() -> None:
         (b"", "0 bytes long"),
         (struct.pack("<9i", 7, 128, 0, 0, 0, 1, 1, 1, 1), "GPU ABI 7"),
         (struct.pack("<9i", ABI_VERSION, 0, 0, 0, 0, 1, 1, 1, 1), "no kernel has"),
-        (struct.pack("<9i", ABI_VERSION, 64, 0, 0, 5, 1, 1, 1, 1), "no kernel has"),
+        (struct.pack("<9i", ABI_VERSION, 64, 0, 0, 7, 1, 1, 1, 1), "no kernel has"),
         (struct.pack("<9i", ABI_VERSION, 64, 0, 0, 0, 1, 0, 1, 1), "no kernel has"),
     ],
 )

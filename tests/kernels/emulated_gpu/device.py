@@ -1,0 +1,262 @@
+"""The GPU kernels on this machine's processor: compiled from kernels/gpu, run by emulator.cpp, watched by it.
+
+`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one,
+by the same launch plan as on a GPU, and says what went wrong, or that nothing did.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import math
+import mmap
+import platform
+import shutil
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.build.source import source_for
+from harness.build.toolchain import compiler_environment, find_toolchain
+from harness.data_files import data_folder
+from harness.kernel import Kernel
+from harness.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
+from harness.problem import GroupedConvProblem, Problem
+from harness.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
+from harness.target.runtime.driver import Geometry
+
+HERE = Path(__file__).parent
+HEADERS = data_folder("kernels") / "gpu"
+
+_INSTRUCTIONS = {"gfx950": "emulated_gfx950.hpp", "sm_90": "emulated_sm90.hpp"}
+_FLAGS = (
+    *("-std=c++20", "-fPIC", "-ffreestanding", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector"),
+    *("-fvisibility=hidden", "-fno-math-errno", "-Wno-psabi"),
+)
+_WATCHED = (
+    *("-O1", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
+    # A store must not hide a load before it: the load may be the one that is out of bounds.
+    *("-mllvm", "-tsan-compound-read-before-write=1"),
+)
+_READS, _WRITES, _WRITES_ONCE = 1, 2, 4
+_INFO_BYTES = 36
+_MAP_NORESERVE = 0x4000  # of Linux; the module mmap does not have it before Python 3.13
+_LAUNCHERS = """
+#define TO_LAUNCHER(kernel) \\
+  extern "C" TO_VISIBLE __attribute__((no_sanitize("thread"))) void launch_##kernel(const void *args) { \\
+    kernel(*(const to::Arguments *)args); \\
+  }
+TO_LAUNCHER(to_conv)
+#if TO_TWO_STAGE
+TO_LAUNCHER(to_finish)
+#endif
+"""
+
+
+class _Range(ctypes.Structure):
+    _fields_ = (
+        ("first", ctypes.c_void_p),
+        ("bytes", ctypes.c_uint64),
+        ("written", ctypes.c_void_p),
+        ("name", ctypes.c_char_p),
+        ("rights", ctypes.c_int),
+    )
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("entry", "module", "args", "ranges")),
+        ("range_count", ctypes.c_int),
+        ("grid", ctypes.c_int * 3),
+        ("threads", ctypes.c_int),
+        ("dynamic_lds_bytes", ctypes.c_int),
+        ("message", ctypes.c_char * 512),
+    )
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """Memory of the emulated device, 64-byte aligned. written: a byte for every two, once a kernel writes."""
+
+    name: str
+    data: Array
+    written: Array | None
+
+    @property
+    def address(self) -> int:
+        return int(self.data.ctypes.data)
+
+
+def buffer(name: str, size_bytes: int, fill: int = 0xFF, once: bool = False) -> Buffer:
+    """Filled with a byte; `once`: nothing may be written twice, which is then watched."""
+    room = np.full(size_bytes + 64, fill, np.uint8)
+    start = -room.ctypes.data % 64
+    return Buffer(
+        name, room[start : start + size_bytes], np.zeros(size_bytes // 2 + 1, np.uint8) if once else None
+    )
+
+
+class EmulatedGpu:
+    """Compiles what it is asked for into `folder`; equal sources are compiled once."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._emulator: ctypes.CDLL | None = None
+
+    def kernel(
+        self, kernel: Kernel, arch: str, changes: Mapping[str, tuple[str, str]] | None = None
+    ) -> EmulatedKernel:
+        """`changes`: header of kernels/gpu -> (text, what to put in its place): a mistake to be found.
+
+        Raises subprocess.CalledProcessError with the compiler's complaint on stderr.
+        """
+        defines = f'#define TO_INSTRUCTIONS "{_INSTRUCTIONS[arch]}"\n'
+        headers = {path.name: path.read_text() for path in sorted(HEADERS.iterdir())}
+        for name, (text, instead) in (changes or {}).items():
+            assert headers[name].count(text) == 1, f"{name} has {headers[name].count(text)} of {text!r}"
+            headers[name] = headers[name].replace(text, instead)
+        library = self._library(
+            "kernel.cpp", defines + source_for(kernel, arch) + _LAUNCHERS, headers, _WATCHED
+        )
+        return EmulatedKernel(library, self._run())
+
+    def _run(self) -> ctypes._NamedFuncPointer:
+        if self._emulator is None:
+            text = (HERE / "emulator.cpp").read_text()
+            path = self._library("emulator.cpp", text, {}, ("-O3",))
+            # Kernels find the emulator's functions by their names.
+            self._emulator = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        return self._emulator.emu_run
+
+    def _library(self, name: str, text: str, headers: Mapping[str, str], flags: tuple[str, ...]) -> Path:
+        own = {path.name: path.read_text() for path in sorted(HERE.glob("*.hpp"))}
+        parts = "\0".join((name, text, *flags, *headers, *headers.values(), *own, *own.values()))
+        key = hashlib.sha256(parts.encode()).hexdigest()[:24]
+        made = self._folder / f"{key}.so"
+        if made.exists():
+            return made
+        work = self._folder / f"{key}.work"
+        work.mkdir(parents=True)
+        toolchain = find_toolchain("ziglang")
+        toolchain.prepare(work)
+        for include in (own, headers):
+            for header, content in include.items():
+                place = work / ("emulated" if include is own else "kernels")
+                place.mkdir(exist_ok=True)
+                (place / header).write_text(content)
+        (work / name).write_text(text)
+        zig = str(toolchain.folder / "zig")
+        target = f"--target={platform.machine()}-unknown-linux-musl"
+        compile_ = (zig, "clang", target, "-resource-dir", "resource", "-nostdlibinc", *_FLAGS, *flags)
+        for command in (
+            (*compile_, "-iquote", "emulated", "-iquote", "kernels", "-c", name, "-o", "object.o"),
+            (zig, "ld.lld", "-shared", "-z", "noexecstack", "object.o", "-o", "library.so"),
+        ):
+            subprocess.run(
+                command, cwd=work, env=compiler_environment(work), check=True, capture_output=True, text=True
+            )
+        (work / "library.so").rename(made)
+        shutil.rmtree(work)
+        return made
+
+
+class EmulatedKernel:
+    """A kernel in this process."""
+
+    def __init__(self, library: Path, run: ctypes._NamedFuncPointer) -> None:
+        self._library = ctypes.CDLL(str(library))
+        self._run = run
+
+    @property
+    def info(self) -> LaunchInfo:
+        return read_launch_info(bytes((ctypes.c_char * _INFO_BYTES).in_dll(self._library, "to_launch_info")))
+
+    def run(self, problem: Problem, seed: int = 1, compute_units: int = 4) -> str | None:
+        """Computes the problem over small integers; what was wrong, or None. Raises Unlaunchable.
+
+        `compute_units`: of these a two-stage kernel makes its split_k.
+        """
+        first, second = integer_operands(problem, seed)
+        inputs = []
+        for name, values in (("in0", first), ("in1", second)):
+            encoded = encode(values, problem.dtype)
+            inputs.append(buffer(name, encoded.nbytes))
+            inputs[-1].data[:] = encoded.reshape(-1).view(np.uint8)
+        return self._run_on(
+            problem, (inputs[0], inputs[1]), exact_output(problem, first, second), compute_units
+        )
+
+    def run_sparse(self, problem: GroupedConvProblem, dense: GroupedConvProblem, seed: int = 1) -> str | None:
+        """The same of a problem that reads every stride_w-th pixel of its images: nothing else is in memory.
+
+        `dense`: the problem with these pixels side by side, whose result is the same.
+        """
+        first, second = integer_operands(dense, seed)
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        memory = mmap.mmap(-1, math.prod(problem.input_shape) * 2, flags)
+        memory.madvise(mmap.MADV_NOHUGEPAGE)
+        x = np.frombuffer(memory, np.uint16)
+        x.reshape(problem.input_shape)[:, :, :: problem.stride_w] = encode(first, "bf16")
+        w = buffer("in1", second.size * 2)
+        w.data[:] = encode(second, "bf16").reshape(-1).view(np.uint8)
+        inputs = (Buffer("in0", x.view(np.uint8), None), w)
+        return self._run_on(problem, inputs, exact_output(dense, first, second), 4)
+
+    def _run_on(
+        self, problem: Problem, inputs: tuple[Buffer, Buffer], exact: Array, compute_units: int
+    ) -> str | None:
+        plan = plan_launch(problem, self.info, compute_units)
+        storage = STORAGE[problem.result_dtype]
+        out = buffer("out", math.prod(problem.operand_shapes[2]) * storage.itemsize, once=True)
+        workspace = buffer("workspace", plan.workspace_bytes, once=True)
+        scratch = workspace.address if plan.workspace_bytes else 0
+        args = gpu_args(problem, inputs[0].address, inputs[1].address, out.address, scratch, plan.split_k)
+        result = workspace if plan.finish is not None else out
+        reads = [(memory, _READS) for memory in inputs]
+        said = self._launch("to_conv", plan.conv, args, [*reads, (result, _WRITES)])
+        if said is None and plan.finish is not None:
+            said = self._launch("to_finish", plan.finish, args, [(workspace, _READS), (out, _WRITES)])
+        if said is not None:
+            return said
+        expected = encode(exact, problem.result_dtype)
+        return _difference(out.data.view(storage).reshape(expected.shape), expected)
+
+    def _launch(
+        self, name: str, geometry: Geometry, args: ctypes.Structure, buffers: list[tuple[Buffer, int]]
+    ) -> str | None:
+        ranges = (_Range * len(buffers))()
+        for entry, (memory, rights) in zip(ranges, buffers, strict=True):
+            entry.first, entry.bytes = memory.address, memory.data.nbytes
+            entry.name, entry.rights = memory.name.encode(), rights
+            if rights & _WRITES and memory.written is not None:
+                entry.written = memory.written.ctypes.data
+                entry.rights |= _WRITES_ONCE
+        launch = _Launch(
+            ctypes.cast(getattr(self._library, f"launch_{name}"), ctypes.c_void_p).value,
+            ctypes.addressof(ctypes.c_char.in_dll(self._library, "to_emulated_module")),
+            ctypes.addressof(args),
+            ctypes.addressof(ranges),
+            len(buffers),
+            geometry.grid,
+            geometry.block[0],
+            geometry.lds_bytes,
+        )
+        return f"{name}: {launch.message.decode()}" if self._run(ctypes.byref(launch)) else None
+
+
+def _difference(got: Array, want: Array) -> str | None:
+    """Bit for bit, but zeros of either sign are equal."""
+    a, b = (values.view(f"u{values.itemsize}").astype(np.uint64) for values in (got, want))
+    sign = np.uint64(1 << (8 * got.itemsize - 1))
+    wrong = (a != b) & (((a | b) & ~sign) != 0)
+    if not wrong.any():
+        return None
+    at = tuple(int(i) for i in np.argwhere(wrong)[0])
+    unwritten = int((a == 2 * int(sign) - 1).sum())
+    return (
+        f"{int(wrong.sum()):,} of {got.size:,} values wrong ({unwritten:,} unwritten), first at {at}: "
+        f"bits {int(a[at]):#x}, exact {int(b[at]):#x}"
+    )

@@ -1,0 +1,27 @@
+// What both architectures' emulated instructions declare in the same way: where things lie, and what is exported.
+#pragma once
+
+#define TO_DEVICE __attribute__((always_inline)) inline
+#define TO_SHARED
+#define TO_GLOBAL
+// Loops stay loops: an emulator is not in a hurry, and what compiles them is.
+#define TO_UNROLL _Pragma("clang loop unroll(disable)")
+#define TO_ROLLED _Pragma("clang loop unroll(disable)")
+
+#define TO_LDS_VARIABLE static __attribute__((section("emulated_lds"), used))
+#define TO_VISIBLE __attribute__((visibility("default")))
+#define TO_CONSTANT __attribute__((section("emulated_constants")))
+#define TO_VISIBLE_CONSTANT TO_CONSTANT
+#define TO_KERNEL(threads) TO_VISIBLE void
+#define TO_KERNEL_OF_WAVES(threads, waves) TO_VISIBLE void
+
+// Of sections that a module does not have, the linker's symbols are null.
+extern "C" {
+extern __attribute__((weak, visibility("hidden"))) unsigned char __start_emulated_lds[], __stop_emulated_lds[];
+extern __attribute__((weak, visibility("hidden"))) const unsigned char __start_emulated_constants[],
+    __stop_emulated_constants[];
+}
+#define TO_EMULATED_MODULE(lanes, static_lds_bytes)                                              \
+  extern "C" TO_VISIBLE __attribute__((used)) const emu_module to_emulated_module = {            \
+      lanes, static_lds_bytes, __start_emulated_lds, __stop_emulated_lds,                        \
+      __start_emulated_constants, __stop_emulated_constants};
