@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from harness.heuristic.predictor import Predictor
     from harness.report.data import RankedBy
 
+AUTO = "auto"
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
 
+_PROBLEMS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class ModelChoice:
@@ -43,7 +45,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> Mo
     if options.model in (OUT_OF_FOLD, NONE):
         return ModelChoice(options.model)
     places = (options.models_dir, data_folder("models"))
-    if options.model != "auto":
+    if options.model != AUTO:
         folder = _folder(options.model, places)
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     folders = {}
@@ -97,6 +99,7 @@ def rank(
     """
     import pandas as pd
 
+    from harness.heuristic.evaluate import rank_all
     from harness.heuristic.predictor import Predictor
     from harness.heuristic.train import out_of_fold
     from harness.report.data import FOLDER, NO_MODEL, RankedBy
@@ -108,18 +111,12 @@ def rank(
     if choice.folders:
         frames = []
         predictors = {folder: Predictor.load(folder) for folder in set(choice.folders.values())}
-        for problem in problems.problems:
-            kernels = plan.kernels(problem)
-            predicted = predictors[choice.folders[kind_of(problem)]].rank(problem, kernels)
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "problem": problem.id,
-                        "kernel": [kernel.name for kernel, _ in predicted],
-                        "predicted_tflops": [tflops for _, tflops in predicted],
-                    }
-                )
-            )
+        for kind, folder in choice.folders.items():
+            of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]
+            # Many problems at once: of the time that one takes, most goes into making its columns.
+            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
+                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+                frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
         return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name)
     pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
     try:
