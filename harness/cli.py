@@ -40,6 +40,8 @@ _COMMANDS = {
     "build": "compile kernels ahead of time into a folder that another machine can use",
     "report": "make the report of a run again from its parquet files",
     "import": "convert published CSV or JSON results and benchmark logs into records",
+    "merge": "put the records of several runs and machines into one file",
+    "oracle": "make the oracle file that sessions replay from recorded measurements",
     "train": "train a model that picks kernels, from recorded measurements",
     "predict": "rank the kernels for a problem with a model",
     "evaluate": "judge a model's picks by recorded measurements",

@@ -21,6 +21,7 @@ from harness.record.schema import arrow_schema, op_of
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 ORDER = ("problem", "kernel", "round", "time", "run")
 """How rows are sorted; rows that are equal in these are sorted by what else they hold."""
@@ -34,9 +35,10 @@ def in_order(records: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     ties = records.duplicated(list(ORDER), keep=False)
+    if not ties.any():
+        return records.sort_values(list(ORDER), kind="stable", na_position="first", ignore_index=True)
     content = pd.Series("", index=records.index, dtype=object)
-    if ties.any():
-        content.loc[ties] = content_keys(records[ties])
+    content.loc[ties] = content_keys(records[ties])
     ordered = records.assign(_content=content).sort_values(
         [*ORDER, "_content"], kind="stable", na_position="first", ignore_index=True
     )
@@ -44,18 +46,22 @@ def in_order(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def content_keys(records: pd.DataFrame) -> pd.Series:
-    """Of each row a text that two rows share when they hold the same in every column."""
+    """Of each record a text that two share when they hold the same in every column. Raises RecordError."""
     import pandas as pd
 
-    texts = pd.Series("", index=records.index, dtype=object)
-    for name in records.columns:
-        column = records[name]
-        if pd.api.types.is_float_dtype(column.dtype):
-            shown = column.map(lambda value: "" if pd.isna(value) else float(value).hex())
-        else:
-            shown = column.astype(object).where(column.notna(), "").map(str)
-        texts = texts + shown.astype(object) + "\x1f"
-    return texts
+    # By way of Arrow, whose types are the schema's: pandas makes floats of whole numbers beside a null.
+    rows = zip(*_table(records).to_pydict().values(), strict=True)
+    return pd.Series([repr(row) for row in rows], index=records.index, dtype=object)
+
+
+def _table(records: pd.DataFrame) -> pa.Table:
+    import pyarrow as pa
+
+    schema = arrow_schema(op_of(records["op"].unique()))
+    try:
+        return pa.Table.from_pandas(records[schema.names], schema=schema, preserve_index=False)
+    except (pa.ArrowException, KeyError) as error:
+        raise RecordError(f"these rows do not fit the record schema: {first_line(error)}") from None
 
 
 def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) -> bytes:
@@ -67,20 +73,16 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    schema = arrow_schema(op_of(records["op"].unique()))
-    try:
-        table = pa.Table.from_pandas(in_order(records)[schema.names], schema=schema, preserve_index=False)
-    except (pa.ArrowException, KeyError) as error:
-        raise RecordError(f"these rows do not fit the record schema: {first_line(error)}") from None
+    table = _table(in_order(records))
     footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
-    floats = [field.name for field in schema if pa.types.is_floating(field.type)]
+    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     buffer = io.BytesIO()
     pq.write_table(
         table.replace_schema_metadata(footer),
         buffer,
         compression="zstd",
         compression_level=_LEVEL,
-        use_dictionary=[name for name in schema.names if name not in floats],
+        use_dictionary=[name for name in table.column_names if name not in floats],
         column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
         write_statistics=False,
     )

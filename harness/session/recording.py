@@ -90,11 +90,18 @@ def oracle_file(baseline: Path) -> Path:
     return baseline.with_suffix(".parquet")
 
 
+def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:
+    """Kernel set and filter that runs and oracle files were measured with; "" where they do not say it, or
+    not the same. Raises RecordError for what is neither."""
+    abouts = [_about(path) for path in paths]
+    return _agreed(abouts, KERNEL_SET), _agreed(abouts, KERNEL_FILTER)
+
+
 def _load(paths: Sequence[Path], why: str) -> Recording:
     records = load_records(paths)
     if records.empty:
         raise RecordError(f"{paths[0]} holds no record: there is nothing to replay")
-    abouts = [_about(path) for path in paths]
+    kernel_set, kernel_filter = pool_of_sources(paths)
     arch = _one(records, "arch", paths[0])
     if not arch:
         raise RecordError(f"{paths[0]} does not say of which architecture its records are")
@@ -105,8 +112,8 @@ def _load(paths: Sequence[Path], why: str) -> Recording:
         arch=arch,
         target=_one(records, "target", paths[0]),
         device=_one(records, "device", paths[0]),
-        kernel_set=_agreed(abouts, KERNEL_SET),
-        kernel_filter=_agreed(abouts, KERNEL_FILTER),
+        kernel_set=kernel_set,
+        kernel_filter=kernel_filter,
         digest=_digest(paths),
     )
 
