@@ -6,6 +6,7 @@
     cv_metrics_{target}.json            cross-validated figures
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, where there is one
+    study.json                          what `tile-oracle study` found; it is of this model alone
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
@@ -32,6 +33,7 @@ from harness.errors import ModelError
 SPEC_FILE = "feature_spec.json"
 MANIFEST_FILE = "train_manifest.json"
 PHYSICAL_FILE = "physical_time.json"
+STUDY_FILE = "study.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
@@ -232,7 +234,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _is_ours(name: str) -> bool:
     """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
-    return name in (SPEC_FILE, MANIFEST_FILE) or name.startswith(
+    return name in (SPEC_FILE, MANIFEST_FILE, STUDY_FILE) or name.startswith(
         ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold")
     )
 
