@@ -26,7 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--models", metavar="FOLDER", type=Path, help="folder of model folders (default: the shipped ones)"
     )
-    parser.add_argument("-o", "--out", metavar="FILE", type=Path, help="write the page there (default: print)")
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", type=Path, help="write the page there (default: print)"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

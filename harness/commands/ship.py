@@ -23,9 +23,10 @@ examples:
   tile-oracle ship reports/training reports/validation --problem-set forward_validation_300 -o models/mine
   pytest --problem-set forward_validation_300 --target replay --model mine          gates what was shipped
 
-The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged on
-these. What is written: the model (as `tile-oracle train` does), the oracle of the held-out problems (`tile-oracle
-oracle`), study.json (`tile-oracle study`), and the baseline, which is that of a replayed session of the model.
+The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
+on these. What is written: the model (as `tile-oracle train` does), the oracle of the held-out problems
+(`tile-oracle oracle`), study.json (`tile-oracle study`), and the baseline, which is that of a replayed
+session of the model.
 """
 
 
@@ -112,7 +113,9 @@ def _divided(
     in_set = records["problem"].isin({problem.id for problem in problem_set.problems})
     held_out, others = records[in_set], records[~in_set]
     if held_out.empty:
-        raise ModelError(f"no problem of {problem_set.name} is recorded: there is nothing to judge a model by")
+        raise ModelError(
+            f"no problem of {problem_set.name} is recorded: there is nothing to judge a model by"
+        )
     if in_sample:
         _say(f"trained on the {held_out['problem'].nunique()} problems that it is judged on (--in-sample)")
         return held_out, records

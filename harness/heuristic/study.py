@@ -1,4 +1,4 @@
-"""What a model's folder says of how well its recipe picks: held-out figures, published recipe, learning curve.
+"""How well a model's recipe picks: held-out figures, the published recipe beside it, the learning curve.
 
 It is computed once, where the measurements are at hand, and kept as study.json in the model's folder: the
 results page is made of these files, without any measurement.
@@ -76,7 +76,7 @@ def study(
         "grouping": "family",
         "points": [point.as_json() for point in points],
     }
-    return _rounded(document)
+    return {str(key): _rounded(value) for key, value in document.items()}
 
 
 def write_study(folder: Path, document: Mapping[str, Any]) -> Path:
@@ -111,7 +111,7 @@ def verification(records: pd.DataFrame) -> dict[str, Any]:
     # An import keeps the time of a wrong row in the records, which `final_measurements` takes away.
     timed = records[records["latency_ms"].notna() & records["status"].isin(["ok", "wrong"])]
     fastest = timed.sort_values(["latency_ms", "kernel"]).drop_duplicates("problem")
-    unverified = (fastest["status"] == "wrong") | fastest["detail"].fillna("").ne("")
+    unverified = _unverified(fastest)
     counts = final["status"].value_counts()
     return {
         "pairs": {str(status): int(counts[status]) for status in sorted(counts.index)},
@@ -119,10 +119,14 @@ def verification(records: pd.DataFrame) -> dict[str, Any]:
         "problems_without_oracle": int(find_oracles(final)["oracle_kernel"].isna().sum()),
         "problems_with_a_wrong_kernel": int(final.loc[final["status"] == "wrong", "problem"].nunique()),
         "unverified_oracles": int(unverified.sum()),
-        "timed_without_check": int(
-            (timed["status"].eq("wrong") | timed["detail"].fillna("").ne("")).sum()
-        ),
+        "timed_without_check": int(_unverified(timed).sum()),
     }
+
+
+def _unverified(timed: pd.DataFrame) -> pd.Series:
+    """Rows whose output was not shown to be right."""
+    detail = timed["detail"].astype(object)
+    return (timed["status"] == "wrong") | (detail.notna() & (detail != ""))
 
 
 def _judged(

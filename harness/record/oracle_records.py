@@ -49,7 +49,8 @@ def oracle_records(
     if device is None:
         if len(devices) > 1:
             raise RecordError(
-                f"the records are of {len(devices)} devices ({', '.join(map(repr, sorted(devices.index)[:4]))}): "
+                f"the records are of {len(devices)} devices "
+                f"({', '.join(map(repr, sorted(devices.index)[:4]))}): "
                 "an oracle is of one, choose it with --device"
             )
         device = str(devices.index[0]) if len(devices) else ""

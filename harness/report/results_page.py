@@ -26,24 +26,26 @@ COMMAND = "tile-oracle results -o docs/results.md"
 _INTRODUCTION = f"""\
 # Results
 
-How well the models pick, by direction, beside what was published. This page is made by `{COMMAND}` from the
-models' folders (study.json, cross-validation metrics, baselines); a test holds it to what the command prints.
-What has no row was not measured.
+How well the models pick, by direction, beside what was published. This page is made by
+`{COMMAND}` from the models' folders (study.json, which `tile-oracle study` makes,
+cross-validation metrics, baselines); a test holds it to what the command prints. What has no row was not
+measured.
 
-Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)). Figures
-in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first three
-picks."""
+Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
+Figures in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first
+three picks."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
 
-- The published figures are of 300 crawled validation problems, of which the public files have measurements of
-  231: those with one group. Rows here that name the public measurements are of the 119 of them that were at hand.
-- The published models were trained on up to 48,845 measurements that are not public; what is trained here on
-  public data sees a twelfth of that, and its pool is 20 to 30 kernel names, of which some are one kernel.
-- The public files count a kernel whose output was partly unwritten as ok, and so do the rows made from them here,
-  since leaving it out would change the oracle that the published figures stand on. How many that are stands
-  below each table. Our own measurements count verified kernels only.
+- The published figures are of 300 crawled validation problems, of which the public files have measurements
+  of 231: those with one group. Rows here that name the public measurements are of 119 of these.
+- The published forward model was trained on 48,845 measurements that are not public; what is trained here on
+  public data sees at most a sixth of that, and its pool is 20 to 30 kernel names, of which some are one
+  kernel.
+- The public files count a kernel whose output was partly unwritten as ok, and so do the rows made from them
+  here, since leaving it out would change the oracle that the published figures stand on. How many that are is
+  said with each model. Our own measurements count verified kernels only.
 - Cross-validation holds out problems of the training data, not a validation set; by family it holds out all
   batch and image sizes of a layer together, by problem it does not, which flatters.
 - Efficiency is relative to the pool and the device: a model of one pool or device is not better than one of
@@ -144,7 +146,7 @@ def _model_rows(one: Shipped) -> list[tuple[str, ...]]:
 
 def _study_rows(one: Shipped) -> list[tuple[str, ...]]:
     study = one.study or {}
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for row in study.get("rows", ()):
         training = study["training"]
         own = row["kind"] != "picks"
@@ -167,7 +169,7 @@ def _study_rows(one: Shipped) -> list[tuple[str, ...]]:
 
 def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
     """Cross-validation of the shipped model's recipe over all that it was trained on."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for key, metrics in one.metrics.items():
         if not isinstance(metrics, Mapping):
             continue
@@ -191,7 +193,7 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
 
 def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
     """What the gate accepts, of baselines that are not the cross-validation's own."""
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for baseline in one.baselines:
         if baseline.model_kind == "out_of_fold":
             continue
@@ -237,8 +239,8 @@ def _judged(study: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> li
     name = f"recipe {code(first['name'])}" if first["kind"] == "recipe" else text(first["name"])
     parts = [
         f"Judged on {first['problems']:,} problems ({text(study['test']['source'])}) that the training "
-        f"({text(study['training']['source'])}) does not have. Given the noise of single measurements, always "
-        f"picking the truly fastest kernel would reach a mean of {ceiling['mean']:.2f} and a P10 of "
+        f"({text(study['training']['source'])}) does not have. Given the noise of single measurements, "
+        f"always picking the truly fastest kernel would reach a mean of {ceiling['mean']:.2f} and a P10 of "
         f"{ceiling['P10']:.2f} (estimated).",
         "Measuring the first k picks, mean efficiency:",
     ]
@@ -262,9 +264,8 @@ def _judged(study: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> li
     ]
     parts.append(_table(("slice", "problems", "mean", "P10", "min"), slices))
     there = {part["slice"] for part in first["slices"]}
-    absent = [
-        said for said, name in (("more than one group", "grouped"), ("three dimensions", "3D")) if name not in there
-    ]
+    kinds = {"more than one group": {"grouped", "depthwise"}, "three dimensions": {"3D"}}
+    absent = [said for said, names in kinds.items() if not names & there]
     if absent:
         parts.append(f"Not measured: problems with {' or '.join(absent)}.")
     if "verification" in study:
@@ -277,15 +278,16 @@ def _verification(found: Mapping[str, Any]) -> str:
     lines = [f"Pairs by status: {pairs}."]
     if found["timed_without_check"]:
         lines.append(
-            f"{found['timed_without_check']:,} measured pairs left more than 2 % of their output unwritten. On "
-            f"{found['unverified_oracles']:,} of {found['problems']:,} problems such a kernel is the fastest: "
-            "an oracle that does not look at outputs names a kernel there that was not shown to be right."
+            f"{found['timed_without_check']:,} measured pairs left more than 2 % of their output unwritten. "
+            f"On {found['unverified_oracles']:,} of {found['problems']:,} problems such a kernel is the "
+            "fastest: an oracle that does not look at outputs names a kernel there that was not shown to be "
+            "right."
         )
     elif found["problems_with_a_wrong_kernel"]:
         lines.append(
-            f"On {found['problems_with_a_wrong_kernel']:,} of {found['problems']:,} problems at least one kernel "
-            "gave a wrong result. Whether one of them would have been the oracle is not known: what is wrong is "
-            "not timed."
+            f"On {found['problems_with_a_wrong_kernel']:,} of {found['problems']:,} problems at least "
+            "one kernel gave a wrong result. Whether one of them would have been the oracle is not known: "
+            "what is wrong is not timed."
         )
     if found["problems_without_oracle"]:
         lines.append(f"{found['problems_without_oracle']:,} problems have no verified kernel at all.")

@@ -28,6 +28,7 @@ NONE = "none"
 
 _PROBLEMS_AT_ONCE = 50
 
+
 @dataclass(frozen=True)
 class ModelChoice:
     """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold and none."""

@@ -48,7 +48,9 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
             reader = csv.DictReader(file)
             missing = {"problem", "kernel"} - set(reader.fieldnames or ())
             if missing:
-                raise RuleError(f"{path} has no column {sorted(missing)[0]}: a pair is a problem and a kernel")
+                raise RuleError(
+                    f"{path} has no column {sorted(missing)[0]}: a pair is a problem and a kernel"
+                )
             return [
                 (reader.line_num, (row["problem"] or "").strip(), (row["kernel"] or "").strip())
                 for row in reader

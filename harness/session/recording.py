@@ -65,7 +65,7 @@ class Recording:
 
 
 def replays(options: SessionOptions) -> bool:
-    """Whether the session is to replay records rather than measure. Raises RecordError for a contradiction."""
+    """Whether the session replays records rather than measures. Raises RecordError for a contradiction."""
     if options.oracle is not None and options.target not in ("auto", "replay"):
         raise RecordError(
             f"--oracle replays records, --target {options.target} measures: give one of them, not both"

@@ -38,7 +38,9 @@ class Replay:
     def measure_all(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
         """The measurements of those kernels that were recorded, in order. Raises RecordError."""
         rows = self._of_problem(problem.id)
-        found = [_measurement(problem, kernel, rows[kernel.name]) for kernel in kernels if kernel.name in rows]
+        found = [
+            _measurement(problem, kernel, rows[kernel.name]) for kernel in kernels if kernel.name in rows
+        ]
         self._asked.setdefault(problem.id, set()).update(one.kernel.name for one in found)
         return found
 

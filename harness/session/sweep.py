@@ -129,7 +129,7 @@ class SweepSession:
         return self._with_known_failure(measurement)
 
     def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
-        """The recorded measurements of these kernels, those that there are; of a replay. Raises HarnessError."""
+        """The recorded measurements of these kernels, of a replay. Raises HarnessError."""
         assert self.replay is not None
         if not self._begun:
             self._learn_known_failures(self.replay.recording.device)

@@ -18,7 +18,7 @@ NAME = "replay"
 _NO_DEVICE = "the target replay has no device: it has what was recorded, and measures nothing"
 
 
-@dataclass(frozen=True)
+@dataclass
 class ReplayTarget:
     """See harness.target.base.Target. arch: what the kernels of the records were built for; identity: which
     records they are."""

@@ -151,7 +151,10 @@ def test_a_lost_device_s_row_goes_when_the_run_measured_the_pair_later(make_row:
     anew = make_row(0, time=(START + timedelta(days=3)).isoformat())
     of_another_run = lost | {"run": "other"}
     merged, summary = merge_records([table_of([anew]), table_of([lost, of_another_run])])
-    assert sorted(zip(merged["run"], merged["status"], strict=True)) == [("other", "device_lost"), ("r", "ok")]
+    assert sorted(zip(merged["run"], merged["status"], strict=True)) == [
+        ("other", "device_lost"),
+        ("r", "ok"),
+    ]
     assert summary.lost == 1
 
 

@@ -36,7 +36,9 @@ class Recorded:
     oracle: Path
 
 
-def measured(problem: GroupedConvProblem, kernel: Kernel, noise: float, **columns: object) -> dict[str, object]:
+def measured(
+    problem: GroupedConvProblem, kernel: Kernel, noise: float, **columns: object
+) -> dict[str, object]:
     """One row as the target gfx950 would record it."""
     latency_ms = true_time_ms(problem, kernel) * noise
     row = record(problem, kernel, problem.tflops(latency_ms))

@@ -66,7 +66,17 @@ def test_the_same_files_come_of_it_as_of_a_run(recorded: Recorded, accepted: Fin
     order = ["problem", "kernel"]
     replayed = load_records(folder).sort_values(order, ignore_index=True)
     original = recorded.records.sort_values(order, ignore_index=True)
-    for name in ("run", "problem", "kernel", "status", "latency_ms", "tflops", "device", "time", "source_hash"):
+    for name in (
+        "run",
+        "problem",
+        "kernel",
+        "status",
+        "latency_ms",
+        "tflops",
+        "device",
+        "time",
+        "source_hash",
+    ):
         assert replayed[name].tolist() == original[name].tolist()
 
 
@@ -146,9 +156,7 @@ def test_a_pick_that_was_never_recorded_costs_coverage(recorded: Recorded, tmp_p
 
 
 @pytest.mark.usefixtures("accepted")
-@pytest.mark.parametrize(
-    ("expression", "pairs"), [("compv3 and 64x64x64", 12), ("not compv3", 48)]
-)
+@pytest.mark.parametrize(("expression", "pairs"), [("compv3 and 64x64x64", 12), ("not compv3", 48)])
 def test_k_chooses_pairs(recorded: Recorded, expression: str, pairs: int) -> None:
     done = recorded.project.pytest(*SHIPPED, "-k", expression)
     assert f"12 problems, {pairs} pairs replayed, {96 - pairs} deselected" in done.output
@@ -207,7 +215,9 @@ def test_a_test_of_one_s_own_measures_from_the_records(recorded: Recorded) -> No
     assert done.counts() == {"passed": 97}
 
 
-def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(recorded: Recorded, tmp_path: Path) -> None:
+def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(
+    recorded: Recorded, tmp_path: Path
+) -> None:
     bad, worst = recorded.problems[0], recorded.problems[1]
     rows = recorded.records.copy()
     wrong = (rows["problem"] == bad.id) & (rows["kernel"] == recorded.kernels[0].name)
