@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +28,15 @@ if TYPE_CHECKING:
     from harness.session.sweep import SweepSession
 
     Measure = Callable[[Problem, Kernel], Measurement]
+    Replayed = Callable[[Problem], list[Measurement]]
 else:
-    Measure = Callable
+    Measure = Replayed = Callable
 
 SUITE = Path(__file__).parent / "suite" / "test_kernels.py"
+REPLAY_SUITE = SUITE.with_name("test_replay.py")
 SUITE_ID = "tile_oracle"
-"""What the suite's tests are called, wherever the package lies: tile_oracle::test_kernel[...]."""
+"""What the suite's tests are called, wherever the package lies: tile_oracle::test_kernel[...], and in a
+replay tile_oracle::test_problem[...]."""
 
 _PLUGIN_NAME = "tile_oracle_session"
 _PAIR_FACTS = {"problem", "kernel", "status"}
@@ -61,23 +64,31 @@ def pytest_configure(config: pytest.Config) -> None:
         )
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
-    _name_suite(config)
-    only_suite = all(arg.split("::")[0] == str(SUITE) for arg in config.args)
+    _name_suite(config, REPLAY_SUITE if session.replay is not None else SUITE)
+    only_suite = all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in config.args)
     config.pluginmanager.register(SessionPlugin(config, session, only_suite), _PLUGIN_NAME)
 
 
-def _name_suite(config: pytest.Config) -> None:
+def _name_suite(config: pytest.Config, suite: Path) -> None:
     """Without test files on the command line the suite runs; its test ids may be given as they are shown."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
-        config.args[:] = [str(SUITE)]
+        config.args[:] = [str(suite)]
         return
-    config.args[:] = [
-        str(SUITE) + arg[len(SUITE_ID) :] if arg.split("::")[0] == SUITE_ID else arg for arg in config.args
-    ]
+
+    def meant(arg: str) -> str:
+        name, _, test = arg.partition("::")
+        if name != SUITE_ID:
+            return arg
+        # A pair's own test is there in a replay too, for who asks for it.
+        of_pair, of_problem = test.startswith("test_kernel"), test.startswith("test_problem")
+        module = SUITE if of_pair else REPLAY_SUITE if of_problem else suite
+        return f"{module}::{test}" if test else str(module)
+
+    config.args[:] = [meant(arg) for arg in config.args]
 
 
 def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> pytest.Module | None:
-    if module_path == SUITE:
+    if module_path in (SUITE, REPLAY_SUITE):
         module: pytest.Module = pytest.Module.from_parent(parent, path=module_path, nodeid=SUITE_ID)
         return module
     return None
@@ -117,6 +128,16 @@ def measure(request: pytest.FixtureRequest) -> Measure:
     return lambda problem, kernel: plugin.measure(node, problem, kernel)
 
 
+@pytest.fixture
+def replayed(request: pytest.FixtureRequest) -> Replayed:
+    """replayed(problem) -> the recorded measurements (harness.measure.measurement.Measurement) of the kernels
+    that the session asks for on it; in a session that replays records."""
+    plugin = request.config.pluginmanager.get_plugin(_PLUGIN_NAME)
+    if plugin is None or plugin.session.replay is None:
+        pytest.skip("needs recorded measurements, e.g. pytest --problem-set forward_smoke --oracle FILE")
+    return lambda problem: plugin.replayed(request.node, problem)
+
+
 def check_outcome(measurement: Measurement) -> None:
     """The outcome of a test that is about one measurement: passes, skips, fails, or is a known failure."""
     __tracebackhide__ = True
@@ -129,6 +150,29 @@ def check_outcome(measurement: Measurement) -> None:
     if known and status != "device_lost":
         pytest.xfail(f"known since the baseline ({known}): {said}")
     pytest.fail(said, pytrace=False)
+
+
+def check_outcomes(measurements: Sequence[Measurement]) -> None:
+    """The outcome of a test that replays a problem with all its kernels.
+
+    What failed when it was recorded is no news, and fails no test: whether it is new to the baseline is the
+    gate's to say. A problem none of whose kernels is ok is a known failure, or skipped where none failed.
+    """
+    __tracebackhide__ = True
+    if any(one.ok for one in measurements):
+        return
+    if not measurements:
+        pytest.skip("never recorded")
+    failed = [one for one in measurements if one.status not in ("unsupported", "noisy")]
+    first = (failed or measurements)[0]
+    said = f"no kernel is ok: {first.kernel.short_name} is {first.status}"
+    if first.detail:
+        said += f": {first.detail}"
+    if len(measurements) > 1:
+        said += f", and {len(measurements) - 1} more"
+    if failed:
+        pytest.xfail(said)
+    pytest.skip(said)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -147,6 +191,7 @@ class SessionPlugin:
         """only_suite: no tests but the plugin's own were asked for."""
         from harness.session import benchmark_bridge
         from harness.session.display import Display
+        from harness.session.pairs_by_name import PairsByName
         from harness.session.progress import Progress
 
         self.config = config
@@ -160,6 +205,7 @@ class SessionPlugin:
         self._planned = False
         self._budget_spent = False
         self._notes: dict[str, None] = {}
+        self._pairs_by_name = PairsByName(session.plan, str(config.getoption("keyword", "") or ""))
         self._is_worker = hasattr(config, "workerinput")
         self._is_controller = not self._is_worker and config.getoption("dist", "no") != "no"
         self._benchmark = benchmark_bridge
@@ -189,17 +235,43 @@ class SessionPlugin:
             ids = [pair_id(problem, kernel) for problem, kernel in pairs]
             metafunc.parametrize(names, pairs, ids=ids, indirect=True)
         elif names == ["problem"]:
-            ids = [problem.id for problem in plan.problems]
-            metafunc.parametrize("problem", plan.problems, ids=ids, indirect=True)
+            of_suite = metafunc.definition.path == REPLAY_SUITE
+            problems = [problem for problem in plan.problems if not of_suite or plan.asked(problem)]
+            ids = [problem.id for problem in problems]
+            metafunc.parametrize("problem", problems, ids=ids, indirect=True)
         elif names == ["kernel"]:
             kernels = [kernel for pool in plan.pools.values() for kernel in pool]
             ids = [kernel.name for kernel in kernels]
             metafunc.parametrize("kernel", kernels, ids=ids, indirect=True)
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """-k chooses pairs in a replay as it does elsewhere, though a test there is about all kernels."""
+        if not items or not all(map(_is_replay, items)) or not self._pairs_by_name.chooses:
+            return
+        kept = [item for item in items if self._pairs_by_name.kernels(_params(item)["problem"])]
+        left_out = [item for item in items if not self._pairs_by_name.kernels(_params(item)["problem"])]
+        if left_out:
+            self.config.hook.pytest_deselected(items=left_out)
+            items[:] = kept
+        # It is done: pytest would look for the kernels' names in the names of tests.
+        self.config.option.keyword = ""
+
+    def replayed(self, node: pytest.Item, problem: Problem) -> list[Measurement]:
+        __tracebackhide__ = True
+        try:
+            return self.session.replayed(problem, self._pairs_by_name.kernels(problem))
+        except HarnessError as error:
+            node.session.shouldstop = str(error)
+            pytest.fail(str(error), pytrace=False)
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         if self.config.getoption("collectonly") or self._is_controller:
             return
+        self._select_problems(_params(item)["problem"] for item in session.items if _is_replay(item))
+        if self._selected:
+            self._open_run()
         pairs = dict.fromkeys(pair for item in session.items if (pair := _pair(item)) is not None)
         self.session.select(pairs)
         self._plan((problem.id, kernel.short_name) for problem, kernel in pairs)
@@ -207,10 +279,15 @@ class SessionPlugin:
             self._open_run()
             self.session.build_ahead()
 
+    def _select_problems(self, problems: Iterable[Problem]) -> None:
+        """What is left to replay after selection."""
+        for problem in problems:
+            self._selected[problem.id] = len(self._pairs_by_name.kernels(problem))
+
     def _plan(self, pairs: Iterable[tuple[str, str]]) -> None:
         """pairs: problem id and kernel name, those that are left after selection, each once."""
         listed = list(pairs)
-        self._selected = Counter(problem for problem, _ in listed)
+        self._selected.update(Counter(problem for problem, _ in listed))
         self.progress.plan(listed)
 
     def _open_run(self) -> Run:
@@ -244,6 +321,9 @@ class SessionPlugin:
         if self._planned:
             return  # every worker collects the same
         self._planned = True
+        if self.session.replay is not None:
+            named = {problem.id: problem for problem in self.session.plan.problems}
+            self._select_problems(named[problem] for problem in _replayed_problems(ids) if problem in named)
         pairs = dict.fromkeys(map(pair_of, ids))
         self._plan((problem, kernel) for problem, kernel in pairs if problem and kernel)
         self.display.line(self.session.describe_run(self._open_run()))
@@ -282,6 +362,8 @@ class SessionPlugin:
     def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
         __tracebackhide__ = True
         try:
+            if self.session.replay is not None and self.session.replay.unrecorded(problem, (kernel,)):
+                pytest.skip("this pair was never recorded")
             measurement = self.session.measure(problem, kernel)
         except KernelError:
             raise  # the test's own mistake
@@ -407,10 +489,12 @@ class SessionPlugin:
         session, plan = self.session, self.session.plan
         kernels = sum(len(pool) for pool in plan.pools.values())
         sets = ", ".join(f"{part.name} ({len(part.problems)} problems)" for part in plan.sets)
+        listed = "" if plan.listed_count is None else f", {plan.listed_count} of them listed in --pairs"
         lines = [
             f"tile-oracle: {sets} x {session.options.kernel_set} ({kernels} kernels) = "
-            f"{plan.pair_count} pairs",
+            f"{plan.pair_count} pairs{listed}",
             f"target: {session.target.name} ({session.target_reason}), {session.describe_build()}",
+            *(session.replay.recording.lines() if session.replay is not None else ()),
             f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",
         ]
         return lines
@@ -436,6 +520,17 @@ def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
         if name in ([word.strip() for word in named.split(",")] if isinstance(named, str) else named):
             return False
     return True
+
+
+def _is_replay(item: pytest.Item) -> bool:
+    """Whether a test is the replay suite's own."""
+    return item.path == REPLAY_SUITE and "problem" in _params(item)
+
+
+def _replayed_problems(ids: Iterable[str]) -> list[str]:
+    """The problems of the replay suite's tests."""
+    begin = f"{SUITE_ID}::test_problem["
+    return [one[len(begin) : -1] for one in ids if one.startswith(begin)]
 
 
 def _params(item: pytest.Item) -> dict[str, Any]:

@@ -7,6 +7,7 @@
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, where there is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
+    study.json                          what `tile-oracle study` found; it is of this model alone
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
@@ -34,6 +35,7 @@ SPEC_FILE = "feature_spec.json"
 MANIFEST_FILE = "train_manifest.json"
 PHYSICAL_FILE = "physical_time.json"
 CODE_FILE = "code_facts.json"
+STUDY_FILE = "study.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
@@ -240,7 +242,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _is_ours(name: str) -> bool:
     """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
-    return name in (SPEC_FILE, MANIFEST_FILE, CODE_FILE) or name.startswith(
+    return name in (SPEC_FILE, MANIFEST_FILE, CODE_FILE, STUDY_FILE) or name.startswith(
         ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold")
     )
 

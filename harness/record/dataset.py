@@ -46,6 +46,19 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
     return table.loc[~again, names].reset_index(drop=True)
 
 
+def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
+    """Every row of a run, a folder of parts or a parquet file, nothing left out and in no particular order.
+
+    Raises RecordError as `load_records` does.
+    """
+    import pandas as pd
+
+    frames = [frame for frame in _frames(Path(path), op) if len(frame)]
+    if not frames:
+        return arrow_schema(op_of([op])).empty_table().to_pandas()
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
 def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
     try:
         is_file, is_folder = path.is_file(), path.is_dir()

@@ -102,6 +102,11 @@ def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
     return max(equal, key=lambda path: (path.stat().st_mtime_ns, path)).parent if equal else None
 
 
+def purpose_of(folder: Path) -> dict[str, Any]:
+    """What a run was asked to do; empty for a folder that is no run's, or whose manifest is damaged."""
+    return _purpose(folder) or {}
+
+
 def _is_empty(folder: Path) -> bool:
     """Whether its making was cut short before anything was written."""
     return all(path.name.startswith(f".{MANIFEST}.") for path in folder.iterdir())

@@ -52,27 +52,31 @@ class RankedBy:
 @dataclass(frozen=True)
 class Scope:
     """How much of what was asked for was done, in pairs. stopped: why it ended early ("the budget of 10m
-    is spent", "interrupted"), "" where it did not. deselected: pairs left out by -k and the like."""
+    is spent", "interrupted"), "" where it did not. deselected: pairs left out by -k and the like.
+    unrecorded: pairs that the replayed records do not have; no later session would find them there."""
 
     planned: int = 0
     measured: int = 0
     deselected: int = 0
     stopped: str = ""
+    unrecorded: int = 0
 
     @property
     def left(self) -> int:
-        return max(self.planned - self.measured, 0)
+        return max(self.planned - self.measured - self.unrecorded, 0)
 
     @property
     def complete(self) -> bool:
-        """Whether every pair of the problem set and kernel set was measured."""
+        """Whether every pair of the problem set and kernel set was measured; in a replay every one that
+        there is a record of."""
         return not self.left and not self.deselected and not self.stopped
 
 
 @dataclass(frozen=True)
 class RunInfo:
     """What was run, for the reports' heads and for the baseline. environment: device, driver, toolchain,
-    versions; options: the options in force, as given."""
+    versions; options: the options in force, as given; replayed: the files of records that were replayed,
+    "" for a run that measured."""
 
     name: str
     problem_set: str = ""
@@ -87,6 +91,7 @@ class RunInfo:
     options: Mapping[str, str] = field(default_factory=dict)
     folder: str = ""
     baseline_file: str = ""
+    replayed: str = ""
 
 
 @dataclass(frozen=True)

@@ -553,6 +553,7 @@ def _environment(data: ReportData) -> str:
         "architecture": run.arch,
         "device": run.device,
         "tile-oracle": run.harness_version,
+        "replayed": run.replayed,
         "baseline": run.baseline_file and run.baseline_file + ("" if data.baseline else " (not there yet)"),
         **run.environment,
     }

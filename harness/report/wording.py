@@ -117,6 +117,8 @@ def title(data: ReportData) -> str:
     where = data.run.target or "?"
     if data.run.device:
         where += f" ({one_line(data.run.device, 60)})"
+    if data.run.replayed:
+        where += ", replayed"
     return f"{one_line(data.run.problem_set, 80) or one_line(data.run.name, 80)} on {where}"
 
 
@@ -124,7 +126,10 @@ def pairs_sentence(data: ReportData) -> str:
     """How much was measured, what was left, and why."""
     scope = data.scope
     measured = scope.measured or len(data.final)
-    parts = [f"{count(len(data.selection), 'problem')}, {count(measured, 'pair')} measured"]
+    done = "replayed" if data.run.replayed else "measured"
+    parts = [f"{count(len(data.selection), 'problem')}, {count(measured, 'pair')} {done}"]
+    if scope.unrecorded:
+        parts.append(f"{scope.unrecorded:,} never recorded")
     if scope.left:
         parts.append(f"{count(scope.left, 'pair')} left")
     if scope.deselected:

@@ -75,13 +75,24 @@ def _conclude_set(
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)
     measured = len(own.drop_duplicates(["problem", "kernel"]))
+    unrecorded = 0
+    if session.replay is not None:
+        replay = session.replay
+        never = sum(replay.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
+        unrecorded = min(never, max(0, planned - measured))
     data = analyse(
         own,
         part.problems,
         rankings,
         run=_run_info(session, part, own, folder, device, choice),
         ranked_by=ranked_by,
-        scope=Scope(max(planned, measured), measured, max(0, all_pairs - max(planned, measured)), stopped),
+        scope=Scope(
+            max(planned, measured),
+            measured,
+            max(0, all_pairs - max(planned, measured)),
+            stopped,
+            unrecorded,
+        ),
         baseline=baseline,
         criteria=session.criteria,
     )
@@ -99,7 +110,7 @@ def _update_baseline(session: SweepSession, part: ProblemSet, choice: ModelChoic
             previous=data.baseline,
             model=choice.name,
             model_kind=data.ranked_by.kind,
-            target=session.target.name,
+            target=session.measured_on,
             arch=session.target.arch,
             device=data.run.device,
             problem_set=part.name,
@@ -132,6 +143,8 @@ def _run_info(
         "--kernel-set": options.kernel_set,
         "--kernel-filter": options.kernel_filter or "",
         "--target": options.target,
+        "--oracle": str(options.oracle or ""),
+        "--pairs": str(options.pairs or ""),
         "--model": options.model,
         "--kernel-budget": f"{1000 * options.kernel_budget_s:g}ms",
         "--data-seed": str(options.data_seed),
@@ -143,9 +156,10 @@ def _run_info(
         problem_set=part.name,
         problem_set_sha256=part.sha256,
         kernel_set=options.kernel_set,
-        target=session.target.name,
+        target=session.measured_on,
         arch=session.target.arch,
         device=device,
+        replayed=", ".join(str(path) for path in session.replay.recording.paths) if session.replay else "",
         harness_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environment={name: value for name, value in environment.items() if value},

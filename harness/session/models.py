@@ -23,9 +23,12 @@ if TYPE_CHECKING:
     from harness.heuristic.predictor import Predictor
     from harness.report.data import RankedBy
 
+AUTO = "auto"
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
+
+_PROBLEMS_AT_ONCE = 50
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> Mo
     from harness.heuristic.predictor import find_model_of
 
     places = (options.models_dir, data_folder("models"))
-    if options.model != "auto":
+    if options.model != AUTO:
         folder = _folder(options.model, places)
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     folders = {}
@@ -115,6 +118,7 @@ def rank(
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    from harness.heuristic.evaluate import rank_all
     from harness.heuristic.predictor import Predictor
     from harness.heuristic.train import out_of_fold
 
@@ -122,18 +126,12 @@ def rank(
     if choice.folders:
         frames = []
         predictors = {folder: Predictor.load(folder) for folder in set(choice.folders.values())}
-        for problem in problems.problems:
-            kernels = plan.kernels(problem)
-            predicted = predictors[choice.folders[kind_of(problem)]].rank(problem, kernels)
-            frames.append(
-                pd.DataFrame(
-                    {
-                        "problem": problem.id,
-                        "kernel": [kernel.name for kernel, _ in predicted],
-                        "predicted_tflops": [tflops for _, tflops in predicted],
-                    }
-                )
-            )
+        for kind, folder in choice.folders.items():
+            of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]
+            # Many problems at once: of the time that one takes, most goes into making its columns.
+            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
+                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+                frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
         return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name)
     pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
     try:

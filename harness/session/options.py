@@ -16,6 +16,7 @@ _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _LONGEST_S = 365 * 24 * 3600.0
 _LARGEST_SEED = 2**63 - 1
 _MOST_SAMPLES = 10_000
+DEFAULT_KERNEL_SET = "default"
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -35,8 +36,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--kernel-set",
         metavar="RULES",
-        default="default",
-        help="the candidates: default, full, full-tests, tiny, or the path of a rule file (default: default)",
+        help="the candidates: default, full, full-tests, tiny, or the path of a rule file (default: default; "
+        "in a replay what was recorded)",
     )
     add(
         "--kernel-filter",
@@ -47,7 +48,19 @@ def add_options(parser: pytest.Parser) -> None:
         "--target",
         metavar="NAME",
         default="auto",
-        help="where kernels run: gfx950, sm_90, cpu, or auto: the first that is there (default: auto)",
+        help="where kernels run: gfx950, sm_90, cpu, or auto: the first that is there (default: auto); or "
+        "replay: nowhere, the measurements are those of --oracle or of the oracle shipped with the model",
+    )
+    add(
+        "--oracle",
+        metavar="FILE",
+        help="replay these records: a file of `tile-oracle oracle` or `tile-oracle merge`, or a run's folder",
+    )
+    add(
+        "--pairs",
+        metavar="FILE",
+        help="measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle "
+        "suggest --csv` writes",
     )
     add(
         "--toolchain",
@@ -138,8 +151,11 @@ class SessionOptions:
 
     problem_set: str
     kernel_set: str
+    kernel_set_asked: bool
     kernel_filter: str | None
+    pairs: Path | None
     target: str
+    oracle: Path | None
     toolchain: str
     isa: str
     build_dir: Path | None
@@ -184,9 +200,12 @@ def read_options(config: pytest.Config) -> SessionOptions:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
     return SessionOptions(
         problem_set=value("--problem-set"),
-        kernel_set=value("--kernel-set"),
+        kernel_set=value("--kernel-set") or DEFAULT_KERNEL_SET,
+        kernel_set_asked=value("--kernel-set") is not None,
         kernel_filter=value("--kernel-filter"),
+        pairs=path("--pairs"),
         target=value("--target"),
+        oracle=path("--oracle"),
         toolchain=value("--toolchain"),
         isa=value("--isa"),
         build_dir=path("--build-dir"),

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from harness.errors import ProblemSetError, RuleError
 from harness.kernel import Kernel
@@ -12,6 +12,7 @@ from harness.pool import pool_of_kind
 from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet, load_problem_sets
 from harness.session.options import SessionOptions
+from harness.session.pairs import read_pairs
 
 
 def kind_of(problem: Problem) -> Kind:
@@ -21,10 +22,12 @@ def kind_of(problem: Problem) -> Kind:
 
 @dataclass(frozen=True)
 class Plan:
-    """problems: of all sets, each once. pools: kernels by kind, in the order in which they run."""
+    """problems: of all sets, each once. pools: kernels by kind, in the order in which they run. listed:
+    the pairs of --pairs, problem id -> kernel names; None for all pairs."""
 
     problem_set: ProblemSet
     pools: dict[Kind, tuple[Kernel, ...]]
+    listed: Mapping[str, frozenset[str]] | None = None
 
     @property
     def sets(self) -> tuple[ProblemSet, ...]:
@@ -38,18 +41,31 @@ class Plan:
         """The candidates for a problem; none when no set of the plan has problems of its kind."""
         return self.pools.get(kind_of(problem), ())
 
+    def asked(self, problem: Problem) -> tuple[Kernel, ...]:
+        """The candidates that are to be measured: all of them, or those that --pairs lists."""
+        kernels = self.kernels(problem)
+        if self.listed is None:
+            return kernels
+        names = self.listed.get(problem.id, frozenset())
+        return tuple(kernel for kernel in kernels if kernel.name in names)
+
     def pairs(self) -> Iterator[tuple[Problem, Kernel]]:
         for problem in self.problems:
-            for kernel in self.kernels(problem):
+            for kernel in self.asked(problem):
                 yield problem, kernel
 
     @property
     def pair_count(self) -> int:
         return sum(len(self.kernels(problem)) for problem in self.problems)
 
+    @property
+    def listed_count(self) -> int | None:
+        """How many pairs --pairs lists; None without it."""
+        return None if self.listed is None else sum(map(len, self.listed.values()))
+
 
 def make_plan(options: SessionOptions, arch: str) -> Plan:
-    """Raises ProblemSetError and RuleError for sets, rules and filters that cannot be used."""
+    """Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used."""
     problem_set = load_problem_sets(options.problem_set)
     where = KernelFilter(options.kernel_filter) if options.kernel_filter else None
     ops = dict.fromkeys(problem.op for problem in problem_set.problems)
@@ -71,4 +87,8 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
                 f"{first} {dtype} {which} on {arch}: see `tile-oracle kernels`"
             )
-    return Plan(problem_set, pools)
+    plan = Plan(problem_set, pools)
+    if options.pairs is None:
+        return plan
+    of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}
+    return replace(plan, listed=read_pairs(options.pairs, of_problem))

@@ -16,12 +16,17 @@ from harness.measure.service import MeasureService
 from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.measure.timing import TimingPlan
 from harness.problem import Problem, problem_from_id
+from harness.record.dataset_file import digest_of
 from harness.record.run import Run, RunLog, open_run
 from harness.record.schema import COLD
 from harness.session.models import ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of, make_plan
+from harness.session.recording import KERNEL_FILTER, KERNEL_SET, Recording, find_recording, replays
+from harness.session.replay import Replay, kernels_outside
 from harness.target import TargetOptions, resolve_target
+from harness.target.base import Target
+from harness.target.replay import ReplayTarget
 
 
 class SweepSession:
@@ -34,12 +39,20 @@ class SweepSession:
 
         Raises HarnessError for options that cannot be used.
         """
-        self.options = options
         self.criteria = Criteria(**options.tolerances)
-        self.target, self.target_reason = resolve_target(
-            options.target,
-            TargetOptions(options.toolchain, options.build_dir, _build_jobs(options), options.isa),
-        )
+        self.replay: Replay | None = None
+        self.target: Target
+        if replays(options):
+            recording = find_recording(options)
+            options = _as_recorded(options, recording)
+            self.replay = Replay(recording)
+            self.target, self.target_reason = ReplayTarget(recording.arch, recording.digest), recording.why
+        else:
+            self.target, self.target_reason = resolve_target(
+                options.target,
+                TargetOptions(options.toolchain, options.build_dir, _build_jobs(options), options.isa),
+            )
+        self.options = options
         self.plan: Plan = make_plan(options, self.target.arch)
         self.models: tuple[ModelChoice, ...] = tuple(
             choose_model(options, part, self.target.arch) for part in self.plan.sets
@@ -85,13 +98,15 @@ class SweepSession:
     def _purpose(self) -> dict[str, object]:
         # Named only where asked for, so that runs of before there was a choice can be resumed.
         cold = {"caches": COLD} if self.options.cold_cache else {}
+        listed = {} if self.options.pairs is None else {"pairs": digest_of(self.options.pairs)}
         return cold | {
             "problem sets": {part.name: part.sha256 for part in self.plan.sets},
-            "kernel set": self.options.kernel_set,
-            "kernel filter": self.options.kernel_filter or "",
+            KERNEL_SET: self.options.kernel_set,
+            KERNEL_FILTER: self.options.kernel_filter or "",
             "target": self.target.name,
             "sources and toolchain": self.target.source_identity(),
             "data seed": self.options.data_seed,
+            **listed,
         }
 
     # ---- measuring --------------------------------------------------------------------------
@@ -108,12 +123,31 @@ class SweepSession:
         Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
         be measured or recorded any more.
         """
+        if self.replay is not None:
+            return self.replayed(problem, (kernel,))[0]
         if self._service is None:
             self._service = self._open_service()
         measurement = self._service.measure(problem, kernel)
         self._begun.add(problem.id)
-        known = self._known.get((problem.id, kernel.name), "")
+        return self._with_known_failure(measurement)
+
+    def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
+        """The recorded measurements of these kernels, of a replay. Raises HarnessError."""
+        assert self.replay is not None
+        if not self._begun:
+            self._learn_known_failures(self.replay.recording.device)
+        self._begun.add(problem.id)
+        return [self._with_known_failure(one) for one in self.replay.measure_all(problem, kernels)]
+
+    def _with_known_failure(self, measurement: Measurement) -> Measurement:
+        known = self._known.get((measurement.problem.id, measurement.kernel.name), "")
         return replace(measurement, known_failure=known) if known else measurement
+
+    def _learn_known_failures(self, device: str) -> None:
+        for choice, part in zip(self.models, self.plan.sets, strict=True):
+            baseline = baseline_for(choice, part, device, self.options) if device else None
+            if baseline is not None:
+                self._known |= _known_failures(baseline)
 
     @cached_property
     def _settings(self) -> SweepSettings:
@@ -134,10 +168,7 @@ class SweepSession:
         self._log = RunLog(run, writer)
         self._supervisor = Supervisor(self.target, self._settings, run.measurements)
         device = self._supervisor.open()
-        for choice, part in zip(self.models, self.plan.sets, strict=True):
-            baseline = baseline_for(choice, part, device.name, self.options)
-            if baseline is not None:
-                self._known |= _known_failures(baseline)
+        self._learn_known_failures(device.name)
         return MeasureService(
             self._supervisor,
             self._planned,
@@ -151,6 +182,8 @@ class SweepSession:
 
     def build_ahead(self) -> None:
         """Start compiling what the first problems need; the compilers run in the background."""
+        if self.replay is not None:
+            return
         started = set()
         for problem_id, kernels in self._kernels_of.items():
             problem = problem_from_id(problem_id)
@@ -179,6 +212,8 @@ class SweepSession:
             if self._log is not None:
                 log, self._log = self._log, None
                 log.close()
+            if self.replay is not None and self._run is not None:
+                self.replay.write(self._run)
         finally:
             if self._supervisor is not None:
                 self._supervisor.close()
@@ -186,6 +221,8 @@ class SweepSession:
 
     def describe_build(self) -> str:
         """Compiler and instruction set, for the header."""
+        if self.replay is not None:
+            return "nothing is built or measured"
         builder = getattr(self.target, "builder", None)
         toolchain = getattr(builder, "toolchain", None)
         if builder is None or toolchain is None:
@@ -194,8 +231,37 @@ class SweepSession:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should be told of the builds."""
+        """What a person should be told of the builds, or of what is replayed."""
+        if self.replay is not None:
+            return self._replay_notes
         return list(getattr(getattr(self.target, "builder", None), "notes", []))
+
+    @cached_property
+    def _replay_notes(self) -> list[str]:
+        assert self.replay is not None
+        outside = kernels_outside(self.replay.recording, self.plan.pools.values())
+        if not outside:
+            return []
+        more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
+        return [
+            f"{len(outside):,} recorded kernels are no candidates in --kernel-set {self.options.kernel_set} "
+            f"and were left out: {outside[0]}{more}"
+        ]
+
+    @property
+    def measured_on(self) -> str:
+        """The target whose measurements these are: in a replay the one that was recorded."""
+        return self.replay.recording.target if self.replay is not None else self.target.name
+
+
+def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
+    """Without another wish the candidates of a replay are those that were measured."""
+    if options.kernel_set_asked or not recording.kernel_set:
+        return options
+    recorded_filter = recording.kernel_filter or None
+    return replace(
+        options, kernel_set=recording.kernel_set, kernel_filter=options.kernel_filter or recorded_filter
+    )
 
 
 def _known_failures(baseline: Baseline) -> dict[tuple[str, str], str]:

@@ -52,7 +52,7 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
         chosen, why = _what_there_is()
         return _TARGETS[chosen](options), f"auto: {why}"
     if name not in _TARGETS:
-        raise TargetError(f"--target {name!r} is not one of auto, {', '.join(_TARGETS)}")
+        raise TargetError(f"--target {name!r} is not one of auto, {', '.join(_TARGETS)}, replay")
     return _TARGETS[name](options), "as asked"
 
 

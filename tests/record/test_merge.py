@@ -1,0 +1,246 @@
+"""Merging: what comes out depends on the set of measurements alone, and none is lost."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.cli import main
+from harness.errors import RecordError
+from harness.record.dataset import load_records, measurements_folder, read_rows
+from harness.record.dataset_file import dataset_bytes, write_dataset
+from harness.record.journal import Journal, rows_table, write_part
+from harness.record.merge import merge_records
+
+Row = dict[str, Any]
+MakeRow = Callable[..., Row]
+
+START = datetime(2026, 1, 2, tzinfo=UTC)
+
+DRAWN = st.fixed_dictionaries(
+    {
+        "n": st.integers(0, 5),
+        "run": st.sampled_from(["a", "b", None]),
+        "round": st.sampled_from([0, 1]),
+        "second": st.sampled_from([0, 1, 2, None]),
+        "status": st.sampled_from(["ok", "ok", "device_lost", "wrong"]),
+        "device": st.sampled_from(["X", "Y", None]),
+        "latency_ms": st.sampled_from([0.5, 0.25]),
+        "toolchain": st.sampled_from([None, "zig"]),
+    }
+)
+
+
+def as_row(make_row: MakeRow, drawn: Row) -> Row:
+    timed = drawn["status"] in ("ok", "noisy")
+    second = drawn["second"]
+    row = make_row(drawn["n"]) | {name: drawn[name] for name in ("run", "round", "status", "device")}
+    row |= {"latency_ms": drawn["latency_ms"] if timed else None, "toolchain": drawn["toolchain"]}
+    row["tflops"] = row["tflops"] if timed else None
+    row["time"] = None if second is None else (START + timedelta(seconds=second)).isoformat()
+    return row
+
+
+def table_of(rows: list[Row]) -> pd.DataFrame:
+    return rows_table(rows).to_pandas()
+
+
+@pytest.fixture
+def tables(make_row: MakeRow) -> Callable[[list[Row], list[int]], list[pd.DataFrame]]:
+    """Rows dealt out to tables, some of them to several."""
+
+    def deal(drawn: list[Row], places: list[int]) -> list[pd.DataFrame]:
+        dealt: dict[int, list[Row]] = {}
+        for row, place in zip(drawn, places, strict=False):
+            dealt.setdefault(place, []).append(as_row(make_row, row))
+            if place % 3 == 0:
+                dealt.setdefault(place + 1, []).append(as_row(make_row, row))
+        return [table_of(rows) for rows in dealt.values()]
+
+    return deal
+
+
+RELAXED = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+ROWS = st.lists(DRAWN, min_size=1, max_size=14)
+PLACES = st.lists(st.integers(0, 5), min_size=14, max_size=14)
+
+
+@RELAXED
+@given(ROWS, PLACES, PLACES, st.randoms())
+def test_order_division_and_repetition_do_not_matter(
+    tables: Callable[..., list[pd.DataFrame]], drawn: list[Row], one: list[int], other: list[int], random: Any
+) -> None:
+    shuffled = list(drawn)
+    random.shuffle(shuffled)
+    merged, _ = merge_records(tables(drawn, one))
+    again, _ = merge_records(tables(shuffled, other))
+    assert dataset_bytes(merged) == dataset_bytes(again)
+
+
+@RELAXED
+@given(ROWS, ROWS, PLACES)
+def test_what_was_merged_before_may_be_merged_again(
+    tables: Callable[..., list[pd.DataFrame]], first: list[Row], second: list[Row], places: list[int]
+) -> None:
+    at_once, _ = merge_records([*tables(first, places), *tables(second, places)])
+    by_and_by, _ = merge_records([*tables(second, places), merge_records(tables(first, places))[0]])
+    assert dataset_bytes(by_and_by) == dataset_bytes(at_once)
+    unchanged, summary = merge_records([at_once, at_once])
+    assert dataset_bytes(unchanged) == dataset_bytes(at_once)
+    assert summary.equal == len(at_once)
+
+
+@RELAXED
+@given(ROWS, PLACES)
+def test_nothing_is_lost_and_nothing_is_there_twice(
+    tmp_path_factory: pytest.TempPathFactory,
+    tables: Callable[..., list[pd.DataFrame]],
+    make_row: MakeRow,
+    drawn: list[Row],
+    places: list[int],
+) -> None:
+    drawn = [row | {"status": "noisy"} if row["status"] == "device_lost" else row for row in drawn]
+    merged, summary = merge_records(tables(drawn, places))
+    path = tmp_path_factory.mktemp("merged") / "m.parquet"
+    write_dataset(merged, path)
+    # The reader, which keeps one row of equal run, problem, kernel and round, keeps all of these.
+    assert len(load_records(path)) == len(merged) == summary.kept
+    parts = (summary.kept, summary.equal, summary.differing, summary.lost)
+    assert sum(parts) == summary.read
+
+    number = {(row["problem"], row["kernel"]): n for n in range(6) for row in [make_row(n)]}
+    seconds = {pd.Timestamp(START + timedelta(seconds=second)): second for second in range(3)}
+    found = {
+        (None if pd.isna(run) else run.partition("~")[0], number[problem, kernel], round_, seconds[time])
+        for run, problem, kernel, round_, time in zip(
+            merged["run"], merged["problem"], merged["kernel"], merged["round"], merged["time"], strict=True
+        )
+        if not pd.isna(time)
+    }
+    timed = [row for row in drawn if row["second"] is not None]
+    assert found == {(row["run"], row["n"], row["round"], row["second"]) for row in timed}
+
+
+# ---- the rules, one by one --------------------------------------------------------------------------
+
+
+def test_a_measurement_given_twice_stays_once(make_row: MakeRow) -> None:
+    rows = [make_row(n) for n in range(4)]
+    merged, summary = merge_records([table_of(rows), table_of(rows[1:3])])
+    assert (len(merged), summary.equal, summary.differing) == (4, 2, 0)
+
+
+def test_of_copies_that_differ_the_fullest_row_stays(make_row: MakeRow) -> None:
+    old, new = make_row(0, device=None, toolchain=None), make_row(0, device="X", toolchain="zig")
+    merged, summary = merge_records([table_of([old]), table_of([new]), table_of([old])])
+    assert merged["device"].tolist() == ["X"]
+    assert (summary.equal, summary.differing) == (1, 1)
+
+
+def test_a_lost_device_s_row_goes_when_the_run_measured_the_pair_later(make_row: MakeRow) -> None:
+    lost = make_row(0, status="device_lost", latency_ms=None, tflops=None)
+    anew = make_row(0, time=(START + timedelta(days=3)).isoformat())
+    of_another_run = lost | {"run": "other"}
+    merged, summary = merge_records([table_of([anew]), table_of([lost, of_another_run])])
+    assert sorted(zip(merged["run"], merged["status"], strict=True)) == [
+        ("other", "device_lost"),
+        ("r", "ok"),
+    ]
+    assert summary.lost == 1
+
+
+def test_two_runs_of_one_name_are_told_apart_and_both_stay(tmp_path: Path, make_row: MakeRow) -> None:
+    here, there = make_row(0, device="X"), make_row(0, device="X", latency_ms=0.75)
+    there["time"] = (START + timedelta(days=1)).isoformat()
+    merged, summary = merge_records([table_of([there]), table_of([here])])
+    assert merged["run"].tolist() == ["r~2", "r"] or merged["run"].tolist() == ["r", "r~2"]
+    assert summary.renamed == 1
+    assert summary.repeated_pairs == 1
+    assert summary.spread == pytest.approx(0.5)
+    write_dataset(merged, tmp_path / "m.parquet")
+    assert sorted(load_records(tmp_path / "m.parquet")["latency_ms"]) == [0.5, 0.75]
+
+
+def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted(make_row: MakeRow) -> None:
+    rows = [
+        make_row(0, device="X", toolchain="zig 1", source_hash="aa"),
+        make_row(0, run="s", device="Y", toolchain="zig 2", source_hash="bb"),
+        make_row(1, run="s", device="Y", toolchain="zig 2", source_hash="bb", status="wrong", tflops=None),
+        make_row(1, run="t", device="Y", toolchain="zig 2", source_hash="bb"),
+    ]
+    merged, summary = merge_records([table_of(rows)])
+    assert len(merged) == 4
+    assert summary.rows_of["devices"] == {"X": 1, "Y": 3}
+    assert summary.binaries == 1
+    assert (summary.repeated_pairs, summary.disagreeing) == (2, 1)
+    said = "\n".join(summary.lines())
+    assert "several devices, all kept" in said
+    assert "1 of them ok in one run and failed in another" in said
+
+
+def test_what_is_no_record_is_said(make_row: MakeRow) -> None:
+    with pytest.raises(RecordError, match="nothing to merge"):
+        merge_records([])
+    mixed = [table_of([make_row(0)]), table_of([make_row(0)]).assign(op="gemm")]
+    with pytest.raises(RecordError, match="several operations"):
+        merge_records(mixed)
+    with pytest.raises(RecordError, match="told apart by all their dimensions"):
+        merge_records([table_of([make_row(0)]).assign(N=7)])
+
+
+# ---- the command ------------------------------------------------------------------------------------
+
+
+def test_runs_parts_files_and_journals_of_dead_processes(
+    tmp_path: Path, make_row: MakeRow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = measurements_folder(tmp_path / "run")
+    run.mkdir(parents=True)
+    write_part(run / "part-a.parquet", [make_row(0), make_row(1)])
+    journal = Journal(run, "killed")
+    journal.append(make_row(2))
+    out = tmp_path / "all.parquet"
+    assert main(["merge", str(tmp_path / "run"), str(run), "-o", str(out)]) == 0
+    assert "3 rows kept of 6" in capsys.readouterr().out
+    first = out.read_bytes()
+    assert main(["merge", str(out), str(tmp_path / "run"), "-o", str(out)]) == 0
+    assert out.read_bytes() == first
+    assert len(read_rows(out)) == 3
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing", "-o", "out.parquet"], "no records at"),
+        (["bad.parquet", "-o", "out.parquet"], "not a readable parquet file"),
+        (["run", "-o", "out.csv"], "are written as one .parquet file"),
+    ],
+)
+def test_bad_input_is_one_clear_line_and_the_old_file_stays(
+    tmp_path: Path,
+    make_row: MakeRow,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bad.parquet").write_bytes(b"PAR1 not")
+    (tmp_path / "out.parquet").write_bytes(b"as it was")
+    measurements_folder(tmp_path / "run").mkdir(parents=True)
+    write_part(measurements_folder(tmp_path / "run") / "part-a.parquet", [make_row(0)])
+    assert main(["merge", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert (tmp_path / "out.parquet").read_bytes() == b"as it was"

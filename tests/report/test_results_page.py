@@ -1,0 +1,73 @@
+"""docs/results.md is what the command prints, and says what is measured and what is not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.data_files import data_folder
+from harness.report.results_page import read_shipped, results_page
+
+ROOT = Path(__file__).parents[2]
+GFX950 = "grouped_conv_forward_bf16_gfx950"
+
+
+def test_the_committed_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["results", "--models", str(ROOT / "models")]) == 0
+    assert capsys.readouterr().out == (ROOT / "docs" / "results.md").read_text()
+
+
+def test_the_page_has_the_published_figures_and_what_is_absent() -> None:
+    page = (ROOT / "docs" / "results.md").read_text()
+    for figures in (
+        ("48,845", "1,372", "93.05", "96.8", "79.9"),
+        ("18,773", "891", "93.8", "96.5", "82.9", "25.2"),
+        ("34,900", "1,508", "96.1", "99.2", "89.4", "32.7"),
+    ):
+        (line,) = (
+            line for line in page.splitlines() if line.startswith("| published (") and figures[0] in line
+        )
+        cells = [cell.strip() for cell in line.split("|")]
+        assert set(figures) <= set(cells)
+    directions = {one.spec.direction for one in read_shipped(data_folder("models"))}
+    for direction in ("forward", "bwd_data", "bwd_weight"):
+        section = page.partition(f"## {direction}\n")[2].partition("\n## ")[0]
+        assert ("nothing was measured yet" in section) == (direction not in directions)
+    assert "Not measured: problems with more than one group or three dimensions." in page
+
+
+def test_the_study_is_the_public_one() -> None:
+    found = json.loads((ROOT / "models" / GFX950 / "study.json").read_text())
+    rows = {row["name"]: row for row in found["rows"]}
+    assert rows["picks of the published model"]["headlines"]["mean"]["value"] == pytest.approx(
+        92.76, abs=0.005
+    )
+    assert rows["default"]["headlines"]["mean"]["value"] == pytest.approx(98.61, abs=0.05)
+    assert found["verification"]["unverified_oracles"] == 29
+    assert [point["problems"] for point in found["learning_curve"]["points"]] == [8, 16, 32, 64, 128, 148]
+
+
+def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    shutil.copytree(ROOT / "models" / GFX950, folder)
+    (folder / "study.json").unlink()
+    (baseline,) = folder.glob("*/*/*.json")
+    document = json.loads(baseline.read_text()) | {"model_kind": "folder", "problem_set": "some|set"}
+    baseline.write_text(json.dumps(document))
+    page = results_page(read_shipped(tmp_path))
+    assert "This model has no study.json" in page
+    (line,) = (line for line in page.splitlines() if "304 problems of" in line)
+    assert "304 problems of some\\|set x measured" in line
+    assert "99.30 [" in line
+    assert results_page([]).count("nothing was measured yet") == 3
+
+
+def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["results", "--models", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == f"tile-oracle results: no folder of models at {tmp_path / 'none'}\n"
+    assert main(["results", "-o", str(tmp_path / "no" / "page.md")]) == 2
+    assert "cannot write" in capsys.readouterr().err

@@ -1,0 +1,84 @@
+"""A project with a trained model and a recorded oracle, all of it made up: no device, no compiler."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from harness.commands.oracle import write_oracle
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.train import train
+from harness.kernel import Kernel
+from harness.pool import pool_of_kind
+from harness.problem import GroupedConvProblem
+from harness.problem_set import load_problem_set
+from harness.record.dataset_file import write_dataset
+from tests.heuristic.made_records import make_problems, true_time_ms
+from tests.pytest_project import Project
+from tests.report.records_factory import frame, record
+
+DEVICE = "Made-up Accelerator"
+SET = "layers.csv"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The project; `problems` and `kernels` of its problem set; `model` and `oracle` in its models/."""
+
+    project: Project
+    problems: list[GroupedConvProblem]
+    kernels: tuple[Kernel, ...]
+    records: pd.DataFrame
+    model: Path
+    oracle: Path
+
+
+def measured(
+    problem: GroupedConvProblem, kernel: Kernel, noise: float, **columns: object
+) -> dict[str, object]:
+    """One row as the target gfx950 would record it."""
+    latency_ms = true_time_ms(problem, kernel) * noise
+    row = record(problem, kernel, problem.tflops(latency_ms))
+    return row | {"target": "gfx950", "arch": "gfx950", "device": DEVICE} | columns
+
+
+def records_of(
+    problems: list[GroupedConvProblem], kernels: tuple[Kernel, ...], seed: int = 0
+) -> pd.DataFrame:
+    """A sweep: every pair once, 0.2 % of noise."""
+    random = np.random.default_rng(seed)
+    noise = np.exp(0.002 * random.standard_normal((len(problems), len(kernels))))
+    return frame(
+        [
+            measured(problem, kernel, float(noise[i, j]))
+            for i, problem in enumerate(problems)
+            for j, kernel in enumerate(kernels)
+        ]
+    )
+
+
+def train_model(records: pd.DataFrame, folder: Path) -> None:
+    """A small LightGBM on our own features."""
+    train(records, recipe=recipe_named("log_time").with_trees(150), n_splits=2).save(folder)
+
+
+def make_recorded(project: Project) -> Recorded:
+    """Trained on 40 problems, recorded on 12 others with the set `tiny`."""
+    everything = make_problems(52, seed=3)
+    kernels = tuple(pool_of_kind(everything[0].kind, arch="gfx950", rules="tiny", where=None))
+    problems = everything[:12]
+    path = project.problem_set(SET, tuple(problem.id for problem in problems))
+    records = records_of(problems, kernels)
+    write_dataset(records, project.folder / "measured.parquet")
+    model = project.folder / "models" / "made_up"
+    train_model(records_of(everything[12:], kernels, seed=1), model)
+    oracle, _ = write_oracle(
+        [project.folder / "measured.parquet"],
+        model=model,
+        problem_set=load_problem_set(str(path)),
+        kernel_set="tiny",
+    )
+    return Recorded(project, problems, kernels, records, model, oracle)

@@ -1,0 +1,263 @@
+"""Sessions that replay recorded measurements: the gate on a machine without the device."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from harness.record.dataset import load_records
+from harness.record.dataset_file import write_dataset
+from tests.pytest_project import Finished, Project
+from tests.session.recorded import DEVICE, SET, Recorded, make_recorded, measured, records_of, train_model
+
+SHIPPED = ("--problem-set", SET, "--target", "replay")
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    return make_recorded(make_project())
+
+
+@pytest.fixture(scope="module")
+def accepted(recorded: Recorded) -> Finished:
+    """The first session: its efficiencies become the baseline."""
+    return recorded.project.pytest(*SHIPPED, "--update-baseline", "--run-name=accepted")
+
+
+def figures(recorded: Recorded, run: str) -> dict[str, float]:
+    verdict = recorded.project.verdict(recorded.project.folder / "reports" / run)
+    efficiency = verdict["efficiency"]
+    assert isinstance(efficiency, dict)
+    return efficiency
+
+
+# ---- what is replayed -------------------------------------------------------------------------------
+
+
+def test_without_a_file_the_model_s_own_oracle_is_replayed(recorded: Recorded, accepted: Finished) -> None:
+    assert accepted.status == 0, accepted.output
+    pairs = len(recorded.problems) * len(recorded.kernels)
+    assert accepted.counts() == {"passed": len(recorded.problems)}
+    assert f"{len(recorded.problems)} problems, {pairs} pairs replayed" in accepted.output
+    assert figures(recorded, "accepted")["mean_percent"] > 95
+    assert f"baseline written: {recorded.oracle.with_suffix('.json')}" in accepted.output
+    baseline = json.loads(recorded.oracle.with_suffix(".json").read_text())
+    assert (baseline["device"], baseline["target"], baseline["kernel_set"]) == (DEVICE, "gfx950", "tiny")
+
+
+def test_the_header_says_whose_records_these_are(recorded: Recorded, accepted: Finished) -> None:
+    assert "target: replay (shipped with made_up), nothing is built or measured" in accepted.lines
+    assert (
+        f"records: 96 pairs of 12 problems and 8 kernels, measured 2026-01-02 on {DEVICE} (gfx950)"
+        in accepted.lines
+    )
+    assert f"oracle: {recorded.oracle}" in accepted.lines
+
+
+def test_the_same_files_come_of_it_as_of_a_run(recorded: Recorded, accepted: Finished) -> None:
+    folder = recorded.project.folder / "reports" / "accepted"
+    for name in ("selection.parquet", "verdict.json", "summary.md", "report.html"):
+        assert (folder / name).stat().st_size > 500
+    order = ["problem", "kernel"]
+    replayed = load_records(folder).sort_values(order, ignore_index=True)
+    original = recorded.records.sort_values(order, ignore_index=True)
+    for name in (
+        "run",
+        "problem",
+        "kernel",
+        "status",
+        "latency_ms",
+        "tflops",
+        "device",
+        "time",
+        "source_hash",
+    ):
+        assert replayed[name].tolist() == original[name].tolist()
+
+
+def test_a_run_s_folder_replays_like_its_oracle_file(recorded: Recorded, accepted: Finished) -> None:
+    assert accepted.status == 0
+    reports = recorded.project.folder / "reports"
+    done = recorded.project.pytest(
+        "--problem-set", SET, f"--oracle={reports / 'accepted'}", "--kernel-set=tiny", "--run-name=alike"
+    )
+    assert "verdict passed: every criterion is met" in done.output
+    selections = [pd.read_parquet(reports / name / "selection.parquet") for name in ("accepted", "alike")]
+    pd.testing.assert_frame_equal(*selections)
+
+
+# ---- the gate ---------------------------------------------------------------------------------------
+
+
+def degraded(recorded: Recorded, name: str) -> Path:
+    """The same model trained on times that belong to other kernels."""
+    problems = recorded.problems
+    records = records_of(problems, recorded.kernels, seed=5)
+    mixed = records["latency_ms"].to_numpy().reshape(len(problems), -1)[:, ::-1].reshape(-1)
+    folder = recorded.project.folder / name / "made_up"
+    train_model(records.assign(latency_ms=mixed), folder)
+    return folder
+
+
+@pytest.mark.usefixtures("accepted")
+def test_an_unchanged_model_is_green(recorded: Recorded) -> None:
+    again = recorded.project.pytest(*SHIPPED)
+    assert again.status == 0
+    assert "verdict passed: every criterion is met" in again.output
+
+
+@pytest.mark.usefixtures("accepted")
+def test_a_worse_model_is_red(recorded: Recorded) -> None:
+    worse = degraded(recorded, "elsewhere")
+    done = recorded.project.pytest("--problem-set", SET, f"--oracle={recorded.oracle}", f"--model={worse}")
+    assert done.status == 1
+    assert "verdict FAILED: criteria not met: mean" in done.output
+    assert done.counts() == {"passed": 12}
+
+
+SWAPPED = """\
+from harness.heuristic.features import FeatureTable
+
+given = FeatureTable.given
+FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n": "tile_m"}.get(name, name))
+"""
+
+
+@pytest.mark.usefixtures("accepted")
+def test_worse_features_are_red(recorded: Recorded) -> None:
+    recorded.project.write("swapped_tiles.py", SWAPPED)
+    done = recorded.project.pytest(*SHIPPED, "-p", "swapped_tiles")
+    assert done.status == 1
+    assert "verdict FAILED: criteria not met: " in done.output
+
+
+@pytest.mark.usefixtures("accepted")
+def test_a_pick_that_was_never_recorded_costs_coverage(recorded: Recorded, tmp_path: Path) -> None:
+    selection = pd.read_parquet(recorded.project.folder / "reports" / "accepted" / "selection.parquet")
+    first = selection.iloc[0]
+    records = recorded.records
+    gone = (records["problem"] == first["problem"]) & (records["kernel"] == first["pick_kernel"])
+    write_dataset(records[~gone], tmp_path / "less.parquet")
+    done = recorded.project.pytest(
+        "--problem-set", SET, f"--oracle={tmp_path / 'less.parquet'}", "--kernel-set", "tiny"
+    )
+    assert done.status == 1
+    assert "95 pairs replayed, 1 never recorded" in done.output
+    assert "1 pick not measured" in done.output
+    assert "verdict FAILED: criteria not met: coverage" in done.output
+
+
+# ---- pytest's own ways ------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("accepted")
+@pytest.mark.parametrize(("expression", "pairs"), [("compv3 and 64x64x64", 12), ("not compv3", 48)])
+def test_k_chooses_pairs(recorded: Recorded, expression: str, pairs: int) -> None:
+    done = recorded.project.pytest(*SHIPPED, "-k", expression)
+    assert f"12 problems, {pairs} pairs replayed, {96 - pairs} deselected" in done.output
+    assert done.counts()["passed"] == 12
+
+
+@pytest.mark.usefixtures("accepted")
+def test_k_chooses_problems(recorded: Recorded) -> None:
+    one = recorded.problems[4].id
+    done = recorded.project.pytest(*SHIPPED, "-k", one)
+    assert done.counts() == {"passed": 1, "deselected": 11}
+    assert "8 pairs replayed, 88 deselected" in done.output
+
+
+@pytest.mark.usefixtures("accepted")
+def test_a_kernel_filter_narrows_the_pool(recorded: Recorded) -> None:
+    done = recorded.project.pytest(*SHIPPED, "--kernel-filter", "pipeline == 'mem'")
+    assert done.status == 0
+    assert "12 problems, 48 pairs replayed" in done.output
+    assert "note: 4 recorded kernels are no candidates in --kernel-set tiny" in done.output
+
+
+@pytest.mark.usefixtures("accepted")
+def test_several_workers_replay_the_same(recorded: Recorded) -> None:
+    done = recorded.project.pytest(*SHIPPED, "-n", "2", "-k", "compv3 or mem", "--run-name=workers")
+    assert done.status == 0, done.output
+    assert "12 problems, 96 pairs replayed" in done.output
+    assert "verdict passed" in done.output
+    assert figures(recorded, "workers") == figures(recorded, "accepted")
+
+
+@pytest.mark.usefixtures("accepted")
+def test_a_replay_is_resumed_without_doubling_anything(recorded: Recorded) -> None:
+    part = recorded.project.pytest(*SHIPPED, "-k", recorded.problems[0].id, "--run-name=resumed")
+    assert part.status == 0
+    whole = recorded.project.pytest(*SHIPPED, "--resume", "--run-name=resumed")
+    assert "(resumed)" in whole.output
+    rows = pd.read_parquet(recorded.project.folder / "reports" / "resumed" / "measurements")
+    assert len(rows) == len(recorded.records)
+    assert not rows.duplicated(["problem", "kernel", "round"]).any()
+
+
+@pytest.mark.usefixtures("accepted")
+def test_a_test_of_one_s_own_measures_from_the_records(recorded: Recorded) -> None:
+    recorded.project.write(
+        "test_own.py",
+        """\
+        def test_it(problem, kernel, measure):
+            assert measure(problem, kernel).tflops > 0
+        """,
+    )
+    pair = f"{recorded.problems[0].id}-{recorded.kernels[0].short_name}"
+    of_a_pair = f"tile_oracle::test_kernel[{pair}]"
+    done = recorded.project.pytest("test_own.py", of_a_pair, *SHIPPED, "--model=none")
+    assert done.status == 0, done.output
+    assert done.counts() == {"passed": 97}
+
+
+def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(
+    recorded: Recorded, tmp_path: Path
+) -> None:
+    bad, worst = recorded.problems[0], recorded.problems[1]
+    rows = recorded.records.copy()
+    wrong = (rows["problem"] == bad.id) & (rows["kernel"] == recorded.kernels[0].name)
+    rows.loc[wrong | (rows["problem"] == worst.id), "status"] = "wrong"
+    write_dataset(rows, tmp_path / "wrong.parquet")
+    oracle = f"--oracle={tmp_path / 'wrong.parquet'}"
+    done = recorded.project.pytest(
+        "--problem-set", SET, oracle, "--kernel-set=tiny", "--model=none", "-rx", f"--report-dir={tmp_path}"
+    )
+    assert done.status == 0, done.output
+    assert done.counts() == {"passed": 11, "xfailed": 1}
+    assert "wrong: 9 pairs" in done.output
+    assert "no kernel is ok" in done.output
+
+
+# ---- what cannot be replayed ------------------------------------------------------------------------
+
+
+def test_what_cannot_be_meant_is_one_clear_line(recorded: Recorded, tmp_path: Path) -> None:
+    problem, kernel = recorded.problems[0], recorded.kernels[0]
+    rows = [measured(problem, kernel, 1.0), measured(problem, kernel, 1.0, device="Another", run="b")]
+    write_dataset(pd.DataFrame(rows, columns=recorded.records.columns), tmp_path / "two.parquet")
+    for arguments, said in (
+        (("--oracle=missing.parquet",), "no records at"),
+        ((f"--oracle={tmp_path / 'two.parquet'}",), "has records of 2 devices (Another, Made-up"),
+        ((f"--oracle={recorded.oracle}", "--target=cpu"), "--oracle replays records, --target cpu measures"),
+        (("--target=replay", "--kernel-set=full"), "no oracle is shipped with any model"),
+    ):
+        done = recorded.project.pytest("--problem-set", SET, *arguments)
+        assert done.status == pytest.ExitCode.USAGE_ERROR
+        assert said in done.output
+        assert "Traceback" not in done.output
+
+
+def test_of_several_devices_one_is_chosen_and_that_is_said(recorded: Recorded, tmp_path: Path) -> None:
+    project = Project(tmp_path / "two", recorded.project.folder / "cache")
+    shutil.copytree(recorded.model, project.folder / "models" / "made_up")
+    shutil.copy(recorded.project.folder / SET, project.folder / SET)
+    device = project.folder / "models" / "made_up" / recorded.oracle.parent.parent.name
+    shutil.copytree(device, device.with_name("b-other-device"))
+    done = project.pytest(*SHIPPED)
+    assert done.status == 0
+    assert "there are oracles of 2 devices, --model or --oracle chooses another" in done.output
