@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from harness.build.code_object import elf_sections, inspect_code_object, section_body
+from harness.build.ck_tile.library import code_object_in, instances, most_demanding
+from harness.build.code_object import KernelFacts, elf_sections, inspect_code_object, section_body
 from harness.errors import BuildError
 
 KERNEL = "to_conv"
@@ -48,7 +49,7 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
     """
     try:
         if arch.startswith("gfx"):
-            return _amd(path)
+            return _library(path, arch) if path.suffix == ".so" else _amd(path)
         if arch.startswith("sm_") and path.suffix == ".cubin":
             return _cubin(path.read_bytes())
     except (BuildError, OSError, struct.error, ValueError, KeyError, IndexError):
@@ -58,11 +59,21 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
 
 def _amd(path: Path) -> CodeFacts:
     facts = inspect_code_object(path).kernels[KERNEL]
+    return _of_amd(facts, facts.lds_bytes + _dynamic_lds_bytes(path.read_bytes()))
+
+
+def _library(path: Path, arch: str) -> CodeFacts:
+    """Of a library of CK Tile's, whose LDS is all static: its most demanding instance."""
+    facts = most_demanding(instances(code_object_in(path, arch)))
+    return _of_amd(facts, facts.lds_bytes)
+
+
+def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
     return CodeFacts(
         vgprs=facts.vgprs,
         agprs=facts.agprs,
         sgprs=facts.sgprs,
-        lds_bytes=facts.lds_bytes + _dynamic_lds_bytes(path.read_bytes()),
+        lds_bytes=lds_bytes,
         scratch_bytes=facts.scratch_bytes,
         spills=facts.vgpr_spills + facts.sgpr_spills,
     )

@@ -156,4 +156,6 @@ def _path(
         if options.kernel_filter is None
         else f"{options.kernel_set} {options.kernel_filter}"
     )
+    if options.ck_tile is not None:
+        pool += " ck_tile"  # other kernels under the same names
     return baseline_path(root, choice.name, device, problems.name, pool)

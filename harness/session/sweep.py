@@ -37,7 +37,9 @@ class SweepSession:
         self.criteria = Criteria(**options.tolerances)
         self.target, self.target_reason = resolve_target(
             options.target,
-            TargetOptions(options.toolchain, options.build_dir, _build_jobs(options), options.isa),
+            TargetOptions(
+                options.toolchain, options.build_dir, _build_jobs(options), options.isa, options.ck_tile
+            ),
         )
         self.plan: Plan = make_plan(options, self.target.arch)
         self.models: tuple[ModelChoice, ...] = tuple(
@@ -190,8 +192,8 @@ class SweepSession:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should be told of the builds."""
-        return list(getattr(getattr(self.target, "builder", None), "notes", []))
+        """What a person should be told of the kernel set and of the builds."""
+        return [*self.plan.notes, *getattr(getattr(self.target, "builder", None), "notes", [])]
 
 
 def _known_failures(baseline: Baseline) -> dict[tuple[str, str], str]:

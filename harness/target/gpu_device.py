@@ -13,9 +13,12 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from harness.errors import ProblemError
 from harness.measure.reference import STORAGE, decode
-from harness.problem import GroupedConvProblem, Problem
+from harness.problem import GemmProblem, GroupedConvProblem, Problem
+from harness.problem.pointwise import pointwise_conv
 from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
+from harness.target.ck_tile_library import CkTileLibrary, CkTilePlan
 from harness.target.gpu_abi import (
     FINISH,
     KERNEL,
@@ -29,7 +32,7 @@ from harness.target.gpu_abi import (
 )
 from harness.target.gpu_lock import GpuLock
 from harness.target.gpu_work import GUARD_BYTE, GUARD_BYTES, POISON_BYTE, Buffer, DeviceWork, Verdict
-from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
+from harness.target.runtime.driver import Arguments, Driver, Launch, LibraryLaunch, RuntimeFailure
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 512
@@ -58,7 +61,7 @@ class _Kernel:
 class _Timer:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch | LibraryLaunch, ...]
     graph: int
     repeats: int
 
@@ -66,8 +69,11 @@ class _Timer:
 class _Loaded:
     """One problem's data on the device: integers and what must come of them, and random data for timing."""
 
-    def __init__(self, driver: Driver, work: DeviceWork, problem: GroupedConvProblem, seed: int) -> None:
-        self.problem = problem
+    def __init__(
+        self, driver: Driver, work: DeviceWork, asked: Problem, problem: GroupedConvProblem, seed: int
+    ) -> None:
+        """`problem`: the convolution that `asked`, the problem itself, is."""
+        self.asked, self.problem = asked, problem
         self._driver, self._work, self._seed = driver, work, seed
         self._buffers: list[Buffer] = []
         size = STORAGE[problem.dtype].itemsize
@@ -151,23 +157,26 @@ class GpuDevice:
         self._lock = GpuLock(properties.identity)
         self._work = DeviceWork(driver, work)
         self._kernels: dict[Path, _Kernel] = {}
+        self._libraries: dict[Path, CkTileLibrary] = {}
         self._timers: dict[Path, _Timer] = {}
         self._events: list[int] = []
         self._loaded: _Loaded | None = None
 
     def load(self, problem: Problem, seed: int) -> None:
-        if not isinstance(problem, GroupedConvProblem):
-            raise ProblemRefused(f"operation {problem.op} has no code for GPUs yet")
+        try:
+            conv = pointwise_conv(problem) if isinstance(problem, GemmProblem) else problem
+        except ProblemError as error:
+            raise ProblemRefused(str(error)) from None
         try:
             self._unload()
-            needed, there = _memory_needed_bytes(problem), self._driver.free_memory_bytes()
+            needed, there = _memory_needed_bytes(conv), self._driver.free_memory_bytes()
             if needed > _MEMORY_SHARE * there:
                 raise ProblemRefused(
                     f"needs {needed / 2**30:.1f} GiB of device memory for data and reference, "
                     f"{there / 2**30:.1f} GiB are free"
                 )
             self.claim()
-            self._loaded = _Loaded(self._driver, self._work, problem, seed)
+            self._loaded = _Loaded(self._driver, self._work, problem, conv, seed)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
             raise ProblemRefused(f"the device cannot prepare it: {failure}") from None
@@ -182,7 +191,7 @@ class GpuDevice:
         loaded = self._require()
         try:
             kernel = self._kernel(binary)
-            plan = plan_launch(loaded.problem, kernel.info, self._units)
+            plan = self._plan(loaded, kernel)
         except (RuntimeFailure, ValueError, OSError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
@@ -192,13 +201,11 @@ class GpuDevice:
             return self._check(loaded, kernel, plan)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
-            return CheckResult(
-                "unsupported",
-                f"cannot be launched with {kernel.info.threads} threads and {kernel.info.lds_bytes:,} bytes "
-                f"of LDS: {failure}",
-            )
+            return CheckResult("unsupported", f"cannot be launched with {_asks(kernel, plan)}: {failure}")
 
-    def _check(self, loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan) -> CheckResult:
+    def _check(
+        self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
+    ) -> CheckResult:
         scratch = loaded.exact_workspace(plan.workspace_bytes)
         launches = _launches(loaded, kernel, plan, loaded.integers, scratch)
         loaded.out.poison()
@@ -237,7 +244,15 @@ class GpuDevice:
 
     # ---- kernels ------------------------------------------------------------------------------
 
-    def _kernel(self, binary: Path) -> _Kernel:
+    def _plan(self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary) -> LaunchPlan | CkTilePlan:
+        """Raises Unlaunchable."""
+        if isinstance(kernel, CkTileLibrary):
+            return kernel.plan(loaded.asked)
+        return plan_launch(loaded.problem, kernel.info, self._units)
+
+    def _kernel(self, binary: Path) -> _Kernel | CkTileLibrary:
+        if binary.suffix == ".so":
+            return self._library(binary)
         kernel = self._kernels.get(binary)
         if kernel is None:
             if len(self._kernels) >= _MOST_MODULES:
@@ -256,10 +271,17 @@ class GpuDevice:
             kernel = self._kernels[binary] = _Kernel(module, conv, finish, info)
         return kernel
 
+    def _library(self, binary: Path) -> CkTileLibrary:
+        """Libraries stay loaded: HIP does not take back a kernel that it has registered."""
+        library = self._libraries.get(binary)
+        if library is None:
+            library = self._libraries[binary] = CkTileLibrary(binary, self._driver.library)
+        return library
+
     def _make_timer(self, binary: Path) -> _Timer:
         """Looks how long the kernel runs, roughly, and how it is therefore timed."""
         loaded, kernel = self._require(), self._kernel(binary)
-        plan = plan_launch(loaded.problem, kernel.info, self._units)
+        plan = self._plan(loaded, kernel)
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to go
         scratch = loaded.ample_workspace(plan.workspace_bytes)
@@ -349,10 +371,24 @@ class GpuDevice:
         return text
 
 
+def _asks(kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan) -> str:
+    """What a launch needs, for messages."""
+    needs = kernel.info if isinstance(kernel, _Kernel) else plan
+    assert isinstance(needs, LaunchInfo | CkTilePlan)
+    return f"{needs.threads} threads and {needs.lds_bytes:,} bytes of LDS"
+
+
 def _launches(
-    loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan, inputs: list[Buffer], scratch: int
-) -> tuple[Launch, ...]:
+    loaded: _Loaded,
+    kernel: _Kernel | CkTileLibrary,
+    plan: LaunchPlan | CkTilePlan,
+    inputs: list[Buffer],
+    scratch: int,
+) -> tuple[Launch | LibraryLaunch, ...]:
     first, second = (operand.address for operand in inputs)
+    if isinstance(kernel, CkTileLibrary):
+        return (kernel.launch(loaded.asked, first, second, loaded.out.address, scratch),)
+    assert isinstance(plan, LaunchPlan)
     arguments = Arguments(gpu_args(loaded.problem, first, second, loaded.out.address, scratch, plan.split_k))
     conv = Launch(kernel.conv, plan.conv, arguments)
     return (conv,) if plan.finish is None else (conv, Launch(kernel.finish, plan.finish, arguments))
