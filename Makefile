@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint benchmark clean
+.PHONY: demo test test-ck-tile lint benchmark clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+# CK Tile's own kernels from public packages, for gfx950; skips, and says why, where the packages cannot be had.
+test-ck-tile: $(VENV)/installed-dev
+	TILE_ORACLE_CK_TILE=1 $(BIN)/python -m pytest tests/ck_tile -rs $(PYTEST_ARGS)
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

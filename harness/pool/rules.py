@@ -211,7 +211,9 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
 def _builder_set(name: str, folder: Path) -> RuleSet:
     configs = read_builder_configs(name, folder)
     blocks = tuple(_builder_block(line, configs.archs) for line in configs.lines)
-    return RuleSet(name, f"{configs.files} config files in {configs.folder}", blocks, notes=configs.notes)
+    return RuleSet(
+        f"{name}@{folder}", f"{configs.files} config files in {configs.folder}", blocks, notes=configs.notes
+    )
 
 
 def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import shutil
 import subprocess
@@ -71,49 +70,6 @@ def runtime(folder: Path) -> Path:
     return Path(double.hip_double(folder))
 
 
-SCRIPT = """
-import json, sys
-from pathlib import Path
-from harness.problem import problem_from_row
-from harness.target.gpu_device import GpuDevice
-from harness.target.runtime.hip import open_hip
-
-asked = json.loads(sys.argv[1])
-driver = open_hip(library=asked["runtime"])
-device = GpuDevice(driver, Path(asked["work"]), 256)
-answers = []
-for library, row in asked["runs"]:
-    device.load(problem_from_row(row), 1)
-    check = device.check(Path(library))
-    timed = len(device.sample(Path(library), 10)) if check.status == "ok" else 0
-    answers.append([check.status, check.detail, timed, device._loaded.out.address,
-                    [buffer.address for buffer in device._loaded.integers], driver.stream])
-print(json.dumps(answers))
-"""
-
-
-def run_on_double(
-    runtime: Path, folder: Path, runs: list[tuple[Path, dict[str, Any]]], **environment: str
-) -> tuple[list[list[Any]], list[list[str]]]:
-    """What the device said of each run, and every launch: its name and arguments."""
-    record, work = folder / "record.txt", folder / "work.bin"
-    record.unlink(missing_ok=True)
-    work.write_bytes(b"work")
-    asked = {"runtime": str(runtime), "work": str(work), "runs": [(str(path), row) for path, row in runs]}
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, json.dumps(asked)],
-        cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RECORD_TO": str(record), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [line.split() for line in record.read_text().splitlines()]
-    return json.loads(done.stdout), lines
-
-
 def problem(direction: str = "forward", **fields: int) -> dict[str, Any]:
     values = {"N": 2, "C": 64, "K": 128, "G": 2, "Hi": 10, "Wi": 12, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
     return {"op": "grouped_conv", **GroupedConvProblem(direction, "bf16", 2, **{**values, **fields}).as_row()}
@@ -147,7 +103,7 @@ def test_the_binary_says_which_ck_tile_it_is(builder: Builder) -> None:
 def test_the_kernel_is_checked_and_timed_from_a_graph(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
-    answers, calls = run_on_double(runtime, folder, [(libraries[FORWARD], problem())])
+    answers, calls = double.run_on_double(runtime, folder, [(libraries[FORWARD], problem())])
     status, detail, timed, out, _, stream = answers[0]
     assert (status, detail) == ("ok", "")
     assert timed >= 8
@@ -166,7 +122,7 @@ def test_the_kernel_is_checked_and_timed_from_a_graph(
 def test_what_ck_tile_does_not_take_is_unsupported_with_its_own_words(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
-    answers, calls = run_on_double(
+    answers, calls = double.run_on_double(
         runtime,
         folder,
         [
@@ -188,7 +144,7 @@ def test_pixels_that_nothing_reaches_are_zeros(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
     with_gaps = problem("bwd_data", Y=1, X=1, stride_h=2, stride_w=2, pad_h=0, pad_w=0)
-    answers, calls = run_on_double(
+    answers, calls = double.run_on_double(
         runtime, folder, [(libraries[BWD_DATA], problem("bwd_data")), (libraries[BWD_DATA], with_gaps)]
     )
     fills = [call for call in calls if call[0] == "hipMemsetAsync"]
@@ -202,7 +158,7 @@ def test_pixels_that_nothing_reaches_are_zeros(
 
 def test_a_gemm_s_operands_are_a_and_b(libraries: dict[str, Path], runtime: Path, folder: Path) -> None:
     row = {"op": "gemm", **GemmProblem("bf16", "crr", 192, 128, 64).as_row()}
-    answers, calls = run_on_double(runtime, folder, [(libraries[GEMM], row)])
+    answers, calls = double.run_on_double(runtime, folder, [(libraries[GEMM], row)])
     assert answers[0][0] == "ok", answers
     first, second = answers[0][4]
     launch = next(call for call in calls if call[0] == "hipLaunchKernel")
@@ -213,7 +169,7 @@ def test_a_gemm_s_operands_are_a_and_b(libraries: dict[str, Path], runtime: Path
 
 
 def test_a_launch_that_fails_is_reported(libraries: dict[str, Path], runtime: Path, folder: Path) -> None:
-    answers, _ = run_on_double(
+    answers, _ = double.run_on_double(
         runtime, folder, [(libraries[FORWARD], problem())], RECORD_FAIL="hipGetLastError:98"
     )
     status, detail = answers[0][:2]
@@ -255,7 +211,7 @@ except Unlaunchable as error:
 def test_a_library_of_something_else_cannot_be_loaded(runtime: Path, folder: Path) -> None:
     other = folder / "other.so"
     shutil.copy(runtime, other)
-    answers, _ = run_on_double(runtime, folder, [(other, problem())])
+    answers, _ = double.run_on_double(runtime, folder, [(other, problem())])
     assert answers[0][0] == "build_error"
     assert "it is no library of a CK Tile kernel" in answers[0][1]
 

@@ -85,14 +85,16 @@ class Pipeline:
     """One pipeline's class.
 
     schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds: its
-    second LDS buffer is an argument of its own. fixed_single: it never has two. tail_handler: the class that
-    turns the length of a loop into template arguments, or "".
+    second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
+    as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
+    the class that turns the length of a loop into template arguments, or "".
     """
 
     name: str
     schedulers: frozenset[str]
     two_lds: bool
     fixed_single: bool
+    asks_problem: bool
     tail_handler: str
 
 
@@ -215,6 +217,8 @@ _NAMES = (
     *_PARTITIONERS,
     "DefaultGemm2DEpilogueProblem",
     "DefaultGemm2DEpilogue",
+    "TileGemmTraits",
+    "GemmPipelineProblem",
     "GemmKernel",
     "GemmHostArgs",
     "GroupedConvTraits",
@@ -242,6 +246,7 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         frozenset(word.lower() for word in _SCHEDULED.findall(own.body)),
         two_lds=re.search(r"\bp_?smem_(?:ptr_)?1\b", own.body) is not None,
         fixed_single=re.search(r"\bDoubleSmemBuffer\s*=\s*false\b", own.body) is not None,
+        asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
         tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
     )
 

@@ -240,8 +240,14 @@ def _unit(
             "warptile": _sequence(kernel.warp_tile),
         },
     )
+    # A GEMM's load widths follow from layout and padding. Some pipelines leave that to a simple problem.
+    simple = (
+        not widths
+        and pipeline.asks_problem
+        and {"GemmPipelineProblem", "TileGemmTraits"} <= set(api.templates)
+    )
     universal = api.arguments(
-        "TileGemmUniversalTraits",
+        "TileGemmTraits" if simple else "TileGemmUniversalTraits",
         {
             "padm": flags["pad_m"],
             "padn": flags["pad_n"],
@@ -255,13 +261,13 @@ def _unit(
         needed=tuple(persistent),
     )
     problem = api.arguments(
-        "UniversalGemmPipelineProblem",
+        "GemmPipelineProblem" if simple else "UniversalGemmPipelineProblem",
         {
             **dict.fromkeys(("adatatype", "bdatatype", "asdatatype", "bsdatatype", "computedatatype"), "T"),
             "cdatatype": "float",
             "blockgemmshape": "Shape",
-            "traits": "Universal",
-            "tilegemmtraits": "Universal",
+            "traits": "TileTraits",
+            "tilegemmtraits": "TileTraits",
             "scheduler": f"GemmPipelineScheduler::{kernel.scheduler.capitalize()}",
             **({"hashotloop": "HotLoop", "tailnum": "Tail"} if api.tails_are_arguments else {}),
             **{name: value for name, value in widths.items() if name != "vectorsizec"},
@@ -317,7 +323,7 @@ def _unit(
         f"using Shape = {shape};",
         *before,
         f"using Partitioner = {partitioner};",
-        f"using Universal = {universal};",
+        f"using TileTraits = {universal};",
         f"template <bool HotLoop, {tails} Tail>",
         "struct Instance {",
         f"  using Problem = {problem};",
