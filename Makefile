@@ -3,13 +3,17 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test pool lint benchmark gpu-kit clean
+.PHONY: demo test test-ck-tile pool lint benchmark gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke
 
 test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+# CK Tile's own kernels from public packages, for gfx950; skips, and says why, where the packages cannot be had.
+test-ck-tile: $(VENV)/installed-dev
+	TILE_ORACLE_CK_TILE=1 $(BIN)/python -m pytest tests/ck_tile -rs $(PYTEST_ARGS)
 
 # Compiles the whole default pool for a GPU and fails when a kernel that the rules allow spills, uses scratch
 # memory, needs too much LDS or does not compile. Binaries are kept in POOL_CACHE, so it is short the next time.

@@ -12,7 +12,7 @@ from harness.build.ahead import AheadFacts, AheadWriter
 from harness.build.binary import BuildResult
 from harness.build.builder import Builder
 from harness.build.isa import GPU_MACHINES
-from harness.build.source import ABI_VERSION, DEVICE_WORK, device_work_source, source_for
+from harness.build.source import ABI_VERSION, DEVICE_WORK, device_work_source
 from harness.errors import BuildError
 from harness.kernel import Kernel
 from harness.version import __version__
@@ -112,7 +112,7 @@ def build_ahead(
     results = build_all(builder, kernels, on_progress)
     for result in results:
         if result.binary is not None:
-            writer.add(result.kernel.name, source_for(result.kernel, builder.arch), result.binary)
+            writer.add(result.kernel.name, builder.source(result.kernel), result.binary)
     if builder.arch in GPU_MACHINES:
         writer.add(DEVICE_WORK, device_work_source(builder.arch), builder.device_work())
     built = tuple(result for result in results if result.binary is not None)

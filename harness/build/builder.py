@@ -17,6 +17,11 @@ from typing import Any
 from harness.build.ahead import AheadFolder, is_ahead_folder
 from harness.build.binary import Binary, BuildResult
 from harness.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
+from harness.build.ck_tile.api import CkTileApi
+from harness.build.ck_tile.headers import find_headers
+from harness.build.ck_tile.library import what_is_wrong_with_library
+from harness.build.ck_tile.source import source_for as ck_tile_source
+from harness.build.ck_tile.toolchain import find_ck_tile_toolchain
 from harness.build.code_object import what_is_wrong_for_gpu
 from harness.build.gpu_toolchain import find_gpu_toolchain
 from harness.build.inspect import inspect_binary, what_is_wrong
@@ -26,6 +31,7 @@ from harness.build.source import (
     ABI_VERSION,
     DEVICE_WORK,
     Headers,
+    ck_tile_headers,
     device_work_source,
     headers_for,
     read_headers,
@@ -85,12 +91,14 @@ class Builder:
         prebuilt: Path | None = None,
         timeout_s: float = 300.0,
         runs_here: bool = True,
+        ck_tile: CkTileApi | None = None,
     ) -> None:
         """`build_dir` is the cache's folder; one that `tile-oracle build` made is taken as `prebuilt`.
 
         `jobs` compilers run at once (default: one less than the cores, so that timed kernels have one);
         `include` replaces the headers that ship for the architecture; `timeout_s` stops a compiler.
         `runs_here`: refuse an instruction set that this machine lacks; False to build for another one.
+        `ck_tile`: build CK Tile's own kernels of the same fields, not ours.
 
         Raises BuildError when there is no toolchain and nothing prebuilt, and for a folder, instruction
         set or architecture that cannot be used.
@@ -104,7 +112,11 @@ class Builder:
         self.arch = arch
         self.notes: list[str] = []
         """What a person should be told once: a stale folder, a missing compiler."""
-        self.headers: Headers = read_headers(include) if include is not None else headers_for(arch)
+        self.ck_tile = ck_tile
+        if ck_tile is not None:
+            self.headers: Headers = ck_tile_headers(ck_tile.headers)
+        else:
+            self.headers = read_headers(include) if include is not None else headers_for(arch)
         self.isa: Isa = isa_for(arch, isa)
         missing = self.isa.missing(this_cpu()) if runs_here else ()
         if missing:
@@ -114,7 +126,7 @@ class Builder:
         self._no_toolchain = ""
         self._ahead = self._open_ahead(prebuilt) if prebuilt is not None else None
         try:
-            self.toolchain = _find(toolchain, arch) if isinstance(toolchain, str) else toolchain
+            self.toolchain = _find(toolchain, arch, ck_tile) if isinstance(toolchain, str) else toolchain
             self.flags = self.toolchain.flags(arch, self.isa)
         except BuildError as error:
             if self._ahead is None:
@@ -201,6 +213,10 @@ class Builder:
             binary = self._from_ahead(self._ahead, DEVICE_WORK, source)
             if binary is not None:
                 return binary
+        if self.ck_tile is not None:
+            # Ours, and no library: another compiler makes it.
+            with Builder(self.arch, build_dir=self.cache.folder, timeout_s=self._timeout_s) as own:
+                return own.device_work()
         if self.toolchain is None:
             raise BuildError(
                 f"the harness's own code for {self.arch} cannot be compiled: {self._no_toolchain}"
@@ -246,7 +262,7 @@ class Builder:
     def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
         """The result, or (source, key) of what must be compiled."""
         try:
-            source = source_for(kernel, self.arch)
+            source = self.source(kernel)
         except KernelError as error:
             return BuildResult(kernel, "build_error", None, str(error), 0.0, False)
         if self._ahead is not None:
@@ -261,6 +277,10 @@ class Builder:
         if entry is not None:
             return self._found(kernel, key, entry)
         return source, key
+
+    def source(self, kernel: Kernel) -> str:
+        """The kernel's translation unit. Raises KernelError for a kernel that there is no code for."""
+        return source_for(kernel, self.arch) if self.ck_tile is None else ck_tile_source(self.ck_tile, kernel)
 
     @cached_property
     def source_identity(self) -> str:
@@ -411,6 +431,10 @@ class Builder:
     def _make(self, name: str, source: str, key: str) -> tuple[CacheEntry | None, Ended]:
         """Compiles a translation unit into the cache; no entry when that fails."""
         assert self.toolchain is not None
+        if self.ck_tile is not None:
+            theirs = self.ck_tile.headers
+            if find_headers(theirs.folder).digest != theirs.digest:
+                raise BuildError(f"CK Tile's headers in {theirs.include} have changed since: start again")
         with self.cache.work_folder() as work:
             source_name = "kernel" + source_suffix(self.arch)
             try:
@@ -453,7 +477,9 @@ class Builder:
             if not ended.ok:
                 return replace(ended, log=log, seconds=seconds)
         try:
-            if self.arch in GPU_MACHINES:
+            if self.ck_tile is not None:
+                wrong = what_is_wrong_with_library(work / self._output, self.arch)
+            elif self.arch in GPU_MACHINES:
                 wrong = what_is_wrong_for_gpu(work / self._output, self.isa.machine, needed)
             else:
                 wrong = what_is_wrong(inspect_binary(work / self._output), self.isa.machine)
@@ -488,7 +514,9 @@ class Builder:
             )
 
 
-def _find(name: str, arch: str) -> Toolchain:
+def _find(name: str, arch: str, ck_tile: CkTileApi | None) -> Toolchain:
+    if ck_tile is not None:
+        return find_ck_tile_toolchain(name, arch, ck_tile.headers)
     return find_gpu_toolchain(name, arch) if arch in GPU_MACHINES else find_toolchain(name)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.build.code_object import elf_sections, inspect_code_object, section_body
+from harness.build.ck_tile.library import code_object_in, instances, most_demanding
+from harness.build.code_object import KernelFacts, elf_sections, inspect_code_object, section_body
 from harness.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
 from harness.build.occupancy import occupancy
 from harness.errors import BuildError
@@ -58,7 +59,7 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
     """
     try:
         if arch.startswith("gfx"):
-            return _amd(path, arch)
+            return _library(path, arch) if path.suffix == ".so" else _amd(path, arch)
         if arch.startswith("sm_") and path.suffix == ".cubin":
             return _cubin(path.read_bytes(), arch)
         if arch.startswith("sm_") and path.suffix == ".ptx":
@@ -73,8 +74,24 @@ def _amd(path: Path, arch: str) -> CodeFacts:
     facts = inspect_code_object(path).kernels[KERNEL]
     data = path.read_bytes()
     threads, dynamic_lds_bytes = _launch_info(data)
-    lds_bytes = facts.lds_bytes + dynamic_lds_bytes
-    held = occupancy(arch, threads, facts.vgprs, lds_bytes, facts.sgprs)
+    made = _of_amd(facts, facts.lds_bytes + dynamic_lds_bytes)
+    held = occupancy(arch, threads, facts.vgprs, facts.lds_bytes + dynamic_lds_bytes, facts.sgprs)
+    return replace(
+        made,
+        workgroups_per_cu=held.workgroups_per_cu,
+        waves_per_cu=held.waves_per_cu,
+        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(data, KERNEL))),
+    )
+
+
+def _library(path: Path, arch: str) -> CodeFacts:
+    """Of a library of CK Tile's, whose LDS is all static: its most demanding instance. Its occupancy is left
+    open: with how many threads it is launched depends on the problem."""
+    facts = most_demanding(instances(code_object_in(path, arch)))
+    return _of_amd(facts, facts.lds_bytes)
+
+
+def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
     return CodeFacts(
         vgprs=facts.vgprs,
         agprs=facts.agprs,
@@ -82,9 +99,6 @@ def _amd(path: Path, arch: str) -> CodeFacts:
         lds_bytes=lds_bytes,
         scratch_bytes=facts.scratch_bytes,
         spills=facts.vgpr_spills + facts.sgpr_spills,
-        workgroups_per_cu=held.workgroups_per_cu,
-        waves_per_cu=held.waves_per_cu,
-        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(data, KERNEL))),
     )
 
 

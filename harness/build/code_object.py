@@ -57,11 +57,15 @@ class CodeObject:
 
 def inspect_code_object(path: Path) -> CodeObject:
     """Reads an AMD code object's note. Raises BuildError when the file is none, or is damaged."""
-    data = _read(path)
+    return read_code_object(_read(path), str(path))
+
+
+def read_code_object(data: bytes, where: str) -> CodeObject:
+    """The same of a code object in memory; `where` it is from, for the message."""
     try:
         return _code_object(data)
     except (struct.error, ValueError, KeyError, IndexError, TypeError, OverflowError):
-        raise BuildError(f"{path} is not an AMD code object, or is damaged") from None
+        raise BuildError(f"{where} is not an AMD code object, or is damaged") from None
 
 
 def _read(path: Path) -> bytes:

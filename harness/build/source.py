@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from harness.arch import load_arch
+from harness.build.ck_tile.headers import CkTileHeaders
 from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
@@ -104,6 +105,16 @@ def headers_for(arch: str) -> Headers:
     """The headers that ship for an architecture. Raises BuildError for one that has none."""
     _generator(arch)
     return read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
+
+
+def ck_tile_headers(theirs: CkTileHeaders) -> Headers:
+    """The headers that CK Tile's kernels are adapted with, and a note which CK Tile it is.
+
+    Theirs are compiled from where they lie; the note puts their hash into `digest`, and so into every key.
+    """
+    ours = read_headers(data_folder("kernels") / "ck_tile")
+    note = ("ck_tile.txt", f"{theirs.identity}\n{theirs.digest}\n".encode())
+    return Headers(ours.folder, tuple(sorted((*ours.files, note))))
 
 
 def source_for(kernel: Kernel, arch: str) -> str:

@@ -7,6 +7,7 @@ import itertools
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
@@ -14,10 +15,12 @@ from typing import TextIO
 from harness.build.ahead_build import AheadReport, Progress, build_ahead
 from harness.build.binary import BuildResult
 from harness.build.builder import Builder
-from harness.errors import BuildError
+from harness.build.ck_tile.api import detect
+from harness.build.ck_tile.headers import find_headers
+from harness.errors import BuildError, KernelError
 from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
-from harness.pool import pool_of_kind
+from harness.pool import pool_of_kind, rules_of
 from harness.problem import (
     DIRECTIONS,
     DTYPES,
@@ -39,6 +42,8 @@ examples:
                                                                     what these problem sets need
   tile-oracle build -o gemms --op gemm --layout rcr,rrr --dtype bf16 --isa x86-64-v3
   pytest --problem-set forward_smoke --build-dir kernels-v3         on the other machine: no compiler needed
+  tile-oracle build -o ck --arch gfx950 --ck-tile composable_kernel --kernel-set profiler
+                                                                    CK Tile's own kernels
 
 instruction sets:
   native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a, armv8.4-a,
@@ -85,6 +90,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc",
     )
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
+    )
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one a core)")
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
@@ -101,6 +112,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile. Raises HarnessError."""
     kernels = _pool(args)
+    ck_tile = None if args.ck_tile is None else detect(find_headers(args.ck_tile))
     with Builder(
         arch=args.arch,
         toolchain=args.toolchain,
@@ -109,13 +121,15 @@ def run(args: argparse.Namespace) -> int:
         isa=args.isa,
         timeout_s=args.compile_timeout,
         runs_here=False,
+        ck_tile=ck_tile,
     ) as builder:
+        kernels, left_out = _in_ck_tile(builder, kernels) if ck_tile is not None else (kernels, [])
         line = ProgressLine(sys.stderr)
         try:
             report = build_ahead(builder, kernels, args.output, line.show)
         finally:
             line.end()
-        print(describe_report(report, builder))
+        print("\n".join([*left_out, describe_report(report, builder)]))
     return 1 if report.failed else 0
 
 
@@ -123,8 +137,27 @@ def _pool(args: argparse.Namespace) -> list[Kernel]:
     where = None if args.kernel_filter is None else KernelFilter(args.kernel_filter)
     kernels: list[Kernel] = []
     for kind in _kinds(args):
-        kernels += pool_of_kind(kind, args.arch, args.kernel_set, where)
+        kernels += pool_of_kind(kind, args.arch, rules_of(args.kernel_set, args.ck_tile), where)
     return kernels
+
+
+def _in_ck_tile(builder: Builder, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
+    """The kernels that a CK Tile has, and lines that say why it has not the others.
+
+    Raises BuildError when it has none.
+    """
+    there: list[Kernel] = []
+    reasons: Counter[str] = Counter()
+    for kernel in kernels:
+        try:
+            builder.source(kernel)
+            there.append(kernel)
+        except KernelError as error:
+            reasons[str(error)] += 1
+    lines = [f"{count} kernels unsupported: {reason}" for reason, count in reasons.most_common()]
+    if not there:
+        raise BuildError(lines[0] if lines else "there is no kernel to build")
+    return there, lines
 
 
 def _kinds(args: argparse.Namespace) -> list[Kind]:

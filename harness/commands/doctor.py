@@ -12,7 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.build.cache import default_cache_folder
-from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names
+from harness.build.ck_tile.api import detect
+from harness.build.ck_tile.headers import find_headers
+from harness.build.ck_tile.toolchain import find_ck_tile_toolchain
+from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
 from harness.build.isa import GPU_MACHINES
 from harness.build.toolchain import find_toolchain
 from harness.errors import HarnessError
@@ -61,6 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="cache of binaries to look at (default: the user's)"
     )
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -69,6 +78,8 @@ def run(args: argparse.Namespace) -> int:
     lines = [f"tile-oracle {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
     for target in targets:
         lines += [f"target {target.target}: {_verdict(target)}", *map(_line, target.findings), ""]
+    for folder in _ck_tile_folders(args.ck_tile):
+        lines += [f"CK Tile in {folder}:", *map(_line, examine_ck_tile(folder)), ""]
     lines += ["this installation:", *map(_line, examine_installation(args.build_dir))]
     chosen = next((target.target for target in targets if target.device_is_there), None)
     runs = any(target.runs for target in targets)
@@ -97,6 +108,32 @@ def examine_targets() -> tuple[TargetFindings, ...]:
         TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), _clocks("nvidia", nvidia))),
         TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
     )
+
+
+def _ck_tile_folders(given: Path | None) -> list[Path]:
+    if given is not None:
+        return [given.absolute()]
+    return [f for f in rocm_folders() if (f / "include" / "ck_tile" / "core.hpp").is_file()][:1]
+
+
+def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
+    """What of CK Tile's kernels can be built from a checkout or an install."""
+    try:
+        api = detect(find_headers(folder))
+    except HarnessError as error:
+        return (Finding(BAD, "headers", str(error)),)
+    headers = api.headers
+    found = [Finding(GOOD, "headers", f"{headers.identity}, {headers.count} files in {headers.include}")]
+    for operation in ("forward", "bwd_data", "bwd_weight", "gemm"):
+        why = api.missing.get(operation)
+        found.append(Finding(BAD if why else GOOD, operation, why or "kernels can be made"))
+    pipelines = ", ".join(
+        f"{name} ({'/'.join(sorted(pipeline.schedulers)) or 'one schedule'})"
+        for name, pipeline in sorted(api.pipelines.items())
+    )
+    found.append(Finding(NOTE, "pipelines", pipelines or "none that are known"))
+    found.append(_compiler(lambda: find_ck_tile_toolchain("auto", "gfx950", headers).identity))
+    return tuple(found)
 
 
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:

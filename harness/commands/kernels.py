@@ -24,7 +24,14 @@ from harness.commands.kernel_facts import (
 from harness.errors import RuleError
 from harness.kernel import GemmKernel, Kernel, parse_kernel_name
 from harness.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
-from harness.pool import PoolExplanation, RuleSet, explain_pool_of_kind, list_rule_sets, load_rule_set
+from harness.pool import (
+    PoolExplanation,
+    RuleSet,
+    explain_pool_of_kind,
+    list_rule_sets,
+    load_rule_set,
+    rules_of,
+)
 from harness.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, OPS, Kind, kind_text
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
@@ -97,6 +104,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kernel-set", default="default", metavar="SET",
         help=f"{', '.join(list_rule_sets())}, or the path of a .json file (default: %(default)s)",
     )  # fmt: skip
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
+    )
     parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels that this is true for")
     parser.add_argument("--list", action="store_true", help="print the names, one a line")
     parser.add_argument(
@@ -127,7 +140,7 @@ def run(args: argparse.Namespace) -> int:
         archs = (load_arch(args.arch).name,) if args.arch else None
         print(explain_kernel(parse_kernel_name(args.name), args.name, archs))
         return 0
-    rule_set = load_rule_set(args.kernel_set)
+    rule_set = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
     kinds = list(_kinds(rule_set, args, where))
     if args.facts:
@@ -139,7 +152,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.refused:
         print(explain_refusals(rule_set, kinds, first=args.first))
     else:
-        print(count_kernels(rule_set, kinds, filtered=where is not None))
+        print("\n".join([count_kernels(rule_set, kinds, filtered=where is not None), *rule_set.notes]))
     return 0
 
 

@@ -139,6 +139,7 @@ class MeasureService:
             **measurement.as_row(),
             "target": target.name,
             "arch": target.arch,
+            "implementation": getattr(target, "implementation", "native"),
             "device": device.name if device else "",
             "driver": device.driver if device else "",
             "seed": self._supervisor.settings.seed,

@@ -21,7 +21,7 @@ from harness.kernel import GemmKernel, GroupedConvKernel, Kernel
 from harness.kernel_filter import KernelFilter
 from harness.pool.gemm_rules import GemmRuleBlock
 from harness.pool.rule_parts import TileRule
-from harness.pool.rules import RuleBlock, RuleSet, VectorRule, list_rule_sets, load_rule_set
+from harness.pool.rules import RuleBlock, RuleSet, VectorRule, list_rule_sets, load_rule_set, rules_of
 from harness.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, Kind, Problem, kind_text
 
 __all__ = [
@@ -37,6 +37,7 @@ __all__ = [
     "load_rule_set",
     "pool_for_problem",
     "pool_of_kind",
+    "rules_of",
 ]
 
 

@@ -28,6 +28,9 @@ Rules for GEMM kernels are a list of blocks of their own, "gemm" beside "blocks"
         "tiles": [...], "pipeline": ["compv3", "preshufflev2"], ...}]}
 
 with `tile_k`, `scheduler`, `epilogue` and `padding` as above, and `persistent` [false].
+
+The sets `profiler` and `tests` are no files of ours: they are read from a checkout's CK Builder config files
+(harness.pool.ck_builder), and are named with it: `profiler@DIR` (`rules_of`).
 """
 
 from __future__ import annotations
@@ -46,6 +49,7 @@ from harness.data_files import data_folder
 from harness.errors import RuleError
 from harness.json_tree import JsonTree, shown
 from harness.kernel import EPILOGUES, PUBLISHED_VECTORS, SCHEDULERS
+from harness.pool.ck_builder import BUILDER_SETS, BuilderLine, read_builder_configs
 from harness.pool.gemm_rules import GemmRuleBlock, read_gemm_block
 from harness.pool.rule_parts import SIZES, TileRule, filled, read_padding, read_pipeline, read_tile
 from harness.problem import DIRECTIONS, DTYPES, Kind
@@ -107,12 +111,13 @@ class RuleBlock:
 
 @dataclass(frozen=True)
 class RuleSet:
-    """A named list of blocks, those of GEMM kernels apart."""
+    """A named list of blocks, those of GEMM kernels apart. notes: what a person should be told of it."""
 
     name: str
     about: str
     blocks: tuple[RuleBlock, ...]
     gemm: tuple[GemmRuleBlock, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def archs(self) -> tuple[str, ...]:
@@ -137,8 +142,24 @@ def list_rule_sets() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (data_folder("kernels") / "rules").glob("*.json")))
 
 
+def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
+    """What `load_rule_set` takes for a kernel set and the checkout beside it: profiler and tests need one."""
+    return f"{kernel_set}@{ck_tile}" if kernel_set in BUILDER_SETS and ck_tile is not None else kernel_set
+
+
 def load_rule_set(name_or_path: str) -> RuleSet:
-    """A shipped rule set by name, or a user's own by the path of its .json file. Raises RuleError."""
+    """A shipped rule set by name, a user's own by the path of its .json file, or a checkout's (`rules_of`).
+
+    Raises RuleError.
+    """
+    set_name, at, checkout = name_or_path.partition("@")
+    if set_name in BUILDER_SETS:
+        if not at:
+            raise RuleError(
+                f"kernel set {set_name} is read from the CK Builder config files of a checkout of Composable "
+                "Kernel: name it with --ck-tile DIR"
+            )
+        return _builder_set(set_name, Path(checkout))
     if name_or_path.endswith(".json"):
         path = Path(name_or_path)
         name = name_or_path
@@ -184,6 +205,38 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
                 f"{MAX_CANDIDATES:,} are looked at: shorten their lists"
             )
     return RuleSet(name, top["about"].text() if "about" in top else "", blocks, gemm)
+
+
+@lru_cache(maxsize=4)
+def _builder_set(name: str, folder: Path) -> RuleSet:
+    configs = read_builder_configs(name, folder)
+    blocks = tuple(_builder_block(line, configs.archs) for line in configs.lines)
+    return RuleSet(
+        f"{name}@{folder}", f"{configs.files} config files in {configs.folder}", blocks, notes=configs.notes
+    )
+
+
+def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
+    return RuleBlock(
+        place=line.place,
+        about="",
+        arch=archs,
+        direction=(line.direction,),
+        dtype=(line.dtype,),
+        ndim=(line.ndim,),
+        tiles=(line.tile,),
+        tile_k=(),
+        pipeline=(line.pipeline,),
+        scheduler=(line.scheduler,),
+        epilogue=("cshuffle",),
+        double_smem_buffer=(line.double_smem_buffer,),
+        split_image=(line.split_image,),
+        num_groups_to_merge=(line.num_groups_to_merge,),
+        explicit_gemm=(False,),
+        two_stage=(line.two_stage,),
+        vectors=(VectorRule(line.vectors),),
+        padding=((True, True, True),),
+    )
 
 
 _REQUIRED = ("arch", "tiles", "pipeline")

@@ -28,7 +28,8 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
     op: the operation that the records must be of; left out, it is the one that they are of.
     Journals that dead processes left are sealed first. Columns added since a file was written are null.
     Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
-    for what is missing or not a record, or of another operation.
+    for what is missing or not a record, or of another operation, and for records of native and of CK Tile's
+    kernels together, which have the same names.
     """
     import pandas as pd
 
@@ -40,6 +41,12 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
         return arrow_schema(found).empty_table().to_pandas()
     frames = [frame for frame in frames if len(frame)] or frames[:1]
     table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    both = sorted({str(word) for word in table["implementation"].dropna().unique() if word})
+    if len(both) > 1:
+        raise RecordError(
+            f"the records are of several implementations, {' and '.join(both)}, whose kernels have the same "
+            "names: read each on its own"
+        )
     table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
     # Without a run's name nothing tells two rows apart from one that was read twice.
     again = table.duplicated(IDENTITY, keep="last") & table["run"].notna()

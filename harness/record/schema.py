@@ -14,6 +14,9 @@ from harness.problem import PROBLEM_FIELDS, PROBLEM_TYPES
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "crash", "timeout", "device_lost", "noisy")
 """What can become of a pair. Only `ok` counts for an oracle."""
 
+IMPLEMENTATIONS = ("native", "ck_tile")
+"""Whose kernels were measured: tile-oracle's own family or CK Tile's. Both have the same names."""
+
 ROUND_SWEEP = 0
 """Every pair once."""
 ROUND_FINAL = 1
@@ -63,6 +66,9 @@ _TAIL = (
     Column("throttled", pa.string(), "GPU: what held the clocks back meanwhile; empty: nothing"),
     Column("target", pa.string(), "where it ran: cpu, gfx950, sm_90"),
     Column("arch", pa.string(), "architecture that the kernel was built for"),
+    Column(
+        "implementation", pa.string(), "whose kernel: native or ck_tile; null where an older record is silent"
+    ),
     Column("device", pa.string(), "the device's own name"),
     Column("driver", pa.string(), "driver or operating system kernel version"),
     Column("toolchain", pa.string(), "compiler and version"),

@@ -170,4 +170,6 @@ def _path(
     )
     if options.cold_cache:
         pool += " cold cache"
+    if options.ck_tile is not None:
+        pool += " ck_tile"  # other kernels under the same names
     return baseline_path(root, choice.name, device, problems.name, pool)

@@ -68,6 +68,12 @@ def add_options(parser: pytest.Parser) -> None:
         default="auto",
         help="compiler: auto, zig, clang++, or a path; on cpu also g++, for gfx950 rocm and hipcc",
     )
+    add(
+        "--ck-tile",
+        metavar="DIR",
+        help="on gfx950: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install; "
+        "a checkout's configurations are --kernel-set profiler and --kernel-set tests",
+    )
     add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
     add(
         "--build-dir",
@@ -172,6 +178,7 @@ class SessionOptions:
     model: str
     models_dir: Path
     baseline_dir: Path
+    ck_tile: Path | None
     update_baseline: bool
     tolerances: dict[str, float]
 
@@ -222,6 +229,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         model=value("--model"),
         models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
+        ck_tile=path("--ck-tile"),
         update_baseline=value("--update-baseline"),
         tolerances={
             f"{name}_points": _points(f"--{name}-tolerance", value(f"--{name}-tolerance"))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from harness.errors import ProblemSetError, RuleError
 from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
-from harness.pool import pool_of_kind
+from harness.pool import load_rule_set, pool_of_kind, rules_of
 from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet, load_problem_sets
 from harness.session.options import SessionOptions
@@ -28,6 +28,8 @@ class Plan:
     problem_set: ProblemSet
     pools: dict[Kind, tuple[Kernel, ...]]
     listed: Mapping[str, frozenset[str]] | None = None
+    notes: tuple[str, ...] = ()
+    """What a person should be told of the kernel set."""
 
     @property
     def sets(self) -> tuple[ProblemSet, ...]:
@@ -74,8 +76,9 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
             f"--problem-set {options.problem_set} has problems of {' and '.join(ops)}: a run records one "
             "operation, so run each on its own"
         )
+    rules = rules_of(options.kernel_set, options.ck_tile)
     pools = {
-        kind: pool_of_kind(kind, arch=arch, rules=options.kernel_set, where=where)
+        kind: pool_of_kind(kind, arch=arch, rules=rules, where=where)
         for kind in dict.fromkeys(kind_of(problem) for problem in problem_set.problems)
     }
     for kind, pool in pools.items():
@@ -87,7 +90,7 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
                 f"{first} {dtype} {which} on {arch}: see `tile-oracle kernels`"
             )
-    plan = Plan(problem_set, pools)
+    plan = Plan(problem_set, pools, notes=load_rule_set(rules).notes)
     if options.pairs is None:
         return plan
     of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}

@@ -50,7 +50,9 @@ class SweepSession:
         else:
             self.target, self.target_reason = resolve_target(
                 options.target,
-                TargetOptions(options.toolchain, options.build_dir, _build_jobs(options), options.isa),
+                TargetOptions(
+                    options.toolchain, options.build_dir, _build_jobs(options), options.isa, options.ck_tile
+                ),
             )
         self.options = options
         self.plan: Plan = make_plan(options, self.target.arch)
@@ -231,10 +233,10 @@ class SweepSession:
 
     @property
     def notes(self) -> list[str]:
-        """What a person should be told of the builds, or of what is replayed."""
+        """What a person should be told of the kernel set, and of the builds or of what is replayed."""
         if self.replay is not None:
-            return self._replay_notes
-        return list(getattr(getattr(self.target, "builder", None), "notes", []))
+            return [*self.plan.notes, *self._replay_notes]
+        return [*self.plan.notes, *getattr(getattr(self.target, "builder", None), "notes", [])]
 
     @cached_property
     def _replay_notes(self) -> list[str]:

@@ -23,7 +23,8 @@ class Target(Protocol):
     """The parent's side. Nothing here may touch a device.
 
     name: what --target calls it. arch: the architecture that kernels are built for. device_module: where
-    the worker finds `open_device(**device_options) -> Device`.
+    the worker finds `open_device(**device_options) -> Device`. One that runs other kernels than tile-oracle's
+    own has a property `implementation`, a word of harness.record.schema.IMPLEMENTATIONS.
     """
 
     name: str

@@ -7,8 +7,9 @@ from concurrent.futures import Future
 
 from harness.arch import load_arch
 from harness.build.builder import Builder, BuildResult
+from harness.build.ck_tile.api import CkTileApi
 from harness.build.source import gpu_code_refusal
-from harness.errors import TargetError
+from harness.errors import KernelError, TargetError
 from harness.kernel import Kernel
 from harness.problem import Problem
 from harness.target.gpu_presence import Presence, visible_device
@@ -30,8 +31,11 @@ class GpuTarget:
     device_module: str
     visible_variable: str
 
-    def __init__(self, options: TargetOptions, presence: Presence) -> None:
-        """Raises TargetError on a machine without such a GPU, BuildError without a compiler for it."""
+    def __init__(self, options: TargetOptions, presence: Presence, ck_tile: CkTileApi | None = None) -> None:
+        """`ck_tile`: run CK Tile's own kernels, not ours.
+
+        Raises TargetError on a machine without such a GPU, BuildError without a compiler for it.
+        """
         if not presence.usable:
             raise TargetError(f"--target {self.name} cannot run here: {presence.why}")
         self._presence = presence
@@ -42,14 +46,31 @@ class GpuTarget:
             build_dir=options.build_dir,
             jobs=options.jobs,
             isa=options.isa,
+            ck_tile=ck_tile,
         )
+        self._not_there: dict[Kernel, str | None] = {}
+
+    @property
+    def implementation(self) -> str:
+        return "native" if self.builder.ck_tile is None else "ck_tile"
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        return (
+        missing = (
             gpu_code_refusal(kernel, self.arch)
-            or self._arch.refusal(kernel)
-            or self._arch.problem_refusal(kernel, problem)
+            if self.builder.ck_tile is None
+            else self._not_in_ck_tile(kernel)
         )
+        return missing or self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
+
+    def _not_in_ck_tile(self, kernel: Kernel) -> str | None:
+        """Why the user's CK Tile does not have a kernel; looked up once, since a sweep asks for each pair."""
+        if kernel not in self._not_there:
+            try:
+                self.builder.source(kernel)
+                self._not_there[kernel] = None
+            except KernelError as error:
+                self._not_there[kernel] = f"ck_tile: {error}"
+        return self._not_there[kernel]
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from harness.measure.reference import STORAGE, decode
 from harness.problem import Problem
 from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
+from harness.target.ck_tile_library import CkTileLibrary, CkTilePlan
 from harness.target.device_state import DeviceState, StateReader, StateWatch
 from harness.target.gpu_abi import (
     FINISH,
@@ -38,7 +39,14 @@ from harness.target.gpu_work import (
     Verdict,
     operand_bytes,
 )
-from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure, RuntimeMissing
+from harness.target.runtime.driver import (
+    Arguments,
+    Driver,
+    Launch,
+    LibraryLaunch,
+    RuntimeFailure,
+    RuntimeMissing,
+)
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 512
@@ -68,7 +76,7 @@ class _Kernel:
 class _Timer:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs."""
 
-    launches: tuple[Launch, ...]
+    launches: tuple[Launch | LibraryLaunch, ...]
     graph: int
     repeats: int
 
@@ -174,6 +182,7 @@ class GpuDevice:
         self._lock = GpuLock(properties.identity)
         self._work = DeviceWork(driver, work)
         self._kernels: dict[Path, _Kernel] = {}
+        self._libraries: dict[Path, CkTileLibrary] = {}
         self._timers: dict[Path, _Timer] = {}
         self._events: list[int] = []
         self._loaded: _Loaded | None = None
@@ -203,7 +212,7 @@ class GpuDevice:
         loaded = self._require()
         try:
             kernel = self._kernel(binary)
-            plan = plan_launch(loaded.problem, kernel.info, self._units)
+            plan = self._plan(loaded, kernel)
         except (RuntimeFailure, ValueError, OSError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
@@ -213,13 +222,11 @@ class GpuDevice:
             return self._check(loaded, kernel, plan)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
-            return CheckResult(
-                "unsupported",
-                f"cannot be launched with {kernel.info.threads} threads and {kernel.info.lds_bytes:,} bytes "
-                f"of LDS: {failure}",
-            )
+            return CheckResult("unsupported", f"cannot be launched with {_asks(kernel, plan)}: {failure}")
 
-    def _check(self, loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan) -> CheckResult:
+    def _check(
+        self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
+    ) -> CheckResult:
         scratch = loaded.exact_workspace(plan.workspace_bytes)
         launches = _launches(loaded, kernel, plan, loaded.integers, scratch)
         loaded.out.poison()
@@ -261,15 +268,25 @@ class GpuDevice:
 
     # ---- kernels ------------------------------------------------------------------------------
 
-    def _facts(self, kernel: _Kernel) -> dict[str, int]:
+    def _facts(self, kernel: _Kernel | CkTileLibrary) -> dict[str, int]:
         """What the driver made of the kernel; nothing where it does not say."""
+        if isinstance(kernel, CkTileLibrary):
+            return {}
         try:
             return self._driver.function_facts(kernel.conv, kernel.info.threads, kernel.info.lds_bytes)
         except (RuntimeFailure, RuntimeMissing) as error:
             self._end_if_sticky(error)
             return {}
 
-    def _kernel(self, binary: Path) -> _Kernel:
+    def _plan(self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary) -> LaunchPlan | CkTilePlan:
+        """Raises Unlaunchable."""
+        if isinstance(kernel, CkTileLibrary):
+            return kernel.plan(loaded.problem)
+        return plan_launch(loaded.problem, kernel.info, self._units)
+
+    def _kernel(self, binary: Path) -> _Kernel | CkTileLibrary:
+        if binary.suffix == ".so":
+            return self._library(binary)
         kernel = self._kernels.get(binary)
         if kernel is None:
             if len(self._kernels) >= _MOST_MODULES:
@@ -288,10 +305,17 @@ class GpuDevice:
             kernel = self._kernels[binary] = _Kernel(module, conv, finish, info)
         return kernel
 
+    def _library(self, binary: Path) -> CkTileLibrary:
+        """Libraries stay loaded: HIP does not take back a kernel that it has registered."""
+        library = self._libraries.get(binary)
+        if library is None:
+            library = self._libraries[binary] = CkTileLibrary(binary, self._driver.library)
+        return library
+
     def _make_timer(self, binary: Path) -> _Timer:
         """Looks how long the kernel runs, roughly, and how it is therefore timed."""
         loaded, kernel = self._require(), self._kernel(binary)
-        plan = plan_launch(loaded.problem, kernel.info, self._units)
+        plan = self._plan(loaded, kernel)
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to go
         scratch = loaded.ample_workspace(plan.workspace_bytes)
@@ -406,10 +430,24 @@ class GpuDevice:
         return text
 
 
+def _asks(kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan) -> str:
+    """What a launch needs, for messages."""
+    needs = kernel.info if isinstance(kernel, _Kernel) else plan
+    assert isinstance(needs, LaunchInfo | CkTilePlan)
+    return f"{needs.threads} threads and {needs.lds_bytes:,} bytes of LDS"
+
+
 def _launches(
-    loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan, inputs: list[Buffer], scratch: int
-) -> tuple[Launch, ...]:
+    loaded: _Loaded,
+    kernel: _Kernel | CkTileLibrary,
+    plan: LaunchPlan | CkTilePlan,
+    inputs: list[Buffer],
+    scratch: int,
+) -> tuple[Launch | LibraryLaunch, ...]:
     first, second = (operand.address for operand in inputs)
+    if isinstance(kernel, CkTileLibrary):
+        return (kernel.launch(loaded.problem, first, second, loaded.out.address, scratch),)
+    assert isinstance(plan, LaunchPlan)
     arguments = Arguments(gpu_args(loaded.problem, first, second, loaded.out.address, scratch, plan.split_k))
     conv = Launch(kernel.conv, plan.conv, arguments)
     return (conv,) if plan.finish is None else (conv, Launch(kernel.finish, plan.finish, arguments))

@@ -13,12 +13,16 @@ from harness.target.gpu_presence import amd_presence, nvidia_presence
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set."""
+    """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set.
+
+    ck_tile: where the CK Tile is whose kernels are to run, None for our own kernels.
+    """
 
     toolchain: str = "auto"
     build_dir: Path | None = None
     jobs: int | None = None
     isa: str = "native"
+    ck_tile: Path | None = None
 
 
 def _cpu(options: TargetOptions) -> Target:
@@ -48,6 +52,10 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     `auto` takes gfx950 where there is AMD's driver and runtime, else sm_90 where there is NVIDIA's, else the
     CPU, which runs everywhere. What there is can be seen without touching a device.
     """
+    if options.ck_tile is not None:
+        if name not in ("auto", "gfx950"):
+            raise TargetError(f"--ck-tile is for --target gfx950, not for {name}")
+        return _gfx950(options), "CK Tile's kernels"
     if name == "auto":
         chosen, why = _what_there_is()
         return _TARGETS[chosen](options), f"auto: {why}"

@@ -82,6 +82,7 @@ def test_each_pair_is_measured_once_and_the_leaders_again(open_session: Callable
     assert row["latency_ms"] == first[1].latency_ms
     assert row["tflops"] == pytest.approx(PROBLEM.flops / first[1].latency_ms / 1e9)
     assert (row["run"], row["target"], row["arch"], row["seed"]) == ("mine", "cpu", "cpu", SETTINGS.seed)
+    assert row["implementation"] == "native"
     assert row["toolchain"].startswith("clang ")
     assert "-O3" in row["flags"].split()
     assert len(row["source_hash"]) == 64

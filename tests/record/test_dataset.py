@@ -63,6 +63,16 @@ def test_rows_without_a_run_are_all_kept(tmp_path: Path, make_row: MakeRow) -> N
     assert len(load_records(tmp_path)) == 2
 
 
+def test_kernels_of_two_implementations_are_not_mixed(tmp_path: Path, make_row: MakeRow) -> None:
+    for name, implementation in (("a", "native"), ("b", "ck_tile"), ("c", None)):
+        (tmp_path / name).mkdir()
+        write_part(tmp_path / name / "part.parquet", [make_row(0, run=name, implementation=implementation)])
+    with pytest.raises(RecordError, match="of several implementations, ck_tile and native, whose kernels"):
+        load_records([tmp_path / "a", tmp_path / "b"])
+    # An older record does not say.
+    assert len(load_records([tmp_path / "b", tmp_path / "c"])) == 2
+
+
 def test_nothing_asked_for_is_an_empty_table_with_all_columns() -> None:
     frame = load_records([])
     assert len(frame) == 0

@@ -39,6 +39,13 @@ def test_another_name_is_refused_with_those_there_are(name: str, options: Target
         resolve_target(name, options)
 
 
+def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
+    with pytest.raises(TargetError, match="--ck-tile is for --target gfx950, not for cpu"):
+        resolve_target("cpu", TargetOptions(ck_tile=tmp_path))
+    with pytest.raises(BuildError, match="holds no CK Tile"):
+        resolve_target("auto", TargetOptions(ck_tile=tmp_path))
+
+
 def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="toolchain 'no-such-compiler' is not a program"):
         resolve_target("cpu", TargetOptions(toolchain="no-such-compiler", build_dir=tmp_path))

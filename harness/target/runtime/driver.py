@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from ctypes import byref, c_char_p, c_float, c_int, c_size_t, c_ubyte, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -105,6 +105,14 @@ class Launch:
     function: int
     geometry: Geometry
     arguments: Arguments
+
+
+@dataclass(frozen=True)
+class LibraryLaunch:
+    """What a library starts by itself. start: takes the stream, gives the runtime's error number."""
+
+    what: str
+    start: Callable[[int], int]
 
 
 class Driver(ABC):
@@ -237,8 +245,11 @@ class Driver(ABC):
         self.call("module_global", byref(address), byref(size), module, name.encode())
         return self.copy_out(address.value or 0, size.value)
 
-    def launch(self, launch: Launch) -> None:
+    def launch(self, launch: Launch | LibraryLaunch) -> None:
         """Starts a kernel on the stream; returns before it has run."""
+        if isinstance(launch, LibraryLaunch):
+            self._check(launch.what, launch.start(self.stream))
+            return
         where = launch.geometry
         self.call(
             "launch",
@@ -269,7 +280,7 @@ class Driver(ABC):
             result.append(1e6 * taken_ms.value)
         return result
 
-    def capture(self, launches: Sequence[Launch], count: int) -> int:
+    def capture(self, launches: Sequence[Launch | LibraryLaunch], count: int) -> int:
         """An executable graph of some launches, `count` times in a row."""
         self.call("capture_begin", self.stream, CAPTURE_THREAD_LOCAL)
         graph = 0

@@ -1,0 +1,296 @@
+"""What tile-oracle knows of CK Tile: classes, parameters and their meanings. Nothing else knows any of it.
+
+CK Tile has no stable interface: template parameters come, go and change places between versions, while their
+names stay much the same. So nothing is said by position. The headers are asked which classes there are and
+what their parameters are called, and every parameter is filled in by its name; one that is not known and has
+no default is reported by name. What a version lacks is a reason, not an error: `CkTileApi.missing`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from types import MappingProxyType
+
+from harness.build.ck_tile.declarations import (
+    Parameter,
+    Template,
+    constructor_parameters,
+    find_template,
+    without_comments,
+)
+from harness.build.ck_tile.headers import CkTileHeaders
+from harness.errors import KernelError
+from harness.problem import DIRECTIONS
+
+INCLUDES = (
+    "ck_tile/core.hpp",
+    "ck_tile/host/kernel_launch.hpp",
+    "ck_tile/host/stream_config.hpp",
+    "ck_tile/ops/gemm.hpp",
+    "ck_tile/ops/epilogue.hpp",
+    "ck_tile/ops/elementwise.hpp",
+    "ck_tile/ops/grouped_convolution.hpp",
+)
+"""What a translation unit includes, in order, of those that there are."""
+
+_LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/grouped_convolution", "host")
+
+PIPELINE_CLASSES: Mapping[str, str] = MappingProxyType(
+    {
+        "basic_v1": "GemmPipelineAGmemBGmemCRegV1",
+        "basic_v2": "GemmPipelineAGmemBGmemCRegV2",
+        "basic_async_v1": "GemmPipelineAGmemBGmemCRegAsyncV1",
+        "mem": "GemmPipelineAgBgCrMem",
+        "compv3": "GemmPipelineAgBgCrCompV3",
+        "compv4": "GemmPipelineAgBgCrCompV4",
+        "compv5": "GemmPipelineAgBgCrCompV5",
+        "compv6": "GemmPipelineAgBgCrCompV6",
+        "comp_async": "GemmPipelineAgBgCrCompAsync",
+    }
+)
+"""Pipeline -> CK Tile's class. preshufflevN is not here: it wants B shuffled before the kernel runs."""
+
+CONV_KERNELS: Mapping[str, tuple[str, str]] = MappingProxyType(
+    {
+        "forward": ("GroupedConvolutionForwardKernel", "GroupedConvFwdHostArgs"),
+        "bwd_data": ("GroupedConvolutionBackwardDataKernel", "GroupedConvBwdDataHostArgs"),
+        "bwd_weight": ("GroupedConvolutionBackwardWeightKernel", "GroupedConvBwdWeightHostArgs"),
+    }
+)
+"""Direction -> the class of the kernel and of the arguments that it is given on the host."""
+
+CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
+    {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
+)
+"""Rank -> the layouts of image, filters and result that our problems have, as CK Tile calls them."""
+
+DTYPES: Mapping[str, str] = MappingProxyType(
+    {"bf16": "bf16_t", "fp16": "half_t", "fp32": "float", "fp8": "fp8_t"}
+)
+
+_WARP_TILE = re.compile(
+    r"Dispatcher<\s*(?:ck_tile::)?(\w+),\s*(?:ck_tile::)?(\w+),\s*(?:float|int32_t),\s*(\d+),\s*(\d+),\s*(\d+),"
+)
+_GEMM_LAYOUT = re.compile(
+    r"is_same_v<\s*Gemm([ABC])Layout\s*,\s*(?:ck_tile::)?tensor_layout::gemm::(\w+)\s*>"
+)
+_SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """One pipeline's class.
+
+    schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds: its
+    second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
+    as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
+    the class that turns the length of a loop into template arguments, or "".
+    """
+
+    name: str
+    schedulers: frozenset[str]
+    two_lds: bool
+    fixed_single: bool
+    asks_problem: bool
+    tail_handler: str
+
+
+@dataclass(frozen=True)
+class CkTileApi:
+    """One version of CK Tile, as its headers show it.
+
+    missing: operation or direction -> why no kernel of it can be made. gemm_layouts: direction -> layouts of
+    A, B and C that the implicit GEMM must have. warp_tiles: data type -> what its matrix instructions cover.
+    """
+
+    headers: CkTileHeaders
+    templates: Mapping[str, Template]
+    pipelines: Mapping[str, Pipeline]
+    missing: Mapping[str, str]
+    gemm_layouts: Mapping[str, tuple[str, str, str]]
+    warp_tiles: Mapping[str, frozenset[tuple[int, int, int]]]
+    includes: tuple[str, ...]
+
+    @property
+    def tails_are_arguments(self) -> bool:
+        """Whether the length of the last round is a template argument, so that a kernel is several."""
+        problem = self.templates.get("UniversalGemmPipelineProblem")
+        return problem is not None and problem.has("HasHotLoop_", "HasHotLoop")
+
+    def arguments(self, name: str, values: Mapping[str, str], needed: tuple[str, ...] = ()) -> str:
+        """A class's template arguments, by the names of its parameters (see `plain`).
+
+        Parameters without a value keep their default. Raises KernelError for one that has none, and for a
+        value of `needed` that the class has no parameter for.
+        """
+        template = self.templates[name]
+        there = {plain(parameter.name) for parameter in template.parameters}
+        for value in needed:
+            if value not in there:
+                raise KernelError(f"this CK Tile's {name} has no parameter for {value}")
+        return f"{name}<{_filled(name, template.parameters, values)}>"
+
+    def constructor(self, name: str, values: Mapping[str, str]) -> str:
+        """The arguments of a class's longest constructor, by name. Raises KernelError."""
+        parameters = constructor_parameters(self.templates[name])
+        if parameters is None:
+            raise KernelError(f"this CK Tile's {name} has no constructor that takes arguments")
+        return _filled(name, parameters, values)
+
+
+def plain(name: str) -> str:
+    """A parameter's name without what versions vary: `kMWave_` and `MWave_` are both mwave."""
+    name = name.rstrip("_")
+    if len(name) > 1 and name[0] == "k" and name[1].isupper():
+        name = name[1:]
+    return name.lower()
+
+
+def _filled(name: str, parameters: tuple[Parameter, ...], values: Mapping[str, str]) -> str:
+    filled: list[str] = []
+    last = 0
+    for number, parameter in enumerate(parameters, 1):
+        value = values.get(plain(parameter.name))
+        if value is not None:
+            last = number
+        elif parameter.default is None:
+            raise KernelError(
+                f"this CK Tile's {name} asks for {parameter.name or 'a parameter without a name'}, which "
+                "tile-oracle does not know"
+            )
+        filled.append(value if value is not None else _default(parameter, parameters, filled))
+    return ", ".join(filled[:last])
+
+
+def _default(parameter: Parameter, parameters: tuple[Parameter, ...], filled: list[str]) -> str:
+    """The text of a default that must be written out; earlier parameters in it become their values."""
+    earlier = {p.name: value for p, value in zip(parameters, filled, strict=False)}
+    return re.sub(r"[A-Za-z_]\w*", lambda match: earlier.get(match[0], match[0]), parameter.default or "")
+
+
+def detect(headers: CkTileHeaders) -> CkTileApi:
+    """What this version has. Raises nothing: what is not there is in `missing`."""
+    return _detect(headers)
+
+
+@lru_cache(maxsize=4)
+def _detect(headers: CkTileHeaders) -> CkTileApi:
+    texts = _texts(headers)
+    whole = "\n".join(texts.values())
+    templates = {name: found for name in _NAMES if (found := find_template(whole, name)) is not None}
+    pipelines = {
+        pipeline: _pipeline(name, texts)
+        for pipeline, name in PIPELINE_CLASSES.items()
+        if find_template(whole, name) is not None
+    }
+    layouts = {
+        direction: said
+        for direction, (name, _) in CONV_KERNELS.items()
+        if name in templates and (said := _gemm_layouts(templates[name])) is not None
+    }
+    missing = {"gemm": _missing_for_gemm(templates, pipelines)}
+    missing |= {d: _missing_for_conv(d, templates, pipelines, layouts) for d in DIRECTIONS}
+    return CkTileApi(
+        headers,
+        MappingProxyType(templates),
+        MappingProxyType(pipelines),
+        MappingProxyType({name: why for name, why in missing.items() if why}),
+        MappingProxyType(layouts),
+        MappingProxyType(_warp_tiles(whole)),
+        tuple(name for name in INCLUDES if (headers.include / name).is_file()),
+    )
+
+
+_COMMON = (
+    "TileGemmShape",
+    "TileGemmUniversalTraits",
+    "UniversalGemmPipelineProblem",
+    "CShuffleEpilogueProblem",
+    "CShuffleEpilogue",
+)
+_PARTITIONERS = ("GemmSpatiallyLocalTilePartitioner", "GemmTile1DPartitioner")
+_NAMES = (
+    *_COMMON,
+    *_PARTITIONERS,
+    "DefaultGemm2DEpilogueProblem",
+    "DefaultGemm2DEpilogue",
+    "TileGemmTraits",
+    "GemmPipelineProblem",
+    "GemmKernel",
+    "GemmHostArgs",
+    "GroupedConvTraits",
+    "GroupedConvHostArgs",
+    "ConvParam",
+    *(name for names in CONV_KERNELS.values() for name in names),
+)
+
+
+def _texts(headers: CkTileHeaders) -> dict[str, str]:
+    """Path -> text without comments, of the headers that are looked at."""
+    folder = headers.include / "ck_tile"
+    paths = [path for part in _LOOKED_AT for path in sorted((folder / part).rglob("*.hpp"))]
+    names = [path.relative_to(headers.include).as_posix() for path in paths]
+    return {name: without_comments(headers.text(name)) for name in names}
+
+
+def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
+    text = next(text for text in texts.values() if find_template(text, name) is not None)
+    own = find_template(text, name)
+    base = find_template(text, f"Base{name}")
+    assert own is not None
+    return Pipeline(
+        name,
+        frozenset(word.lower() for word in _SCHEDULED.findall(own.body)),
+        two_lds=re.search(r"\bp_?smem_(?:ptr_)?1\b", own.body) is not None,
+        fixed_single=re.search(r"\bDoubleSmemBuffer\s*=\s*false\b", own.body) is not None,
+        asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
+        tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
+    )
+
+
+def _gemm_layouts(kernel: Template) -> tuple[str, str, str] | None:
+    """The layouts that a kernel's own assertions ask for; of several the first."""
+    found: dict[str, str] = {}
+    for operand, layout in _GEMM_LAYOUT.findall(kernel.body):
+        found.setdefault(operand, layout)
+    return (found["A"], found["B"], found["C"]) if set(found) == {"A", "B", "C"} else None
+
+
+def _warp_tiles(text: str) -> dict[str, frozenset[tuple[int, int, int]]]:
+    ours = {theirs: dtype for dtype, theirs in DTYPES.items()} | {"fp16_t": "fp16"}
+    found: dict[str, set[tuple[int, int, int]]] = {}
+    for a, b, m, n, k in _WARP_TILE.findall(text):
+        if a == b and a in ours:
+            found.setdefault(ours[a], set()).add((int(m), int(n), int(k)))
+    return {dtype: frozenset(tiles) for dtype, tiles in found.items()}
+
+
+def _missing_for_gemm(templates: Mapping[str, Template], pipelines: Mapping[str, Pipeline]) -> str:
+    return _lacks(templates, pipelines, (*_COMMON, "GemmKernel", "GemmHostArgs"))
+
+
+def _missing_for_conv(
+    direction: str,
+    templates: Mapping[str, Template],
+    pipelines: Mapping[str, Pipeline],
+    layouts: Mapping[str, tuple[str, str, str]],
+) -> str:
+    needed = (*CONV_KERNELS[direction], "GroupedConvTraits", "GroupedConvHostArgs", "ConvParam", *_COMMON)
+    lacking = _lacks(templates, pipelines, needed)
+    if not lacking and direction not in layouts:
+        return f"its {CONV_KERNELS[direction][0]} does not say which GEMM layouts it takes"
+    return lacking
+
+
+def _lacks(
+    templates: Mapping[str, Template], pipelines: Mapping[str, Pipeline], needed: tuple[str, ...]
+) -> str:
+    lacking = [name for name in needed if name not in templates]
+    if not any(name in templates for name in _PARTITIONERS):
+        lacking.append(" or ".join(_PARTITIONERS))
+    if not pipelines:
+        lacking.append("any pipeline that is known")
+    return f"it has no {', '.join(lacking)}" if lacking else ""

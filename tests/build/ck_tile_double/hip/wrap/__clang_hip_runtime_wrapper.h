@@ -1,0 +1,1 @@
+// Clang's own is not needed by a double.

@@ -1,0 +1,1 @@
+// Clang's wrappers of the C++ library would be here.

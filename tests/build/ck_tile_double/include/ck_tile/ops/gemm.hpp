@@ -1,0 +1,2 @@
+#pragma once
+#include "ck_tile/ops/gemm/double.hpp"

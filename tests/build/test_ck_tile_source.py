@@ -1,0 +1,184 @@
+"""What a CK Tile has, as its headers say, and the source made for it. The headers are the double's."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness.build.ck_tile.api import CkTileApi, detect, plain
+from harness.build.ck_tile.headers import find_headers
+from harness.build.ck_tile.source import source_for
+from harness.errors import KernelError
+from harness.kernel import GroupedConvKernel, parse_kernel_name
+
+DOUBLE = Path(__file__).parent / "ck_tile_double"
+FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
+GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_False_True_False_128x128x64_2x2x1_32x32x16"
+
+
+@pytest.fixture(scope="module")
+def api() -> CkTileApi:
+    return detect(find_headers(DOUBLE))
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Path:
+    """A copy of the double to change."""
+    shutil.copytree(DOUBLE / "include", tmp_path / "include")
+    return tmp_path
+
+
+def edit(folder: Path, header: str, before: str, after: str) -> CkTileApi:
+    path = folder / "include" / "ck_tile" / "ops" / header
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    return detect(find_headers(folder))
+
+
+def test_all_operations_are_there(api: CkTileApi) -> None:
+    assert dict(api.missing) == {}
+    assert api.gemm_layouts["bwd_weight"] == ("ColumnMajor", "RowMajor", "RowMajor")
+    assert not api.tails_are_arguments
+
+
+def test_a_schedule_in_a_comment_is_none(api: CkTileApi) -> None:
+    assert api.pipelines["compv3"].schedulers == frozenset()
+    assert api.pipelines["compv4"].two_lds
+
+
+def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:
+    kernel = parse_kernel_name(
+        "grouped_conv_bwd_weight_fp16_3d_32x128x64_compv3_intrawave_w2x2x1_wt16x16x32_v2x4x8_gm4"
+    )
+    text = source_for(api, kernel)
+    for part in (
+        "sequence<32, 128, 64>, sequence<2, 2, 1>, sequence<16, 16, 32>",
+        "GroupedConvTraits<3, ConvolutionSpecialization::Default, tensor_layout::convolution::NDHWGC",
+        "tensor_layout::convolution::NDHWGK, 2, 4, 8, 4>",
+        "using T = half_t;",
+        "TileGemmUniversalTraits<true, true, true, false, tensor_layout::gemm::ColumnMajor, "
+        "tensor_layout::gemm::RowMajor, tensor_layout::gemm::RowMajor>",
+        "GemmPipelineScheduler::Intrawave",
+        "GroupedConvolutionBackwardWeightKernel<Conv, Partitioner, Pipeline, Epilogue>",
+        "using Args = GroupedConvBwdWeightHostArgs;",
+        f'kernel_name[] = "{kernel.name}"',
+    ):
+        assert part in text
+
+
+def test_kernels_that_differ_have_sources_that_differ(api: CkTileApi) -> None:
+    kernel = parse_kernel_name(FORWARD)
+    assert isinstance(kernel, GroupedConvKernel)
+    others = [
+        replace(kernel, **change)
+        for change in (
+            {"direction": "bwd_data"},
+            {"dtype": "fp16"},
+            {"ndim": 3},
+            {"tile_m": 128},
+            {"wave_m": 2},
+            {"warp_tile_k": 32},
+            {"vector_a": 8},
+            {"vector_b": 4},
+            {"vector_c": 4},
+            {"pipeline": "compv4", "double_smem_buffer": True},
+            {"num_groups_to_merge": 2},
+        )
+    ]
+    # Without the name, which every source has in it.
+    bodies = {source_for(api, k).replace(k.name, "") for k in (kernel, *others)}
+    assert len(bodies) == len(others) + 1
+
+
+def test_a_gemm_s_layout_paddings_and_strides_are_in_its_source(api: CkTileApi) -> None:
+    text = source_for(api, parse_kernel_name(GEMM))
+    assert "TileGemmUniversalTraits<true, false, true, false, tensor_layout::gemm::RowMajor" in text
+    assert "Args(p.in0, p.in1, p.out, 1, p.gemm_m, p.gemm_n, p.gemm_k, p.gemm_k, p.gemm_k, p.gemm_n)" in text
+    crr = source_for(api, parse_kernel_name(GEMM.replace("rcr", "crr")))
+    assert "p.gemm_k, p.gemm_m, p.gemm_n, p.gemm_n)" in crr
+    persistent = GEMM.replace("True_False_True_False", "True_False_True_True")
+    assert "false, true>;" in source_for(api, parse_kernel_name(persistent))
+
+
+def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) -> None:
+    # ComputeDataType_ = AsDataType_ stands before the vector widths, AElementWise_ before that.
+    text = source_for(api, parse_kernel_name(FORWARD))
+    assert "GemmPipelineScheduler::Intrawave, element_wise::PassThrough, T, true, 4, 8>" in text
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (
+            FORWARD.replace("compv3", "compv6"),
+            "pipeline compv6 is not in this CK Tile: it has no Gemm.*CompV6",
+        ),
+        (FORWARD.replace("compv3", "compv11"), "pipeline compv11 .*does not know its class"),
+        (FORWARD.replace("intrawave", "interwave"), "has no interwave schedule"),
+        (FORWARD.replace("compv3", "compv4"), "needs double_smem_buffer"),
+        (FORWARD + "_dsb", "takes one LDS buffer"),
+        (FORWARD + "_si", "split_image"),
+        (FORWARD + "_eg", "GroupedConvTraits has no parameter for explicitgemm"),
+        (FORWARD + "_epdefault", "epilogue default is not in this CK Tile"),
+        (FORWARD + "_pad110", "padding"),
+        (FORWARD.replace("forward", "bwd_weight") + "_2s", "two_stage"),
+        (GEMM.replace("compv3", "preshufflev2"), "shuffled first"),
+    ],
+)
+def test_what_it_has_not_is_refused_with_the_reason(api: CkTileApi, name: str, reason: str) -> None:
+    with pytest.raises(KernelError, match=reason):
+        source_for(api, parse_kernel_name(name))
+
+
+def test_an_unknown_parameter_is_named(changed: Path) -> None:
+    api = edit(
+        changed, "epilogue/double.hpp", "index_t kM_, index_t kN_", "index_t kQuux_, index_t kM_, index_t kN_"
+    )
+    with pytest.raises(
+        KernelError, match="CShuffleEpilogueProblem asks for kQuux_, which tile-oracle does not"
+    ):
+        source_for(api, parse_kernel_name(FORWARD))
+
+
+def test_parameters_may_change_places_and_spelling(changed: Path) -> None:
+    api = edit(
+        changed,
+        "epilogue/double.hpp",
+        "index_t kM_, index_t kN_, index_t MWave_,",
+        "index_t kMWave_, index_t kN_, index_t M_,",
+    )
+    text = source_for(api, parse_kernel_name(FORWARD.replace("64x64x64", "16x64x64")))
+    # Tile 16 x 64, waves 1 x 4: M's wave now stands first.
+    assert "element_wise::PassThrough, 1, 64, 16, 4, 16, 16, 16" in text
+
+
+def test_a_version_without_a_kernel_says_which(changed: Path) -> None:
+    header = "grouped_convolution/double.hpp"
+    api = edit(changed, header, "struct GroupedConvolutionBackwardDataKernel", "struct SomethingElse")
+    assert dict(api.missing) == {"bwd_data": "it has no GroupedConvolutionBackwardDataKernel"}
+    with pytest.raises(KernelError, match=r"CK Tile \(headers \w+\) cannot make bwd_data kernels: it has no"):
+        source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
+    assert source_for(api, parse_kernel_name(FORWARD))
+
+
+def test_a_kernel_that_does_not_say_its_layouts_is_missing(changed: Path) -> None:
+    api = edit(changed, "grouped_convolution/double.hpp", "is_same_v<GemmBLayout", "is_like<GemmBLayout")
+    assert "does not say which GEMM layouts" in api.missing["forward"]
+
+
+def test_vector_widths_that_cannot_be_chosen_are_no_small_matter(changed: Path) -> None:
+    api = edit(changed, "gemm/double.hpp", ", index_t VectorSizeA_ = 1, index_t VectorSizeB_ = 1>", ">")
+    with pytest.raises(KernelError, match="has no parameter for vectorsize"):
+        source_for(api, parse_kernel_name(FORWARD))
+    assert source_for(api, parse_kernel_name(GEMM))
+
+
+def test_names_are_compared_without_what_versions_vary() -> None:
+    assert plain("kMWave_") == plain("MWave_") == "mwave"
+    assert plain("kM_") == "m"
+    assert plain("k_batch_") == "k_batch"
+    assert plain("kernel") == "kernel"

@@ -1,0 +1,210 @@
+"""CK Tile itself, two public versions: detected, compiled for gfx950, its host code run on a recording HIP.
+
+Nothing here has a GPU: what is checked is that the kernels compile, what they take of the hardware, and that
+CK Tile's own host code, called through the library, supports, refuses and launches what it should.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness.build.builder import Builder
+from harness.build.ck_tile.api import CkTileApi, detect
+from harness.build.ck_tile.headers import find_headers
+from harness.build.ck_tile.library import code_object_in, instances
+from harness.build.ck_tile.source import source_for
+from harness.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
+from harness.build.code_facts import code_facts
+from harness.errors import KernelError
+from harness.kernel import parse_kernel_name
+from harness.pool import kernel_pool, rules_of
+from harness.pool.ck_builder import read_builder_configs
+from harness.problem import GemmProblem, GroupedConvProblem
+
+DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
+
+FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_basic_v1_intrawave"
+FORWARD_3D = "grouped_conv_forward_fp16_3d_64x64x64_compv3_intrawave"
+WEIGHT = "grouped_conv_bwd_weight_bf16_2d_64x64x64_basic_v1_intrawave"
+GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
+OLDER_GEMM = GEMM.replace("compv3", "basic_v1")
+BUILT = {
+    "ck": {FORWARD: 1, FORWARD_3D: 3, WEIGHT: 1, GEMM: 3},
+    "ck-older": {OLDER_GEMM: 1},
+}
+"""Folder of headers -> kernel -> its instances: with compv3 a loop ends in one of three ways."""
+
+
+def load_double() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ck_tile_double", DOUBLE)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+double = load_double()
+
+
+def api_of(headers: Path, folder: str) -> CkTileApi:
+    return detect(find_headers(headers / folder))
+
+
+@pytest.fixture(scope="module")
+def libraries(headers: Path) -> Iterator[dict[str, Path]]:
+    """Kernel -> its library, from the user's own cache, where the next run finds them."""
+    found: dict[str, Path] = {}
+    builders = []
+    for folder, kernels in BUILT.items():
+        api = api_of(headers, folder)
+        toolchain = find_ck_tile_toolchain("ziglang", "gfx950", api.headers, {HIP_HEADERS: str(headers)})
+        builder = Builder(
+            "gfx950",
+            toolchain=toolchain,
+            jobs=len(os.sched_getaffinity(0)),
+            runs_here=False,
+            ck_tile=api,
+        )
+        builders.append(builder)
+        for result in [builder.submit(parse_kernel_name(name)) for name in kernels]:
+            done = result.result()
+            assert done.binary is not None, f"{done.kernel.name}: {done.log}"
+            found[done.kernel.name] = done.binary.path
+    yield found
+    for builder in builders:
+        builder.close()
+
+
+def test_the_version_of_mid_2025_has_all_but_bwd_data(headers: Path) -> None:
+    api = api_of(headers, "ck")
+    assert dict(api.missing) == {
+        "bwd_data": "it has no GroupedConvolutionBackwardDataKernel, GroupedConvBwdDataHostArgs"
+    }
+    assert {name: sorted(pipeline.schedulers) for name, pipeline in api.pipelines.items()} == {
+        "basic_v1": [],
+        "basic_v2": [],
+        "mem": ["interwave", "intrawave"],
+        "compv3": ["intrawave"],
+        "compv4": ["intrawave"],
+        "compv5": ["intrawave"],
+    }
+    assert (16, 16, 32) in api.warp_tiles["bf16"]
+    with pytest.raises(KernelError, match="cannot make bwd_data kernels: it has no GroupedConv"):
+        source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
+
+
+def test_the_version_of_early_2025_has_gemm_alone(headers: Path) -> None:
+    api = api_of(headers, "ck-older")
+    assert sorted(api.missing) == ["bwd_data", "bwd_weight", "forward"]
+    assert "GroupedConvolutionForwardKernel" in api.missing["forward"]
+    with pytest.raises(KernelError, match="has no TailHandler to choose by"):
+        source_for(api, parse_kernel_name(GEMM))
+
+
+def test_the_default_pool_is_taken_or_refused_with_a_reason(headers: Path) -> None:
+    api = api_of(headers, "ck")
+    taken, reasons = 0, set()
+    for kernel in kernel_pool("forward", "bf16", 2, "gfx950"):
+        try:
+            source_for(api, kernel)
+            taken += 1
+        except KernelError as error:
+            reasons.add(str(error).split(":")[0])
+    # Ten tiles in basic_v1, compv3, compv5 and mem (both schedules); compv4 is in the pool with two buffers.
+    assert taken == 60
+    assert "split_image" in reasons
+    assert "GemmPipelineAgBgCrCompV3 of this CK Tile has no interwave schedule" in reasons
+    assert "pipeline compv6 is not in this CK Tile" in reasons
+
+
+@pytest.mark.parametrize("name", [name for kernels in BUILT.values() for name in kernels])
+def test_a_kernel_compiles_for_gfx950(libraries: dict[str, Path], name: str) -> None:
+    path = libraries[name]
+    expected = next(kernels[name] for kernels in BUILT.values() if name in kernels)
+    found = instances(code_object_in(path, "gfx950"))
+    assert len(found) == expected
+    facts = code_facts(path, "gfx950")
+    print(f"{name}: {facts}")
+    assert facts.scratch_bytes == 0
+    assert all(instance.vgpr_spills == 0 for instance in found)
+    assert all(instance.wavefront_size == 64 for instance in found)
+    assert all(instance.most_threads == 256 for instance in found)
+    tile_m, tile_n, tile_k = parse_kernel_name(name).tile
+    # The operands' tiles, or the output's on its way through LDS, whichever is larger.
+    assert facts.lds_bytes == max(2 * tile_k * (tile_m + tile_n), facts.lds_bytes)
+    assert facts.lds_bytes <= 65536
+
+
+def conv(direction: str, ndim: int = 2, dtype: str = "bf16", **fields: int) -> dict[str, Any]:
+    values = {"N": 2, "C": 128, "K": 256, "G": 2, "Hi": 10, "Wi": 12, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    problem = GroupedConvProblem(direction, dtype, ndim, **{**values, **fields})
+    return {"op": "grouped_conv", **problem.as_row()}
+
+
+def gemm(m: int, n: int, k: int) -> dict[str, Any]:
+    return {"op": "gemm", **GemmProblem("bf16", "rcr", m, n, k).as_row()}
+
+
+def test_ck_tile_s_own_host_code_decides_and_launches(libraries: dict[str, Path], tmp_path: Path) -> None:
+    runs = [
+        (libraries[FORWARD], conv("forward")),
+        (libraries[FORWARD], conv("forward", C=6, G=1)),
+        (libraries[FORWARD_3D], conv("forward", 3, "fp16", Di=4, Z=1)),
+        (libraries[WEIGHT], conv("bwd_weight")),
+        (libraries[GEMM], gemm(300, 256, 512)),
+        (libraries[GEMM], gemm(256, 256, 64)),
+        (libraries[OLDER_GEMM], gemm(256, 256, 512)),
+        (libraries[OLDER_GEMM], gemm(256, 256, 500)),
+    ]
+    answers, calls = double.run_on_double(double.hip_double(tmp_path), tmp_path, runs)
+    assert [answer[0] for answer in answers] == [
+        *("ok", "unsupported", "ok", "ok", "unsupported", "ok", "ok", "unsupported"),
+    ], answers
+    assert "Conv C is not a multiple of vector load size" in answers[1][1]
+    assert "M that is not a multiple of MPerBlock" in answers[4][1]
+    launched = [(call[1], call[2], call[6]) for call in calls if call[0] == "hipLaunchKernel"]
+    grids: dict[str, set[str]] = {}
+    for grid, block, entry in launched:
+        assert block == "256,1,1"
+        grids.setdefault(entry, set()).add(grid)
+    # 240 rows x 128 columns in tiles of 64, two groups; 3D has four times the rows.
+    assert {grid for found in grids.values() for grid in found} == {
+        *("8,2,1", "30,2,1", "18,2,1", "4,1,1"),
+    }
+    # Depths of 64 and 512 in steps of 64: one step is an odd tail, eight have a hot loop.
+    assert len([entry for entry in grids if re.search("GemmPipelineAgBgCrCompV3", entry)]) == 2
+
+
+def test_ck_builder_s_lines_are_read_by_the_headers_own_words(headers: Path, tmp_path: Path) -> None:
+    shutil.copytree(headers / "ck" / "include" / "ck", tmp_path / "include" / "ck")
+    config = tmp_path / "configs" / "forward" / "profiler" / "nhwgc_bf16.conf"
+    config.parent.mkdir(parents=True)
+    scheduled = "BlkGemmPipelineScheduler: Intrawave, BlkGemmPipelineVersion:"
+    fwd, weight = "DeviceGroupedConvFwdMultiple", "DeviceGroupedConvBwdWeightTwoStage_Xdl_CShuffle"
+    lines = (
+        f"{fwd}ABD_Xdl_CShuffle<256, 128, 128, 32, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1, 1>",
+        f"{fwd}ABD_Xdl_CShuffle_V3<256, 128, 128, 64, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1, {scheduled} v3>",
+        f"{fwd}D_Xdl_CShuffle_Large_Tensor<256, 128, 128, 32, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1>",
+        f"{weight}<64, 32, 32, 32, Default, 8, 1, 1, 2, 2, 2, 2, 1, 1, 2, {scheduled} v2, 1>",
+    )
+    config.write_text("\n".join(lines) + "\n")
+    names = [
+        kernel.name for kernel in kernel_pool("forward", "bf16", 2, "gfx950", rules_of("profiler", tmp_path))
+    ]
+    assert names == [
+        "grouped_conv_forward_bf16_2d_128x128x32_basic_v1_intrawave_w2x2x1_wt32x32x16_v8x8x8",
+        "grouped_conv_forward_bf16_2d_128x128x32_basic_v1_intrawave_si_w2x2x1_wt32x32x16_v8x8x8",
+        "grouped_conv_forward_bf16_2d_128x128x64_compv3_intrawave_w2x2x1_v8x8x8",
+    ]
+    ((_, reason),) = read_builder_configs("profiler", tmp_path).left_out
+    assert "does not say MPerXDL" in reason

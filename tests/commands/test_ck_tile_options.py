@@ -1,0 +1,92 @@
+"""--ck-tile in the commands and the session's options. The CK Tile is the double of tests/build."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from _pytest.config import _prepareconfig
+
+from harness.cli import main
+from harness.commands import doctor
+from harness.problem_set import load_problem_sets
+from harness.session.models import ModelChoice, baseline_file
+from harness.session.options import SessionOptions, read_options
+
+DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double"
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No ROCm, and no headers put by for the wheel."""
+    monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("TILE_ORACLE_HIP_HEADERS", raising=False)
+    monkeypatch.setattr(doctor, "rocm_folders", lambda: (tmp_path / "rocm",))
+    monkeypatch.setattr("harness.build.ck_tile.toolchain._hipcc", lambda: None)
+
+
+def test_doctor_shows_what_was_detected(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["doctor", "--ck-tile", str(DOUBLE)])
+    shown = capsys.readouterr().out
+    section = shown.split(f"CK Tile in {DOUBLE}:")[1].split("\n\n")[0]
+    assert re.search(r"ok +headers: CK Tile \(headers [0-9a-f]{12}\), \d+ files", section)
+    assert re.search(r"ok +bwd_data: kernels can be made", section)
+    assert "compv3 (one schedule)" in section
+    assert "missing compiler: no compiler for CK Tile was found: no hipcc" in section
+    assert "run .ci/ck_tile_headers.py" in section
+
+
+def test_doctor_looks_into_rocm_by_itself(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["doctor"])
+    assert "CK Tile in" not in capsys.readouterr().out
+    shutil.copytree(DOUBLE / "include", tmp_path / "rocm" / "include")
+    main(["doctor"])
+    assert f"CK Tile in {tmp_path / 'rocm'}:" in capsys.readouterr().out
+
+
+def test_doctor_says_what_is_no_ck_tile(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["doctor", "--ck-tile", str(tmp_path)])
+    assert "missing headers: --ck-tile" in capsys.readouterr().out
+
+
+def test_build_says_which_architecture_it_is_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["build", "-o", str(tmp_path / "out"), "--ck-tile", str(DOUBLE)]) == 2
+    assert "give --arch gfx950, or leave --ck-tile out" in capsys.readouterr().err
+
+
+def test_build_without_a_compiler_says_how_to_get_one(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    assert main(["build", "-o", out, "--arch", "gfx950", "--ck-tile", str(DOUBLE)]) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "HIP's headers in" in said
+
+
+@pytest.fixture
+def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionOptions:
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    arguments = ["--problem-set=forward_smoke", "--ck-tile=some/ck", "-pharness.plugin", "-pno:cacheprovider"]
+    config = _prepareconfig(arguments)
+    try:
+        return read_options(config)
+    finally:
+        config._ensure_unconfigure()
+
+
+def test_the_folder_means_what_it_means_in_the_shell(options: SessionOptions, tmp_path: Path) -> None:
+    assert options.ck_tile == tmp_path / "some" / "ck"
+
+
+def test_baselines_of_both_implementations_are_kept_apart(options: SessionOptions) -> None:
+    (part,) = load_problem_sets("forward_smoke").parts or (load_problem_sets("forward_smoke"),)
+    choice = ModelChoice("m")
+    theirs = baseline_file(choice, part, "MI355X", options)
+    ours = baseline_file(choice, part, "MI355X", replace(options, ck_tile=None))
+    assert theirs != ours

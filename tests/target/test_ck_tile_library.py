@@ -1,0 +1,287 @@
+"""Libraries of CK Tile kernels, built from the double by the adapter, launched on a recording HIP."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from harness.build.builder import Builder
+from harness.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
+from harness.build.code_facts import code_facts
+from harness.errors import BuildError
+from harness.kernel import parse_kernel_name
+from harness.problem import GemmProblem, GroupedConvProblem
+from harness.target.gpu import GpuTarget
+from harness.target.gpu_presence import Presence
+
+ROOT = Path(__file__).parents[2]
+DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
+FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
+BWD_DATA = "grouped_conv_bwd_data_bf16_2d_64x64x64_compv3_intrawave"
+GEMM = "gemm_bf16_crr_compv3_cshuffle_intrawave_False_False_False_True_64x64x64_4x1x1_16x16x16"
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="libraries of kernels are linked by g++")
+
+
+def load_double() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ck_tile_double", DOUBLE / "build.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+double = load_double()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("ck-tile")
+
+
+@pytest.fixture(scope="module")
+def builder(folder: Path) -> Iterator[Builder]:
+    with double.double_builder(folder) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def libraries(builder: Builder) -> dict[str, Path]:
+    found = {}
+    for name in (FORWARD, BWD_DATA, GEMM):
+        result = builder.need(parse_kernel_name(name))
+        assert result.binary is not None, result.log
+        found[name] = result.binary.path
+    return found
+
+
+@pytest.fixture(scope="module")
+def runtime(folder: Path) -> Path:
+    return Path(double.hip_double(folder))
+
+
+def problem(direction: str = "forward", **fields: int) -> dict[str, Any]:
+    values = {"N": 2, "C": 64, "K": 128, "G": 2, "Hi": 10, "Wi": 12, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    return {"op": "grouped_conv", **GroupedConvProblem(direction, "bf16", 2, **{**values, **fields}).as_row()}
+
+
+def test_a_library_holds_the_kernel_s_code(libraries: dict[str, Path]) -> None:
+    path = libraries[FORWARD]
+    assert what_is_wrong_with_library(path, "gfx950") is None
+    assert len(instances(code_object_in(path, "gfx950"))) == 1
+    facts = code_facts(path, "gfx950")
+    assert facts.lds_bytes == (64 + 64) * 64 * 2
+    assert facts.vgprs
+    assert facts.spills == 0
+    with pytest.raises(BuildError, match="not for gfx942"):
+        code_object_in(path, "gfx942")
+
+
+def test_another_library_is_said_to_be_none(runtime: Path) -> None:
+    assert "does not export to_ck_abi_version" in str(what_is_wrong_with_library(runtime, "gfx950"))
+    with pytest.raises(BuildError, match="carries no code for a GPU"):
+        code_object_in(runtime, "gfx950")
+
+
+def test_the_binary_says_which_ck_tile_it_is(builder: Builder) -> None:
+    binary = builder.need(parse_kernel_name(FORWARD)).binary
+    assert binary is not None
+    assert builder.ck_tile is not None
+    assert f"CK Tile (headers {builder.ck_tile.headers.digest[:12]})" in binary.toolchain
+
+
+def test_the_kernel_is_checked_and_timed_from_a_graph(
+    libraries: dict[str, Path], runtime: Path, folder: Path
+) -> None:
+    answers, calls = double.run_on_double(runtime, folder, [(libraries[FORWARD], problem())])
+    status, detail, timed, out, _, stream = answers[0]
+    assert (status, detail) == ("ok", "")
+    assert timed >= 8
+    launches = [call for call in calls if call[0] == "hipLaunchKernel"]
+    # 2 x 10 x 12 rows by 64 columns a group, in tiles of 64 x 64; two groups; 4 waves of 64.
+    assert {tuple(call[1:4]) for call in launches} == {("4,2,1", "256,1,1", "0")}
+    assert {int(call[4], 16) for call in launches} == {stream}
+    assert {int(call[5], 16) for call in launches} == {out}
+    assert all("to_ck_entry" in call[6] for call in launches)
+    order = [call[0] for call in calls]
+    begin, end = order.index("hipStreamBeginCapture"), order.index("hipStreamEndCapture")
+    assert order[begin + 1 : end] == ["hipLaunchKernel"] * 8
+    assert "hipMemsetAsync" not in order
+
+
+def test_what_ck_tile_does_not_take_is_unsupported_with_its_own_words(
+    libraries: dict[str, Path], runtime: Path, folder: Path
+) -> None:
+    answers, calls = double.run_on_double(
+        runtime,
+        folder,
+        [
+            (libraries[FORWARD], problem(C=6)),
+            (libraries[FORWARD], problem(N=1001, Hi=1, Wi=1)),
+            (libraries[BWD_DATA], problem()),
+        ],
+    )
+    assert [answer[0] for answer in answers[:2]] == ["unsupported"] * 2
+    assert (
+        answers[0][1]
+        == "CK Tile's IsSupportedArgument says no: [ERROR] Conv C is not a multiple of the vector"
+    )
+    assert answers[1][1] == "N is more than a double can bear"
+    assert not [call for call in calls if call[0] == "hipLaunchKernel" and int(call[5], 16) == answers[0][3]]
+
+
+def test_pixels_that_nothing_reaches_are_zeros(
+    libraries: dict[str, Path], runtime: Path, folder: Path
+) -> None:
+    with_gaps = problem("bwd_data", Y=1, X=1, stride_h=2, stride_w=2, pad_h=0, pad_w=0)
+    answers, calls = double.run_on_double(
+        runtime, folder, [(libraries[BWD_DATA], problem("bwd_data")), (libraries[BWD_DATA], with_gaps)]
+    )
+    fills = [call for call in calls if call[0] == "hipMemsetAsync"]
+    # bf16: 2 images of 10 x 12 pixels of 64 channels; none for the first problem, whose filter reaches all.
+    assert {(call[1], call[2], call[3]) for call in fills} == {
+        (hex(answers[1][3]), "0", str(2 * 2 * 120 * 64))
+    }
+    names = [call[0] for call in calls if call[0] in ("hipMemsetAsync", "hipLaunchKernel")]
+    assert names[-2:] == ["hipMemsetAsync", "hipLaunchKernel"]
+
+
+def test_a_gemm_s_operands_are_a_and_b(libraries: dict[str, Path], runtime: Path, folder: Path) -> None:
+    row = {"op": "gemm", **GemmProblem("bf16", "crr", 192, 128, 64).as_row()}
+    answers, calls = double.run_on_double(runtime, folder, [(libraries[GEMM], row)])
+    assert answers[0][0] == "ok", answers
+    first, second = answers[0][4]
+    launch = next(call for call in calls if call[0] == "hipLaunchKernel")
+    # As a convolution a crr product has its operands the other way round; the kernel's first argument is A.
+    assert int(launch[5], 16) == second != first
+    # Persistent: as many workgroups as the device holds, two on each of 256 compute units.
+    assert launch[1] == "512,1,1"
+
+
+def test_a_launch_that_fails_is_reported(libraries: dict[str, Path], runtime: Path, folder: Path) -> None:
+    answers, _ = double.run_on_double(
+        runtime, folder, [(libraries[FORWARD], problem())], RECORD_FAIL="hipGetLastError:98"
+    )
+    status, detail = answers[0][:2]
+    assert status == "unsupported"
+    assert "to_ck_launch: hipErrorSomething (98)" in detail
+    assert "256 threads and 16,384 bytes of LDS" in detail
+
+
+def test_what_is_too_large_for_32_bits_is_not_passed_on(
+    libraries: dict[str, Path], runtime: Path, folder: Path
+) -> None:
+    script = f"""
+import ctypes
+from pathlib import Path
+from harness.problem import GroupedConvProblem
+from harness.target.ck_tile_library import CkTileLibrary
+from harness.target.gpu_abi import Unlaunchable
+library = CkTileLibrary(Path({str(libraries[FORWARD])!r}), ctypes.CDLL({str(runtime)!r}))
+print(library.kernel)
+try:
+    library.plan(GroupedConvProblem("forward", "bf16", 2, 128, 64, 64, 1, 512, 512, 1, 1))
+except Unlaunchable as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RECORD_TO": str(folder / "other.txt")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.splitlines() == [
+        FORWARD,
+        "an operand of 4,294,967,296 bytes is more than CK Tile's 32-bit offsets reach",
+    ], done.stderr
+
+
+def test_a_library_of_something_else_cannot_be_loaded(runtime: Path, folder: Path) -> None:
+    other = folder / "other.so"
+    shutil.copy(runtime, other)
+    answers, _ = double.run_on_double(runtime, folder, [(other, problem())])
+    assert answers[0][0] == "build_error"
+    assert "it is no library of a CK Tile kernel" in answers[0][1]
+
+
+def test_headers_that_change_meanwhile_end_the_build(tmp_path: Path) -> None:
+    from harness.build.ck_tile.api import detect
+    from harness.build.ck_tile.headers import find_headers
+
+    shutil.copytree(DOUBLE / "include", tmp_path / "include")
+    api = detect(find_headers(tmp_path))
+    made = double.hip_folder(tmp_path)
+    with Builder(
+        "gfx950",
+        toolchain=double.toolchain(api, made),
+        build_dir=tmp_path / "cache",
+        runs_here=False,
+        ck_tile=api,
+    ) as builder:
+        (tmp_path / "include" / "ck_tile" / "core.hpp").write_text("#error other\n")
+        with pytest.raises(BuildError, match="have changed since: start again"):
+            builder.need(parse_kernel_name(FORWARD))
+
+
+def test_other_headers_are_another_key(tmp_path: Path) -> None:
+    from harness.build.ck_tile.api import detect
+    from harness.build.ck_tile.headers import find_headers
+
+    made = double.hip_folder(tmp_path)
+    identities = []
+    for name in ("one", "two"):
+        shutil.copytree(DOUBLE / "include", tmp_path / name / "include")
+        (tmp_path / name / "include" / "ck_tile" / "note.hpp").write_text(f"// {name}\n")
+        api = detect(find_headers(tmp_path / name))
+        with Builder(
+            "gfx950",
+            toolchain=double.toolchain(api, made),
+            build_dir=tmp_path / "cache",
+            runs_here=False,
+            ck_tile=api,
+        ) as builder:
+            identities.append((builder.source_identity, builder.headers.digest))
+    assert identities[0][0] != identities[1][0]
+    assert identities[0][1] != identities[1][1]
+
+
+class DoubleTarget(GpuTarget):
+    name = "gfx950"
+    arch = "gfx950"
+    device_module = "harness.target.gfx950_device"
+    visible_variable = "HIP_VISIBLE_DEVICES"
+
+
+def test_the_target_refuses_what_is_not_in_this_ck_tile(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from harness.build.ck_tile.toolchain import HIP_HEADERS
+    from harness.target.resolve import TargetOptions
+
+    made = folder / "hip" if (folder / "hip").is_dir() else double.hip_folder(folder)
+    monkeypatch.setenv(HIP_HEADERS, str(made))
+    options = TargetOptions("ziglang", folder / "cache", 1)
+    target = DoubleTarget(options, Presence(True, "a double"), double.double_api())
+    try:
+        conv = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3)
+        assert target.implementation == "ck_tile"
+        assert target.refusal(parse_kernel_name(FORWARD), conv) is None
+        reason = target.refusal(parse_kernel_name(FORWARD.replace("compv3", "mem")), conv)
+        assert reason is not None
+        assert reason.startswith("ck_tile: pipeline mem is not in this CK Tile")
+        gemm = GemmProblem("bf16", "crr", 64, 64, 64)
+        assert target.refusal(parse_kernel_name(GEMM), gemm) is None
+    finally:
+        target.close()
