@@ -41,6 +41,8 @@ _COMMANDS = {
     "report": "make the report of a run again from its parquet files",
     "import": "convert published CSV or JSON results and benchmark logs into records",
     "train": "train a model that picks kernels, from recorded measurements",
+    "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
+    "tune": "measure the pool for problems and keep the best kernels for picking",
     "predict": "rank the kernels for a problem with a model",
     "evaluate": "judge a model's picks by recorded measurements",
     "compare": "compare a new model with an old one and say whether it may replace it",

@@ -6,6 +6,7 @@
     cv_metrics_{target}.json            cross-validated figures
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, where there is one
+    size_tradeoff.json                  what smaller models would reach, where that was looked at
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
@@ -233,7 +234,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def _is_ours(name: str) -> bool:
     """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
     return name in (SPEC_FILE, MANIFEST_FILE) or name.startswith(
-        ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold")
+        ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold", "size_tradeoff")
     )
 
 
