@@ -23,7 +23,7 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.bootstrap import Interval, mean_of, paired_interval, quantile_of
-from harness.heuristic.crossval_figures import selection_of
+from harness.heuristic.crossval_figures import picked_efficiencies
 from harness.heuristic.features import Array
 from harness.heuristic.folds import GROUPINGS, fold_codes, group_codes, group_folds
 from harness.heuristic.model_folder import json_bytes, packed_booster
@@ -49,13 +49,22 @@ TRADEOFF_FILE = "size_tradeoff.json"
 TOLERANCE_POINTS = 0.1
 """How much of the cross-validated mean, and of P10, a smaller model may lose against the best."""
 
-_LEAVES = (1, 2, 4)
-_TREES = (1, 2, 4, 8)
-_MEMBERS = (1, 2, 4)
-_FEATURES = (1, 2, 4)
-"""By what each is divided."""
+_ROUNDING = 1e-9
 _TIMED_PROBLEMS = 24
 _REPEATS = 5
+
+
+@dataclass(frozen=True)
+class Grid:
+    """By what each size of the recipe is divided; every combination is a variant."""
+
+    leaves: tuple[int, ...] = (1, 2, 4)
+    trees: tuple[int, ...] = (1, 2, 4, 8)
+    members: tuple[int, ...] = (1, 2, 4)
+    features: tuple[int, ...] = (1, 2, 4)
+
+
+GRID = Grid()
 
 PickTimer = Callable[[Path, Sequence[Problem], Sequence[Kernel]], float]
 """Model folder, problems, candidates -> microseconds of a pick."""
@@ -137,12 +146,13 @@ def choose_compact(
     n_splits: int,
     effort: Effort,
     time_pick: PickTimer | None = None,
+    grid: Grid = GRID,
 ) -> RecipeChoice:
     """The recipe of the smallest variant that is as good as the best, for `train(..., choose=...)`.
 
     The folder gets size_tradeoff.json, the manifest `compact`. Raises ModelError as `trade_off` does.
     """
-    found = trade_off(recipe, rows, arch, n_splits, effort, time_pick)
+    found = trade_off(recipe, rows, arch, n_splits, effort, time_pick, grid)
     for line in table_lines(found):
         effort.say(line)
     chosen, best = found.row(found.chosen), found.row(found.best)
@@ -167,40 +177,43 @@ def trade_off(
     n_splits: int = 5,
     effort: Effort | None = None,
     time_pick: PickTimer | None = None,
+    grid: Grid = GRID,
 ) -> TradeOff:
     """Every variant of the recipe, cross-validated on the same folds by problem and by family.
 
-    The best has the highest mean over both groupings. Chosen is the smallest (by bytes) that loses, under
-    each grouping, at most TOLERANCE_POINTS of mean and of P10 against it: times are shown, and decide
-    nothing. Raises ModelError for a recipe without trees, and with one problem only.
+    The best has the highest mean over both groupings; `smallest_as_good` is chosen: times are shown, and
+    decide nothing. Raises ModelError for a recipe without trees, and with one problem only.
     """
     effort = effort or Effort()
     if not _parts(recipe):
         raise ModelError(f"recipe {recipe.name} picks without trees: there is nothing to make smaller")
+    rows = rows.reset_index(drop=True)
     folds = _folds(rows, n_splits, effort.seed)
+    groups = group_codes(rows)
     kernels = [parse_kernel_name(str(name)) for name in sorted(rows["kernel"].unique())]
     problems = list(problems_of(rows))[:_TIMED_PROBLEMS]
     efficiencies: dict[Variant, dict[str, Array]] = {}
     sizes: dict[Variant, tuple[int, float]] = {}
-    shapes = _shapes(recipe)
+    shapes = _shapes(recipe, grid)
     quiet = replace(effort, report=None)
     for number, (leaves, features) in enumerate(shapes, 1):
         effort.say(f"sizes: {number} of {len(shapes)}: {leaves} leaves, {features} features")
         grown = _grown(recipe, leaves, features)
-        predictions: dict[tuple[Variant, str], list[pd.DataFrame]] = {}
-        for grouping, codes in folds.items():
-            for fold in range(int(codes.max()) + 1):
-                held = rows[codes == fold]
-                ranker = fit(grown, rows[codes != fold], arch, quiet)
-                for variant in _variants(grown, leaves, features, efficiencies):
-                    table = _predictions(cut(ranker, grown, variant), held, effort.threads)
-                    predictions.setdefault((variant, grouping), []).append(table)
-        for (variant, grouping), tables in predictions.items():
-            selection = selection_of(rows, pd.concat(tables, ignore_index=True))
-            found = 100 * selection.sort_values("problem")["efficiency"].to_numpy(dtype=np.float64)
-            efficiencies.setdefault(variant, {})[grouping] = found
+        variants = [v for v in _variants(grown, leaves, features, grid) if v not in efficiencies]
+        for grouping, fold_of_row in folds.items():
+            predicted = {variant: np.empty(len(rows)) for variant in variants}
+            for fold in range(int(fold_of_row.max()) + 1):
+                held = fold_of_row == fold
+                ranker = fit(grown, rows[~held], arch, quiet)
+                held_groups = np.unique(groups[held], return_inverse=True)[1]
+                for variant in variants:
+                    smaller = cut(ranker, grown, variant)
+                    predicted[variant][held] = smaller.tflops(rows[held], held_groups, effort.threads)
+            for variant in variants:
+                found = 100 * picked_efficiencies(rows, predicted[variant])
+                efficiencies.setdefault(variant, {})[grouping] = found
         ranker = fit(grown, rows, arch, quiet)
-        for variant in _variants(grown, leaves, features, sizes):
+        for variant in variants:
             smaller = cut(ranker, grown, variant)
             took = _pick_us(smaller, recipe, rows, arch, problems, kernels, time_pick or time_python_pick)
             sizes[variant] = (_bytes(smaller), took)
@@ -209,9 +222,15 @@ def trade_off(
         Row(variant, _figures(efficiencies[variant], efficiencies[best], effort.seed), *sizes[variant])
         for variant in sorted(efficiencies, key=lambda v: (-sizes[v][0], v))
     )
-    as_good = [row for row in table_rows if _as_good(row)]
-    chosen = min(as_good, key=lambda row: (row.model_bytes, row.variant)).variant
+    chosen = smallest_as_good(table_rows)
     return TradeOff(table_rows, best, chosen, len(kernels), recipe_of(recipe, chosen))
+
+
+def smallest_as_good(rows: Sequence[Row]) -> Variant:
+    """The variant of the fewest bytes (of equals the one of fewer trees) that loses at most TOLERANCE_POINTS
+    of mean and of P10 against the best, under each grouping. One of the rows is the best."""
+    as_good = [row for row in rows if _as_good(row)]
+    return min(as_good, key=lambda row: (row.model_bytes, row.variant)).variant
 
 
 def cut(ranker: Ranker, recipe: Recipe, variant: Variant) -> Ranker:
@@ -323,28 +342,24 @@ def _full(recipe: Recipe) -> Variant:
     )
 
 
-def _shapes(recipe: Recipe) -> list[tuple[int, int]]:
+def _shapes(recipe: Recipe, grid: Grid) -> list[tuple[int, int]]:
     """(leaves, features) of every training that is needed."""
     full = _full(recipe)
     return [
         (leaves, features)
-        for leaves in _divided(full.leaves, _LEAVES, 2)
-        for features in _divided(full.features, _FEATURES, 4)
+        for leaves in _divided(full.leaves, grid.leaves, 2)
+        for features in _divided(full.features, grid.features, 4)
     ]
 
 
-def _variants(
-    recipe: Recipe, leaves: int, features: int, known: Mapping[Variant, object]
-) -> Iterator[Variant]:
-    """What one training gives: its first trees, in its first members; and no trees, unless that is known."""
+def _variants(recipe: Recipe, leaves: int, features: int, grid: Grid) -> Iterator[Variant]:
+    """What one training gives: its first trees, in its first members; and no trees, where others pick."""
     full = _full(recipe)
-    for trees in _divided(full.trees, _TREES, 1):
-        for members in _divided(full.members, _MEMBERS, 1):
+    for trees in _divided(full.trees, grid.trees, 1):
+        for members in _divided(full.members, grid.members, 1):
             yield Variant(trees, leaves, members, features)
-    none = Variant(0, 0, 0, 0)
-    picking = {part.target for part in _parts(recipe)}
-    if set(recipe.picking_weights) - picking and none not in known:
-        yield none
+    if set(recipe.picking_weights) - {part.target for part in _parts(recipe)}:
+        yield Variant(0, 0, 0, 0)
 
 
 def _sized(part: TreePart, leaves: int, features: int, trees: int, members: int) -> TreePart:
@@ -390,11 +405,6 @@ def _folds(rows: pd.DataFrame, n_splits: int, seed: int) -> dict[str, npt.NDArra
     return folds
 
 
-def _predictions(ranker: Ranker, rows: pd.DataFrame, threads: int) -> pd.DataFrame:
-    predicted = ranker.tflops(rows, group_codes(rows), threads)
-    return rows[["problem", "kernel"]].assign(predicted_tflops=predicted)
-
-
 def _figures(own: Mapping[str, Array], best: Mapping[str, Array], seed: int) -> dict[str, Figures]:
     p10 = quantile_of(0.1)
     return {
@@ -410,7 +420,7 @@ def _figures(own: Mapping[str, Array], best: Mapping[str, Array], seed: int) -> 
 
 def _as_good(row: Row) -> bool:
     return all(
-        gain.value >= -TOLERANCE_POINTS
+        gain.value >= -TOLERANCE_POINTS - _ROUNDING
         for figures in row.by.values()
         for gain in (figures.mean_gain, figures.p10_gain)
     )

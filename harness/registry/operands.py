@@ -88,7 +88,8 @@ def checked_operand(problem: Problem, name: str, value: object, shape: tuple[int
     if not isinstance(value, np.ndarray):
         raise OperandError(f"{name} is a {type(value).__name__}: give a numpy array of {storage.name}{bits}")
     if value.dtype != storage:
-        raise OperandError(f"{name} is {value.dtype.name}: {problem.id} wants {storage.name}{bits}")
+        foreign = "" if value.dtype.isnative else " of foreign byte order"
+        raise OperandError(f"{name} is {value.dtype.name}{foreign}: {problem.id} wants {storage.name}{bits}")
     if value.shape != shape:
         raise OperandError(
             f"{name} has shape {_shown(value.shape)}: {problem.id} wants {_shown(shape)}, "

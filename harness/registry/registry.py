@@ -17,7 +17,7 @@ from harness.build.builder import Builder
 from harness.errors import ModelError, TargetError
 from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
-from harness.measure.supervisor import Supervisor, SweepSettings
+from harness.measure.supervisor import Applied, Supervisor, SweepSettings
 from harness.pool import pool_for_problem
 from harness.problem import Kind, Problem, kind_text
 from harness.registry.measuring import Budget, PoolMeasurements, measure_pool, model_free_order
@@ -25,7 +25,7 @@ from harness.registry.operands import read_output, shared_files, taken_operands
 from harness.registry.rankers import Candidates, load_candidates
 from harness.registry.tuned import Found, Surroundings, TunedEntry, TunedResults, now
 from harness.target import TargetOptions, resolve_target
-from harness.target.base import DeviceInfo, Target
+from harness.target.base import DataFiles, DeviceInfo, Target
 from harness.target.cpu_info import cpu_name
 
 _LOG = logging.getLogger("harness.registry")
@@ -247,7 +247,7 @@ class Registry:
         if isinstance(self._kernels, str):
             kernels: Sequence[Kernel] = pool_for_problem(problem, self._arch, self._kernels)
         else:
-            kernels = [k for k in self._kernels if k.matches(problem) and self._arch.refusal(k) is None]
+            kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {self._arch.name}")
         return load_candidates(problem, self._arch.name, kernels, self._model, self._models)
@@ -264,25 +264,32 @@ class Registry:
 
         Raises OperandError for arrays that do not fit, TargetError when no kernel runs.
         """
-        target = self._require_target("run kernels")
+        self._require_target("run kernels")
         first, second = taken_operands(problem, operands, named)
         failed: list[Failed] = []
         with self._lock, shared_files(problem, first, second) as data:
             for _, pick in zip(range(_TRIES), self._picks(problem), strict=False):
-                future = target.build(pick.kernel)
-                cached, built = future.done(), future.result()
-                if built.binary is None:
-                    status, detail = built.status, built.log.strip()[-400:]
-                else:
-                    ended = self._supervisor().apply(problem, built.binary.path, data)
-                    status, detail = ended.status, ended.detail
-                    if status == "ok":
-                        return RunResult(read_output(problem, data), pick, tuple(failed), cached)
-                failed.append(Failed(pick.kernel, status, detail))
+                ended, cached = self._applied(problem, pick.kernel, data)
+                if ended.status == "ok":
+                    return RunResult(read_output(problem, data), pick, tuple(failed), cached)
+                failed.append(Failed(pick.kernel, ended.status, ended.detail))
                 self._state.failed.add((problem, pick.kernel))
-                self._say(f"{pick.kernel.name} on {problem.id}: {status}: {detail}; the next pick is tried")
+                what = f"{ended.status}: {ended.detail}"
+                self._say(f"{pick.kernel.name} on {problem.id}: {what}; the next pick is tried")
         reasons = "; ".join(f"{one.kernel.name}: {one.status}: {one.detail}" for one in failed)
         raise TargetError(f"no kernel runs {problem.id}: {reasons[-1500:] or 'there is none'}")
+
+    def _applied(self, problem: Problem, kernel: Kernel, data: DataFiles) -> tuple[Applied, bool]:
+        """What became of a kernel on the data, and whether its binary was there already."""
+        target = self._require_target("run kernels")
+        refusal = target.refusal(kernel, problem)
+        if refusal is not None:
+            return Applied("unsupported", refusal), True
+        future = target.build(kernel)
+        cached, built = future.done(), future.result()
+        if built.binary is None:
+            return Applied(built.status, _what_is_said(built.log)), cached
+        return self._supervisor().apply(problem, built.binary.path, data), cached
 
     # ---- measuring --------------------------------------------------------------------------
 
@@ -460,3 +467,10 @@ def _source_hash(target: Target, kernel: Kernel) -> str:
     """Of the kernel's binary, as it would be built now."""
     builder = getattr(target, "builder", None)
     return builder.source_hash(kernel) if isinstance(builder, Builder) else target.source_identity()
+
+
+def _what_is_said(log: str) -> str:
+    """The line of a compiler's log that says what is wrong: the first error, else the last line."""
+    lines = [line.strip() for line in log.splitlines() if line.strip()]
+    errors = (line for line in lines if "error" in line)
+    return next(errors, lines[-1] if lines else "")[:400]
