@@ -48,5 +48,9 @@ class TunedError(HarnessError):
     """The tuned results cannot be written."""
 
 
+class NoModelError(ModelError):
+    """No model was trained for a problem, and nothing may be measured."""
+
+
 class GateError(HarnessError):
     """A baseline or the criteria cannot be used."""

@@ -6,12 +6,13 @@ import argparse
 import json
 import logging
 import math
+import sys
 import time
 from pathlib import Path
 from typing import Any
 
 from harness.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
-from harness.errors import ModelError
+from harness.errors import ModelError, NoModelError, TargetError
 from harness.problem import Problem
 from harness.registry import Budget, Pick, Registry
 from harness.registry.rankers import Candidates
@@ -79,11 +80,12 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the picks. Raises HarnessError where there is none."""
+    """Prints the picks; 1 when a problem has none. Raises HarnessError."""
     if args.top < 1:
         raise ModelError("--top must be at least 1")
     problems = problems_of_arguments(args.problems)
     fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
+    status = 0
     with open_registry(args, fallback) as registry:
         for problem in problems:
             began = time.perf_counter()
@@ -91,15 +93,25 @@ def run(args: argparse.Namespace) -> int:
             loaded = time.perf_counter()
             try:
                 picks = registry.rank(problem, args.top)
-            except ModelError as error:
-                hint = "" if fallback is not None or args.arch else " (--measure 30s measures the pool)"
-                raise ModelError(f"{error}{hint}") from None
+            except (NoModelError, TargetError) as error:
+                status = 1
+                _say_none(problem, str(error), args, can_measure=registry.target is not None)
+                continue
             took = time.perf_counter() - loaded
             if args.json:
                 print(json.dumps(_as_json(problem, picks, candidates, loaded - began, took)))
             else:
                 print(_as_text(problem, picks, candidates, loaded - began, took))
-    return 0
+    return status
+
+
+def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:
+    """A problem without a pick is said, and the others go on."""
+    if can_measure and args.measure is None:
+        why += " (--measure 30s measures the pool)"
+    if args.json:
+        print(json.dumps({"problem": problem.id, "notes": [why], "picks": []}))
+    print(f"tile-oracle pick: {why}", file=sys.stderr)
 
 
 def _as_text(

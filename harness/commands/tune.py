@@ -10,7 +10,9 @@ from harness.commands.pick import add_registry_arguments, open_registry
 from harness.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from harness.errors import TargetError, TunedError
 from harness.measure.measurement import Measurement
+from harness.problem import Problem
 from harness.record.dataset import load_records
+from harness.record.schema import ROUND_FINAL
 from harness.registry import Registry
 from harness.registry.seed import entries_of_records
 from harness.session.options import duration_s
@@ -64,9 +66,8 @@ def run(args: argparse.Namespace) -> int:
             if not args.quiet:
                 print(f"{problem.id}:", file=sys.stderr, flush=True)
             try:
-                tuning = registry.tune(
-                    problem, budget_s, kernels=args.kernels, watch=None if args.quiet else _show
-                )
+                show = None if args.quiet else _Progress(registry, problem, args.kernels)
+                tuning = registry.tune(problem, budget_s, kernels=args.kernels, watch=show)
             except TargetError as error:
                 print(f"tile-oracle tune: {error}", file=sys.stderr)
                 status = 1
@@ -83,9 +84,21 @@ def run(args: argparse.Namespace) -> int:
     return status
 
 
-def _show(measurement: Measurement) -> None:
-    figure = f"{measurement.tflops:.4g} TFLOPS" if measurement.ok else measurement.status
-    print(f"    {figure:<16} {measurement.kernel.name}", file=sys.stderr, flush=True)
+class _Progress:
+    """A line a measurement: its number of how many, or that it is a leader's second one."""
+
+    def __init__(self, registry: Registry, problem: Problem, most: int | None) -> None:
+        pool = len(registry.candidates(problem).kernels)
+        self._total = pool if most is None else min(pool, most)
+        self._done = 0
+
+    def __call__(self, measurement: Measurement) -> None:
+        again = measurement.round == ROUND_FINAL
+        self._done += not again
+        place = "again" if again else f"{self._done}/{self._total}"
+        figure = f"{measurement.tflops:.4g} TFLOPS" if measurement.ok else measurement.status
+        line = f"{place:>9}  {figure:<16}  {measurement.kernel.name}"
+        print(line, file=sys.stderr, flush=True)
 
 
 def _seed(registry: Registry, runs: list[str]) -> int:

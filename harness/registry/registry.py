@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from harness.arch import load_arch
 from harness.build.builder import Builder
-from harness.errors import ModelError, TargetError
+from harness.errors import ModelError, NoModelError, TargetError
 from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
 from harness.measure.supervisor import Applied, Supervisor, SweepSettings
@@ -164,7 +164,8 @@ class Registry:
         """The kernel for a problem: its tuned one, else the model's pick; where no model fits, the best that
         is measured now.
 
-        Raises ModelError where no model fits and nothing can be measured, TargetError when no kernel is ok.
+        Raises NoModelError where no model fits and nothing may be measured, ModelError for a model or a pool
+        that cannot be used, TargetError when no kernel is ok.
         """
         return next(self._picks(problem))
 
@@ -319,7 +320,7 @@ class Registry:
         """The fallback: what was measured for the problem, now unless it was before."""
         if self.target is None or self._budget is None:
             why = "without a target nothing can" if self.target is None else "nothing may"
-            raise ModelError(
+            raise NoModelError(
                 f"{candidates.why}, and {why} be measured for {problem.id}: train one, or tune it"
             )
         with self._lock:
