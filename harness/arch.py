@@ -44,6 +44,8 @@ class Hardware:
 
     0 where the device has no such thing. lds_capacity_bytes is the published figure that models were
     trained with, which need not be the limit that kernels are held to (`Arch.lds_limit_bytes`).
+    registers_per_lane: vector registers that the waves of a SIMD share, for each lane (where accumulators
+    are apart, of one kind); register_granule: how many are given to a wave at once.
     """
 
     product: str
@@ -58,6 +60,8 @@ class Hardware:
     l2_cache_kb: int
     l3_cache_kb: int
     num_xcd: int
+    registers_per_lane: int
+    register_granule: int
 
     @property
     def total_simds(self) -> int:

@@ -44,6 +44,7 @@ _COMMANDS = {
     "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
     "tune": "measure the pool for problems and keep the best kernels for picking",
     "predict": "rank the kernels for a problem with a model",
+    "export": "write a model and its kernels as C++ sources that pick in microseconds",
     "evaluate": "judge a model's picks by recorded measurements",
     "compare": "compare a new model with an old one and say whether it may replace it",
     "retrain-check": "validate the current model, train a new one, validate it, compare",

@@ -46,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     test = load_records(args.test) if args.test else None
     if test is not None and set(test["problem"]) & set(records["problem"]):
         raise ModelError("--test has problems that are trained on")
+    tested = f"   {'test mean':<24}{'test P10':<24}{'top 3':>8}" if test is not None else ""
     print(
-        f"{'recipe':<20}{'CV problem':>16}{'CV family':>16}   {'test mean':<24}{'test P10':<24}"
-        f"{'top 3':>8}{'s':>7}\n"
+        f"{'recipe':<20}{'CV problem':>16}{'CV family':>16}{tested}{'s':>7}\n"
         f"{'':<20}{'mean    P10':>16}{'mean    P10':>16}"
     )
     for recipe in recipes:

@@ -18,7 +18,16 @@ from harness.errors import BuildError
 from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
 from harness.pool import pool_of_kind
-from harness.problem import DIRECTIONS, DTYPES, Kind, kind_text
+from harness.problem import (
+    DIRECTIONS,
+    DTYPES,
+    GEMM_DTYPES,
+    GEMM_LAYOUTS,
+    OPS,
+    GemmProblem,
+    Kind,
+    kind_text,
+)
 from harness.problem_set import load_problem_sets
 
 HELP = "compile kernels ahead of time into a folder that another machine can use"
@@ -28,6 +37,7 @@ examples:
   tile-oracle build -o kernels-v3 --isa x86-64-v3                   the default pool: forward, bf16, 2D
   tile-oracle build -o kernels-v3 --isa x86-64-v3 --problem-set forward_smoke,bwd_data_smoke
                                                                     what these problem sets need
+  tile-oracle build -o gemms --op gemm --layout rcr,rrr --dtype bf16 --isa x86-64-v3
   pytest --problem-set forward_smoke --build-dir kernels-v3         on the other machine: no compiler needed
 
 instruction sets:
@@ -56,8 +66,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--problem-set", metavar="NAMES", help="build for the kinds of problems in these sets"
     )
+    parser.add_argument("--op", choices=OPS, help=f"operation (default: {OPS[0]})")
     parser.add_argument("--direction", metavar="WORDS", help=f"of {', '.join(DIRECTIONS)} (default: forward)")
-    parser.add_argument("--dtype", metavar="WORDS", help=f"of {', '.join(DTYPES)} (default: bf16)")
+    parser.add_argument(
+        "--layout", metavar="WORDS", help=f"GEMM: of {', '.join(GEMM_LAYOUTS)} (default: rcr)"
+    )
+    parser.add_argument(
+        "--dtype", metavar="WORDS", help=f"of {', '.join(DTYPES)}, of GEMM also fp8 (default: bf16)"
+    )
     parser.add_argument("--ndim", metavar="NUMBERS", help="of 2, 3 (default: 2)")
     parser.add_argument("--arch", default="cpu", help="cpu, gfx950 or sm_90 (default: %(default)s)")
     parser.add_argument(
@@ -113,12 +129,26 @@ def _pool(args: argparse.Namespace) -> list[Kernel]:
 
 def _kinds(args: argparse.Namespace) -> list[Kind]:
     """The kinds of problem whose kernels to build, sorted."""
-    words = (args.direction, args.dtype, args.ndim)
+    words = (args.op, args.direction, args.layout, args.dtype, args.ndim)
     if args.problem_set is not None:
         if any(word is not None for word in words):
-            raise BuildError("--problem-set says the direction, dtype and ndim: give it or them, not both")
+            raise BuildError(
+                "--problem-set says the operation, direction, layout, dtype and ndim: give it or them, not both"
+            )
         problems = load_problem_sets(args.problem_set).problems
         return sorted({problem.kind for problem in problems}, key=kind_text)
+    gemm = args.op == GemmProblem.op
+    for option, word in (
+        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
+    ):
+        if word is not None:
+            raise BuildError(f"{option} is not for --op {args.op or OPS[0]}: leave it out")
+    if gemm:
+        layouts = _some_of("--layout", args.layout or "rcr", GEMM_LAYOUTS)
+        types = _some_of("--dtype", args.dtype or "bf16", GEMM_DTYPES)
+        return sorted(
+            ((GemmProblem.op, t, one) for t, one in itertools.product(types, layouts)), key=kind_text
+        )
     directions = _some_of("--direction", args.direction or "forward", DIRECTIONS)
     dtypes = _some_of("--dtype", args.dtype or "bf16", DTYPES)
     ndims = _some_of("--ndim", args.ndim or "2", ("2", "3"))

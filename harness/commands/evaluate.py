@@ -27,6 +27,9 @@ examples:
 efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
 problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
 measurements that the oracle is the best of: an estimate, which a model may beat by luck on few problems.
+
+predictions: R2 and RMSE over all pairs, the rank correlation within problems, of what the pick's prediction
+says, and of what each member of the model was trained to say.
 """
 
 
@@ -53,21 +56,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
     parser.add_argument("--json", metavar="FILE", help="write all figures as JSON")
     parser.add_argument("--parquet", metavar="FILE", help="write one row a problem as parquet")
+    parser.add_argument("--figures", metavar="FILE", help="write one row a figure as parquet")
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints the tables and writes the files. Raises RecordError, ModelError."""
     records = load_records(args.records)
     trained_on = load_records(args.trained_on) if args.trained_on else None
-    evaluation = evaluate(
-        Path(args.model).name, records, rankings_of(args.model, records), trained_on, args.seed
-    )
+    name = Path(args.model).name
+    if Path(args.model).suffix == ".csv":
+        evaluation = evaluate(name, records, rankings_of(args.model, records), trained_on, args.seed)
+    else:
+        predictor = Predictor.load(args.model)
+        rankings = rank_records(predictor, records)
+        evaluation = evaluate(name, records, rankings, trained_on, args.seed, predictor)
     print(render(evaluation, args.worst))
     try:
         if args.json:
             Path(args.json).write_text(json.dumps(evaluation.as_json(), indent=2, default=str) + "\n")
         if args.parquet:
             evaluation.selection.to_parquet(args.parquet, index=False)
+        if args.figures:
+            evaluation.figures().to_parquet(args.figures, index=False)
     except OSError as error:
         raise ModelError(f"cannot write {error.filename}: {error.strerror}") from None
     return 0
@@ -92,6 +102,9 @@ def render(evaluation: Evaluation, worst: int) -> str:
     for name, value in evaluation.headlines.items():
         limit = f"{ceiling[name]:.2f}" if name in ceiling else ""
         lines.append(f"  {name:<22}{value!s:<26}{limit}")
+    noise, shown = evaluation.noise, "measured" if evaluation.noise_measured else "assumed: too few repeats"
+    sizes = f"{100 * noise.relative:.2f} % and {1000 * noise.absolute_ms:.2f} us"
+    lines.append(f"  noise of a measurement: {sizes} ({shown})")
     lines += ["", "best of the first k picks, %"]
     lines += [f"  {name.replace('_', ' '):<22}{value}" for name, value in evaluation.top.items()]
     lines += [
@@ -103,8 +116,10 @@ def render(evaluation: Evaluation, worst: int) -> str:
         + ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items()),
         "predicted -> measured TFLOPS, five bins: "
         + ", ".join(
-            f"{one['predicted_tflops']:.1f} -> {one['measured_tflops']:.1f}" for one in evaluation.calibration
+            f"{one['predicted_tflops']:.3g} -> {one['measured_tflops']:.3g}" for one in evaluation.calibration
         ),
+        "",
+        *_targets(evaluation),
         "",
         f"{'slice':<22}{'problems':>9}{'mean':>9}{'P10':>9}{'min':>9}",
     ]
@@ -122,6 +137,20 @@ def render(evaluation: Evaluation, worst: int) -> str:
             f"{_short(row['oracle_kernel'])}" + (f" ({row['reason']})" if row["reason"] else "")
         )
     return "\n".join(lines)
+
+
+def _targets(evaluation: Evaluation) -> list[str]:
+    """R2 and RMSE of everything that is predicted."""
+    lines = [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
+    for one in evaluation.targets:
+        r2, rmse, correlation = (
+            "-" if value is None else f"{value:.{digits}}" if value > -100 else f"{value:.1e}"
+            for value, digits in ((one.r2, "3f"), (one.rmse, "4g"), (one.rank_correlation, "3f"))
+        )
+        lines.append(
+            f"{one.quantity:<16}{one.of:<16}{one.pairs:>8}{r2:>9}{rmse:>11}  {one.unit:<10}{correlation:>10}"
+        )
+    return lines
 
 
 def _short(name: str) -> str:

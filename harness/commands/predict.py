@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 from harness.errors import ModelError
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.model_folder import MANIFEST_FILE, read_json
 from harness.heuristic.predictor import Predictor, find_model_of
 from harness.kernel import Kernel, parse_kernel_name
@@ -37,6 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--kernels", metavar="FILE", help="kernel names to rank, one a line")
     parser.add_argument(
+        "--build-dir",
+        metavar="DIR",
+        help="kernels that `tile-oracle build` made: for a model that reads figures of binaries, those that "
+        "its own folder lacks",
+    )
+    parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a problem")
@@ -50,7 +57,11 @@ def run(args: argparse.Namespace) -> int:
         if folder is None:
             raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
         predictor = Predictor.load(folder)
-        kernels = [k for k in _kernels(folder, args.kernels) if k.matches(problem)]
+        kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
+        if args.build_dir:
+            if not predictor.reads_code:
+                raise ModelError(f"{folder} does not read figures of binaries: leave --build-dir out")
+            predictor = predictor.knowing(CodeTable.of_build(args.build_dir, [k.name for k in kernels]))
         if not kernels:
             raise ModelError(f"no kernel matches {problem.id}: {SHARED[problem.op]} must be the problem's")
         ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
@@ -64,7 +75,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _kernels(folder: Path, file: str | None) -> list[Kernel]:
+def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
+    """The kernels that a file names, one a line; without a file, those that the model was trained on.
+
+    Raises ModelError or KernelError.
+    """
     if file is None:
         names = read_json(folder / MANIFEST_FILE).get("kernels") or ()
         if not names:

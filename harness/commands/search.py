@@ -7,9 +7,9 @@ from pathlib import Path
 
 from harness.errors import ModelError
 from harness.heuristic.model_folder import json_bytes, read_json
-from harness.heuristic.predictor import Predictor, find_model
+from harness.heuristic.predictor import Predictor, find_model_of
 from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
-from harness.problem import GroupedConvProblem
+from harness.problem import kind_text, problem_from_id
 
 HELP = "search an architecture's kernels for those that a model expects to be fast"
 
@@ -17,6 +17,7 @@ _EXAMPLES = """\
 examples:
   tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --budget 500
   tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      goes on where s.json ended
+  tile-oracle search gemm-bf16-rcr-m16-n4096-k4096 --model models/my_gemm
 
 Every kernel that is proposed is one that the architecture's rules let be built. `measured` says whether
 the model saw measurements of that kernel; for others the prediction is an extrapolation.
@@ -44,14 +45,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", metavar="FILE", help="JSON file to go on from and to save to")
 
 
+_KNOWN = {True: "measured", False: "not measured", None: "the model does not say what it knows"}
+
+
 def run(args: argparse.Namespace) -> int:
     """Prints the best kernels. Raises ProblemError, ModelError."""
-    problem = GroupedConvProblem.from_id(args.problem)
-    folder = Path(args.model) if args.model else find_model(problem.direction, problem.dtype, args.arch)
+    problem = problem_from_id(args.problem)
+    folder = Path(args.model) if args.model else find_model_of(problem.kind, args.arch)
     if folder is None:
-        raise ModelError(
-            f"no shipped model for {problem.direction} {problem.dtype} on {args.arch}: use --model"
-        )
+        raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
     predictor = Predictor.load(folder)
     file = Path(args.state) if args.state else None
     state = SearchState.from_json(read_json(file)) if file is not None and file.exists() else None
@@ -65,6 +67,6 @@ def run(args: argparse.Namespace) -> int:
         f"{problem.id}: {len(state.scores)} kernels, {state.rounds} rounds of {args.strategy} ({folder.name})"
     )
     for place, found in enumerate(best_of(state, predictor, args.top), 1):
-        known = "measured" if found.measured else "not measured"
+        known = _KNOWN[found.measured]
         print(f"{place:>4}  {found.predicted_tflops:9.2f} TFLOPS  buildable, {known}  {found.kernel.name}")
     return 0

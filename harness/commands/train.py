@@ -157,6 +157,8 @@ def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
         )
     if not model.checks:
         lines.append(model.unchecked)
+    for one in manifest.get("hard_example_rounds", ()):
+        lines.append(f"hard examples, round {one['round']}: mean {one['mean']:.2f} %, P10 {one['P10']:.2f} %")
     for stands, names in model.ranker.aliases.groups().items():
         others = ", ".join(_short(name) for name in names if name != stands)
         lines.append(f"one kernel: {_short(stands)} = {others} ({model.ranker.aliases.because[stands]})")

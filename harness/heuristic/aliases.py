@@ -8,7 +8,7 @@ features. A kernel that was never measured can have a known twin among those tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,8 @@ import pandas as pd
 from harness.heuristic.columns import Column, Columns
 from harness.heuristic.noise import NoiseModel
 from harness.heuristic.schemas import flops_of
-from harness.kernel import KERNEL_FIELDS, GroupedConvKernel, parse_kernel_name
+from harness.kernel import GroupedConvKernel, Kernel, parse_kernel_name
+from harness.record.schema import kernel_columns
 
 LEAST_SHARED_PROBLEMS = 20
 AGREEMENT_QUANTILE = 0.9
@@ -26,7 +27,8 @@ AGREEMENT_SIGMAS = 4.0
 gfx950 measurements aliases reach 2.7 and the nearest distinct kernels 12."""
 
 PIPELINE_TWINS: Mapping[str, str] = {"compv5": "compv3"}
-"""Pipelines that the public gfx950 measurements show to time alike: unmeasured name -> measured one."""
+"""Pipelines of convolutions that the public gfx950 measurements show to time alike: unmeasured name ->
+measured one."""
 
 UNMEASURED_CAUTION = 0.16
 """Added to the ln(time) of a kernel that was not measured: how far such predictions are off on average,
@@ -34,8 +36,6 @@ leaving each public gfx950 kernel out in turn."""
 
 _TWIN_BONUS = 1e-4
 _SHRINK = 50.0
-_KERNEL_FIELDS = KERNEL_FIELDS
-_SHARED_FIELDS = ("direction", "dtype", "ndim")
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Aliases:
             {chosen.get(stands, stands): why for stands, why in self.because.items()},
         )
 
-    def stand_in(self, name: str) -> tuple[str, float]:
+    def stand_in(self, name: str, kernel: Kernel | None = None) -> tuple[str, float]:
         """(name of the kernel that this one is predicted as, its ln(time) offset).
 
         A measured kernel's representative; else that of a measured twin; else the kernel itself, which
@@ -75,11 +75,9 @@ class Aliases:
         known = self.representative.get(name)
         if known is not None:
             return known, self.offset.get(name, 0.0)
-        kernel = parse_kernel_name(name)
-        twin_pipeline = PIPELINE_TWINS.get(kernel.pipeline)
-        if twin_pipeline is not None:
-            row = {**kernel.as_row(), "pipeline": twin_pipeline}
-            twin = self.representative.get(GroupedConvKernel.from_row(row).name)
+        kernel = kernel or parse_kernel_name(name)
+        if isinstance(kernel, GroupedConvKernel) and kernel.pipeline in PIPELINE_TWINS:
+            twin = self.representative.get(replace(kernel, pipeline=PIPELINE_TWINS[kernel.pipeline]).name)
             if twin is not None:
                 return twin, -_TWIN_BONUS
         return name, UNMEASURED_CAUTION
@@ -91,17 +89,16 @@ class Aliases:
         """
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
         found = [self.stand_in(str(name)) for name in names]
-        fields = [parse_kernel_name(stands).as_row() for stands, _ in found]
+        kernels = [parse_kernel_name(stands) for stands, _ in found]
+        fields = [kernel.as_row() for kernel in kernels]
+        own = own_fields(kernels[0]) if kernels else ()
         table: dict[str, Column] = {
-            str(name): np.asarray(rows[name]) for name in rows if str(name) not in _KERNEL_FIELDS
+            str(name): np.asarray(rows[name]) for name in rows if str(name) not in own
         }
-        for name in _KERNEL_FIELDS:
-            if name in rows and name in _SHARED_FIELDS:
-                table[name] = np.asarray(rows[name])
-            else:
-                values = [row[name] for row in fields]
-                dtype = object if isinstance(values[0], str) else None
-                table[name] = np.array(values, dtype=dtype)[codes]
+        for name in own:
+            values = [row[name] for row in fields]
+            dtype = object if isinstance(values[0], str) else None
+            table[name] = np.array(values, dtype=dtype)[codes]
         table["kernel"] = np.array([stands for stands, _ in found], dtype=object)[codes]
         return table, np.array([offset for _, offset in found])[codes]
 
@@ -120,6 +117,11 @@ class Aliases:
             {str(k): float(v) for k, v in value.get("offset", {}).items()},
             {str(k): str(v) for k, v in value.get("because", {}).items()},
         )
+
+
+def own_fields(kernel: Kernel) -> tuple[str, ...]:
+    """The fields of a kernel that its problem does not have too."""
+    return kernel_columns(kernel.op)
 
 
 def no_aliases(kernels: Iterable[str]) -> Aliases:
@@ -141,8 +143,10 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
     agrees = np.eye(len(names), dtype=bool)
     same_binary = np.eye(len(names), dtype=bool)
     of_hash = np.array([hashes.get(name, "") for name in names], dtype=object)
+    kinds = pd.factorize(pd.Series([parse_kernel_name(name).kind for name in names], dtype=object))[0]
     for i in range(len(names) - 1):
-        same = (of_hash[i + 1 :] == of_hash[i]) & bool(of_hash[i])
+        # A binary may serve two kinds of problem; it is one kernel of each.
+        same = (of_hash[i + 1 :] == of_hash[i]) & bool(of_hash[i]) & (kinds[i + 1 :] == kinds[i])
         for j in i + 1 + np.flatnonzero(same | _may_agree(times, i, noise)):
             same_binary[i, j] = same_binary[j, i] = same[j - i - 1]
             agrees[i, j] = agrees[j, i] = same_binary[i, j] or _agree(times[:, i], times[:, j], noise)
@@ -184,10 +188,10 @@ def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
     )
     merged = grouped.first()
     names = merged.index.get_level_values("kernel")
-    fields = {name: parse_kernel_name(name).as_row() for name in names.unique()}
-    for name in _KERNEL_FIELDS:
-        if name not in _SHARED_FIELDS:
-            merged[name] = [fields[kernel][name] for kernel in names]
+    kernels = {name: parse_kernel_name(name) for name in names.unique()}
+    fields = {name: kernel.as_row() for name, kernel in kernels.items()}
+    for name in own_fields(next(iter(kernels.values()))):
+        merged[name] = [fields[kernel][name] for kernel in names]
     merged["latency_ms"] = np.exp(grouped["log_time"].median())
     merged["measurements"] = grouped["measurements"].sum()
     merged = merged.drop(columns="log_time").reset_index()

@@ -29,7 +29,7 @@ from harness.heuristic.folds import GROUPINGS, fold_codes, group_codes, group_fo
 from harness.heuristic.model_folder import json_bytes, packed_booster
 from harness.heuristic.physics import PhysicalModel
 from harness.heuristic.predictor import Predictor
-from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember
+from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from harness.heuristic.recipe import Recipe, TreePart
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.train import (
@@ -39,7 +39,6 @@ from harness.heuristic.train import (
     fit,
     manifest_of,
     spec_of,
-    tree_members,
 )
 from harness.kernel import Kernel, parse_kernel_name
 from harness.oracle import problems_of

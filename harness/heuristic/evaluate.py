@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -12,12 +12,14 @@ import pandas as pd
 from harness.errors import ModelError
 from harness.heuristic.aliases import find_aliases
 from harness.heuristic.bootstrap import Interval, Statistic, interval, mean_of, quantile_of
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.features import Array
-from harness.heuristic.noise import NoiseModel, measured_noise
+from harness.heuristic.noise import NoiseModel, enough_repeats, measured_noise
 from harness.heuristic.predictor import Predictor
-from harness.heuristic.training_rows import training_rows
+from harness.heuristic.target_figures import TargetFigures, r2_of, target_figures
+from harness.heuristic.training_rows import pair_columns_of, training_rows
 from harness.kernel import Kernel, parse_kernel_name
-from harness.oracle import final_measurements, find_oracles, problems_of
+from harness.oracle import final_measurements, find_oracles, problems_of, records_op
 from harness.problem import GroupedConvProblem, Problem
 from harness.problem_slices import slices_of_op
 from harness.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
@@ -46,6 +48,8 @@ class Evaluation:
     `headlines`: efficiency in percent with bootstrap intervals; `ceiling`: what a perfect predictor of
     noise-free times would reach, mean and P10 in percent, given the noise. `regression`: r2 and rmse of
     TFLOPS and ln(TFLOPS), `bias` exp(mean error) - 1, and the share of pairs predicted within 10 % and 25 %.
+    `targets`: r2 and rmse of every quantity that the model predicts. `noise`: of one measurement, which ties
+    and the ceiling are judged by, and whether these records show it (`noise_measured`).
     `calibration`: predicted and measured TFLOPS, five bins. `aliases`: names that the records show to be
     one kernel. `slices`: one row a slice. `top`: mean efficiency of measuring the first k, k = 1 to 10, in
     percent.
@@ -58,11 +62,14 @@ class Evaluation:
     top: dict[str, Interval]
     ndcg: dict[str, float]
     regression: dict[str, float]
+    targets: tuple[TargetFigures, ...]
     calibration: list[dict[str, float]]
     ceiling: dict[str, float]
     slices: pd.DataFrame
     aliases: dict[str, list[str]]
     pairs: int
+    noise: NoiseModel
+    noise_measured: bool
 
     def worst(self, count: int = WORST) -> pd.DataFrame:
         """The problems with the least efficiency, with the reason where it can be told."""
@@ -80,12 +87,41 @@ class Evaluation:
             "measure_top_k_percent": {key: asdict(value) for key, value in self.top.items()},
             "ndcg": self.ndcg,
             "regression": self.regression,
+            "targets": [one.as_json() for one in self.targets],
             "calibration": self.calibration,
             "aliases": self.aliases,
             "noise_ceiling_percent": self.ceiling,
+            "noise": {**self.noise.as_json(), "measured": self.noise_measured},
             "slices": self.slices.to_dict("records"),
             "worst": self.worst().to_dict("records"),
         }
+
+    def figures(self) -> pd.DataFrame:
+        """All figures in one long table: section, name, figure, value, and low and high where there is an
+        interval."""
+        rows: list[tuple[str, str, str, float | None, float | None, float | None]] = []
+        intervals = {"efficiency_percent": self.headlines, "measure_top_k_percent": self.top}
+        for section, found in intervals.items():
+            rows += [(section, name, "", one.value, one.low, one.high) for name, one in found.items()]
+        plain: dict[str, Mapping[str, float | None]] = {
+            "coverage": {"problems": self.efficiency.problems, "covered": self.efficiency.covered},
+            "hits_percent": {
+                "top_1": self.efficiency.top_1_percent, "top_5": self.efficiency.top_5_percent
+            },
+            "noise_ceiling_percent": self.ceiling, "ndcg": self.ndcg, "regression": self.regression,
+        }  # fmt: skip
+        for section, values in plain.items():
+            rows += [(section, name, "", value, None, None) for name, value in values.items()]
+        for one in self.targets:
+            for figure in ("r2", "rmse", "rank_correlation"):
+                rows.append((f"target {one.of}", one.quantity, figure, getattr(one, figure), None, None))
+        for number, step in enumerate(self.calibration, 1):
+            rows += [("calibration", str(number), name, value, None, None) for name, value in step.items()]
+        for row in self.slices.to_dict("records"):
+            for figure in ("problems", "mean", "P10", "min"):
+                rows.append(("slice_percent", str(row["slice"]), figure, row[figure], None, None))
+        table = pd.DataFrame(rows, columns=["section", "name", "figure", "value", "low", "high"])
+        return table.astype(dict.fromkeys(("value", "low", "high"), "float64"))
 
 
 def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> pd.DataFrame:
@@ -111,9 +147,18 @@ def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequenc
 
 
 def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions for all problems and kernels of a record table."""
+    """Predictions for all problems and kernels of a record table, less the pairs that it shows to be
+    unsupported: a kernel that refuses a problem says so before it is picked. A model that reads figures of
+    binaries has those of the records too."""
+    predictor = predictor.knowing(CodeTable.of(records))
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
-    return rank_all(predictor, problems_of(records), kernels)
+    rankings = rank_all(predictor, problems_of(records), kernels)
+    unsupported = records["status"] == "unsupported"
+    if not unsupported.any():
+        return rankings
+    pairs = [pd.MultiIndex.from_frame(t[["problem", "kernel"]]) for t in (rankings, records[unsupported])]
+    other = pd.MultiIndex.from_frame(records.loc[~unsupported, ["problem", "kernel"]])
+    return rankings[~pairs[0].isin(pairs[1]) | pairs[0].isin(other)].reset_index(drop=True)
 
 
 def evaluate(
@@ -122,11 +167,13 @@ def evaluate(
     rankings: pd.DataFrame,
     trained_on: pd.DataFrame | None = None,
     seed: int = 0,
+    predictor: Predictor | None = None,
 ) -> Evaluation:
     """Rankings (problem, kernel, predicted_tflops) judged by records.
 
     `trained_on`: the records that the model was trained on, when they are at hand: problems outside
-    their range are told apart. Raises ModelError when no problem is covered.
+    their range are told apart. `predictor`: the model, where its members are to be judged too. Raises
+    ModelError when no problem is covered.
     """
     final = final_measurements(records)
     problems = problems_of(records)
@@ -152,11 +199,14 @@ def evaluate(
         },
         {f"ndcg_{k}": _ndcg(ok, k) for k in (1, 3, 5, 10)},
         _regression(ok),
+        target_figures(_pairs(ok, final), predictor),
         _calibration(ok),
         noise_ceiling(records, noise, seed),
         _slices(problems, selection),
         find_aliases(training_rows(records).table, noise).groups(),
         len(ok),
+        noise,
+        enough_repeats(records),
     )
 
 
@@ -238,13 +288,20 @@ def _outside(selection: pd.DataFrame, trained_on: pd.DataFrame) -> pd.Series:
     return texts
 
 
+def _pairs(ok: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
+    """The ranked ok pairs with all the columns of problem and kernel."""
+    names = ["problem", "kernel", *pair_columns_of(records_op(final)), "latency_ms"]
+    found = ok[["problem", "kernel", "predicted_tflops"]]
+    return found.merge(final[list(dict.fromkeys(names))], on=["problem", "kernel"], how="left")
+
+
 def _regression(ok: pd.DataFrame) -> dict[str, float]:
     """How exact the predicted TFLOPS of ok pairs are."""
     truth = np.log(ok["tflops"].to_numpy(dtype=np.float64))
     error = np.log(np.maximum(ok["predicted_tflops"].to_numpy(dtype=np.float64), 1e-12)) - truth
     spread = float(((truth - truth.mean()) ** 2).sum())
     return {
-        "r2_tflops": _r2(ok["tflops"], ok["predicted_tflops"]),
+        "r2_tflops": r2_of(*(ok[name].to_numpy(dtype=np.float64) for name in ("tflops", "predicted_tflops"))),
         "rmse_tflops": float(np.sqrt(((ok["predicted_tflops"] - ok["tflops"]) ** 2).mean())),
         "r2_log_tflops": 1.0 - float((error**2).sum()) / spread if spread > 0 else 0.0,
         "rmse_log_tflops": float(np.sqrt((error**2).mean())),
@@ -252,12 +309,6 @@ def _regression(ok: pd.DataFrame) -> dict[str, float]:
         "within_10_percent": 100.0 * float((np.abs(np.expm1(error)) <= 0.10).mean()),
         "within_25_percent": 100.0 * float((np.abs(np.expm1(error)) <= 0.25).mean()),
     }
-
-
-def _r2(truth: pd.Series, predicted: pd.Series) -> float:
-    """Share of the variance that the predictions explain; 0 where there is none."""
-    total = float(((truth - truth.mean()) ** 2).sum())
-    return 1.0 - float(((predicted - truth) ** 2).sum()) / total if total > 0 else 0.0
 
 
 def _calibration(ok: pd.DataFrame) -> list[dict[str, float]]:

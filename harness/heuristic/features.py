@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic import exact_functions
 
 Array = npt.NDArray[np.float64]
 Formula = Callable[["FeatureTable"], Array]
@@ -40,7 +41,8 @@ class FeatureSchema:
     """An ordered table of features for one operation.
 
     `features` are the columns, in order; `intermediates` are formulas that others use but that are no
-    columns themselves; `words` maps a text column to its numeric codes.
+    columns themselves; `words` maps a text column to its numeric codes. `optional` input columns count as 0
+    where the rows lack them, or a value of them.
     """
 
     name: str
@@ -49,6 +51,7 @@ class FeatureSchema:
     intermediates: tuple[Feature, ...] = ()
     words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     categorical: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = [feature.name for feature in (*self.features, *self.intermediates)]
@@ -79,6 +82,19 @@ class FeatureSchema:
             (*self.intermediates, *rest),
             self.words,
             tuple(c for c in self.categorical if c in names),
+            self.optional,
+        )
+
+    def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
+        """The schema with further columns behind its own, which read these further optional inputs."""
+        return FeatureSchema(
+            name,
+            self.op,
+            (*self.features, *more),
+            self.intermediates,
+            self.words,
+            self.categorical,
+            (*self.optional, *optional),
         )
 
     def compute(
@@ -139,6 +155,8 @@ class FeatureTable:
         if name not in self._rows:
             if name in self._hardware:
                 return np.full(self.length, float(self._hardware[name]))
+            if name in self._schema.optional:
+                return np.zeros(self.length)
             raise ModelError(
                 f"schema {self._schema.name} needs the column {name}, which the rows do not have"
             )
@@ -150,7 +168,8 @@ class FeatureTable:
                 np.array([codes.get(str(value), 0.0) for value in values], dtype=np.float64)[index]
             )
         try:
-            return np.asarray(column, dtype=np.float64)
+            values = np.asarray(column, dtype=np.float64)
+            return np.nan_to_num(values, nan=0.0) if name in self._schema.optional else values
         except (TypeError, ValueError):
             raise ModelError(f"column {name} holds a value that is not a number") from None
 
@@ -186,9 +205,16 @@ def ratio(a: Array, b: Array) -> Array:
     return np.divide(a, b, out=np.zeros_like(a, dtype=np.float64), where=b != 0)
 
 
+def log2(x: Array) -> Array:
+    """Logarithm to base 2, the same on every machine; what stands for a column while a formula is traced
+    (harness.selector.trace) says itself what its logarithm is."""
+    of_trace = getattr(x, "traced_log2", None)
+    return exact_functions.log2(x) if of_trace is None else of_trace()
+
+
 def log2_of(x: Array) -> Array:
     """log2(max(x, 1)): sizes of 0 and 1 are both 0."""
-    return np.log2(np.maximum(x, 1.0))
+    return log2(np.maximum(x, 1.0))
 
 
 def ceil_div(a: Array, b: Array) -> Array:

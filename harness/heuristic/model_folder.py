@@ -6,6 +6,7 @@
     cv_metrics_{target}.json            cross-validated figures
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, where there is one
+    code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
     size_tradeoff.json                  what smaller models would reach, where that was looked at
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
@@ -33,6 +34,7 @@ from harness.errors import ModelError
 SPEC_FILE = "feature_spec.json"
 MANIFEST_FILE = "train_manifest.json"
 PHYSICAL_FILE = "physical_time.json"
+CODE_FILE = "code_facts.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
@@ -148,6 +150,15 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     """The model of a target, compressed or not. Raises ModelError when there is none or it is damaged."""
+    path, text = read_booster_text(folder, target, number)
+    try:
+        return lgb.Booster(model_str=text)
+    except (lgb.basic.LightGBMError, ValueError) as error:
+        raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
+
+
+def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
+    """The file of a target's model, and LightGBM's text in it. Raises ModelError like `read_booster`."""
     stem = f"model_{target}" if number == 0 else f"model_{target}.{number}"
     plain, packed = folder / f"{stem}.lgbm", folder / f"{stem}.lgbm.gz"
     path = plain if plain.is_file() else packed
@@ -160,10 +171,7 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     text = data.decode("utf-8", errors="replace")
     if not text.startswith("tree") or "end of trees" not in text:
         raise ModelError(f"{path} is not a whole LightGBM model: copy it again")
-    try:
-        return lgb.Booster(model_str=text)
-    except (lgb.basic.LightGBMError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
+    return path, text
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:
@@ -233,7 +241,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _is_ours(name: str) -> bool:
     """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
-    return name in (SPEC_FILE, MANIFEST_FILE) or name.startswith(
+    return name in (SPEC_FILE, MANIFEST_FILE, CODE_FILE) or name.startswith(
         ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold", "size_tradeoff")
     )
 

@@ -36,13 +36,7 @@ class NoiseModel:
 def measured_noise(records: pd.DataFrame) -> NoiseModel:
     """The noise of ok pairs that were measured more than once in the records; the default when there are
     fewer than 200 repeats. Robust: a few rows that are many times too slow do not count."""
-    ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0)]
-    log_time = np.log(ok["latency_ms"].to_numpy(dtype=np.float64))
-    table = pd.DataFrame(
-        {"pair": ok["problem"].astype(str) + " " + ok["kernel"].astype(str), "log": log_time}
-    )
-    size = table.groupby("pair")["log"].transform("size")
-    repeated = table[size > 1]
+    repeated = _repeated(records)
     if len(repeated) < _LEAST_REPEATS:
         return NoiseModel()
     grouped = repeated.groupby("pair")["log"]
@@ -56,3 +50,18 @@ def measured_noise(records: pd.DataFrame) -> NoiseModel:
     relative = max(float(scales.min()), 1e-4)
     absolute = float(np.median(times * np.sqrt(np.maximum(scales**2 - relative**2, 0.0))))
     return NoiseModel(relative, absolute)
+
+
+def enough_repeats(records: pd.DataFrame) -> bool:
+    """Whether the noise is measured from the records themselves (`measured_noise`)."""
+    return len(_repeated(records)) >= _LEAST_REPEATS
+
+
+def _repeated(records: pd.DataFrame) -> pd.DataFrame:
+    """`pair` and `log` (natural log of the time) of the ok rows of pairs that have several."""
+    ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0)]
+    log_time = np.log(ok["latency_ms"].to_numpy(dtype=np.float64))
+    table = pd.DataFrame(
+        {"pair": ok["problem"].astype(str) + " " + ok["kernel"].astype(str), "log": log_time}
+    )
+    return table[table.groupby("pair")["log"].transform("size") > 1]

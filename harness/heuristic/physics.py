@@ -6,7 +6,7 @@ negative, and nothing is learnt that the terms cannot say.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -17,19 +17,21 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from harness.errors import ModelError
-from harness.heuristic.aliases import Aliases, merge
+from harness.heuristic import exact_functions
+from harness.heuristic.aliases import Aliases, merge, own_fields
 from harness.heuristic.columns import Columns
-from harness.heuristic.features import Array
+from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.folds import group_codes
 from harness.heuristic.noise import NoiseModel
-from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS, STEP_TERMS
-from harness.kernel import GroupedConvKernel, parse_grouped_conv_name
-from harness.record.schema import KERNEL_COLUMNS
+from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS, TERMS, is_step_term
+from harness.kernel import Kernel, parse_kernel_name
+from harness.oracle import records_op
 
 _MODEL_ERROR = 0.03
 _ROBUST_FROM = 1.5
 _REWEIGHTINGS = 6
-_LEAST_MS = 1e-6
+LEAST_MS = 1e-6
+"""Predicted times below this count as this."""
 _MOST_ERROR = 0.3
 _STEP_GROWTH = 0.75
 """Power of the tile's volume by which a step's time grows. Leaving each public gfx950 kernel out in turn, its
@@ -38,10 +40,12 @@ times are predicted within 16 % on average so, within 36 % without growth and 20
 
 @dataclass(frozen=True)
 class PhysicalModel:
-    """`coefficients`: kernel name -> milliseconds per unit of each term, in the order of `terms`."""
+    """`coefficients`: kernel name -> milliseconds per unit of each term, in the order of `terms`, which are
+    columns of `schema`."""
 
     terms: tuple[str, ...]
     coefficients: Mapping[str, tuple[float, ...]]
+    schema: FeatureSchema = GROUPED_CONV_TERMS
 
     name = "physical"
     relative = False
@@ -49,32 +53,50 @@ class PhysicalModel:
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int = 1) -> Array:
         """ln(latency in ms) of every row. A kernel without coefficients of its own has those of the
         nearest one (`nearest`), with its own tile counts, a step's time growing with its volume."""
-        terms = GROUPED_CONV_TERMS.compute(rows, hardware, self.terms)
+        terms = self.schema.compute(rows, hardware, self.terms)
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
-        table = np.array([self.coefficients_for(str(name)) for name in names])
-        return np.asarray(np.log(np.maximum((terms * table[codes]).sum(axis=1), _LEAST_MS)))
+        table = self.coefficients_of([str(name) for name in names])
+        time_ms = np.zeros(len(codes))
+        for index in range(len(self.terms)):  # term by term: the same sum for any table and machine
+            time_ms += terms[:, index] * table[codes, index]
+        return exact_functions.log(np.maximum(time_ms, LEAST_MS))
+
+    def coefficients_of(self, names: Sequence[str], kernels: Sequence[Kernel] = ()) -> Array:
+        """`coefficients_for` each of these kernels: (names, terms). `kernels`, if at hand, spares reading the
+        names."""
+        found = np.empty((len(names), len(self.terms)))
+        alike: dict[tuple[Any, ...], Array] = {}
+        for row, name in enumerate(names):
+            if name in self.coefficients:
+                found[row] = self.coefficients[name]
+                continue
+            kernel = kernels[row] if kernels else parse_kernel_name(name)
+            key = _nearness_fields(kernel)
+            if key not in alike:
+                alike[key] = self.coefficients_for(name)
+            found[row] = alike[key]
+        return found
 
     def coefficients_for(self, name: str) -> Array:
         """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""
         other = self.nearest(name)
         found = np.array(self.coefficients[other])
         if other != name:
-            volumes = [np.prod(parse_grouped_conv_name(one).tile, dtype=np.float64) for one in (name, other)]
+            volumes = [np.prod(parse_kernel_name(one).tile, dtype=np.float64) for one in (name, other)]
             growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
-            found = found * np.array([growth if term in STEP_TERMS else 1.0 for term in self.terms])
+            found = found * np.array([growth if is_step_term(term) else 1.0 for term in self.terms])
         return np.asarray(found)
 
     def nearest(self, name: str) -> str:
         """The kernel with coefficients that is most like the named one."""
         if name in self.coefficients:
             return name
-        wanted = parse_grouped_conv_name(name)
-        return min(
-            self.coefficients, key=lambda other: (_distance(wanted, parse_grouped_conv_name(other)), other)
-        )
+        wanted = parse_kernel_name(name)
+        return min(self.coefficients, key=lambda other: (_distance(wanted, parse_kernel_name(other)), other))
 
     def as_json(self) -> dict[str, Any]:
         return {
+            "schema": self.schema.name,
             "terms": list(self.terms),
             "unit": "milliseconds per unit of the term",
             "coefficients": {name: list(values) for name, values in self.coefficients.items()},
@@ -84,16 +106,20 @@ class PhysicalModel:
     def from_json(cls, value: Mapping[str, Any]) -> PhysicalModel:
         """The inverse of `as_json`. Raises ModelError for anything else."""
         try:
+            named = str(value.get("schema", GROUPED_CONV_TERMS.name))
             terms = tuple(str(term) for term in value["terms"])
             found = {str(k): tuple(float(x) for x in v) for k, v in value["coefficients"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(f"the physical model cannot be read: {error!r}") from None
-        unknown = set(terms) - set(GROUPED_CONV_TERMS.names)
+        schema = next((one for one in TERMS.values() if one.name == named), None)
+        if schema is None:
+            raise ModelError(f"the physical model has terms of {named!r}, which are not known")
+        unknown = set(terms) - set(schema.names)
         if unknown:
             raise ModelError(f"the physical model has unknown terms: {', '.join(sorted(unknown))}")
         if not found or any(len(v) != len(terms) or not np.isfinite(v).all() for v in found.values()):
             raise ModelError("the physical model does not have one finite coefficient per kernel and term")
-        return cls(terms, found)
+        return cls(terms, found, schema)
 
 
 def fit_physical(
@@ -105,15 +131,15 @@ def fit_physical(
     `weight`: how much each row counts, (rows,); see `nearness`.
     """
     noise = noise or NoiseModel()
-    names = GROUPED_CONV_TERMS.names
-    terms = GROUPED_CONV_TERMS.compute(rows, hardware)
+    schema = TERMS[records_op(rows)]
+    terms = schema.compute(rows, hardware)
     latency = rows["latency_ms"].to_numpy(dtype=np.float64)
     repeats = rows["measurements"].to_numpy(dtype=np.float64)
     sigma = np.sqrt(noise.sigma(latency) ** 2 / repeats + _MODEL_ERROR**2)
     found = {}
     for kernel, index in sorted(rows.groupby("kernel").indices.items()):
         found[str(kernel)] = _coefficients(terms[index], latency[index], weight[index] / sigma[index])
-    return PhysicalModel(names, found)
+    return PhysicalModel(schema.names, found, schema)
 
 
 def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[float, ...]:
@@ -144,8 +170,9 @@ def explain_aliases(
         group = merged[mask]
         errors = []
         for name in names:
-            fields = parse_grouped_conv_name(name).as_row()
-            as_named = group.assign(kernel=name, **{f: fields[f] for f in KERNEL_COLUMNS})
+            kernel = parse_kernel_name(name)
+            fields = kernel.as_row()
+            as_named = group.assign(kernel=name, **{f: fields[f] for f in own_fields(kernel)})
             model = fit_physical(as_named, near[mask], hardware, noise)
             error = np.abs(model.log_time(as_named, hardware) - np.log(as_named["latency_ms"].to_numpy()))
             errors.append((float((np.minimum(error, _MOST_ERROR) * near[mask]).mean()), name))
@@ -161,12 +188,29 @@ def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3,
     return np.asarray(np.maximum(np.exp(-(log_time - best[groups]) / (2 * width)), least))
 
 
-def _distance(a: GroupedConvKernel, b: GroupedConvKernel) -> float:
-    words = 8.0 * (a.pipeline != b.pipeline) + 2.0 * (a.scheduler != b.scheduler)
-    flags = float(a.double_smem_buffer != b.double_smem_buffer) + float(a.split_image != b.split_image)
+_DIFFERENCES: Mapping[str, Mapping[str, float]] = {
+    "grouped_conv": {"pipeline": 8.0, "scheduler": 2.0, "double_smem_buffer": 1.0, "split_image": 1.0},
+    "gemm": {
+        "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
+        "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,
+    },
+}  # fmt: skip
+"""Operation -> how far apart kernels are that differ in a field, where a doubled tile is 2."""
+
+
+def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
+    """All that `_distance` and the growth of a step look at."""
+    others = tuple(getattr(kernel, name) for name in _DIFFERENCES[kernel.op])
+    return (kernel.op, kernel.tile, kernel.waves, *others)
+
+
+def _distance(a: Kernel, b: Kernel) -> float:
+    differences = sum(
+        much for name, much in _DIFFERENCES[a.op].items() if getattr(a, name) != getattr(b, name)
+    )
     sizes = sum(abs(_log2(x) - _log2(y)) for x, y in zip(a.tile, b.tile, strict=True))
     waves = sum(abs(_log2(x) - _log2(y)) for x, y in zip(a.waves, b.waves, strict=True))
-    return words + flags + 2.0 * sizes + 0.5 * waves
+    return differences + 2.0 * sizes + 0.5 * waves
 
 
 @lru_cache(maxsize=4096)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
+import lightgbm as lgb
 import numpy as np
 
 from harness.data_files import data_folder
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases
-from harness.heuristic.columns import HasFields, pair_columns
-from harness.heuristic.features import Array
+from harness.heuristic.code_table import CodeTable
+from harness.heuristic.columns import Columns, pair_columns
+from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
+    CODE_FILE,
+    MANIFEST_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
     ModelSpec,
@@ -23,11 +28,19 @@ from harness.heuristic.model_folder import (
     read_spec,
 )
 from harness.heuristic.physics import PhysicalModel
-from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.ranker import (
+    CorrectionMember,
+    Member,
+    Ranker,
+    TreeMember,
+    constant_groups,
+    tflops_at,
+    tree_members,
+)
 from harness.heuristic.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_with, work_of
-from harness.heuristic.targets import target_named
+from harness.heuristic.targets import Target, target_named
 from harness.kernel import Kernel
-from harness.problem import PROBLEM_TYPES, GroupedConvProblem, Kind, Problem
+from harness.problem import PROBLEM_TYPES, Kind, Problem
 
 _PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
 
@@ -52,13 +65,7 @@ class Predictor:
         if not folder.is_dir():
             raise ModelError(f"no model folder at {folder}")
         spec = read_spec(folder)
-        hardware_figures(spec.arch)
-        picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
-        try:
-            aliases = Aliases.from_json(spec.aliases)
-        except (TypeError, ValueError, AttributeError):
-            raise ModelError(f"{folder / SPEC_FILE}: aliases cannot be read") from None
-        return cls(folder, spec, Ranker(spec.arch, _members(folder, spec), picks, aliases), threads)
+        return cls(folder, spec, ranker_of(folder, spec, _boosters), threads)
 
     def predict(
         self,
@@ -88,10 +95,27 @@ class Predictor:
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
 
+    def scores(self, rows: Columns) -> dict[str, Array]:
+        """Every member's own ln(latency in ms) of the pairs of a table (fields of problem and kernel, and
+        `kernel`), (rows,); of a relative member up to a constant a problem."""
+        if self.ranker.aliases.representative:
+            rows, _ = self.ranker.aliases.canonical(rows)
+        hardware = hardware_figures(self.spec.arch)
+        return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
+
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
-        """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order."""
-        predicted = self.predict(problem, kernels)
-        return [(kernels[i], float(predicted[i])) for i in np.argsort(-predicted, kind="stable")]
+        """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order.
+
+        The order is that of the predicted ln(time), which can tell kernels apart whose TFLOPS are rounded
+        to the same number.
+        """
+        self._check([problem], kernels)
+        if not kernels:
+            return []
+        rows, groups = pair_columns([problem], kernels), constant_groups(1, len(kernels))
+        log_time = self.ranker.log_time(rows, groups, self.threads)
+        tflops = tflops_at(rows, log_time)
+        return [(kernels[i], float(tflops[i])) for i in np.argsort(log_time, kind="stable")]
 
     def select(self, problem: Problem, kernels: Sequence[Kernel]) -> Kernel:
         """The pick. Raises ModelError for an empty pool."""
@@ -99,26 +123,51 @@ class Predictor:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.rank(problem, kernels)[0][0]
 
-    def _check(self, problems: Sequence[HasFields], kernels: Sequence[Kernel]) -> None:
+    @property
+    def reads_code(self) -> bool:
+        """Whether the model reads figures of the kernels' binaries."""
+        return any(member.schema.optional for member in tree_members(self.ranker))
+
+    def knowing(self, code: CodeTable) -> Predictor:
+        """The predictor with figures of further binaries; those in its own folder go before them."""
+        return replace(self, ranker=self.ranker.knowing(code)) if self.reads_code else self
+
+    @cached_property
+    def measured_kernels(self) -> frozenset[str]:
+        """Names of the kernels that the model was trained on; empty where its folder does not say."""
+        path = self.folder / MANIFEST_FILE
+        named = read_json(path).get("kernels") if path.is_file() else None
+        return frozenset(map(str, named or ())) | frozenset(self.ranker.aliases.representative)
+
+    def _check(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> None:
         kinds = {kernel.kind: kernel for kernel in kernels}
-        op = op_of_model(self.spec.op_type)
         for problem in problems:
-            if not isinstance(problem, PROBLEM_TYPES[op]):
-                raise ModelError(f"the model predicts {_PREDICTED[op]}, not {type(problem).__name__}")
-            demands: list[tuple[str, tuple[str | int, ...], str | int]] = [
-                ("", (self.spec.dtype,), problem.dtype)
-            ]
-            if isinstance(problem, GroupedConvProblem):
-                direction = (self.spec.direction or problem.direction,)
-                demands.insert(0, ("", direction, problem.direction))
-                demands.append(("rank ", self.spec.ndims or (problem.ndim,), problem.ndim))
-            for what, wanted, have in demands:
-                if have not in wanted:
-                    trained = " and ".join(map(str, wanted))
-                    raise ModelError(f"{self.folder} was trained for {what}{trained}, not {have}")
+            check_problem(self.folder, self.spec, problem)
             for kernel in kinds.values():
                 if not kernel.matches(problem):
                     raise ModelError(f"kernel {kernel.name} is no candidate for {problem.id}")
+
+
+def check_problem(folder: Path, spec: ModelSpec, problem: Problem) -> None:
+    """Raises ModelError unless the folder's model was trained for problems like this one."""
+    op = op_of_model(spec.op_type)
+    if not isinstance(problem, PROBLEM_TYPES[op]):
+        raise ModelError(f"the model predicts {_PREDICTED[op]}, not {type(problem).__name__}")
+    check_kind(folder, spec, problem.kind)
+
+
+def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
+    """Raises ModelError unless the folder's model was trained for problems of this kind; the operation is
+    believed to be the model's."""
+    first, dtype, last = kind
+    demands: list[tuple[str, tuple[str | int, ...], str | int]] = [("", (spec.dtype,), dtype)]
+    if isinstance(last, int):
+        demands.insert(0, ("", (spec.direction or first,), first))
+        demands.append(("rank ", spec.ndims or (last,), last))
+    for what, wanted, have in demands:
+        if have not in wanted:
+            trained = " and ".join(map(str, wanted))
+            raise ModelError(f"{folder} was trained for {what}{trained}, not {have}")
 
 
 def find_model(
@@ -155,8 +204,43 @@ def find_model_of(kind: Kind, arch: str, models: Path | None = None) -> Path | N
     return find_model(None, dtype, arch, op=GEMM_MODELS, models=models)
 
 
-def _members(folder: Path, spec: ModelSpec) -> tuple[Member, ...]:
+@dataclass(frozen=True)
+class TreeParts:
+    """What a folder says of a tree member, its `count` boosters aside."""
+
+    name: str
+    target: Target
+    schema: FeatureSchema
+    feature_names: tuple[str, ...]
+    count: int
+
+
+ReadBoosters = Callable[[Path, TreeParts], tuple[lgb.Booster, ...]]
+
+
+def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ranker:
+    """The ranker of a model folder. `read_boosters` reads a member's trees, or keeps them for itself and
+    gives none, where the ranker is only looked at. Raises ModelError like `Predictor.load`."""
+    hardware_figures(spec.arch)
+    picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
+    try:
+        aliases = Aliases.from_json(spec.aliases)
+    except (TypeError, ValueError, AttributeError):
+        raise ModelError(f"{folder / SPEC_FILE}: aliases cannot be read") from None
+    return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases)
+
+
+def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tuple[Member, ...]:
     members: list[Member] = []
+
+    def tree_member(name: str) -> TreeMember:
+        parts = _tree_parts(spec, name)
+        code = CodeTable()
+        if parts.schema.optional and (folder / CODE_FILE).is_file():
+            code = CodeTable.from_json(read_json(folder / CODE_FILE))
+        boosters = read_boosters(folder, parts)
+        return TreeMember(parts.target, parts.schema, parts.feature_names, boosters, code)
+
     physical = None
     if {"physical", "correction"} & set(spec.targets):
         physical = PhysicalModel.from_json(read_json(folder / PHYSICAL_FILE))
@@ -164,29 +248,36 @@ def _members(folder: Path, spec: ModelSpec) -> tuple[Member, ...]:
         if name == "physical" and physical is not None:
             members.append(physical)
         elif name == "correction" and physical is not None:
-            members.append(CorrectionMember(physical, _tree_member(folder, spec, name)))
+            members.append(CorrectionMember(physical, tree_member(name)))
         else:
-            members.append(_tree_member(folder, spec, name))
+            members.append(tree_member(name))
     return tuple(members)
 
 
-def _tree_member(folder: Path, spec: ModelSpec, name: str) -> TreeMember:
+def _tree_parts(spec: ModelSpec, name: str) -> TreeParts:
     target = target_named(name)
     names = spec.feature_names_of.get(name, spec.feature_names)
     own = SCHEMAS.get(spec.schema or "")
     schema = own if own is not None and set(names) <= set(own.names) else schema_with(spec.op_type, names)
-    boosters = tuple(
-        read_booster(folder, name, number) for number in range(max(1, spec.members.get(name, 1)))
-    )
-    for booster in boosters:
-        if booster.num_feature() != len(names):
-            raise ModelError(
-                f"{folder}: model_{name} was trained on {booster.num_feature()} features, "
-                f"feature_spec.json names {len(names)}"
-            )
     if target.logged and name not in spec.log_targets:
         target = target.unlogged()
-    return TreeMember(target, schema, names, boosters)
+    return TreeParts(name, target, schema, names, max(1, spec.members.get(name, 1)))
+
+
+def _boosters(folder: Path, parts: TreeParts) -> tuple[lgb.Booster, ...]:
+    boosters = tuple(read_booster(folder, parts.name, number) for number in range(parts.count))
+    for booster in boosters:
+        check_feature_count(folder, parts, booster.num_feature())
+    return boosters
+
+
+def check_feature_count(folder: Path, parts: TreeParts, count: int) -> None:
+    """Raises ModelError unless a booster has as many features as the folder names."""
+    if count != len(parts.feature_names):
+        raise ModelError(
+            f"{folder}: model_{parts.name} was trained on {count} features, "
+            f"feature_spec.json names {len(parts.feature_names)}"
+        )
 
 
 def _in_units(target: str, log_time: Array, rows: dict[str, np.ndarray]) -> Array:

@@ -7,7 +7,7 @@ is the kernel with the least weighted mean of the members' scores.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import lightgbm as lgb
@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.errors import ModelError
+from harness.heuristic import exact_functions
 from harness.heuristic.aliases import Aliases
+from harness.heuristic.code_table import CodeTable
 from harness.heuristic.columns import Columns
 from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.hardware import hardware_figures
@@ -43,12 +45,14 @@ class Member(Protocol):
 
 @dataclass(frozen=True)
 class TreeMember:
-    """Boosters of one target (several seeds are averaged) and the features that they read."""
+    """Boosters of one target (several seeds are averaged) and the features that they read; `code` are the
+    figures of binaries for schemas that read such."""
 
     target: Target
     schema: FeatureSchema
     feature_names: tuple[str, ...]
     boosters: tuple[lgb.Booster, ...]
+    code: CodeTable = field(default_factory=CodeTable)
 
     @property
     def name(self) -> str:
@@ -59,6 +63,8 @@ class TreeMember:
         return self.target.relative
 
     def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        if self.schema.optional:
+            rows = {**{str(name): rows[name] for name in rows}, **self.code.columns(rows["kernel"])}
         features = self.schema.compute(rows, hardware, self.feature_names)
         return log_time_of(self.target, raw_predictions(self.boosters, features, threads), rows)
 
@@ -103,6 +109,10 @@ class Ranker:
             f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}"
         )
 
+    def knowing(self, code: CodeTable) -> Ranker:
+        """The ranker with figures of further binaries; those that it has go before them."""
+        return replace(self, members=tuple(_knowing(member, code) for member in self.members))
+
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
 
@@ -117,7 +127,7 @@ class Ranker:
 
     def _log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int) -> Array:
         hardware = hardware_figures(self.arch)
-        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self._used(m)}
+        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self.uses(m)}
         total = sum(self.weights.values())
         score: Array = sum(
             (self.weights[name] / total * scores[name] for name in self.weights), start=np.zeros(len(groups))
@@ -127,17 +137,39 @@ class Ranker:
         absolute = [scores[m.name] for m in self.members if not m.relative]
         if not absolute:
             return np.asarray(score - _group_least(score, groups))
-        level = np.mean(absolute, axis=0)
+        level = sum(absolute, start=np.zeros(len(groups))) / len(absolute)
         return np.asarray(score + _group_mean(level - score, groups))
 
     def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted TFLOPS of every row; the higher is the better pick within a problem."""
-        log_time = np.clip(self.log_time(rows, groups, threads), -50, 50)
-        return np.asarray(flops_of(rows) / (np.exp(log_time) * 1e9))
+        return tflops_at(rows, self.log_time(rows, groups, threads))
 
-    def _used(self, member: Member) -> bool:
+    def uses(self, member: Member) -> bool:
+        """Whether picks depend on this member; the others only predict."""
         needs_level = any(m.relative for m in self.members if m.name in self.weights)
         return member.name in self.weights or (needs_level and not member.relative)
+
+
+MOST_LOG_TIME = 50.0
+"""A predicted ln(time) beyond +-50 counts as this when it is made a speed."""
+
+
+def tflops_at(rows: Columns, log_time: Array) -> Array:
+    """TFLOPS of every row's problem at a predicted ln(latency in ms)."""
+    inside = np.clip(log_time, -MOST_LOG_TIME, MOST_LOG_TIME)
+    return np.asarray(flops_of(rows) / (exact_functions.exp(inside) * 1e9))
+
+
+def tree_members(ranker: Ranker) -> list[TreeMember]:
+    """The members of a ranker that are trees, a correction's among them."""
+    members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
+    return [member for member in members if isinstance(member, TreeMember)]
+
+
+def _knowing(member: Member, code: CodeTable) -> Member:
+    if isinstance(member, CorrectionMember):
+        return replace(member, trees=replace(member.trees, code=member.trees.code.over(code)))
+    return replace(member, code=member.code.over(code)) if isinstance(member, TreeMember) else member
 
 
 def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from harness.errors import ModelError
+from harness.heuristic.schemas import schema_named
 from harness.heuristic.targets import target_named
 from harness.heuristic.trees import PUBLISHED_SETTINGS, TreeSettings
 
@@ -57,29 +58,22 @@ class Recipe:
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
     def for_op(self, op: str) -> Recipe:
-        """The recipe as it is for an operation: on the features of that operation.
+        """The recipe on the features of an operation: recipes are written with those of convolution.
 
-        Aliases and the physical time model are made for convolutions: a recipe with them becomes, for
-        GEMM, the ln(time) trees that it stands beside. Raises ModelError where nothing is left of it.
+        `default` is what won on the measurements that there are of the operation.
         """
         if op == "grouped_conv":
             return self
-        if self.physical and not self.trees:
-            raise ModelError(
-                f"recipe {self.name}: the physical time model is for convolutions; for {op} train log_time"
-            )
-        kept = tuple(part for part in self.trees if part.target != "correction")
-        parts = kept or (TreePart("log_time", OWN, ensemble=4, near_best=True),)
-        renamed = tuple(replace(part, schema=_SCHEMAS_OF_GEMM[part.schema]) for part in parts)
-        changed = self.physical or self.aliases
-        return replace(
-            self,
-            trees=renamed,
-            weights={} if changed else self.weights,
-            aliases=False,
-            physical=False,
-            meaning="own features, ln(time), seeds averaged" if changed else self.meaning,
-        )
+        if self is RECIPES.get(self.name) and self.name in _OF_GEMM:
+            return _OF_GEMM[self.name]
+        parts = (replace(part, schema=_SCHEMAS_OF_GEMM.get(part.schema, part.schema)) for part in self.trees)
+        meaning = self.meaning.replace("97 published", "72 published")
+        return replace(self, trees=tuple(parts), meaning=meaning)
+
+    @property
+    def reads_code(self) -> bool:
+        """Whether a member reads figures of the kernels' binaries."""
+        return any(schema_named(part.schema).optional for part in self.trees)
 
     def with_trees(self, trees: int) -> Recipe:
         """The recipe whose members grow this many trees."""
@@ -95,8 +89,24 @@ class Recipe:
 
 OWN = "grouped_conv_own_1"
 PUBLISHED = "grouped_conv_97"
-_SCHEMAS_OF_GEMM = {OWN: "gemm_own_1", PUBLISHED: "gemm_universal_72"}
+WITH_CODE = "grouped_conv_own_2"
+_SCHEMAS_OF_GEMM = {OWN: "gemm_own_1", WITH_CODE: "gemm_own_2", PUBLISHED: "gemm_universal_72"}
 _CORRECTION = TreeSettings(trees=200)
+_GEMM_DEFAULT = Recipe(
+    "default",
+    "own features, ln(time), four seeds averaged, rows near the best count more",
+    (TreePart("log_time", "gemm_own_1", ensemble=4, near_best=True),),
+)
+_OF_GEMM = {
+    "default": _GEMM_DEFAULT,
+    "default_code": replace(
+        _GEMM_DEFAULT,
+        name="default_code",
+        meaning="the default, with figures of the kernels' binaries",
+        trees=tuple(replace(part, schema="gemm_own_2") for part in _GEMM_DEFAULT.trees),
+    ),
+}
+"""On GEMMs measured on a CPU ahead of every recipe with the physical time model (docs/gemm.md)."""
 
 
 def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:
@@ -131,8 +141,21 @@ RECIPES: dict[str, Recipe] = {
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
         Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
         Recipe(
+            "log_time_code",
+            "the same, with figures of the kernels' binaries",
+            _trees("log_time", WITH_CODE, ensemble=4),
+        ),
+        Recipe(
+            "default_code",
+            "the default, its trees with figures of the kernels' binaries",
+            (TreePart("correction", WITH_CODE, _CORRECTION, 4, near_best=True),),
+            {"physical": 0.4, "correction": 0.6},
+            aliases=True,
+            physical=True,
+        ),
+        Recipe(
             "log_time_merged",
-            "the same, and aliases merged",
+            "four seeds of ln(time) averaged, aliases merged",
             _trees("log_time", ensemble=4),
             aliases=True,
         ),

@@ -1,9 +1,8 @@
 """Search for kernels by a model's predictions, beyond the kernels that were measured.
 
-The space is what an architecture allows: tiles as multiples of waves and warp tiles, pipelines,
-schedulers, buffers. Two strategies: `random` scores a sample, `evolution` is discrete differential
-evolution. Both are deterministic by seed, stop at a budget of distinct kernels, and can go on from a
-saved state.
+The space is what an architecture allows (harness.heuristic.search_space). Two strategies: `random` scores
+a sample, `evolution` is discrete differential evolution. Both are deterministic by seed, stop at a budget
+of distinct kernels, and can go on from a saved state.
 """
 
 from __future__ import annotations
@@ -14,16 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from harness.arch import Arch, load_arch
-from harness.errors import KernelError, ModelError
+from harness.errors import ModelError
 from harness.heuristic.predictor import Predictor
-from harness.kernel import SCHEDULERS, GroupedConvKernel, parse_grouped_conv_name
-from harness.problem import GroupedConvProblem
+from harness.heuristic.search_space import Space
+from harness.kernel import Kernel, parse_kernel_name
+from harness.problem import Problem
 
 STRATEGIES = ("random", "evolution")
 
-_MULTIPLES = (1, 2, 4, 8)
-_DEPTHS = (1, 2, 4, 8)
 _POPULATION = 24
 _SCALE = 0.5
 _CROSSOVER = 0.5
@@ -32,82 +29,13 @@ _MOST_TRIES = 60
 
 
 @dataclass(frozen=True)
-class Space:
-    """Every combination of choices; `kernel` says which kernel a combination is, None where it is none.
-
-    A combination is one index per axis, (axes,).
-    """
-
-    arch: Arch
-    problem: GroupedConvProblem
-    axes: tuple[tuple[Any, ...], ...]
-
-    @classmethod
-    def of(cls, arch_name: str, problem: GroupedConvProblem) -> Space:
-        """The space of an architecture for the kind of a problem. Raises ModelError when it is empty."""
-        arch = load_arch(arch_name)
-        warp_tiles = arch.warp_tiles.get(problem.dtype, ())
-        axes: tuple[tuple[Any, ...], ...] = (
-            tuple(arch.waves),
-            tuple(warp_tiles),
-            _MULTIPLES,
-            _MULTIPLES,
-            _DEPTHS,
-            arch.pipelines,
-            SCHEDULERS,
-            (False, True),
-            (False, True),
-        )
-        if any(not axis for axis in axes):
-            raise ModelError(f"{arch_name} has no kernels for {problem.dtype}: there is nothing to search")
-        return cls(arch, problem, axes)
-
-    def kernel(self, choice: Sequence[int]) -> GroupedConvKernel | None:
-        """The kernel of a combination, or None when the architecture refuses it."""
-        waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, two_buffers, split = (
-            axis[index] for axis, index in zip(self.axes, choice, strict=True)
-        )
-        tile_m, tile_n = waves[0] * warp_tile[0] * more_m, waves[1] * warp_tile[1] * more_n
-        tile_k = waves[2] * warp_tile[2] * more_k
-        vectors = self.arch.widest_vectors(self.problem.dtype, (tile_m, tile_n, tile_k), waves)
-        try:
-            kernel = GroupedConvKernel(
-                direction=self.problem.direction,
-                dtype=self.problem.dtype,
-                ndim=self.problem.ndim,
-                tile_m=tile_m,
-                tile_n=tile_n,
-                tile_k=tile_k,
-                wave_m=waves[0],
-                wave_n=waves[1],
-                wave_k=waves[2],
-                warp_tile_m=warp_tile[0],
-                warp_tile_n=warp_tile[1],
-                warp_tile_k=warp_tile[2],
-                vector_a=vectors[0],
-                vector_b=vectors[1],
-                vector_c=vectors[2],
-                pipeline=pipeline,
-                scheduler=scheduler,
-                double_smem_buffer=two_buffers,
-                split_image=split,
-            )
-        except KernelError:
-            return None
-        return kernel if self.why_not(kernel) is None else None
-
-    def why_not(self, kernel: GroupedConvKernel) -> str | None:
-        """Why the kernel cannot be built for the problem, None when it can."""
-        return self.arch.refusal(kernel) or self.arch.problem_refusal(kernel, self.problem)
-
-
-@dataclass(frozen=True)
 class Found:
-    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it."""
+    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it (None where
+    the model does not say what it was trained on)."""
 
-    kernel: GroupedConvKernel
+    kernel: Kernel
     predicted_tflops: float
-    measured: bool
+    measured: bool | None
 
 
 @dataclass
@@ -156,7 +84,7 @@ class SearchState:
 
 def search(
     predictor: Predictor,
-    problem: GroupedConvProblem,
+    problem: Problem,
     budget: int,
     strategy: str = "evolution",
     seed: int = 0,
@@ -199,9 +127,9 @@ def search(
 
 def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]:
     """The best kernels of a search, each with whether the model knows measurements of it."""
-    known = predictor.ranker.aliases.representative
+    known = predictor.measured_kernels
     ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
-    return [Found(parse_grouped_conv_name(name), score, name in known) for name, score in ranked]
+    return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
 
 
 def _draw(space: Space, random: np.random.Generator) -> list[int]:

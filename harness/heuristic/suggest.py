@@ -1,17 +1,20 @@
 """What to measure next: the pairs that would teach a model most, given a budget.
 
-An ensemble of physical time models, each fitted to a resampling of the problems, says how sure it is of
-every pair. A pair is worth measuring when the ensemble disagrees on its time, and when it may be the
-fastest of its problem: a slow kernel's exact time decides nothing.
+An ensemble of models, each fitted to a resampling of the problems, says how sure it is of every pair: of
+physical time models for convolutions, of ln(time) trees for GEMM, each what picks best there. A pair is
+worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
+slow kernel's exact time decides nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
+from harness.arch import Arch, load_arch
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases, find_aliases, merge
 from harness.heuristic.columns import pair_columns
@@ -19,13 +22,18 @@ from harness.heuristic.features import Array
 from harness.heuristic.folds import group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.train import IMPORTANCE, Effort, fit
 from harness.heuristic.training_rows import training_rows
 from harness.kernel import Kernel
-from harness.problem import GroupedConvProblem, Problem
+from harness.oracle import records_op
+from harness.problem import Problem
 
 ENSEMBLE = 12
 _NEAR = 0.15
 _TOGETHER = 2
+_TRACE = 1e-3
+_TREES = 150
 
 
 def suggest(
@@ -38,20 +46,22 @@ def suggest(
 ) -> pd.DataFrame:
     """The `budget` pairs to measure next, the most useful first.
 
-    Candidates are the problems with the kernels that match them, less the pairs that the records have.
+    Candidates are the problems with the kernels that the architecture lets compute them, less the pairs that
+    the records have.
     Columns: problem, kernel, `disagreement` (standard deviation of ln(time) over the ensemble),
     `expected_regret` (mean loss, as a share of the time, of not taking this kernel where the ensemble's
     members prefer it to the present pick), and `value`, by which they are sorted. Only one name of a group
     of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
     or measured problem.
     """
-    if any(not isinstance(problem, GroupedConvProblem) for problem in problems):
-        raise ModelError("suggestions come from the physical time model, which is for convolutions only")
     if budget < 1:
         raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
     rows = training_rows(records).table
+    op = records_op(rows)
+    if any(problem.op != op for problem in problems):
+        raise ModelError(f"the records are of {op}: suggestions are for problems of the same operation")
     aliases = explain_aliases(rows, find_aliases(rows), hardware_figures(arch))
-    table = _candidates(problems, kernels)
+    table = _candidates(problems, kernels, load_arch(arch))
     log_times = ensemble_log_times(rows, aliases, table, arch, seed)
     mean, spread = log_times.mean(axis=0), log_times.std(axis=0)
     codes = pd.factorize(table["problem"])[0]
@@ -88,32 +98,52 @@ def ensemble_log_times(
 ) -> Array:
     """ln(time in ms) of the pairs of a table by each member of the ensemble, (members, pairs).
 
-    `rows`: a training table; each member sees its problems drawn with replacement.
+    `rows`: a training table; each member sees its problems drawn with replacement. A problem that was not
+    drawn keeps a trace of weight, so that every kernel stays fitted.
     """
+    if not recipe_named("default").for_op(records_op(rows)).physical:
+        return _tree_log_times(rows, table, arch, seed)
     hardware = hardware_figures(arch)
     merged = merge(rows, aliases)
     groups = group_codes(merged)
     near = nearness(np.log(merged["latency_ms"].to_numpy(dtype=np.float64)), groups)
     pairs, _ = aliases.canonical({str(name): table[name] for name in table})
-    count = int(groups.max()) + 1
-    random = np.random.default_rng(seed)
     members = []
-    for _ in range(ENSEMBLE):
-        drawn = np.bincount(random.integers(0, count, count), minlength=count)[groups]
-        # A problem that was not drawn keeps a trace of weight, so that every kernel stays fitted.
-        model = fit_physical(merged, near * np.sqrt(np.maximum(drawn, 1e-3)), hardware)
+    for drawn in _resampled(groups, seed):
+        model = fit_physical(merged, near * np.sqrt(drawn), hardware)
         members.append(model.log_time(pairs, hardware))
     return np.asarray(members)
 
 
-def _candidates(problems: Sequence[Problem], kernels: Sequence[Kernel]) -> pd.DataFrame:
+def _tree_log_times(rows: pd.DataFrame, table: pd.DataFrame, arch: str, seed: int) -> Array:
+    recipe = recipe_named("log_time").for_op(records_op(rows)).with_trees(_TREES)
+    pairs = {str(name): table[name] for name in table}
+    members = []
+    for number, drawn in enumerate(_resampled(group_codes(rows), seed)):
+        ranker = fit(recipe, rows.assign(**{IMPORTANCE: drawn}), arch, Effort(seed + number))
+        members.append(ranker.members[0].log_time(pairs, hardware_figures(arch), 1))
+    return np.asarray(members)
+
+
+def _resampled(groups: npt.NDArray[np.int64], seed: int) -> Iterator[Array]:
+    """How often the problem of each row was drawn, for every member of the ensemble."""
+    count = int(groups.max()) + 1
+    random = np.random.default_rng(seed)
+    for _ in range(ENSEMBLE):
+        drawn = np.bincount(random.integers(0, count, count), minlength=count)[groups]
+        yield np.maximum(drawn, _TRACE)
+
+
+def _candidates(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:
     frames = []
     for kind in sorted({p.kind for p in problems}):
         of_kind = [p for p in problems if p.kind == kind]
         pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
         if pool:
             frame = pd.DataFrame(pair_columns(of_kind, pool))
-            frames.append(frame.assign(problem=np.repeat([p.id for p in of_kind], len(pool))))
+            frame = frame.assign(problem=np.repeat([p.id for p in of_kind], len(pool)))
+            able = [arch.problem_refusal(kernel, problem) is None for problem in of_kind for kernel in pool]
+            frames.append(frame[able])
     if not frames:
-        raise ModelError("no kernel matches the direction, dtype and rank of any of these problems")
+        raise ModelError("no kernel matches the direction, dtype and rank (of GEMM the layout) of a problem")
     return pd.concat(frames, ignore_index=True)

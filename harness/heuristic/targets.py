@@ -16,11 +16,15 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic import exact_functions
 from harness.heuristic.features import Array
 from harness.heuristic.schemas import work_of
 
 _RELEVANCE_LEVELS = 31
 _RELEVANCE_FLOOR = 0.5
+
+LEAST_QUANTITY = 1e-9
+"""Predicted TFLOPS, milliseconds or GB/s below this count as this."""
 
 
 @dataclass(frozen=True)
@@ -90,13 +94,13 @@ def log_time_of(target: Target, raw: Array, rows: Mapping[str, Any] | pd.DataFra
         return raw
     if target.relative:
         return -raw
-    value = np.maximum(np.expm1(raw) if target.logged else raw, 1e-9)
+    value = np.maximum(exact_functions.expm1(raw) if target.logged else raw, LEAST_QUANTITY)
     if target.name == "latency":
-        return np.asarray(np.log(value))
+        return exact_functions.log(value)
     work = work_of(rows)
     if target.name == "tflops":
-        return np.asarray(np.log(work.flops) - np.log(value * 1e9))
-    return np.asarray(np.log(work.bytes) - np.log(value * 1e6))
+        return np.asarray(exact_functions.log(work.flops) - exact_functions.log(value * 1e9))
+    return np.asarray(exact_functions.log(work.bytes) - exact_functions.log(value * 1e6))
 
 
 def _quantity(target: Target, rows: pd.DataFrame, log_time: Array) -> Array:

@@ -15,11 +15,13 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases, find_aliases, merge
+from harness.heuristic.code_table import CODE_COLUMNS, CodeTable
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.crossval_figures import Check, check, metrics_json, selection_of
 from harness.heuristic.folds import GROUPINGS, fold_codes, group_codes, group_folds
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
+    CODE_FILE,
     MANIFEST_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
@@ -30,10 +32,16 @@ from harness.heuristic.model_folder import (
     write_folder,
 )
 from harness.heuristic.physics import PhysicalModel, explain_aliases, fit_physical, nearness
-from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, constant_groups
+from harness.heuristic.ranker import (
+    CorrectionMember,
+    Member,
+    Ranker,
+    TreeMember,
+    constant_groups,
+    tree_members,
+)
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
-from harness.heuristic.schemas.physical_terms import GROUPED_CONV_TERMS
 from harness.heuristic.targets import label, target_named
 from harness.heuristic.training_rows import pair_columns_of, training_rows
 from harness.heuristic.trees import TreeData, TreeSettings, grow, importances
@@ -109,6 +117,7 @@ def fit(
     importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
     if importance is not None:
         near = near * importance
+    code = _code_of(recipe, rows)
     physical = None
     members: list[Member] = []
     if recipe.physical:
@@ -128,22 +137,39 @@ def fit(
             )
         else:
             goal = label(target, rows, groups)
-        features = schema_named(part.schema).compute(rows, hardware)
-        trees = _fit_trees(
-            part, TreeData(features, goal, near if part.near_best else importance, groups), effort, start
-        )
+        schema = schema_named(part.schema)
+        data = TreeData(schema.compute(rows, hardware), goal, near if part.near_best else importance, groups)
+        if code is not None and schema.optional:
+            data = data.followed_by(schema.compute(rows.assign(**code.columns(rows["kernel"])), hardware))
+        trees = _fit_trees(part, data, effort, start, code)
         members.append(
             CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
         )
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
-def _fit_trees(part: TreePart, data: TreeData, effort: Effort, start: Ranker | None) -> TreeMember:
+def _code_of(recipe: Recipe, rows: pd.DataFrame) -> CodeTable | None:
+    """The figures of the binaries that a recipe reads. Every row is then learnt twice, with them and without,
+    so that the model can predict a kernel whose binary nobody has seen."""
+    if not recipe.reads_code:
+        return None
+    code = CodeTable.of(rows)
+    if not code.figures:
+        raise ModelError(
+            f"recipe {recipe.name} reads figures of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
+            "none of these records has: train another recipe"
+        )
+    return code
+
+
+def _fit_trees(
+    part: TreePart, data: TreeData, effort: Effort, start: Ranker | None, code: CodeTable | None
+) -> TreeMember:
     target, schema = target_named(part.target), schema_named(part.schema)
     settings, valid, names = part.settings, None, schema.names
     if 0 < part.strongest < len(names):
         looking = replace(part, strongest=0, ensemble=1, settings=_GAIN_SETTINGS)
-        first = _fit_trees(looking, data, replace(effort, report=None), None)
+        first = _fit_trees(looking, data, replace(effort, report=None), None, code)
         kept = set(list(importances(first.boosters, names))[: part.strongest])
         chosen = [name in kept for name in names]
         names = tuple(name for name in names if name in kept)
@@ -170,13 +196,7 @@ def _fit_trees(part: TreePart, data: TreeData, effort: Effort, start: Ranker | N
                 _every_fifth(effort),
             )
         )
-    return TreeMember(target, schema, names, tuple(boosters))
-
-
-def tree_members(ranker: Ranker) -> list[TreeMember]:
-    """The members of a ranker that are trees, a correction's among them."""
-    members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
-    return [member for member in members if isinstance(member, TreeMember)]
+    return TreeMember(target, schema, names, tuple(boosters), code or CodeTable())
 
 
 def _init_booster(start: Ranker, part: TreePart, number: int, names: tuple[str, ...]) -> lgb.Booster:
@@ -369,6 +389,8 @@ class TrainedModel:
             for number, booster in enumerate(trees.boosters):
                 stem = f"model_{trees.name}" + (f".{number}" if number else "")
                 files[f"{stem}.lgbm.gz"] = packed_booster(booster)
+            if trees.schema.optional:
+                files[CODE_FILE] = json_bytes(trees.code.as_json())
             gains = importances(trees.boosters, trees.feature_names)
             files[f"feature_importances_{trees.name}.json"] = json_bytes(gains)
         if self.out_of_fold is not None:
@@ -540,19 +562,23 @@ def spec_of(recipe: Recipe, ranker: Ranker, kind: Mapping[str, str], rows: pd.Da
     """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
     trees = tree_members(ranker)
     first = trees[0] if trees else None
+    physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
+    schema = first.schema if first else physical.schema if physical else None
+    if schema is None:
+        raise ModelError(f"recipe {recipe.name} has no member to train")
     settings = {part.target: asdict(part.settings) for part in recipe.trees}
     return ModelSpec(
-        op_type=first.schema.op if first else GROUPED_CONV_TERMS.op,
+        op_type=schema.op,
         dtype=kind["dtype"],
         arch=kind["arch"],
-        feature_names=first.feature_names if first else GROUPED_CONV_TERMS.names,
-        categorical_features=first.schema.categorical if first else (),
+        feature_names=first.feature_names if first else schema.names,
+        categorical_features=schema.categorical if first else (),
         targets=tuple(member.name for member in ranker.members),
         log_targets=tuple(member.name for member in trees if member.target.logged),
         params=settings[first.name] if first and len(trees) == 1 else settings,
         direction=kind.get("direction"),
         ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())) if "ndim" in rows else (),
-        schema=first.schema.name if first else GROUPED_CONV_TERMS.name,
+        schema=schema.name,
         recipe=recipe.name,
         picks=dict(ranker.weights),
         members={member.name: len(member.boosters) for member in trees if len(member.boosters) > 1},

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic.code_table import CODE_COLUMNS
 from harness.heuristic.schemas import flops_of
 from harness.oracle import records_op
 from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
@@ -29,8 +30,8 @@ class TrainingRows:
 
     `table` has `problem` and `kernel` (id and name), all their fields, `latency_ms` (the median of the
     pair's measurements), `tflops`, and `measurements` (how many there were) and,
-    where the records have it, `source_hash`. `left_out` counts what was
-    not used, by reason.
+    where the records have them, `source_hash` and the figures of the binary (CODE_COLUMNS). `left_out` counts
+    what was not used, by reason.
     """
 
     table: pd.DataFrame
@@ -84,8 +85,9 @@ def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
     grouped = rows.groupby(keys, sort=True)
     table = grouped[list(pair_columns_of(records_op(rows)))].first()
     table["latency_ms"] = grouped["latency_ms"].median()
-    if "source_hash" in rows:
-        table["source_hash"] = grouped["source_hash"].first()
+    for name in ("source_hash", *CODE_COLUMNS):
+        if name in rows:
+            table[name] = grouped[name].first()
     table["measurements"] = grouped.size()
     table = table.reset_index()
     table["tflops"] = flops_of(table) / (table["latency_ms"] * 1e9)

@@ -8,14 +8,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.stats import spearmanr
 
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
 from harness.heuristic.bootstrap import interval, mean_of, paired_interval, quantile_of
 from harness.heuristic.compare import compare
-from harness.heuristic.evaluate import evaluate, noise_ceiling
+from harness.heuristic.evaluate import evaluate, noise_ceiling, rank_records
 from harness.heuristic.noise import NoiseModel
 from harness.heuristic.picks import read_picks
+from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.train import train
 from harness.oracle import problems_of
@@ -48,6 +50,56 @@ def test_a_perfect_ranking(records: pd.DataFrame) -> None:
     assert found.aliases == {}
     assert set(found.selection["reason"]) == {""}
     json.dumps(found.as_json(), allow_nan=False, default=str)
+
+
+def test_every_quantity_of_a_perfect_ranking_is_exact(records: pd.DataFrame) -> None:
+    found = evaluate("perfect", records, perfect(records)).targets
+    assert {one.quantity for one in found} == {"tflops", "latency", "bandwidth", "log_time", "efficiency"}
+    for one in found:
+        assert (one.of, one.pairs) == ("pick", 400)
+        assert one.r2 == pytest.approx(1.0)
+        assert one.rmse == pytest.approx(0.0, abs=1e-9)
+        assert one.rank_correlation == pytest.approx(1.0)
+
+
+def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path: Path) -> None:
+    recipe = recipe_named("tflops").with_targets(
+        ["latency", "bandwidth", "log_time", "log_efficiency", "lambdarank"]
+    )
+    train(records, recipe.with_trees(60), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    rankings = rank_records(predictor, records)
+    found = evaluate("m", records, rankings, predictor=predictor)
+    by = {(one.of, one.quantity): one for one in found.targets}
+    assert {key for key in by if key[0] != "pick"} == {
+        ("tflops", "tflops"), ("latency", "latency"), ("bandwidth", "bandwidth"), ("log_time", "log_time"),
+        ("log_efficiency", "log_efficiency"), ("lambdarank", "order"),
+    }  # fmt: skip
+    problems, kernels = problems_of(records), make_kernels()
+    for target, measured in (
+        ("tflops", lambda p, t: p.tflops(t)),
+        ("latency", lambda p, t: t),
+        ("bandwidth", lambda p, t: p.bytes / (t * 1e6)),
+    ):
+        said = predictor.predict(problems, kernels, target)
+        times = records.pivot_table(index="problem", columns="kernel", values="latency_ms")
+        truth = np.array([[measured(p, times.loc[p.id, k.name]) for k in kernels] for p in problems])
+        one = by[target, target]
+        assert one.rmse == pytest.approx(np.sqrt(((said - truth) ** 2).mean()))
+        squares = [((x - truth) ** 2).sum() for x in (said, truth.mean())]
+        assert one.r2 == pytest.approx(1 - squares[0] / squares[1])
+        ranks = [spearmanr(a, b).statistic for a, b in zip(truth, said, strict=True)]
+        assert one.rank_correlation == pytest.approx(np.mean(ranks))
+    order = by["lambdarank", "order"]
+    assert (order.r2, order.rmse) == (None, None)
+    assert order.rank_correlation is not None
+    assert order.rank_correlation > 0.8
+    assert by["log_efficiency", "log_efficiency"].r2 > 0.5  # type: ignore[operator]
+    figures = found.figures().set_index(["section", "name", "figure"])
+    assert figures.loc[("target latency", "latency", "rmse"), "value"] == by["latency", "latency"].rmse
+    assert figures.loc[("efficiency_percent", "mean", ""), "low"] == found.headlines["mean"].low
+    assert figures.index.is_unique
+    assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
 
 
 def test_always_the_second_best(records: pd.DataFrame) -> None:

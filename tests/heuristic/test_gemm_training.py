@@ -13,22 +13,30 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.arch import load_arch
 from harness.commands import evaluate as evaluate_command
 from harness.commands import predict as predict_command
 from harness.commands import train as train_command
 from harness.errors import ModelError
+from harness.heuristic.aliases import find_aliases, merge
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.evaluate import evaluate, rank_records
 from harness.heuristic.folds import fold_codes, group_codes
 from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.physics import PhysicalModel
 from harness.heuristic.predictor import Predictor, find_model_of
 from harness.heuristic.recipe import RECIPES
 from harness.heuristic.schemas import schema_named, work_of
+from harness.heuristic.schemas.physical_terms import GEMM_TERMS
+from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
+from harness.heuristic.search_space import Space
 from harness.heuristic.suggest import suggest
-from harness.heuristic.train import out_of_fold, train
+from harness.heuristic.train import fit, out_of_fold, train
+from harness.heuristic.training_rows import training_rows
 from harness.kernel import GemmKernel, parse_kernel_name
+from harness.oracle import problems_of
 from harness.pool import gemm_pool
-from harness.problem import GEMM_LAYOUTS, GemmProblem
+from harness.problem import GEMM_LAYOUTS, GemmProblem, GroupedConvProblem
 from harness.record.importers import write_records
 from harness.record.schema import arrow_schema
 
@@ -47,10 +55,12 @@ def true_time_ms(problem: GemmProblem, kernel: GemmKernel) -> float:
     return 0.003 + steps * 4e-9 * (kernel.tile_m * kernel.tile_n * kernel.tile_k) ** 0.9
 
 
-def make_records(layouts: tuple[str, ...] = ("rcr", "rrr")) -> pd.DataFrame:
+def make_records(
+    layouts: tuple[str, ...] = ("rcr", "rrr"), sizes: list[tuple[int, int, int]] = SIZES
+) -> pd.DataFrame:
     rows = []
     for layout in layouts:
-        for problem in (GemmProblem("bf16", layout, *size) for size in SIZES):
+        for problem in (GemmProblem("bf16", layout, *size) for size in sizes):
             for kernel in kernels(layout):
                 time = true_time_ms(problem, kernel)
                 rows.append(
@@ -124,7 +134,7 @@ def test_cross_validation_holds_a_size_together_whatever_the_layout() -> None:
 @pytest.mark.parametrize("recipe", ["default", "log_efficiency", "tflops_97", "log_time_merged"])
 def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path) -> None:
     records = make_records()
-    model = train(records, recipe, n_splits=3)
+    model = train(records, RECIPES[recipe].for_op("gemm").with_trees(100), n_splits=3)
     assert (model.spec.op_type, model.spec.dtype, model.spec.direction) == ("gemm_universal", "bf16", None)
     assert len(model.checks) == 2
     model.save(tmp_path / "model")
@@ -143,21 +153,82 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
         predictor.rank(GemmProblem("fp16", "rcr", 1, 1, 1), [])
 
 
-@pytest.mark.parametrize("name", [n for n, r in RECIPES.items() if not (r.physical and not r.trees)])
+@pytest.mark.parametrize("name", RECIPES)
 def test_every_recipe_is_of_gemm_features_for_gemm(name: str) -> None:
     recipe = RECIPES[name].for_op("gemm")
-    assert not recipe.aliases
-    assert not recipe.physical
-    assert {part.schema for part in recipe.trees} <= {"gemm_own_1", "gemm_universal_72"}
-    assert set(recipe.picking_weights) == {part.target for part in recipe.trees}
+    assert {schema_named(part.schema).op for part in recipe.trees} <= {"gemm_universal"}
+    assert recipe.name == name
+    assert set(recipe.picking_weights) <= {part.target for part in recipe.trees} | {"physical"}
     assert RECIPES[name].for_op("grouped_conv") is RECIPES[name]
 
 
-def test_what_is_for_convolutions_alone_is_said() -> None:
-    with pytest.raises(ModelError, match="physical time model is for convolutions; for gemm train log_time"):
-        train(make_records(), "physical")
+def test_a_direction_is_for_convolutions_alone() -> None:
     with pytest.raises(ModelError, match="GEMM, which has no direction 'forward'"):
         train(make_records(), direction="forward")
+
+
+@pytest.mark.parametrize("recipe", ["physical", "physical_and_trees"])
+def test_the_physical_time_model_is_of_gemm_terms_and_survives_its_folder(
+    recipe: str, tmp_path: Path
+) -> None:
+    records = make_records()
+    model = train(records, RECIPES[recipe].with_trees(100), n_splits=2)
+    model.save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    (physical,) = (m for m in predictor.ranker.members if isinstance(m, PhysicalModel))
+    assert physical.schema.name == "gemm_terms_1"
+    assert set(physical.coefficients) == set(records["kernel"])
+    assert min(min(values) for values in physical.coefficients.values()) >= 0
+    evaluation = evaluate("x", records, rank_records(predictor, records))
+    assert evaluation.headlines["mean"].value > 97
+    problem = GemmProblem("bf16", "crr", 64, 512, 512)  # a layout that nobody measured: the nearest kernels'
+    assert np.isfinite(predictor.predict(problem, kernels("crr"))).all()
+
+
+def test_terms_of_a_gemm_worked_by_hand() -> None:
+    problem = GemmProblem("bf16", "rcr", 200, 40000, 500, 2)
+    (kernel,) = (k for k in kernels() if k.tile == (64, 64, 64) and k.pipeline == "compv3")
+    names = GEMM_TERMS.names
+    row = GEMM_TERMS.compute(pair_columns([problem], [kernel]), hardware_figures("gfx950"))[0]
+    found = dict(zip(names, row, strict=True))
+    tiles_a_cu = 4 * 625 * 2 / 256  # parts of the depth are tiles of their own
+    assert found["first_steps"] == 4  # 500 in two parts of steps of 64
+    assert found["further_rounds"] == 19
+    assert found["further_steps_2"] == 9 * 4
+    assert found["shared_steps"] == pytest.approx(tiles_a_cu * 4)
+    assert found["written_mb"] == found["parts_mb"] == pytest.approx(200 * 40000 * 2 / 1e6)
+    assert found["reload_gb"] == pytest.approx(4 * 500 * 40000 * 2 / 1e9)
+    assert found["reload_a_gb"] == pytest.approx(625 * 200 * 500 * 2 / 1e9)
+    assert found["partial_step"] == 20
+
+
+def twins() -> pd.DataFrame:
+    """mem and compv3 of a tile time alike, on 24 problems of one layout."""
+    records = make_records(("rcr",))
+    more = make_records(("rcr",), [(m + 8, n, k) for m, n, k in SIZES])
+    return pd.concat([records, more], ignore_index=True)
+
+
+def test_aliases_of_gemm_are_found_merged_and_picked() -> None:
+    rows = training_rows(twins()).table
+    aliases = find_aliases(rows)
+    groups = list(aliases.groups().values())
+    assert len(groups) == 3
+    assert all(len({parse_kernel_name(name).tile for name in names}) == 1 for names in groups)
+    merged = merge(rows, aliases)
+    assert len(merged) == 24 * 3
+    assert set(merged["layout"]) == {"rcr"}
+    ranker = fit(RECIPES["log_time_merged"].for_op("gemm").with_trees(60), rows, "gfx950")
+    assert list(map(sorted, ranker.aliases.groups().values())) == list(map(sorted, groups))
+    predicted = ranker.tflops(rows, group_codes(rows))
+    table = rows.assign(stands=rows["kernel"].map(ranker.aliases.representative), predicted=predicted)
+    assert table.groupby(["problem", "stands"])["predicted"].agg(np.ptp).max() == pytest.approx(0, abs=1e-9)
+
+
+def test_one_binary_of_two_layouts_is_two_kernels() -> None:
+    rows = training_rows(make_records().assign(source_hash="the same")).table
+    for names in find_aliases(rows).groups().values():
+        assert len({parse_kernel_name(name).layout for name in names}) == 1  # type: ignore[union-attr]
 
 
 def test_predictions_for_a_run_come_from_its_other_problems() -> None:
@@ -168,11 +239,66 @@ def test_predictions_for_a_run_come_from_its_other_problems() -> None:
     assert table.groupby("problem")["fold"].nunique().max() == 1
 
 
-def test_suggestions_need_the_physical_model() -> None:
+def test_suggestions_are_unmeasured_pairs_that_can_be_computed() -> None:
     records = make_records()
-    problem = GemmProblem("bf16", "rcr", 5, 64, 64)
-    with pytest.raises(ModelError, match="for convolutions only"):
-        suggest(records, "gfx950", [problem], kernels(), 3)
+    measured = records[records.index % 3 > 0]
+    problems = [*problems_of(records), GemmProblem("bf16", "rcr", 100, 72, 64)]
+    unpadded = parse_kernel_name(
+        "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x16"
+    )
+    pool = [*kernels(), *kernels("rrr"), unpadded]
+    found = suggest(measured, "gfx950", problems, pool, 40)
+    pairs = set(zip(found["problem"], found["kernel"], strict=True))
+    assert len(pairs) == 40
+    assert not pairs & set(zip(measured["problem"], measured["kernel"], strict=True))
+    assert ("gemm-bf16-rcr-m100-n72-k64", unpadded.name) not in pairs
+    assert unpadded.name in set(found["kernel"])
+    assert (found["disagreement"] > 0).any()
+    pd.testing.assert_frame_equal(found, suggest(measured, "gfx950", problems, pool, 40))
+    conv = GroupedConvProblem("forward", "bf16", 2, N=1, C=8, K=8, G=1, Hi=9, Wi=9, Y=1, X=1)
+    with pytest.raises(ModelError, match="the records are of gemm: suggestions are for problems of the same"):
+        suggest(records, "gfx950", [conv], pool, 3)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_search_proposes_gemm_kernels_that_can_be_built(strategy: str, tmp_path: Path) -> None:
+    train(make_records(), RECIPES["log_time"].with_trees(100), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    problem = GemmProblem("bf16", "rcr", 100, 4096, 520)
+    state = search(predictor, problem, 90, strategy)
+    assert len(state.scores) == 90
+    arch = load_arch("gfx950")
+    found = [parse_kernel_name(name) for name in state.scores]
+    assert all(arch.refusal(k) is None and arch.problem_refusal(k, problem) is None for k in found)
+    assert all(k.pad_k or 520 % k.tile_k == 0 for k in found)
+    assert {kernel.pad_n for kernel in found} == {True, False}
+    part = SearchState.from_json(search(predictor, problem, 31, strategy).as_json())
+    assert search(predictor, problem, 90, strategy, state=part).scores == state.scores
+    known = {f.kernel.name for f in best_of(state, predictor, 90) if f.measured}
+    assert known == set(state.scores) & set(make_records()["kernel"])
+
+
+def test_a_search_on_the_cpu_looks_at_tiles_of_ordinary_depth() -> None:
+    space = Space.of("cpu", GemmProblem("bf16", "rcr", 64, 64, 512))
+    choices = ([0, 0, 0, 0, depth, 1, 0, 0, 0, 0, 0, 0] for depth in range(len(space.axes[4])))
+    depths = {kernel.tile_k for choice in choices if (kernel := space.kernel(choice))}
+    assert depths >= {64, 128, 256}
+
+
+def test_pairs_on_record_as_unsupported_are_not_ranked(tmp_path: Path) -> None:
+    records = make_records()
+    train(records, RECIPES["log_time"].with_trees(100), n_splits=2).save(tmp_path / "m")
+    names = sorted(records["kernel"].unique())
+    refused = (records["kernel"] == names[0]) & (records["M"] == 1)
+    marked = records.assign(
+        status=records["status"].where(~refused, "unsupported"),
+        latency_ms=records["latency_ms"].where(~refused),
+        tflops=records["tflops"].where(~refused),
+    )
+    ranked = rank_records(Predictor.load(tmp_path / "m"), marked)
+    assert len(ranked) == len(records) - int(refused.sum())
+    found = evaluate("x", marked, ranked)
+    assert (found.selection["pick_status"] == "ok").all()
 
 
 def said(command: object, *arguments: str) -> str:

@@ -10,21 +10,25 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.features import Array, FeatureSchema
+from harness.heuristic.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from harness.heuristic.schemas.gemm_own import GEMM_OWN
 from harness.heuristic.schemas.gemm_published import GEMM_55, GEMM_72
 from harness.heuristic.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from harness.heuristic.schemas.grouped_conv_published import GROUPED_CONV_83, GROUPED_CONV_91, GROUPED_CONV_97
 
+GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
+GEMM_OWN_2 = GEMM_OWN.extended("gemm_own_2", CODE_FEATURES, CODE_INPUTS)
+
 SCHEMAS: dict[str, FeatureSchema] = {
     schema.name: schema
     for schema in (
-        *(GROUPED_CONV_OWN, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
-        *(GEMM_OWN, GEMM_55, GEMM_72),
+        *(GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
+        *(GEMM_OWN, GEMM_OWN_2, GEMM_55, GEMM_72),
     )
 }
 """Every schema by its name."""
 
-_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN, GEMM_72, GEMM_OWN)
+_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN_2, GEMM_72, GEMM_OWN_2)
 
 
 def schema_named(name: str) -> FeatureSchema:
@@ -79,10 +83,15 @@ class Work:
     bytes: Array
 
 
+def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
+    """The formulas of a problem's floating-point operations and tensor bytes."""
+    return (GEMM_OWN if op == "gemm" else GROUPED_CONV_OWN), ("flops", "bytes_total")
+
+
 def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
     """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
-    own = GEMM_OWN if "layout" in rows and "direction" not in rows else GROUPED_CONV_OWN
-    values = own.compute(rows, {}, ("flops", "bytes_total"))
+    schema, names = work_schema("gemm" if "layout" in rows and "direction" not in rows else "grouped_conv")
+    values = schema.compute(rows, {}, names)
     return Work(values[:, 0], values[:, 1])
 
 

@@ -15,6 +15,7 @@ from harness.heuristic.features import (
     ceil_div,
     flag,
     given,
+    log2,
     log2_of,
     ratio,
 )
@@ -38,7 +39,8 @@ def _vector_bytes(extent: str) -> Callable[[FeatureTable], Array]:
 
     def formula(t: FeatureTable) -> Array:
         count = t[extent].astype(np.int64)
-        return np.asarray(np.minimum((count & -count) * t.dtype, _VECTOR_BYTES), dtype=np.float64)
+        widest: Array = np.minimum((count & -count) * t.dtype, _VECTOR_BYTES)
+        return widest
 
     return formula
 
@@ -101,15 +103,15 @@ _FEATURES = (
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N"),
     Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
     Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
-    Feature("log2_cu_loads", lambda t: np.log2(t.cu_loads), "log2 of the tiles a compute unit"),
+    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles a compute unit"),
     Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
     Feature("tail", lambda t: t.cu_loads / t.rounds, "how full the rounds are, 0 to 1"),
     Feature("log2_steps", _log2("steps"), "log2 of the K steps one after the other"),
-    Feature("log2_compute", lambda t: np.log2(t.steps * t.tile_flops), "log2 of a compute unit's operations"),
-    Feature("log2_traffic", lambda t: np.log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
+    Feature("log2_compute", lambda t: log2(t.steps * t.tile_flops), "log2 of a compute unit's operations"),
+    Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
     Feature(
         "log2_cu_traffic",
-        lambda t: np.log2(t.steps * t.tile_bytes),
+        lambda t: log2(t.steps * t.tile_bytes),
         "log2 of the bytes one compute unit loads",
     ),
     Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is work"),
@@ -124,12 +126,10 @@ _FEATURES = (
     Feature("log2_bytes_b", _log2("bytes_b"), "log2 of the bytes of B"),
     Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of C"),
     Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
-    Feature("log2_intensity", lambda t: np.log2(t.flops / t.bytes_total), "log2 of operations a byte"),
+    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations a byte"),
     Feature(
         "log2_l2_share",
-        lambda t: np.log2(
-            ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20
-        ),
+        lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
         "log2 of the matrices' bytes over all L2 caches",
     ),
     Feature("a_columns", lambda t: t.a_by_columns, "A lies column by column"),

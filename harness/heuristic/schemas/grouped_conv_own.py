@@ -21,6 +21,7 @@ from harness.heuristic.features import (
     ceil_div,
     flag,
     given,
+    log2,
     log2_of,
     ratio,
 )
@@ -44,7 +45,8 @@ def _vector_width(name: str) -> Callable[[FeatureTable], Array]:
 
     def formula(t: FeatureTable) -> Array:
         count = t[name].astype(np.int64)
-        return np.asarray(np.minimum(count & -count, _VECTOR_MAX), dtype=np.float64)
+        widest: Array = np.minimum(count & -count, _VECTOR_MAX)
+        return widest
 
     return formula
 
@@ -115,19 +117,19 @@ _FEATURES = (
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N of a group"),
     Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
     Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
-    Feature("log2_cu_loads", lambda t: np.log2(t.cu_loads), "log2 of the tiles a compute unit"),
+    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles a compute unit"),
     Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
     Feature("tail", lambda t: t.cu_loads / t.rounds, "how full the rounds are, 0 to 1"),
     Feature("log2_steps", _log2("steps"), "log2 of the K steps one after the other"),
     Feature(
         "log2_compute",
-        lambda t: np.log2(t.steps * t.tile_flops),
+        lambda t: log2(t.steps * t.tile_flops),
         "log2 of a compute unit's operations in all",
     ),
-    Feature("log2_traffic", lambda t: np.log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
+    Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
     Feature(
         "log2_cu_traffic",
-        lambda t: np.log2(t.steps * t.tile_bytes),
+        lambda t: log2(t.steps * t.tile_bytes),
         "log2 of the bytes one compute unit loads",
     ),
     Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is work"),
@@ -138,12 +140,10 @@ _FEATURES = (
     Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of the result"),
     Feature("log2_bytes_weight", _log2("bytes_weight"), "log2 of the bytes of the filter"),
     Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
-    Feature("log2_intensity", lambda t: np.log2(t.flops / t.bytes_total), "log2 of operations a byte"),
+    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations a byte"),
     Feature(
         "log2_l2_share",
-        lambda t: np.log2(
-            ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20
-        ),
+        lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
         "log2 of the tensors' bytes over all L2 caches",
     ),
     Feature("is_1x1", lambda t: flag(t.taps == 1), "one filter tap"),

@@ -1,0 +1,1 @@
+"""Kernels picked in microseconds: the ranker as native code."""

@@ -1,0 +1,49 @@
+"""The bytes of a selector's file: little-endian numbers, arrays and texts, each with its length."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+
+class ByteWriter:
+    """What `tile_oracle/byte_reader.hpp` reads: u32 and f64 are plain, arrays and texts begin with their
+    length as u32; everything starts at a multiple of 4 bytes."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+
+    def u32(self, *values: int) -> None:
+        self._parts.append(struct.pack(f"<{len(values)}I", *values))
+
+    def f64(self, *values: float) -> None:
+        self._parts.append(struct.pack(f"<{len(values)}d", *values))
+
+    def u32s(self, values: Sequence[int] | Any) -> None:
+        array = np.ascontiguousarray(values, dtype="<u4")
+        self.u32(array.size)
+        self._parts.append(array.tobytes())
+
+    def f64s(self, values: Sequence[float] | Any) -> None:
+        array = np.ascontiguousarray(values, dtype="<f8")
+        self.u32(array.size)
+        self._parts.append(array.tobytes())
+
+    def data(self, data: bytes) -> None:
+        self.u32(len(data))
+        self._parts.append(data + bytes(-len(data) % 4))
+
+    def text(self, text: str) -> None:
+        self.data(text.encode())
+
+    def texts(self, texts: Iterable[str]) -> None:
+        listed = list(texts)
+        self.u32(len(listed))
+        for text in listed:
+            self.text(text)
+
+    def written(self) -> bytes:
+        return b"".join(self._parts)

@@ -1,0 +1,93 @@
+// Picks a kernel for a problem: a trained model and its candidates, loaded once, asked in microseconds.
+//
+//     const tile_oracle::Selector selector = tile_oracle::Selector::load("selector.bin");
+//     tile_oracle::GroupedConvProblem problem{.N = 8, .C = 64, .K = 64, .Hi = 56, .Wi = 56, .Y = 3, .X = 3,
+//                                             .pad_h = 1, .pad_w = 1};
+//     std::uint32_t kernel = selector.pick(problem);
+//     std::puts(selector.name(kernel).c_str());
+//
+// The answers are those of the Python class Predictor, bit for bit: all instruction sets, all machines.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tile_oracle {
+
+/// A grouped convolution. C and K count the channels of all groups; padding is on both sides. What the
+/// model was trained for (direction, data type, rank) is not said again: Selector::kind names it. The
+/// fields of depth stay as they are for a 2D convolution.
+struct GroupedConvProblem {
+    std::int64_t N = 1, C = 1, K = 1, G = 1;
+    std::int64_t Hi = 1, Wi = 1, Y = 1, X = 1;
+    std::int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1;
+    std::int64_t Di = 1, Z = 1, stride_d = 1, pad_d = 0, dilation_d = 1;
+};
+
+/// A matrix product: C (M x N) = A (M x K) B (K x N). Data type and layout are the model's.
+struct GemmProblem {
+    std::int64_t M = 1, N = 1, K = 1;
+    std::int64_t split_k = 1;
+};
+
+/// A candidate and its predicted speed.
+struct Ranked {
+    std::uint32_t kernel;
+    double tflops;
+};
+
+class Selector {
+public:
+    /// Reads a file that `tile-oracle export` wrote. Throws std::runtime_error with one line that says what
+    /// is wrong.
+    static Selector load(const std::string& path);
+    /// The same from memory; the bytes are not needed afterwards.
+    static Selector read(std::span<const std::byte> bytes);
+
+    /// Candidates, numbered from 0 in the order of the pool. Never none.
+    std::uint32_t size() const noexcept;
+    const std::string& name(std::uint32_t kernel) const;
+    /// grouped_conv or gemm.
+    const std::string& operation() const noexcept;
+    /// What problems it is for: "forward bf16 2D", "gemm bf16 rcr".
+    const std::string& kind() const noexcept;
+    /// The architecture whose kernels' times it predicts.
+    const std::string& arch() const noexcept;
+    /// A problem's fields, in the order in which the calls below take their values.
+    std::span<const std::string> fields() const noexcept;
+    /// Memory that is held, in bytes.
+    std::size_t memory_bytes() const noexcept;
+
+    // Any number of threads may call these at the same time. They throw std::invalid_argument for a
+    // problem that cannot be. Equal predictions keep the order of the pool.
+
+    /// The candidate with the least predicted time.
+    std::uint32_t pick(const GroupedConvProblem& problem) const;
+    std::uint32_t pick(const GemmProblem& problem) const;
+
+    /// The `k` best, best first; all for k = 0.
+    std::vector<Ranked> rank(const GroupedConvProblem& problem, std::uint32_t k = 0) const;
+    std::vector<Ranked> rank(const GemmProblem& problem, std::uint32_t k = 0) const;
+
+    /// Every candidate's predicted ln(time in ms); `out` has room for size() values.
+    void log_times(const GroupedConvProblem& problem, std::span<double> out) const;
+    void log_times(const GemmProblem& problem, std::span<double> out) const;
+
+    // The same for the values of fields(), which are believed to be a problem.
+    std::uint32_t pick(std::span<const double> values) const;
+    std::vector<Ranked> rank(std::span<const double> values, std::uint32_t k = 0) const;
+    void log_times(std::span<const double> values, std::span<double> out) const;
+    /// Every candidate's predicted TFLOPS.
+    void tflops(std::span<const double> values, std::span<double> out) const;
+
+private:
+    struct Loaded;
+    explicit Selector(std::shared_ptr<const Loaded> loaded) noexcept;
+    std::shared_ptr<const Loaded> loaded_;
+};
+
+}  // namespace tile_oracle
