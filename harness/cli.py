@@ -44,6 +44,8 @@ _COMMANDS = {
     "merge": "put the records of several runs and machines into one file",
     "oracle": "make the oracle file that sessions replay from recorded measurements",
     "train": "train a model that picks kernels, from recorded measurements",
+    "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
+    "tune": "measure the pool for problems and keep the best kernels for picking",
     "predict": "rank the kernels for a problem with a model",
     "export": "write a model and its kernels as C++ sources that pick in microseconds",
     "study": "judge a recipe on held-out measurements and keep the figures in the model folder",

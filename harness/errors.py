@@ -40,5 +40,17 @@ class ModelError(HarnessError):
     """A model folder cannot be read, or does not fit the features at hand."""
 
 
+class OperandError(HarnessError, ValueError):
+    """An array that a kernel is to run on does not fit the problem."""
+
+
+class TunedError(HarnessError):
+    """The tuned results cannot be written."""
+
+
+class NoModelError(ModelError):
+    """No model was trained for a problem, and nothing may be measured."""
+
+
 class GateError(HarnessError):
     """A baseline or the criteria cannot be used."""

@@ -17,6 +17,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -122,6 +123,20 @@ def merge_problem_sets(sets: Iterable[ProblemSet]) -> ProblemSet:
         repeated_rows=sum(len(part.problems) + part.repeated_rows for part in parts) - len(merged),
         parts=parts,
     )
+
+
+def problem_from_dimensions(text: str) -> Problem:
+    """One problem by its dimensions, `N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1`, with the defaults
+    of a file's columns; M=, N=, K= are a GEMM's. Raises ProblemSetError."""
+    names, cells = [], []
+    for part in text.split(","):
+        name, equals, cell = part.partition("=")
+        if not equals or not name.strip() or '"' in part:
+            raise ProblemSetError(f"{_quoted(part)} is not a dimension; write C=64, joined by commas")
+        names.append(name.strip())
+        cells.append(cell.strip())
+    rows = BytesIO(f"{','.join(names)}\n{','.join(cells)}\n".encode())
+    return _Reader(rows, _quoted(text), repeats_allowed=True).read(Path(), "").problems[0]
 
 
 def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], provenance: str) -> str:

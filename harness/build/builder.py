@@ -203,6 +203,19 @@ class Builder:
                         self._queue.appendleft(job)
         return future.result()
 
+    def source_hash(self, kernel: Kernel) -> str:
+        """The `source_hash` that the kernel's binary has or would have; nothing is compiled. "" for a kernel
+        that has no code here, or that this builder cannot compile and does not have."""
+        try:
+            source = source_for(kernel, self.arch)
+        except KernelError:
+            return ""
+        if self._ahead is not None:
+            binary = self._from_ahead(self._ahead, kernel.name, source)
+            if binary is not None:
+                return binary.source_hash
+        return "" if self.toolchain is None else self._key(source)
+
     def device_work(self) -> Binary:
         """The harness's own code for a GPU, compiled now unless it is there already. Blocks.
 

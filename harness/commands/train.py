@@ -10,6 +10,7 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
+from harness.heuristic.compact import choose_compact
 from harness.heuristic.recipe import RECIPES
 from harness.heuristic.train import Effort, TrainedModel, train
 from harness.kernel import parse_kernel_name
@@ -22,6 +23,7 @@ examples:
   tile-oracle train reports/my_run -o models/mine                     the default recipe
   tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
+  tile-oracle train run.parquet -o models/s --compact                 the smallest that is as good
   tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
   tile-oracle train run.parquet -o models/w --weights mine.csv        problem,weight: what matters more
 
@@ -89,6 +91,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="repeat with more weight on badly picked problems, keep the best round (it is seldom later)",
     )
     parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="cross-validate smaller variants of the recipe first and train the smallest that loses at most "
+        "0.1 points; the table goes into size_tradeoff.json (about a hundred times a plain training)",
+    )
+    parser.add_argument(
         "--baseline",
         metavar="SET",
         help="also write the cross-validated efficiencies as a baseline for the records under this set name",
@@ -118,6 +126,7 @@ def run(args: argparse.Namespace) -> int:
         hard_example_rounds=args.hard_examples,
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
+        choose=choose_compact if args.compact else None,
     )
     model.save(args.out)
     out = Path(args.out)

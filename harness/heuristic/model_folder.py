@@ -8,6 +8,7 @@
     physical_time.json                  coefficients of the physical time model, where there is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
     study.json                          what `tile-oracle study` found; it is of this model alone
+    size_tradeoff.json                  what smaller models would reach, where that was looked at
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
@@ -243,7 +244,7 @@ def read_json(path: Path) -> dict[str, Any]:
 def _is_ours(name: str) -> bool:
     """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
     return name in (SPEC_FILE, MANIFEST_FILE, CODE_FILE, STUDY_FILE) or name.startswith(
-        ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold")
+        ("model_", "cv_metrics_", "feature_importances_", "physical_", "out_of_fold", "size_tradeoff")
     )
 
 

@@ -14,13 +14,18 @@ from harness.heuristic.trees import PUBLISHED_SETTINGS, TreeSettings
 @dataclass(frozen=True)
 class TreePart:
     """A tree member: its target, its features, how the trees grow, how many seeds are averaged, and
-    whether rows near the best of their problem count more."""
+    whether rows near the best of their problem count more.
+
+    strongest: of the schema's features only so many are read, those with the most gain in a first
+    training on the same rows; 0 means all of them.
+    """
 
     target: str
     schema: str
     settings: TreeSettings = field(default_factory=TreeSettings)
     ensemble: int = 1
     near_best: bool = False
+    strongest: int = 0
 
 
 @dataclass(frozen=True)

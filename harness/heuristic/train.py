@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.targets import label, target_named
 from harness.heuristic.training_rows import IMPORTANCE, pair_columns_of, training_rows, with_importance
-from harness.heuristic.trees import TreeData, grow, importances
+from harness.heuristic.trees import TreeData, TreeSettings, grow, importances
 from harness.kernel import Kernel, kernel_from_row
 from harness.oracle import records_op
 from harness.problem import GemmProblem, problem_from_row
@@ -55,6 +55,8 @@ Report = Callable[[str], None]
 """Called with one line of progress."""
 
 _STOPPING_SHARE = 8
+_GAIN_SETTINGS = TreeSettings(trees=200)
+"""By what trees the strongest features are found: the same whatever the trees that then read them."""
 _MOST_RUNS = 100
 _HARD_UNDER = 0.95
 _HARD_WEIGHT = 3.0
@@ -73,6 +75,19 @@ class Effort:
     def say(self, line: str) -> None:
         if self.report is not None:
             self.report(line)
+
+
+@dataclass(frozen=True)
+class RecipeChoice:
+    """A recipe that was found by trying several, and what the manifest and the folder keep of the search."""
+
+    recipe: Recipe
+    manifest: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, bytes] = field(default_factory=dict)
+
+
+RecipeSearch = Callable[[Recipe, pd.DataFrame, str, int, Effort], RecipeChoice]
+"""Recipe, training rows, architecture, folds, effort -> the recipe that is trained in its place."""
 
 
 def fit(
@@ -148,7 +163,14 @@ def _fit_trees(
     part: TreePart, data: TreeData, effort: Effort, start: Ranker | None, code: CodeTable | None
 ) -> TreeMember:
     target, schema = target_named(part.target), schema_named(part.schema)
-    settings, valid = part.settings, None
+    settings, valid, names = part.settings, None, schema.names
+    if 0 < part.strongest < len(names):
+        looking = replace(part, strongest=0, ensemble=1, settings=_GAIN_SETTINGS)
+        first = _fit_trees(looking, data, replace(effort, report=None), None, code)
+        kept = set(list(importances(first.boosters, names))[: part.strongest])
+        chosen = [name in kept for name in names]
+        names = tuple(name for name in names if name in kept)
+        data = replace(data, features=np.ascontiguousarray(data.features[:, chosen]))
     boosters = []
     for number in range(part.ensemble):
         seed = effort.seed + number
@@ -157,7 +179,7 @@ def _fit_trees(
             held = group_folds(data.groups, _STOPPING_SHARE, seed) == 0
             train_data, valid = data.take(~held), data.take(held)
         effort.say(f"  {target.name}: growing up to {settings.trees} trees (seed {seed})")
-        init = None if start is None else _init_booster(start, part, number)
+        init = None if start is None else _init_booster(start, part, number, names)
         boosters.append(
             grow(
                 target,
@@ -165,20 +187,19 @@ def _fit_trees(
                 settings,
                 seed,
                 effort.threads,
-                schema.names,
+                names,
                 valid,
                 init,
                 _every_fifth(effort),
             )
         )
-    return TreeMember(target, schema, schema.names, tuple(boosters), code or CodeTable())
+    return TreeMember(target, schema, names, tuple(boosters), code or CodeTable())
 
 
-def _init_booster(start: Ranker, part: TreePart, number: int) -> lgb.Booster:
+def _init_booster(start: Ranker, part: TreePart, number: int, names: tuple[str, ...]) -> lgb.Booster:
     """The booster that a warm start grows further."""
     for member in tree_members(start):
         if member.name == part.target and number < len(member.boosters):
-            names = schema_named(part.schema).names
             if member.feature_names != names:
                 wanted, have = set(names), set(member.feature_names)
                 raise ModelError(
@@ -338,7 +359,8 @@ class TrainedModel:
     """A ranker with all that its folder holds.
 
     `checks`: cross-validation by problem and by family; `out_of_fold`: the predictions of the first of
-    them; `unchecked`: why there is none, where the data has too few problems.
+    them; `unchecked`: why there is none, where the data has too few problems; `more_files`: what else goes
+    into the folder.
     """
 
     ranker: Ranker
@@ -347,12 +369,14 @@ class TrainedModel:
     checks: tuple[Check, ...]
     out_of_fold: pd.DataFrame | None
     unchecked: str = ""
+    more_files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, folder: Path | str) -> None:
         """Writes the model folder. Raises ModelError."""
         files: dict[str, bytes] = {
             SPEC_FILE: json_bytes(self.spec.as_json()),
             MANIFEST_FILE: json_bytes(self.manifest),
+            **self.more_files,
         }
         for member in self.ranker.members:
             files[f"cv_metrics_{member.name}.json"] = json_bytes(metrics_json(self.checks, self.unchecked))
@@ -387,6 +411,7 @@ def train(
     warm_trees: int = 200,
     hard_example_rounds: int = 0,
     weights: pd.DataFrame | None = None,
+    choose: RecipeSearch | None = None,
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
@@ -395,8 +420,10 @@ def train(
     existing model with the same features; it is not cross-validated, since the old model may have seen
     the held-out problems. `hard_example_rounds` repeats the training with more weight on the problems
     that were picked badly, and keeps the best round. `weights`: how much rows count
-    (`with_importance`). Raises ModelError for records of several kinds, or of none, for a warm start from a
-    model that does not fit, and for weights that are none.
+    (`with_importance`). `choose` looks for a better recipe first (harness.heuristic.compact).
+
+    Raises ModelError for records of several kinds, or of none, for a warm start from a model that does not
+    fit, and for weights that are none.
     """
     effort = effort or Effort()
     op = records_op(records)
@@ -419,6 +446,12 @@ def train(
         rows, rounds = mine_hard_examples(chosen, rows, kind["arch"], hard_example_rounds, n_splits, effort)
     else:
         rounds = []
+    found = RecipeChoice(chosen)
+    if choose is not None:
+        if start is not None:
+            raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
+        found = choose(chosen, rows, kind["arch"], n_splits, effort)
+        chosen = found.recipe
     checks, kept, unchecked = [], None, ""
     if start is not None:
         unchecked = "not cross-validated: a warm start's old model may have seen the held-out problems"
@@ -435,8 +468,8 @@ def train(
         kept = validation.table if kept is None else kept
     effort.say("fitting all rows")
     ranker = fit(chosen, rows, kind["arch"], effort, start)
-    spec = _spec(chosen, ranker, kind, rows)
-    manifest = _manifest(ranker, rows, usable.left_out, records, effort.seed, sources)
+    spec = spec_of(chosen, ranker, kind, rows)
+    manifest = manifest_of(ranker, rows, usable.left_out, records, effort.seed, sources)
     if start is not None:
         old = sum(b.num_trees() for member in tree_members(start) for b in member.boosters)
         manifest |= {
@@ -447,7 +480,8 @@ def train(
         }
     if rounds:
         manifest["hard_example_rounds"] = rounds
-    return TrainedModel(ranker, spec, manifest, tuple(checks), kept, unchecked)
+    manifest |= found.manifest
+    return TrainedModel(ranker, spec, manifest, tuple(checks), kept, unchecked, found.files)
 
 
 def mine_hard_examples(
@@ -524,7 +558,8 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
     return kind, records
 
 
-def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFrame) -> ModelSpec:
+def spec_of(recipe: Recipe, ranker: Ranker, kind: Mapping[str, str], rows: pd.DataFrame) -> ModelSpec:
+    """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
     trees = tree_members(ranker)
     first = trees[0] if trees else None
     physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
@@ -556,14 +591,15 @@ def _spec(recipe: Recipe, ranker: Ranker, kind: dict[str, str], rows: pd.DataFra
     )
 
 
-def _manifest(
+def manifest_of(
     ranker: Ranker,
     rows: pd.DataFrame,
-    left_out: dict[str, int],
+    left_out: Mapping[str, int],
     records: pd.DataFrame,
     seed: int,
     sources: Sequence[str],
 ) -> dict[str, Any]:
+    """train_manifest.json of a ranker that was fitted to training rows of these records."""
     total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
     return {
         "warm_start_from": None,
@@ -574,7 +610,7 @@ def _manifest(
         "valid_rows": len(rows),
         "unique_shapes": int(rows["problem"].nunique()),
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
-        "left_out": left_out,
+        "left_out": dict(left_out),
         "sources": list(sources),
         "runs": sorted(records["run"].dropna().unique())[:_MOST_RUNS] if "run" in records else [],
         "seed": seed,

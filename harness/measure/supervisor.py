@@ -25,7 +25,7 @@ from harness.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from harness.measure.timing import TimingPlan
 from harness.problem import Problem
 from harness.record.schema import ROUND_FINAL
-from harness.target.base import DeviceInfo, Target
+from harness.target.base import DataFiles, DeviceInfo, Target
 from harness.target.device_state import DeviceState
 
 if TYPE_CHECKING:
@@ -69,6 +69,15 @@ class SweepSettings:
     final_budget_ms: float = 4.0
     final_total_ms: float = 2000.0
     cold_cache: bool = False
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of a kernel on a caller's data. status: ok, unsupported, build_error, wrong, crash or
+    timeout."""
+
+    status: str
+    detail: str
 
 
 @dataclass
@@ -306,6 +315,36 @@ class Supervisor:
         self._unexplained += job is None
         return _Died("crash", detail, job)
 
+    # ---- a caller's own data ------------------------------------------------------------------
+
+    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> Applied:
+        """Run a kernel once on a caller's data; what becomes of it, its crash and its time limit included.
+
+        Not while a sweep is under way. Raises TargetError when no worker can be had.
+        """
+        assert not self._sent, "a sweep is under way"
+        for _ in range(_MOST_UNEXPLAINED_DEATHS):
+            try:
+                if self._lost is not None:
+                    raise _Lost(self._lost)
+                if self._child is None:
+                    self._start()
+                self._next_id += 1
+                files = {"first": str(data.first), "second": str(data.second), "out": str(data.out)}
+                command = {"do": "apply", "id": self._next_id, "binary": str(binary), **files}
+                self._send(command | {"problem": problem.as_row()}, [self._next_id])
+                answer = self._next_result(problem)
+            except _Lost as lost:
+                raise TargetError(f"target {self.target.name} cannot run anything: {lost}") from None
+            except _Died as died:
+                if died.job_id is None:
+                    continue
+                return Applied(died.status, str(died.detail))
+            if answer["tainted"]:
+                self._drop()
+            return Applied(answer["status"], answer["detail"])
+        raise TargetError(f"target {self.target.name}: the worker died again and again before the kernel ran")
+
     # ---- one problem ------------------------------------------------------------------------
 
     def sweep(
@@ -316,14 +355,15 @@ class Supervisor:
         *,
         picks: Collection[Kernel] = (),
         keep_samples: bool = False,
+        finals: bool = True,
     ) -> Generator[Measurement, None, None]:
         """Measure every kernel once, then the leaders again; yields as results come in.
 
         known: measurements of the same problem from before (a resumed run); they are not made again, but
         their kernels take part in the choice of leaders. picks: kernels that are measured again with the
         leaders unless they are far behind, so that a pick and its oracle are compared fairly.
-        keep_samples: whether measurements carry every sample. Raises BuildError when the build folder
-        cannot be used.
+        keep_samples: whether measurements carry every sample. finals: False leaves the leaders for a later
+        sweep. Raises BuildError when the build folder cannot be used.
         """
         swept = [m for m in known if m.round != ROUND_FINAL]
         done_finally = {m.kernel for m in known if m.round == ROUND_FINAL}
@@ -338,7 +378,8 @@ class Supervisor:
             for measurement in self._sweep_once(problem, waiting, keep_samples):
                 swept.append(measurement)
                 yield measurement
-            yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
+            if finals:
+                yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
         finally:
             if self._sent:
                 # Left in the middle: the results still to come would be taken for another sweep's.

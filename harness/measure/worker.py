@@ -22,7 +22,7 @@ import numpy as np
 from harness.measure.protocol import Channel, ChannelClosed, Message
 from harness.measure.timing import Timing, TimingPlan, summarise, time_kernel
 from harness.problem import problem_from_row
-from harness.target.base import Device, KernelFailed, ProblemRefused
+from harness.target.base import CheckResult, DataFiles, Device, KernelFailed, ProblemRefused
 
 _IDLE_SECONDS = 0.25
 _SEAL_TRIES, _SEAL_WAIT_SECONDS = 40, 0.05
@@ -97,6 +97,27 @@ class Worker:
                     answer["status"] = "noisy"
                     answer["detail"] = _noise(timing)
         self._channel.send(answer | {"kernel_seconds": device.kernel_seconds - before})
+
+    def _apply(self, command: Message) -> None:
+        """Run a kernel once on data that the parent put into files."""
+        assert self._device is not None
+        device = self._device
+        self._begin(command["id"])
+        before = device.kernel_seconds
+        data = DataFiles(*(Path(command[name]) for name in ("first", "second", "out")))
+        try:
+            result = device.apply(problem_from_row(command["problem"]), Path(command["binary"]), data)
+        except (ProblemRefused, MemoryError) as error:
+            result = CheckResult("unsupported", str(error) or "not enough memory")
+        self._channel.send(
+            {
+                "done": command["id"],
+                "status": result.status,
+                "detail": result.detail,
+                "tainted": result.tainted,
+                "kernel_seconds": device.kernel_seconds - before,
+            }
+        )
 
     def _final(self, command: Message) -> None:
         """Time the leaders in turn, several passes, so that drift falls on all of them alike."""

@@ -72,6 +72,18 @@ class CheckResult:
     """What the driver says of the loaded kernel (harness.build.code_facts); nothing on cpu."""
 
 
+@dataclass(frozen=True)
+class DataFiles:
+    """Where a caller's data lie: both operands and, once a kernel has run, its output.
+
+    Each file holds one tensor of `operand_shapes` and nothing else, in C order, as the dtype is stored.
+    """
+
+    first: Path
+    second: Path
+    out: Path
+
+
 class ProblemRefused(Exception):
     """The device cannot hold this problem; the message says why."""
 
@@ -107,6 +119,13 @@ class Device(Protocol):
 
         Of runs too short for that clock: fewer values, at least one, each the mean of some runs. Raises
         KernelFailed.
+        """
+
+    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
+        """Run once on a caller's data, over a poisoned output; ok once the output is in its file.
+
+        The values are not compared with anything (kind `none`), but a kernel that writes where it must not,
+        or leaves values unwritten, is `wrong`. No `load` comes before. Raises ProblemRefused.
         """
 
     def idle(self) -> None:

@@ -8,7 +8,6 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from harness.measure.reference import (
 )
 from harness.problem import GemmProblem, Problem
 from harness.problem.pointwise import operands_swapped, pointwise_conv
-from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
+from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.core_lock import CoreLock
 from harness.target.cpu_info import cpu_name, last_level_cache_bytes, memory_available_bytes
 from harness.target.device_state import DeviceState
@@ -78,16 +77,16 @@ class _Loaded:
             self._timed_out = GuardedBuffer(self._out_bytes, flush=False)
         return self._random, self._timed_out
 
-    def arguments(self, inputs: list[GuardedBuffer], out: GuardedBuffer) -> _ConvArgs:
-        first, second = inputs
-        problem = self.problem
-        if isinstance(problem, GemmProblem):
-            first, second = (second, first) if operands_swapped(problem) else (first, second)
-            problem = pointwise_conv(problem)
-        args = _ConvArgs(first.address, second.address, out.address, 0)
-        for name in _EXTENTS:
-            setattr(args, name, getattr(problem, name))
-        return args
+
+def _arguments(problem: Problem, inputs: list[GuardedBuffer], out: GuardedBuffer) -> _ConvArgs:
+    first, second = inputs
+    if isinstance(problem, GemmProblem):
+        first, second = (second, first) if operands_swapped(problem) else (first, second)
+        problem = pointwise_conv(problem)
+    args = _ConvArgs(first.address, second.address, out.address, 0)
+    for name in _EXTENTS:
+        setattr(args, name, getattr(problem, name))
+    return args
 
 
 class CpuDevice:
@@ -106,12 +105,7 @@ class CpuDevice:
     def load(self, problem: Problem, seed: int) -> None:
         self._loaded = None
         self._workspaces.clear()
-        needed, there = _memory_needed_bytes(problem), memory_available_bytes()
-        if needed > _MEMORY_SHARE * there:
-            raise ProblemRefused(
-                f"needs {needed / 2**30:.1f} GiB of memory for data and reference, "
-                f"{there / 2**30:.1f} GiB are free"
-            )
+        _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
         self.claim()
         self._loaded = _Loaded(problem, seed)
 
@@ -127,12 +121,41 @@ class CpuDevice:
             library = self._library(binary)
         except OSError as error:
             return CheckResult("build_error", f"cannot be loaded: {error}")
-        args = loaded.arguments(loaded.integers, loaded.out)
+        args = _arguments(loaded.problem, loaded.integers, loaded.out)
+        return self._launch(library, args, loaded.out) or _compare(loaded)
+
+    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
+        _refuse_unless_there_is(problem.bytes, "a copy of the data")
+        try:
+            library = self._library(binary)
+        except OSError as error:
+            return CheckResult("build_error", f"cannot be loaded: {error}")
+        storage, shapes = STORAGE[problem.dtype], problem.operand_shapes
+        # Copies between guard pages: a kernel that strays faults, and the caller's own data stay whole.
+        inputs = [
+            holding(np.memmap(path, storage, "r", shape=shape), flush=True)
+            for path, shape in zip((data.first, data.second), shapes, strict=False)
+        ]
+        out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
+        failure = self._launch(library, _arguments(problem, inputs, out), out)
+        if failure is not None:
+            return failure
+        values = out.view(storage, shapes[2])
+        unwritten = _unwritten(values)
+        given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
+        # A NaN that the caller put in may come out as any NaN.
+        if unwritten and not any(_nan_count(operand, problem.dtype) for operand in given):
+            return CheckResult("wrong", unwritten)
+        values.tofile(data.out)
+        return CheckResult("ok")
+
+    def _launch(self, library: ctypes.CDLL, args: _ConvArgs, out: GuardedBuffer) -> CheckResult | None:
+        """Run once over a poisoned output; what is wrong with how that went, or None."""
         try:
             workspace = self._attach_workspace(library, args, flush=True)
         except MemoryError as error:
             return CheckResult("unsupported", f"its workspace: {error}")
-        loaded.out.fill(_POISON)
+        out.fill(_POISON)
         began = time.monotonic()
         returned = library.to_launch(ctypes.byref(args))
         self.kernel_seconds += time.monotonic() - began
@@ -140,15 +163,15 @@ class CpuDevice:
             return CheckResult("unsupported", "the kernel refused the problem")
         if returned != _TO_OK:
             return CheckResult("wrong", f"the kernel returned {returned}")
-        if not loaded.out.slack_is(_POISON) or not (workspace is None or workspace.slack_is(_POISON)):
+        if not out.slack_is(_POISON) or not (workspace is None or workspace.slack_is(_POISON)):
             return CheckResult("wrong", "wrote outside its output or workspace", tainted=True)
-        return _compare(loaded)
+        return None
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
         loaded = self._require()
         library = self._library(binary)
         inputs, out = loaded.random()
-        args = loaded.arguments(inputs, out)
+        args = _arguments(loaded.problem, inputs, out)
         self._attach_workspace(library, args, flush=False)
         nanoseconds = np.zeros(count, np.uint64)
         at_once = 1 if self.cold_cache else count
@@ -219,6 +242,14 @@ def open_device() -> CpuDevice:
     return CpuDevice()
 
 
+def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
+    there = memory_available_bytes()
+    if needed_bytes > _MEMORY_SHARE * there:
+        raise ProblemRefused(
+            f"needs {needed_bytes / 2**30:.1f} GiB of memory for {what_for}, {there / 2**30:.1f} GiB are free"
+        )
+
+
 def _memory_needed_bytes(problem: Problem) -> int:
     """Integer and random inputs, two outputs, and the reference's fp32 copies."""
     values = [math.prod(shape) for shape in problem.operand_shapes]
@@ -232,7 +263,7 @@ def _compare(loaded: _Loaded) -> CheckResult:
     out = loaded.out.view(loaded.storage, (math.prod(loaded.out_shape),))
     bits = out.view(bits_type)
     if expected.points is not None:
-        stray = _stray_values(out, bits, bits_type, loaded.problem.dtype)
+        stray = _stray_values(out, loaded.problem.dtype)
         if stray:
             return CheckResult("wrong", stray, expected.kind, expected.count)
         bits = bits[expected.points]
@@ -246,21 +277,32 @@ def _compare(loaded: _Loaded) -> CheckResult:
     return CheckResult("wrong", _explain(loaded, bits, wanted, different), expected.kind, expected.count)
 
 
-def _stray_values(out: Array, bits: Array, bits_type: np.dtype[Any], dtype: str) -> str | None:
+def _stray_values(out: Array, dtype: str) -> str | None:
     """What a spot check looks at everywhere: values left unwritten, and NaN."""
-    poison = np.array([_POISON] * bits_type.itemsize, np.uint8).view(bits_type)[0]
-    unwritten = int(np.count_nonzero(bits == poison))
+    unwritten = _unwritten(out)
     if unwritten:
-        return f"left {unwritten:,} of {bits.size:,} values unwritten"
-    magnitude = (bits & 0x7FFF) > 0x7F80 if dtype == "bf16" else np.isnan(out.astype(np.float32, copy=False))
-    nan = int(np.count_nonzero(magnitude))
-    return f"{nan:,} of {bits.size:,} values are NaN" if nan else None
+        return unwritten
+    nan = _nan_count(out, dtype)
+    return f"{nan:,} of {out.size:,} values are NaN" if nan else None
+
+
+def _unwritten(out: Array) -> str | None:
+    bits_type = np.dtype(f"u{out.itemsize}")
+    poison = np.array([_POISON] * bits_type.itemsize, np.uint8).view(bits_type)[0]
+    count = int(np.count_nonzero(out.view(bits_type) == poison))
+    return f"left {count:,} of {out.size:,} values unwritten" if count else None
+
+
+def _nan_count(stored: Array, dtype: str) -> int:
+    if dtype == "bf16":
+        return int(np.count_nonzero((stored & 0x7FFF) > 0x7F80))
+    return int(np.count_nonzero(np.isnan(stored)))
 
 
 def _explain(loaded: _Loaded, bits: Array, wanted: Array, different: npt.NDArray[np.bool_]) -> str:
     dtype, points = loaded.problem.dtype, loaded.expected.points
     storage = loaded.storage
-    stray = _stray_values(bits.view(storage), bits, bits.dtype, dtype) if points is None else None
+    stray = _stray_values(bits.view(storage), dtype) if points is None else None
     at = int(np.argmax(different))
     got = float(decode(bits[at : at + 1].view(storage), dtype)[0])
     want = float(decode(wanted[at : at + 1].view(storage), dtype)[0])

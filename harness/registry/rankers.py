@@ -1,0 +1,71 @@
+"""What ranks a pool: a model and its candidates, loaded once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.data_files import data_folder
+from harness.errors import ModelError
+from harness.heuristic.predictor import Predictor, find_model_of
+from harness.kernel import Kernel
+from harness.problem import Problem, kind_text
+
+
+class PoolRanker(Protocol):
+    """Ranks the candidates that it was loaded with."""
+
+    def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
+        """The first k kernels (None: all), best first, with their predicted TFLOPS."""
+
+
+@dataclass(frozen=True)
+class PredictorRanker:
+    """Ranks by LightGBM, through Python."""
+
+    predictor: Predictor
+    kernels: tuple[Kernel, ...]
+
+    def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
+        return self.predictor.rank(problem, self.kernels)[:k]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The pool of a kind of problem, and what ranks it: None where no model does, and then `why` not.
+
+    model: the model folder's name, "" without one. engine: native or python.
+    """
+
+    kernels: tuple[Kernel, ...]
+    ranker: PoolRanker | None
+    model: str = ""
+    engine: str = ""
+    why: str = ""
+
+
+def load_candidates(
+    problem: Problem, arch: str, kernels: Sequence[Kernel], model: Path | None, models: Path | None
+) -> Candidates:
+    """The kernels of the problem's kind and the model that ranks them: `model`, else the first that fits in
+    the folder `models`, else a shipped one. A model that was trained for something else is no error: then
+    nothing ranks them, and why is said.
+
+    Raises ModelError for a folder that cannot be read.
+    """
+    pool = tuple(kernels)
+    places = [place for place in (models, data_folder("models")) if place is not None]
+    found = (find_model_of(problem.kind, arch, models=place) for place in places)
+    folder = model if model is not None else next((path for path in found if path is not None), None)
+    if folder is None:
+        return Candidates(pool, None, why=f"no model was trained for {kind_text(problem.kind)} on {arch}")
+    predictor = Predictor.load(folder)
+    if predictor.spec.arch != arch:
+        return Candidates(pool, None, why=f"{folder} was trained for {predictor.spec.arch}, not {arch}")
+    try:
+        predictor.predict(problem, pool[:1])
+    except ModelError as error:
+        return Candidates(pool, None, why=str(error))
+    return Candidates(pool, PredictorRanker(predictor, pool), folder.resolve().name, "python")

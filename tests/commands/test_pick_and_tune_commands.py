@@ -1,0 +1,156 @@
+"""`tile-oracle pick` and `tile-oracle tune`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main
+from harness.problem import problem_from_id
+from harness.problem_set import load_problem_set
+
+GFX = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
+MINE = "forward-fp32-n1-c16-k16-i9x9-f3x3-p1"
+SMALL = ["--target", "cpu", "--kernel-set", "tiny", "--toolchain", "ziglang"]
+
+
+def test_a_pick_says_what_it_is_based_on(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["pick", GFX, "--arch", "gfx950", "--top", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert re.match(
+        rf"{GFX}: 300 candidates by grouped_conv_forward_bf16_gfx950 \(\w+\), [\d.]+ \w+, after loading",
+        lines[0],
+    )
+    assert re.fullmatch(r" +1 +[\d.]+ predicted TFLOPS  model     grouped_conv_forward_bf16_2d_\S+", lines[1])
+    assert len(lines) == 3
+
+
+def test_dimensions_and_sets_name_problems_too(capsys: pytest.CaptureFixture[str]) -> None:
+    dimensions = "N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1"
+    assert main(["pick", dimensions, GFX, "forward_smoke", "--arch", "gfx950", "--json"]) == 1
+    shown = capsys.readouterr()
+    found = [json.loads(line) for line in shown.out.splitlines()]
+    smoke = [problem.id for problem in load_problem_set("forward_smoke").problems]
+    assert [one["problem"] for one in found] == list(dict.fromkeys([GFX, *smoke]))
+    # The set has a 3D problem, for which no model is shipped: it is said, and the others go on.
+    without = [one for one in found if not one["picks"]]
+    assert len(without) == shown.err.count("\n") == 1
+    assert "no model was trained for forward bf16 3D on gfx950" in without[0]["notes"][0]
+    assert without[0]["notes"][0] in shown.err
+    for one in (one for one in found if one["picks"]):
+        assert one["model"] == "grouped_conv_forward_bf16_gfx950"
+        assert one["candidates"] == 300
+        assert one["pick_us"] > 0
+        assert one["notes"] == []
+        (pick,) = one["picks"]
+        assert pick["source"] == "model"
+        assert pick["predicted_tflops"] > 0
+        assert pick["measured_tflops"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["N=1,C"], "'C' is not a dimension; write C=64, joined by commas"),
+        (["N=1,C=64,K=64,Hi=9,Wi=9,Y=3,Q=3"], "'Q', is unknown"),
+        (["N=1,C=64"], "no column K, Hi, Wi, Y, X"),
+        (["N=1,C=x,K=1,Hi=9,Wi=9,Y=3,X=3"], "C = 'x' is not an integer"),
+        (["N=1,C=1,K=1,Hi=1,Wi=9,Y=3,X=3"], "enlarge the input or the padding"),
+        (['N="1'], "is not a dimension"),
+        (["no_such_set"], "is not a problem id"),
+        (["./missing.csv"], "missing.csv does not exist"),
+        ([GFX, "--top", "0"], "--top must be at least 1"),
+        ([GFX, "--measure", "soon"], "--measure 'soon' is not a time"),
+        ([GFX, "--arch", "nonsense"], "nonsense"),
+        ([GFX, "--model", "missing", "--arch", "gfx950"], "no model folder at missing"),
+    ],
+)
+def test_a_mistake_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    arch = [] if "--arch" in words else ["--arch", "gfx950"]
+    assert main(["pick", *words, *arch]) == 2
+    shown = capsys.readouterr()
+    assert message in shown.err
+    assert shown.err.count("\n") == 1
+    assert shown.out == ""
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "harness.cli", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=240)
+
+
+def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
+    kept = ["--tuned", "mine", "--build-dir", "cache"]
+    refused = run("pick", MINE, *SMALL, *kept, cwd=tmp_path)
+    assert refused.returncode == 1
+    assert "no model was trained for forward fp32 2D on cpu" in refused.stderr
+    assert "(--measure 30s measures the pool)" in refused.stderr
+    tuned = run("tune", MINE, "--budget", "60s", "--kernels", "2", *SMALL, *kept, cwd=tmp_path)
+    assert tuned.returncode == 0, tuned.stderr
+    assert re.search(
+        rf"^{MINE}: [\d.]+ TFLOPS  grouped_conv_forward_fp32_2d_\S+$", tuned.stdout, re.MULTILINE
+    )
+    assert "best of 2 of 8 kernels (2 ok)" in tuned.stdout
+    assert "tuned results: " in tuned.stdout
+    assert re.search(r"^ +1/2  [\d.]+ TFLOPS +grouped_conv_", tuned.stderr, re.MULTILINE)
+    picked = run("pick", MINE, *SMALL, *kept, "--json", cwd=tmp_path)
+    (pick,) = json.loads(picked.stdout)["picks"]
+    assert pick["source"] == "tuned"
+    assert f"TFLOPS  {pick['kernel']}\n" in tuned.stdout
+    (tmp_path / "mine" / "cpu.jsonl").write_text("nonsense\n")
+    measured = run("pick", MINE, *SMALL, *kept, "--measure", "1s", "--top", "1", cwd=tmp_path)
+    assert measured.returncode == 0, measured.stderr
+    assert "has 1 damaged lines: it was set aside as cpu.damaged-" in measured.stderr
+    assert "Traceback" not in measured.stderr
+    assert "of 8 kernels were measured" in measured.stdout
+    assert len(re.findall(r"measured TFLOPS  measured  ", measured.stdout)) == 1
+
+
+def test_tuning_takes_problems_or_records_and_runs_may_have_nothing_to_keep(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = ["--target", "cpu", "--tuned", str(tmp_path)]
+    assert main(["tune", *kept]) == 2
+    assert "give problems to measure, or runs by --from-records" in capsys.readouterr().err
+    assert main(["tune", MINE, "--from-records", "x", *kept]) == 2
+    assert main(["tune", "--from-records", str(tmp_path / "none"), *kept]) == 2
+    assert "no records at" in capsys.readouterr().err
+
+
+def test_the_records_of_a_session_seed_tuned_results(tmp_path: Path) -> None:
+    (tmp_path / "two.csv").write_text("dtype,N,C,K,Hi,Wi,Y,X\nfp32,1,16,16,9,9,1,1\nfp32,2,16,16,9,9,1,1\n")
+    pytest_words = [
+        "--problem-set",
+        "two.csv",
+        "--kernel-set",
+        "tiny",
+        "--target",
+        "cpu",
+        "--run-name",
+        "mine",
+    ]
+    more = ["-k", "64x64x64", "--kernel-budget", "1ms", "--build-dir=cache", "-p", "no:cacheprovider", "-q"]
+    session = subprocess.run(
+        [sys.executable, "-m", "pytest", *pytest_words, *more],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert session.returncode == 0, session.stdout
+    kept = ["--tuned", "mine", "--build-dir", "cache", "--target", "cpu"]
+    seeded = run("tune", "--from-records", "reports/mine", *kept, cwd=tmp_path)
+    assert seeded.returncode == 0, seeded.stderr
+    assert seeded.stdout.startswith("2 tuned results from records: ")
+    picked = run("pick", "two.csv", "--json", *kept, cwd=tmp_path)
+    assert [json.loads(line)["picks"][0]["source"] for line in picked.stdout.splitlines()] == [
+        "tuned",
+        "tuned",
+    ]
+    assert problem_from_id(json.loads(picked.stdout.splitlines()[0])["problem"])

@@ -1,0 +1,80 @@
+"""What the registry's tests share: kernels of several kinds, compiled once, and a registry of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.kernel import Kernel
+from harness.measure.supervisor import SweepSettings
+from harness.measure.timing import TimingPlan
+from harness.pool import gemm_pool, kernel_pool
+from harness.registry import Budget, Registry
+from harness.target import TargetOptions
+from harness.target.cpu import CpuTarget
+
+DTYPES = {
+    ("forward", 2): "bf16",
+    ("bwd_data", 2): "fp16",
+    ("bwd_weight", 2): "fp32",
+    ("forward", 3): "fp32",
+    ("bwd_data", 3): "bf16",
+    ("bwd_weight", 3): "fp16",
+}
+"""One data type for each direction and rank: every one of each occurs, and few kernels are compiled."""
+
+GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32"}
+"""Those whose kernels share their binary with a convolution's above."""
+
+SHORT = SweepSettings(timing=TimingPlan(budget_ms=0.5), final_budget_ms=0.1, final_passes=1)
+"""Measurements of some milliseconds: these tests are not about figures."""
+
+
+def _small(kernels: tuple[Kernel, ...]) -> Kernel:
+    return min((k for k in kernels if k.pipeline == "mem"), key=lambda k: (k.tile, k.name))
+
+
+@pytest.fixture(scope="session")
+def few_kernels() -> list[Kernel]:
+    """One kernel of each kind."""
+    convolutions = [
+        _small(kernel_pool(direction, dtype, ndim, "cpu", "tiny"))
+        for (direction, ndim), dtype in DTYPES.items()
+    ]
+    return [
+        *convolutions,
+        *(_small(gemm_pool(dtype, layout, "cpu", "tiny")) for layout, dtype in GEMM_DTYPES.items()),
+    ]
+
+
+@pytest.fixture(scope="session")
+def cpu_target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CpuTarget]:
+    """One target, so that a kernel is compiled once in a session."""
+    target = CpuTarget(TargetOptions(toolchain="ziglang", build_dir=tmp_path_factory.mktemp("kernels")))
+    yield target
+    target.close()
+
+
+@pytest.fixture
+def make_registry(cpu_target: CpuTarget, tmp_path: Path) -> Iterator[Callable[..., Registry]]:
+    """Registries of the CPU, their tuned results in a folder of the test."""
+    opened: list[Registry] = []
+
+    def make(**changes: Any) -> Registry:
+        options: dict[str, Any] = {
+            "target": cpu_target,
+            "kernels": "tiny",
+            "tuned": tmp_path / "tuned",
+            "fallback": Budget(30.0, 2),
+            "settings": SHORT,
+        }
+        options |= changes
+        opened.append(Registry(options.pop("target"), **options))
+        return opened[-1]
+
+    yield make
+    for registry in opened:
+        registry.close()

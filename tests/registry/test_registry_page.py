@@ -1,0 +1,36 @@
+"""The programs of docs/registry.md run as they stand there. (Its commands are run by tests/test_docs.py.)"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.test_docs import ROOT, blocks
+
+PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"),
+    [
+        (0, ["measured ", "no model was trained for forward bf16 2D on cpu; ", " (1, 14, 14, 1, 32) "]),
+        (1, [" TFLOPS  grouped_conv_forward_bf16_2d_"]),
+    ],
+)
+def test_a_program_of_the_page_runs(number: int, shown: list[str], tmp_path: Path) -> None:
+    assert len(PROGRAMS) == 2
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAMS[number]],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for text in shown:
+        assert text in done.stdout
+    assert "Traceback" not in done.stderr

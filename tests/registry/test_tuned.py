@@ -1,0 +1,276 @@
+"""Tuned results on disk: believed only where they hold, whole whatever happens to the file."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from harness.errors import TunedError
+from harness.kernel import Kernel
+from harness.pool import kernel_pool
+from harness.problem import problem_from_id
+from harness.registry import tuned
+from harness.registry.tuned import Surroundings, TunedEntry, TunedResults, now
+
+ROOT = Path(__file__).parents[2]
+PROBLEM = problem_from_id("forward-fp32-n1-c4-k8-i7x7-f3x3-p1")
+OTHER = problem_from_id("forward-fp32-n2-c4-k8-i7x7-f3x3-p1")
+KERNELS = kernel_pool("forward", "fp32", 2, "cpu", "tiny")
+
+
+def hash_of(kernel: Kernel) -> str:
+    return "hash of " + kernel.name
+
+
+HERE = Surroundings("cpu", "cpu", "a CPU", "clang 99", hash_of)
+ENTRY = TunedEntry(
+    problem=PROBLEM.id,
+    kernel=KERNELS[0].name,
+    latency_ms=0.125,
+    tflops=1.5,
+    kernels=8,
+    target="cpu",
+    arch="cpu",
+    device="a CPU",
+    driver="Linux 1",
+    toolchain="clang 99",
+    source_hash=hash_of(KERNELS[0]),
+    how="tune",
+    time="2026-01-02T03:04:05+00:00",
+)
+
+
+def results(folder: Path) -> TunedResults:
+    return TunedResults("cpu", folder)
+
+
+def test_what_is_added_is_found_here_and_by_who_comes_later(tmp_path: Path) -> None:
+    mine = results(tmp_path)
+    assert mine.find(PROBLEM, HERE) == tuned.Found()
+    assert not tmp_path.joinpath("cpu.jsonl").exists()
+    mine.add([ENTRY])
+    for one in (mine, results(tmp_path)):
+        found = one.find(PROBLEM, HERE)
+        assert (found.kernel, found.entry, found.stale) == (KERNELS[0], ENTRY, "")
+        assert one.find(OTHER, HERE).kernel is None
+        assert (one.knows(PROBLEM), one.knows(OTHER), len(one), one.notes) == (True, False, 1, [])
+
+
+def test_the_newest_entry_wins_and_surroundings_do_not_mix(tmp_path: Path) -> None:
+    newer = replace(ENTRY, kernel=KERNELS[1].name, source_hash=hash_of(KERNELS[1]), time=now())
+    elsewhere = replace(ENTRY, device="another CPU", kernel=KERNELS[2].name, source_hash=hash_of(KERNELS[2]))
+    results(tmp_path).add([ENTRY, elsewhere])
+    results(tmp_path).add([newer])
+    again = results(tmp_path)
+    assert again.find(PROBLEM, HERE).kernel == KERNELS[1]
+    assert again.find(PROBLEM, replace(HERE, device="another CPU")).kernel == KERNELS[2]
+    assert len(list(again.entries())) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"device": "another CPU"}, "measured on another CPU, here it is a CPU"),
+        ({"target": "sm_90"}, "measured on target sm_90, here it is cpu"),
+        ({"arch": "sm_90"}, "measured for sm_90, here it is cpu"),
+        ({"toolchain": "clang 98"}, "built by clang 98, here it is clang 99"),
+        ({"source_hash": "of yesterday"}, "the kernel's source, headers or flags have changed"),
+        ({"kernel": "nonsense"}, "nonsense"),
+        (
+            {"kernel": kernel_pool("forward", "bf16", 2, "cpu", "tiny")[0].name},
+            "is no kernel for the problem",
+        ),
+    ],
+)
+def test_what_does_not_hold_any_more_is_not_believed_and_said(
+    tmp_path: Path, change: dict[str, str], why: str
+) -> None:
+    results(tmp_path).add([replace(ENTRY, **change)])  # type: ignore[arg-type]
+    found = results(tmp_path).find(PROBLEM, HERE)
+    assert (found.kernel, found.entry) == (None, None)
+    assert found.stale.startswith("the tuned result of 2026-01-02 is stale: ")
+    assert why in found.stale
+
+
+def test_an_older_entry_that_holds_stands_in_for_a_newer_one_that_does_not(tmp_path: Path) -> None:
+    results(tmp_path).add([ENTRY, replace(ENTRY, toolchain="clang 100", time=now())])
+    assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
+
+
+def test_prebuilt_kernels_are_told_by_their_hash_alone(tmp_path: Path) -> None:
+    results(tmp_path).add([ENTRY])
+    assert results(tmp_path).find(PROBLEM, replace(HERE, toolchain="")).kernel == KERNELS[0]
+
+
+# ---- files that are damaged ----------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_file_never_gives_a_wrong_kernel(tmp_path: Path, data: st.DataObject) -> None:
+    folder = Path(tempfile.mkdtemp(dir=tmp_path))
+    other = replace(ENTRY, problem=OTHER.id, kernel=KERNELS[1].name, source_hash=hash_of(KERNELS[1]))
+    results(folder).add([ENTRY, other])
+    path = folder / "cpu.jsonl"
+    content = bytearray(path.read_bytes())
+    at = data.draw(st.integers(0, len(content) - 1), label="at")
+    how = data.draw(st.sampled_from(["flip", "cut", "insert"]), label="how")
+    if how == "flip":
+        content[at] ^= data.draw(st.integers(1, 255), label="bits")
+    elif how == "cut":
+        del content[at:]
+    else:
+        content[at:at] = data.draw(st.binary(min_size=1, max_size=20), label="bytes")
+    path.write_bytes(content)
+    found = results(folder)
+    for problem, kernel in ((PROBLEM, KERNELS[0]), (OTHER, KERNELS[1])):
+        assert found.find(problem, HERE).kernel in (None, kernel)
+    assert len(found.notes) <= 1
+    if found.notes:
+        assert "\n" not in found.notes[0]
+        assert (
+            any(found.find(p, HERE).kernel is None for p in (PROBLEM, OTHER)) or "damaged" in found.notes[0]
+        )
+    assert results(folder).notes == []  # mended: it is said once
+
+
+def test_a_damaged_file_is_set_aside_and_its_whole_lines_are_kept(tmp_path: Path) -> None:
+    results(tmp_path).add([ENTRY, replace(ENTRY, problem=OTHER.id)])
+    path = tmp_path / "cpu.jsonl"
+    damaged = path.read_bytes() + b'{"problem": "half a li'
+    path.write_bytes(damaged)
+    found = results(tmp_path)
+    assert len(found.notes) == 1
+    assert "has 1 damaged lines: it was set aside as cpu.damaged-" in found.notes[0]
+    assert "the whole lines of 2 problems are kept" in found.notes[0]
+    aside = next(tmp_path.glob("cpu.damaged-*.jsonl"))
+    assert aside.read_bytes() == damaged
+    assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"\0" * 500, b"\xff\xfe" * 50, b"[]\n{}\nnull\n3\n", b"[" * 100_000, b'{"sha256": 1}\n', b'"\\ud800"\n'],
+    ids=["zeros", "no text", "other JSON", "deep", "no entry", "surrogate"],
+)
+def test_a_file_of_anything_is_one_note_and_no_entry(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "cpu.jsonl").write_bytes(content)
+    found = results(tmp_path)
+    assert (len(found), len(found.notes)) == (0, 1)
+    found.add([ENTRY])
+    assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"latency_ms": -1.0}, {"latency_ms": float("nan")}, {"tflops": "1"}, {"kernels": 1.5}, {"time": 3}],
+)
+def test_a_line_with_a_right_checksum_and_senseless_values_is_no_entry(
+    tmp_path: Path, change: dict[str, object]
+) -> None:
+    (tmp_path / "cpu.jsonl").write_text(tuned._line(replace(ENTRY, **change)))  # type: ignore[arg-type]
+    assert len(results(tmp_path)) == 0
+
+
+def test_lines_of_another_version_are_left_alone_and_said(tmp_path: Path) -> None:
+    later = tuned._line(replace(ENTRY, schema=2))
+    path = tmp_path / "cpu.jsonl"
+    path.write_text(later + "damaged\n")
+    found = results(tmp_path)
+    assert len(found) == 0
+    assert "1 lines of another version of tile-oracle, which are ignored" in found.notes[0]
+    assert path.read_text() == later
+
+
+def test_half_a_line_does_not_swallow_the_next(tmp_path: Path) -> None:
+    mine = results(tmp_path)
+    (tmp_path / "cpu.jsonl").write_bytes(b'{"cut off')
+    mine.add([ENTRY])
+    assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
+
+
+def test_replaced_lines_go_when_they_are_most_of_a_long_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tuned, "_LEAST_TO_TIDY", 20)
+    mine = results(tmp_path)
+    for _ in range(30):
+        mine.add([ENTRY])
+    assert len((tmp_path / "cpu.jsonl").read_bytes().splitlines()) < 20
+    assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
+
+
+# ---- other processes -----------------------------------------------------------------------------
+
+_ADDS = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from tests.registry.test_tuned import ENTRY, results
+mine = results(Path(sys.argv[1]))
+for number in range(20):
+    mine.add([replace(ENTRY, problem=f"{sys.argv[2]}-{number}")])
+"""
+
+
+def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
+    running = [
+        subprocess.Popen([sys.executable, "-c", _ADDS, str(tmp_path), str(who)], env=environment)
+        for who in range(2)
+    ]
+    assert [process.wait(timeout=120) for process in running] == [0, 0]
+    found = results(tmp_path)
+    assert (len(found), found.notes) == (40, [])
+
+
+def test_threads_that_add_to_one_are_all_on_disk(tmp_path: Path) -> None:
+    mine = results(tmp_path)
+    threads = [
+        threading.Thread(target=lambda who=who: mine.add([replace(ENTRY, problem=str(who))]))
+        for who in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results(tmp_path)) == 8
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    mine = TunedResults("cpu", tmp_path / "file" / "below")
+    with pytest.raises(TunedError, match=r"tuned results cannot be written to .*cpu\.jsonl: "):
+        mine.add([ENTRY])
+
+
+def test_a_file_that_cannot_be_read_is_one_note(tmp_path: Path) -> None:
+    (tmp_path / "cpu.jsonl").mkdir()
+    assert results(tmp_path).notes == [
+        f"{tmp_path / 'cpu.jsonl'} cannot be read (Is a directory): no tuned result is used"
+    ]
+
+
+def test_the_usual_folder_is_beside_the_compiled_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path))
+    TunedResults("cpu").add([ENTRY])
+    line = json.loads((tmp_path / "tuned" / "cpu.jsonl").read_text())
+    assert line["kernel"] == KERNELS[0].name
+
+
+@pytest.mark.parametrize("arch", ["../x", "", "a/b", "A" * 50])
+def test_an_architecture_never_becomes_another_path(arch: str, tmp_path: Path) -> None:
+    with pytest.raises(TunedError, match="is no architecture's name"):
+        TunedResults(arch, tmp_path)
