@@ -52,6 +52,7 @@ def main() -> int:
     for archive in sorted(args.kit.glob("*.tar.xz")):
         unpack(archive, unpacked / archive.name.removesuffix(".tar.xz"))
     environment = session_environment(args.target or facts["arch"], unpacked, out)
+    environment["TILE_ORACLE_FIGURES_DTYPES"] = facts["dtype"]
     statuses = {}
     for step in args.steps or STEPS:
         print(f"== {step}", flush=True)
