@@ -37,7 +37,8 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--arch", default="sm_90", choices=("sm_90", "gfx950", "cpu"), help="cpu: a dry run")
     parser.add_argument("--kernel-set", default=None, help="default: default; with --arch cpu: tiny")
-    parser.add_argument("--dtype", default="bf16", help="of bf16, fp16 (default: %(default)s)")
+    parser.add_argument("--dtype", default="bf16,fp16", help="of bf16, fp16 (default: both)")
+    parser.add_argument("--direction", default="forward,bwd_data,bwd_weight", help="default: all")
     parser.add_argument("--ndim", default="2,3", help="of 2, 3 (default: %(default)s)")
     parser.add_argument("--build-dir", type=Path, help="cache of binaries (default: the user's)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
@@ -62,7 +63,7 @@ def main() -> int:
     size = sum(path.stat().st_size for path in args.folder.rglob("*") if path.is_file())
     print(f"{args.folder}: {size / 2**20:.1f} MiB")
     if size > MOST_BYTES:
-        print(f"that is more than {MOST_BYTES >> 20} MiB: leave out a data type or rank", file=sys.stderr)
+        print(f"that is more than {MOST_BYTES >> 20} MiB: leave something out", file=sys.stderr)
         return 1
     return 0
 
@@ -73,7 +74,7 @@ def kernel_set(args: argparse.Namespace) -> str:
 
 def build(args: argparse.Namespace, folder: Path) -> bool:
     command = [sys.executable, "-m", "harness.cli", "build", "-o", str(folder), f"--arch={args.arch}"]
-    command += [f"--kernel-set={kernel_set(args)}", "--direction=forward,bwd_data,bwd_weight"]
+    command += [f"--kernel-set={kernel_set(args)}", f"--direction={args.direction}"]
     command += [f"--dtype={args.dtype}", f"--ndim={args.ndim}", f"--jobs={args.jobs}"]
     if args.build_dir is not None:
         command.append(f"--build-dir={args.build_dir}")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tarfile
 import time
+from importlib.metadata import entry_points
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,6 +42,8 @@ def main() -> int:
     unknown = [step for step in args.steps if step not in STEPS]
     if unknown:
         parser.error(f"{unknown[0]!r} is not one of {', '.join(STEPS)}")
+    if not (args.kit / "kit.json").is_file():
+        parser.error(f"{args.kit} holds no kit.json: make it with benchmarks/gpu/make_kit.py")
     facts = json.loads((args.kit / "kit.json").read_text())
     out = Path(os.environ.get("OUT") or ROOT / "reports" / "gpu-figures").resolve()
     out.mkdir(parents=True, exist_ok=True)
@@ -49,6 +52,7 @@ def main() -> int:
     for archive in sorted(args.kit.glob("*.tar.xz")):
         unpack(archive, unpacked / archive.name.removesuffix(".tar.xz"))
     environment = session_environment(args.target or facts["arch"], unpacked, out)
+    environment["TILE_ORACLE_FIGURES_DTYPES"] = facts["dtype"]
     statuses = {}
     for step in args.steps or STEPS:
         print(f"== {step}", flush=True)
@@ -79,8 +83,13 @@ def pytest(out: Path) -> list[str]:
     command = [sys.executable, "-m", "pytest", "-c", str(ini), f"--rootdir={ROOT}", "-p", "no:cacheprovider"]
     if importlib.util.find_spec("pytest_benchmark") is not None:
         command += ["-p", "no:benchmark"]
-    # As the checkout's conftest.py would: the plugin's fixtures are the tests'.
-    return [*command, "-p", "harness.plugin", "-v", "-s", "-rs"]
+    return [*command, *load_plugin(), "-v", "-s", "-rs"]
+
+
+def load_plugin() -> list[str]:
+    """The options that load the plugin where it is not installed, as in a copy of the checkout."""
+    installed = any(point.name == "tile_oracle" for point in entry_points(group="pytest11"))
+    return [] if installed else ["-p", "harness.plugin"]
 
 
 def session_environment(target: str, unpacked: Path, out: Path) -> dict[str, str]:

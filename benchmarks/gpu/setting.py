@@ -9,12 +9,12 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, is_dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from benchmarks.gpu.run import load_plugin
 from harness.problem import Problem
 from harness.problem_set import format_problem_set, load_problem_sets
 from harness.record.dataset import load_records
@@ -81,8 +81,7 @@ def pytest_command(setting: Setting, *options: str) -> list[str]:
     ini = setting.out / "pytest.ini"
     ini.write_text("[pytest]\n")
     command = [sys.executable, "-m", "pytest", "-c", str(ini), f"--rootdir={setting.out}"]
-    if not any(point.name == "tile_oracle" for point in entry_points(group="pytest11")):
-        command += ["-p", "harness.plugin"]
+    command += load_plugin()
     command += ["-p", "no:cacheprovider", f"--target={setting.target}", f"--kernel-set={setting.kernel_set}"]
     if setting.kernels is not None:
         command.append(f"--build-dir={setting.kernels}")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.gpu.figures import numerics
@@ -10,18 +13,20 @@ from harness.problem import DIRECTIONS
 from harness.problem_set import load_problem_sets
 
 ONCE = ("--samples=1", "--kernel-budget=1ms")
+DTYPES = os.environ.get("TILE_ORACLE_FIGURES_DTYPES", "bf16,fp16").split(",")
 
 
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_awkward_problems(direction: str, ndim: int, setting: Setting) -> None:
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_awkward_problems(dtype: str, direction: str, ndim: int, setting: Setting) -> None:
     problems = [
-        problem
+        replace(problem, dtype=dtype)  # type: ignore[type-var]
         for problem in load_problem_sets(str(HERE / "awkward.csv")).problems
         if (problem.direction, problem.ndim) == (direction, ndim)  # type: ignore[union-attr]
     ]
     assert len(problems) == {2: 20, 3: 8}[ndim]
-    name = f"awkward-{direction}-{ndim}d"
+    name = f"awkward-{direction}-{dtype}-{ndim}d"
     path = write_problems(setting, name, problems[:2] if setting.dry else problems)
     found = numerics(run_session(setting, name, path, *ONCE).records)
     note(setting, name, found)

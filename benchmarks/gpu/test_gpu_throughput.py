@@ -29,7 +29,7 @@ def problems_of(setting: Setting, count: int):  # type: ignore[no-untyped-def]
 
 
 def test_the_gpu_is_busy_and_two_runs_agree(setting: Setting) -> None:
-    problems = problems_of(setting, 40)
+    problems = problems_of(setting, 30)
     runs = [run_session(setting, f"repeat-{number}", problems, SAMPLES) for number in (1, 2)]
     found = throughput(runs[0].records, runs[0].wall_s)
     note(setting, "throughput", found)

@@ -50,7 +50,9 @@ class KernelFacts:
 
 
 def find_facts(
-    builder: Builder, kernels: Iterable[Kernel], on_progress: Callable[[Progress], None]
+    builder: Builder,
+    kernels: Iterable[Kernel],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[KernelFacts]:
     """Builds the kernels, or takes them from the cache, and reads their binaries; sorted by name.
 

@@ -55,8 +55,9 @@ class SweepSettings:
 
     timeout_s: limit for one kernel, or None for the target's own. leaders_within: kernels at most this
     much slower than the best (a fraction) are measured again, at most max_leaders of them, and at most
-    max_noisy of the noisy ones, in final_passes interleaved passes of final_budget_ms each, or fewer for
-    long kernels (final_total_ms). cold_cache: flush the caches before each timed run.
+    max_noisy of the noisy ones, in final_passes interleaved passes of final_budget_ms each and at most
+    final_samples samples, or fewer for long kernels (final_total_ms). cold_cache: flush the caches before
+    each timed run.
     """
 
     timing: TimingPlan = field(default_factory=TimingPlan)
@@ -67,6 +68,7 @@ class SweepSettings:
     max_noisy: int = 16
     final_passes: int = 5
     final_budget_ms: float = 4.0
+    final_samples: int = 100
     final_total_ms: float = 2000.0
     cold_cache: bool = False
 
@@ -533,7 +535,8 @@ class Supervisor:
             jobs[self._next_id] = leader
             # Of a noisy one a single sample a pass would prove nothing.
             least = 2 if leader.status == "noisy" else 1
-            count = max(least, min(100, int(self.settings.final_budget_ms / leader.latency_ms)))
+            most = self.settings.final_samples
+            count = max(least, min(most, int(self.settings.final_budget_ms / leader.latency_ms)))
             runs.append({"id": self._next_id, "binary": str(built.binary.path), "count": count})
         doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
         return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs

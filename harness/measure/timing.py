@@ -22,8 +22,8 @@ class TimingPlan:
 
     precision: wanted half-width of the median's 95 % confidence interval, relative to the median.
     noisy_above: the same, above which the figure is not to be trusted after three budgets and
-    samples_to_judge samples, or ten budgets. exact_samples: take just so many, whatever they say; None: as
-    many as it takes.
+    samples_to_judge samples, or ten budgets. max_batch: samples asked for at a time. exact_samples: take just
+    so many, whatever they say; None: as many as it takes.
     """
 
     budget_ms: float = 20.0
@@ -33,6 +33,7 @@ class TimingPlan:
     samples_to_judge: int = 15
     max_samples: int = 1000
     warm_up_fraction: float = 0.25
+    max_batch: int = 1000
     exact_samples: int | None = None
 
 
@@ -90,7 +91,7 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
     taken: list[npt.NDArray[np.float64]] = []
     spent_ms, count = 0.0, 0
     while True:
-        batch = max(1, min(_batch_size(last, plan), plan.max_samples - count))
+        batch = max(1, min(_batch_size(last, plan), plan.max_batch, plan.max_samples - count))
         values = sample(batch) / 1e6
         taken.append(values)
         spent_ms += float(values.sum())
@@ -130,7 +131,7 @@ def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
     """Run until two batches in a row agree within twice the wanted precision, or the share is spent."""
     budget = plan.budget_ms * plan.warm_up_fraction
     spent, last = first_ms, first_ms
-    batch = max(1, min(50, int(budget / 4 / max(first_ms, 1e-4))))
+    batch = max(1, min(50, plan.max_batch, int(budget / 4 / max(first_ms, 1e-4))))
     while spent < budget:
         values = sample(batch) / 1e6
         spent += float(values.sum())
@@ -139,5 +140,5 @@ def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
             return median
         last = median
         # Looking at a batch takes longer than a batch of tiny kernels.
-        batch = min(2 * batch, max(1, int((budget - spent) / max(last, 1e-4))))
+        batch = min(2 * batch, plan.max_batch, max(1, int((budget - spent) / max(last, 1e-4))))
     return last

@@ -525,11 +525,14 @@ def _kernels(data: ReportData) -> str:
         _Column("not ok", "num", "measured problems where it is not"),
         _Column("mean efficiency", "num", "mean of its TFLOPS / the oracle's, where it is ok"),
     ]
+    facts = _code_facts(data.final)
+    columns += [_Column(heading, "num", _CODE_FACTS[heading][1]) for heading in facts]
     cells = [
         [
             _name(row["kernel"]),
             *(_whole(row[name]) for name in ("oracles", "picks", "ok", "not_ok")),
             _percent(_or_none(100.0 * row["mean_efficiency"])),
+            *(_whole(values.get(row["kernel"])) for values in facts.values()),
         ]
         for row in wording.rows(kernels.head(_MOST_KERNELS))
     ]
@@ -541,6 +544,29 @@ def _kernels(data: ReportData) -> str:
         f'<p class="note">{note}</p>{_filter("all-kernels", "kernels")}'
         f"{_table(columns, cells, name='all-kernels', sortable=True, caption='Kernels, most oracles first')}"
     )
+
+
+_CODE_FACTS = {
+    "registers": ("vgprs", "vector registers of a work-item, on AMD accumulators included"),
+    "LDS bytes": ("lds_bytes", "of a workgroup"),
+    "spills": ("spills", "registers that did not fit"),
+    "workgroups/CU": ("workgroups_per_cu", "workgroups that a compute unit holds at once"),
+    "matrix instr.": ("loop_matrix_instructions", "matrix instructions in the main loop's body"),
+    "binary bytes": ("binary_bytes", "size of the binary"),
+}
+"""Heading -> column of the records, and what it means."""
+
+
+def _code_facts(final: pd.DataFrame) -> dict[str, dict[str, float]]:
+    """Heading -> kernel -> figure; those of GPUs only where something is known of them."""
+    if "vgprs" not in final or final["vgprs"].isna().all():
+        return {}
+    named = {heading: name for heading, (name, _) in _CODE_FACTS.items() if name in final}
+    first = final.groupby("kernel", observed=True)[list(named.values())].first()
+    return {
+        heading: {str(kernel): float(value) for kernel, value in first[name].dropna().items()}
+        for heading, name in named.items()
+    }
 
 
 def _environment(data: ReportData) -> str:

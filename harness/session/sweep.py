@@ -28,6 +28,8 @@ from harness.target import TargetOptions, resolve_target
 from harness.target.base import Target
 from harness.target.replay import ReplayTarget
 
+_COLD_SAMPLES, _COLD_BATCH = 50, 10
+
 
 class SweepSession:
     """Made once a process; worker processes of pytest-xdist have one each, under the controller's run."""
@@ -154,8 +156,13 @@ class SweepSession:
     @cached_property
     def _settings(self) -> SweepSettings:
         timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s, exact_samples=self.options.samples)
+        settings = SweepSettings()
+        if self.options.cold_cache:
+            # Flushing takes far longer than a short kernel, and is not in its budget.
+            timing = replace(timing, max_samples=_COLD_SAMPLES, max_batch=_COLD_BATCH)
+            settings = replace(settings, final_samples=_COLD_BATCH)
         return replace(
-            SweepSettings(),
+            settings,
             timing=timing,
             seed=self.options.data_seed,
             timeout_s=self.options.kernel_timeout_s,

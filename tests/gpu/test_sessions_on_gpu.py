@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
+from benchmarks.gpu.run import load_plugin
 from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
 from tests.pytest_project import Finished, Project, twice
@@ -59,9 +59,7 @@ class GpuProject:
         ]
         if KERNELS:
             options.append(f"--build-dir={KERNELS}")
-        if not any(point.name == "tile_oracle" for point in entry_points(group="pytest11")):
-            options += ["-p", "harness.plugin"]
-        return [*options, *more]
+        return [*options, *load_plugin(), *more]
 
     def run(self, *more: str) -> Finished:
         return self.project.pytest(*self.options(*more))

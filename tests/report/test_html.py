@@ -159,6 +159,19 @@ def test_criteria_and_losses() -> None:
     assert "baseline" in page.words
 
 
+def test_what_kernels_take_of_a_gpu_is_beside_what_they_came_to() -> None:
+    problem = some_problems(1)[0]
+    a, b = some_kernels(2, problem)
+    facts = {"vgprs": 1128, "lds_bytes": 34_304, "spills": 0, "workgroups_per_cu": 3}
+    rows = [record(problem, a, 2.0) | facts, record(problem, b, 1.0)]
+    shown = Page(report_html(analyse(frame(rows), [problem], None, run=RUN))).words
+    assert "registers" in shown
+    assert "1,128" in shown
+    assert "34,304" in shown
+    without = Page(report_html(analyse(frame([record(problem, a, 2.0)]), [problem], None, run=RUN))).words
+    assert "registers" not in without
+
+
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'><!--"
 
 

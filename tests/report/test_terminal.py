@@ -146,3 +146,11 @@ def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None
     assert all(line.isprintable() for line in lines)
     # A label and one word that is too long may stand together: words, paths above all, are never broken.
     assert all(len(line) <= width or len(line.split()) <= 2 for line in lines)
+
+
+def test_throttling_is_not_overlooked() -> None:
+    data = a_report()
+    assert "held back" not in text(data)
+    said = {"throttled": "3 of 96 measurements (power cap)"}
+    hot = dataclasses.replace(data, run=dataclasses.replace(data.run, environment=said))
+    assert "the GPU's clocks were held back during 3 of 96 measurements (power cap)" in text(hot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
+from harness.session.conclusion import device_conditions
 from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project, junit_properties
 
 JUDGED = ("--problem-set", "four.csv", *QUICK, "--model", "out-of-fold")
@@ -153,3 +155,58 @@ def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
     selection = pd.read_parquet(project.folder / "reports" / "judged" / "selection.parquet")
     near = selection[selection["efficiency"] > 0.75]
     assert near["pick_remeasured"].all()
+
+
+# ---- what the device was like -------------------------------------------------------------------------
+
+
+def test_clocks_and_throttling_are_summed_up() -> None:
+    states = {
+        "clock_mhz": [1980, 1410, None],
+        "memory_clock_mhz": [None, None, None],
+        "temperature_c": [50, 60, 55],
+        "power_w": [300.0, 699.6, None],
+        "throttled": ["", "power cap, hardware slowdown", None],
+    }
+    assert device_conditions(pd.DataFrame(states)) == {
+        "clock": "1410 to 1980 MHz",
+        "temperature": "50 to 60 \N{DEGREE SIGN}C",
+        "power": "300 to 700 W",
+        "throttled": "1 of 2 measurements (hardware slowdown, power cap)",
+    }
+    assert device_conditions(pd.DataFrame({name: [None] for name in states})) == {}
+
+
+# ---- without lightgbm ---------------------------------------------------------------------------------
+
+
+def test_a_machine_without_lightgbm_measures_and_says_why_it_does_not_rank(project: Project) -> None:
+    """As on a GPU node that only measures: neither it nor what else only models and compilers need."""
+    project.write(
+        "blocked.py",
+        """
+        import sys
+
+        for name in ("lightgbm", "scipy", "sklearn", "pytest_benchmark"):
+            sys.modules[name] = None
+        """,
+    )
+    arguments = (
+        "-p",
+        "blocked",
+        "--problem-set",
+        "small.csv",
+        "--kernel-set",
+        "tiny",
+        "--kernel-budget",
+        "1ms",
+    )
+    search = {"PYTHONPATH": os.pathsep.join([str(project.folder), os.environ.get("PYTHONPATH", "")])}
+    blocked = ("-k", "i5x5 and basic_v1", "-p", "no:benchmark")
+    done = project.pytest(*arguments, *blocked, environment=search)
+    assert done.status == 0, done.output
+    said = " ".join(done.output.split())
+    assert "oracles only (lightgbm is not installed (pip install lightgbm))" in said
+    asked = project.pytest(*arguments, *blocked, "--model", "out-of-fold", environment=search)
+    assert asked.status == 4
+    assert "--model out-of-fold: lightgbm is not installed" in asked.output
