@@ -37,6 +37,12 @@ template <int COUNTERS> TO_DEVICE void s_waitcnt() {
   if (VMCNT < 63) emu_wait_loads(VMCNT);
 }
 
+// Of the harness's own work on the device, whose text has both architectures' barriers.
+TO_DEVICE void workgroup_barrier() {
+  emu_release();
+  emu_barrier();
+  emu_acquire();
+}
 TO_DEVICE void sched_barrier() {}
 template <int KIND, int COUNT> TO_DEVICE void sched_group() {}
 template <int PRIORITY> TO_DEVICE void set_priority() {}

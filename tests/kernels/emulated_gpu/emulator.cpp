@@ -457,6 +457,12 @@ EXPORTED unsigned short emu_round(int format, float x) {
   return sign | (u16)((b >> 13) - (112 << 10));
 }
 
+#if defined(__x86_64__)
+// What clang calls for conversions of half floats, which x86_64 need not have.
+EXPORTED _Float16 __truncsfhf2(float x) { return __builtin_bit_cast(_Float16, emu_round(EMU_FP16, x)); }
+EXPORTED float __extendhfsf2(_Float16 x) { return value_of_fp16[__builtin_bit_cast(u16, x)]; }
+#endif
+
 EXPORTED void emu_release() { now->released = true; }
 EXPORTED void emu_acquire() { now->epoch = epoch; }
 
@@ -712,6 +718,34 @@ EXPORTED void *__tsan_memset(void *to, int value, u64 bytes) {
   return memset(to, value, bytes);
 }
 EXPORTED void __tsan_init() {}
+
+// Lanes never run at the same time, so that what is atomic on a GPU is so here by itself.
+EXPORTED u64 __tsan_atomic64_load(const u64 *p, int) {
+  touch(p, 8, false, true);
+  return *p;
+}
+EXPORTED u64 __tsan_atomic64_fetch_add(u64 *p, u64 value, int) {
+  touch(p, 8, true, true);
+  u64 old = *p;
+  *p += value;
+  return old;
+}
+EXPORTED int __tsan_atomic64_compare_exchange_strong(u64 *p, u64 *expected, u64 value, int, int) {
+  touch(p, 8, true, true);
+  u64 old = *p;
+  if (old == *expected) {
+    *p = value;
+    return 1;
+  }
+  *expected = old;
+  return 0;
+}
+EXPORTED u64 __tsan_atomic64_compare_exchange_val(u64 *p, u64 expected, u64 value, int, int) {
+  touch(p, 8, true, true);
+  u64 old = *p;
+  if (old == expected) *p = value;
+  return old;
+}
 
 // ---- a launch ------------------------------------------------------------------------------------------------
 
