@@ -18,7 +18,7 @@ from harness.build.isa import isa_for
 from harness.build.source import source_for
 from harness.build.toolchain import compiler_environment
 from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.kernel import GroupedConvKernel, Kernel, parse_gemm_name, parse_kernel_name
 from harness.pool import kernel_pool
 
 HEADERS = data_folder("kernels") / "gpu"
@@ -71,7 +71,7 @@ def compile_text(source: str, arch: str) -> subprocess.CompletedProcess[str]:
 
 
 @cache
-def assembly(which: GroupedConvKernel, arch: str) -> str:
+def assembly(which: Kernel, arch: str) -> str:
     done = compile_text(source_for(which, arch), arch)
     assert done.returncode == 0, f"{which.name} for {arch}: {done.stderr[:2000]}"
     assert done.stderr == "", done.stderr
@@ -120,6 +120,54 @@ def test_sm_90_kernels_use_the_matrix_unit_and_wide_moves(name: str) -> None:
     assert re.search(r"ld\.global(\.\w+)*\.v4|cp\.async\.cg", text), "16-byte loads"
     assert ".local" not in text, "an array went to local memory"
     assert text.count(".entry") == 1 + which.two_stage
+
+
+GEMMS = (
+    "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_True_128x128x64_2x2x1_32x32x16",
+    "gemm_fp16_rrr_mem_default_interwave_True_True_True_False_64x64x64_2x2x1_16x16x16",
+    "gemm_bf16_crr_comp_async_cshuffle_intrawave_False_False_False_True_64x128x64_2x2x1_32x32x16",
+    "gemm_fp16_ccr_compv4_cshuffle_intrawave_True_True_True_False_128x64x64_2x2x1_32x32x16",
+)
+GEMMS_OF_FP8 = {
+    f"gemm_fp8_rcr_{rest}": instruction
+    for rest, instruction in (
+        ("compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x64", "16x16x32_fp8_fp8"),
+        ("mem_cshuffle_interwave_True_True_True_True_128x128x128_2x2x1_32x32x32", "32x32x16_fp8_fp8"),
+        ("compv4_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x128", "16x16x128_f8f6f4"),
+        ("comp_async_default_intrawave_True_True_True_False_128x64x128_2x2x1_32x32x64", "32x32x64_f8f6f4"),
+    )
+}
+
+
+@pytest.mark.parametrize("name", [*GEMMS, *GEMMS_OF_FP8])
+def test_gemms_for_gfx950_spill_nothing(name: str) -> None:
+    which = parse_gemm_name(name)
+    assert load_arch("gfx950").refusal(which) is None
+    text = assembly(which, "gfx950")
+    for key in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size"):
+        assert numbers(text, key) == [0], key
+    dtype = {"bf16": "bf16", "fp16": "f16"}.get(which.dtype, "")
+    shape = GEMMS_OF_FP8.get(name) or f"{'x'.join(map(str, which.warp_tile))}_{dtype}"
+    assert f"v_mfma_f32_{shape}" in text
+    assert "v_mfma_scale" not in text
+
+
+@pytest.mark.parametrize("name", GEMMS)
+def test_gemms_for_sm_90_use_the_matrix_unit(name: str) -> None:
+    which = parse_gemm_name(name)
+    assert load_arch("sm_90").refusal(which) is None
+    text = assembly(which, "sm_90")
+    assert "mma.sync.aligned.m16n8k16.row.col.f32." in text
+    turned = "ldmatrix.sync.aligned.m8n8.x4.trans" in text
+    assert turned == (which.layout != "rcr")
+    assert ".local" not in text
+
+
+def test_tiles_that_no_registers_hold_do_not_compile_and_say_why() -> None:
+    name = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_True_256x256x64_2x2x1_32x32x16"
+    done = compile_text(source_for(parse_gemm_name(name), "gfx950"), "gfx950")
+    assert done.returncode != 0
+    assert "a lane has no registers for its part of such a tile" in done.stderr
 
 
 @pytest.mark.parametrize("arch", ARCHS)

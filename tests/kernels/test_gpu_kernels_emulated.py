@@ -235,7 +235,13 @@ MISTAKES = (
         *("(u32)(r.h + c.h) <= (u32)g.h.extent &&", "of in0"),
     ),
     Mistake(
-        *("a column too many", ARCHS, "epilogue.hpp", "(PAD_N && n >= g.n)) return", "(PAD_N && n > g.n)) return"),
+        *(
+            "a column too many",
+            ARCHS,
+            "epilogue.hpp",
+            "(PAD_N && n >= g.n)) return",
+            "(PAD_N && n > g.n)) return",
+        ),
         "which was written before",
     ),
     Mistake(
