@@ -37,6 +37,10 @@ SOME = (
     "bwd_weight_fp16_3d_128x64x128_compv6_intrawave",
     "bwd_weight_bf16_2d_64x64x64_comp_async_intrawave_dsb_v8x8x8_epdefault_2s",
 )
+SIXTEEN = (
+    "forward_bf16_2d_16x64x64_compv3_intrawave_w4x1x1_wt4x64x16",
+    "bwd_data_fp16_3d_64x16x64_mem_intrawave_w1x4x1_wt64x4x16_v4x4x8",
+)
 
 
 def kernel(name: str) -> GroupedConvKernel:
@@ -89,7 +93,7 @@ def code(text: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [*SOME, *SIXTEEN])
 def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
     which = kernel(name)
     text = assembly(which, "gfx950")
@@ -104,7 +108,8 @@ def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
         arch.workgroup_threads(which), 256 * which.two_stage
     )
     dtype = {"bf16": "bf16", "fp16": "f16"}[which.dtype]
-    assert re.search(rf"v_mfma_f32_{'x'.join(map(str, which.warp_tile))}_{dtype}", text)
+    shape = "4x4x4_16b" if name in SIXTEEN else "x".join(map(str, which.warp_tile))
+    assert f"v_mfma_f32_{shape}_{dtype}" in text
     assert ("global_load_lds_dwordx4" in text) == ("async" in which.pipeline)
 
 
@@ -229,7 +234,7 @@ def test_pipelines_are_different_code(arch: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"warp_tile_m": 64, "warp_tile_n": 4, "tile_m": 256}, "the matrix unit's blocks are"),
+        ({"warp_tile_m": 64, "warp_tile_n": 8, "tile_m": 256}, "the matrix unit's blocks are"),
         ({"wave_k": 2}, "waves along k are not written"),
         ({"pipeline": "compv4"}, "this pipeline needs two buffers"),
         ({"direction": "bwd_data", "split_image": True}, "split_image is for forward"),

@@ -41,6 +41,10 @@ BOTH = (
 ONE = (
     ("gfx950", "forward_bf16_2d_64x64x64_compv3_intrawave_w2x2x1_wt32x32x8"),
     ("gfx950", "bwd_weight_fp16_2d_64x64x64_mem_intrawave_w2x2x1_wt32x32x8_v8x8x8"),
+    ("gfx950", "forward_bf16_2d_16x64x64_compv3_intrawave_w4x1x1_wt4x64x16"),
+    ("gfx950", "bwd_weight_fp16_2d_16x64x64_mem_interwave_w4x1x1_wt4x64x16_v4x8x8"),
+    ("gfx950", "bwd_data_fp16_3d_64x16x64_compv6_intrawave_w1x4x1_wt64x4x16_v4x4x8"),
+    ("gfx950", "bwd_data_bf16_2d_64x16x128_comp_async_intrawave_dsb_w1x4x1_wt64x4x16_v8x8x8_epdefault"),
     ("sm_90", "forward_bf16_2d_128x256x32_comp_async_intrawave_dsb_w2x4x1_wt32x32x16_v8x8x8"),
     ("sm_90", "bwd_data_fp16_2d_32x64x64_comp_async_intrawave_dsb_v2x2x2_gm2"),
 )

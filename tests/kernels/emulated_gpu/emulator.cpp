@@ -612,6 +612,23 @@ EXPORTED emu_f16 emu_mfma_32x32(int k, int format, emu_u4 a, emu_u4 b, emu_f16 c
   return now->with.c16;
 }
 
+// V_MFMA_F32_4X4X4_16B: sixteen products, of which lane l belongs to product l / 4. There it holds four depths of row
+// l mod 4 of A and of column l mod 4 of B, and of D the four rows of column l mod 4.
+EXPORTED emu_f4 emu_mfma_4x4x4x16(int format, emu_u4 a, emu_u4 b, emu_f4 c) {
+  now->with.a = a;
+  now->with.b = b;
+  now->with.c = c;
+  if (arrive(MFMA_16, 4))
+    for (int product = 0; product < 16; ++product) {
+      Lane *l = my_lanes() + product * 4;
+      for (int column = 0; column < 4; ++column)
+        for (int row = 0; row < 4; ++row)
+          for (int k = 0; k < 4; ++k)
+            l[column].with.c[row] += element(format, l[row].with.a, k) * element(format, l[column].with.b, k);
+    }
+  return now->with.c;
+}
+
 // The deep ones of 8-bit elements, 32 a lane. How depths are dealt to lanes is taken to be as above; results do not depend
 // on that as long as A and B do it in the same way, and without scales.
 EXPORTED emu_f4 emu_mfma_16x16x128_fp8(emu_u4 a, emu_u4 a_more, emu_u4 b, emu_u4 b_more, emu_f4 c) {
