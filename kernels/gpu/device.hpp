@@ -170,10 +170,13 @@ static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32 || BK == 64)) ||
               "the matrix unit's blocks of fp8 are 16x16x32, 16x16x64, 16x16x128, 32x32x16, 32x32x32 and 32x32x64");
 #else
 constexpr int BK = TO_WARP_TILE_K;
-static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32)) || (BM == 32 && BN == 32 && (BK == 8 || BK == 16)),
-              "the matrix unit's blocks are 16x16x16, 16x16x32, 32x32x8 and 32x32x16");
+static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32)) || (BM == 32 && BN == 32 && (BK == 8 || BK == 16)) ||
+                  (BM * BN == 256 && (BM == 4 || BN == 4) && BK == 16),
+              "the matrix unit's blocks are 16x16x16, 16x16x32, 32x32x8, 32x32x16, 4x64x16 and 64x4x16");
 #endif
-constexpr int PER_LANE = BM * BK / LANES; // elements (pairs) of A, and of B, that a lane holds: 4, 8 or 16
+// Sixteen matrices of 4 x 4 at once: they share the four rows (columns) of one operand, and lie side by side in the other.
+constexpr bool SIXTEEN = BM == 4 || BN == 4;
+constexpr int PER_LANE = SIXTEEN ? 16 : BM * BK / LANES; // elements (pairs) of A, and of B, that a lane holds
 constexpr int RUN = 4;                    // neighbours along n in an accumulator
 
 struct TwoVectors {
@@ -187,30 +190,35 @@ struct Acc {
   V v;
 };
 
-// One fragment. K_CONTIGUOUS: the tile is [rows][COLS of k], else [k][COLS of rows].
-template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_fragment(Lds tile, int row, int k) {
-  int lane = thread_id() % LANES;
-  row += lane % BM;
-  if constexpr (PER_LANE == 16) {
-    // Which depths a lane holds does not matter where A and B do it in the same way: whole vectors, half a block apart.
-    k += lane / BM * 8;
-    return Fragment{lds_load<U4>(tile, lds_index<COLS>(row, k)), lds_load<U4>(tile, lds_index<COLS>(row, k + BK / 2))};
-  }
-  k += lane / BM * PER_LANE;
+// N neighbours along k of one row. K_CONTIGUOUS: the tile is [rows][COLS of k], else [k][COLS of rows].
+template <bool K_CONTIGUOUS, int COLS, int N> TO_DEVICE Raw<N> load_depths(Lds tile, int row, int k) {
   if constexpr (K_CONTIGUOUS) {
-    return lds_load<Fragment>(tile, lds_index<COLS>(row, k));
+    return lds_load<Raw<N>>(tile, lds_index<COLS>(row, k));
   } else {
-    Fragment f{};
+    Raw<N> f{};
     TO_UNROLL
-    for (int j = 0; j < PER_LANE; ++j) shift_in(f, lds_load<u16>(tile, lds_index<COLS>(k + j, row)));
+    for (int j = 0; j < N; ++j) shift_in(f, lds_load<u16>(tile, lds_index<COLS>(k + j, row)));
     return f;
   }
 }
+// One fragment, of which the block has ROWS rows.
+template <bool K_CONTIGUOUS, int COLS, int ROWS> TO_DEVICE Fragment load_fragment(Lds tile, int row, int k) {
+  int lane = thread_id() % LANES;
+  row += lane % ROWS;
+  if constexpr (PER_LANE == 16) {
+    // Which depths a lane holds does not matter where A and B do it in the same way: whole vectors, half a block apart.
+    if constexpr (!SIXTEEN) k += lane / ROWS * 8;
+    return Fragment{load_depths<K_CONTIGUOUS, COLS, 8>(tile, row, k),
+                    load_depths<K_CONTIGUOUS, COLS, 8>(tile, row, k + BK / 2)};
+  } else {
+    return load_depths<K_CONTIGUOUS, COLS, PER_LANE>(tile, row, k + lane / ROWS * PER_LANE);
+  }
+}
 template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_a(Lds tile, int m, int k) {
-  return load_fragment<K_CONTIGUOUS, COLS>(tile, m, k);
+  return load_fragment<K_CONTIGUOUS, COLS, BM>(tile, m, k);
 }
 template <bool K_CONTIGUOUS, int COLS> TO_DEVICE Fragment load_b(Lds tile, int n, int k) {
-  return load_fragment<K_CONTIGUOUS, COLS>(tile, n, k);
+  return load_fragment<K_CONTIGUOUS, COLS, BN>(tile, n, k);
 }
 
 // acc += a * b. The operands change places, so that a lane's accumulators are neighbours along n.
@@ -239,7 +247,12 @@ TO_DEVICE void multiply(Acc &acc, Fragment a, Fragment b) {
 #else
 #define TO_MFMA(shape) mfma_##shape##_fp16
 #endif
-#if TO_WARP_TILE_M == 16 && TO_WARP_TILE_K == 16
+#if TO_WARP_TILE_M == 4 || TO_WARP_TILE_N == 4
+  acc.v = TO_MFMA(4x4x4x16)(U2{b.low.x, b.low.y}, U2{a.low.x, a.low.y}, acc.v);
+  acc.v = TO_MFMA(4x4x4x16)(U2{b.low.z, b.low.w}, U2{a.low.z, a.low.w}, acc.v);
+  acc.v = TO_MFMA(4x4x4x16)(U2{b.high.x, b.high.y}, U2{a.high.x, a.high.y}, acc.v);
+  acc.v = TO_MFMA(4x4x4x16)(U2{b.high.z, b.high.w}, U2{a.high.z, a.high.w}, acc.v);
+#elif TO_WARP_TILE_M == 16 && TO_WARP_TILE_K == 16
   acc.v = TO_MFMA(16x16x16)(b, a, acc.v);
 #elif TO_WARP_TILE_M == 32 && TO_WARP_TILE_K == 8
   acc.v = TO_MFMA(32x32x8)(b, a, acc.v);

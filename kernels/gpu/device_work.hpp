@@ -14,10 +14,20 @@
 #define TO_ON_AMD 0
 #endif
 
-#if defined(__AMDGCN__) || defined(__NVPTX__)
-
+#if defined(TO_INSTRUCTIONS) // an emulation's
+#include TO_INSTRUCTIONS
+#define TO_WORK_KERNEL extern "C" TO_KERNEL(256)
+#define TO_WORK_DEVICE
+#define TO_WORK_SHARED TO_LDS_VARIABLE
+#elif defined(__AMDGCN__) || defined(__NVPTX__)
 #define TO_WORK_KERNEL extern "C" __attribute__((global)) void
-#define TO_WORK_INLINE static inline __attribute__((device, always_inline))
+#define TO_WORK_DEVICE __attribute__((device))
+#define TO_WORK_SHARED static __attribute__((shared))
+#endif
+
+#if defined(TO_WORK_KERNEL)
+
+#define TO_WORK_INLINE static inline TO_WORK_DEVICE __attribute__((always_inline))
 
 namespace to_work {
 
@@ -62,6 +72,12 @@ struct Verdict {
   u64 nan;        // other NaN
 };
 
+#if defined(TO_INSTRUCTIONS)
+TO_WORK_INLINE u32 thread() { return to::thread_id(); }
+TO_WORK_INLINE u32 block() { return to::block_x(); }
+TO_WORK_INLINE u32 blocks() { return (u32)(to::grid_threads() / kThreads); }
+TO_WORK_INLINE void barrier() { to::workgroup_barrier(); }
+#else
 TO_WORK_INLINE u32 thread() {
 #if TO_ON_AMD
   return __builtin_amdgcn_workitem_id_x();
@@ -92,6 +108,7 @@ TO_WORK_INLINE void barrier() {
   __nvvm_bar_sync(0);
 #endif
 }
+#endif
 TO_WORK_INLINE i64 first_index() { return (i64)block() * kThreads + thread(); }
 TO_WORK_INLINE i64 grid_stride() { return (i64)blocks() * kThreads; }
 
@@ -107,25 +124,25 @@ TO_WORK_INLINE u16 to_bf16(float value) {
 template <int dtype> struct Stored;
 template <> struct Stored<BF16> {
   typedef u16 type;
-  static __attribute__((device)) u16 encode(float value) { return to_bf16(value); }
-  static __attribute__((device)) float decode(u16 bits) { return float_of((u32)bits << 16); }
+  static TO_WORK_DEVICE u16 encode(float value) { return to_bf16(value); }
+  static TO_WORK_DEVICE float decode(u16 bits) { return float_of((u32)bits << 16); }
 };
 template <> struct Stored<FP16> {
   typedef u16 type;
-  static __attribute__((device)) u16 encode(float value) { return __builtin_bit_cast(u16, (_Float16)value); }
-  static __attribute__((device)) float decode(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+  static TO_WORK_DEVICE u16 encode(float value) { return __builtin_bit_cast(u16, (_Float16)value); }
+  static TO_WORK_DEVICE float decode(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
 };
 template <> struct Stored<FP32> {
   typedef u32 type;
-  static __attribute__((device)) u32 encode(float value) { return bits_of(value); }
-  static __attribute__((device)) float decode(u32 bits) { return float_of(bits); }
+  static TO_WORK_DEVICE u32 encode(float value) { return bits_of(value); }
+  static TO_WORK_DEVICE float decode(u32 bits) { return float_of(bits); }
 };
 
 // OCP's e4m3: no infinities, all exponents and mantissas but NaN are numbers.
 template <> struct Stored<FP8> {
   typedef u8 type;
   // To the nearest, ties to even; the largest number where it is beyond.
-  static __attribute__((device)) u8 encode(float value) {
+  static TO_WORK_DEVICE u8 encode(float value) {
     u32 bits = bits_of(value), sign = bits >> 24 & 0x80u;
     float size = float_of(bits & 0x7FFFFFFFu);
     if (size >= 464.0f) return (u8)(sign | 0x7Eu);
@@ -134,7 +151,7 @@ template <> struct Stored<FP8> {
     u32 rounded = bits_of(size) + 0x7FFFFu + (bits_of(size) >> 20 & 1u);
     return (u8)(sign | (rounded >> 20) - (120u << 3));
   }
-  static __attribute__((device)) float decode(u8 bits) {
+  static TO_WORK_DEVICE float decode(u8 bits) {
     u32 sign = (u32)(bits & 0x80u) << 24, exponent = bits >> 3 & 15u, mantissa = bits & 7u;
     if ((bits & 0x7Fu) == 0x7Fu) return float_of(0x7FC00000u);
     if (exponent) return float_of(sign | (exponent + 120u) << 23 | mantissa << 20);
@@ -166,17 +183,17 @@ template <> struct Walk<0> {
   const Convolution &p;
   int c, k;
   i64 n, od, oh, ow, g, channel;
-  __attribute__((device)) Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
+  TO_WORK_DEVICE Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
     channel = at % k, at /= k;
     g = at % p.G, at /= p.G;
     ow = at % p.Wo, at /= p.Wo;
     oh = at % p.Ho, at /= p.Ho;
     od = at % p.Do, n = at / p.Do;
   }
-  __attribute__((device)) int rows() const { return p.Z * p.Y * p.X; }
-  __attribute__((device)) int columns() const { return c; }
+  TO_WORK_DEVICE int rows() const { return p.Z * p.Y * p.X; }
+  TO_WORK_DEVICE int columns() const { return c; }
   // Where a row of products begins in both operands and how far apart its values are; false: all zero.
-  __attribute__((device)) bool row(int tap, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
+  TO_WORK_DEVICE bool row(int tap, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
     int x = tap % p.X, y = tap / p.X % p.Y, z = tap / p.X / p.Y;
     i64 d = od * p.stride_d - p.pad_d + (i64)z * p.dilation_d;
     i64 h = oh * p.stride_h - p.pad_h + (i64)y * p.dilation_h;
@@ -193,16 +210,16 @@ template <> struct Walk<1> {
   const Convolution &p;
   int c, k;
   i64 n, id, ih, iw, g, channel;
-  __attribute__((device)) Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
+  TO_WORK_DEVICE Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
     channel = at % c, at /= c;
     g = at % p.G, at /= p.G;
     iw = at % p.Wi, at /= p.Wi;
     ih = at % p.Hi, at /= p.Hi;
     id = at % p.Di, n = at / p.Di;
   }
-  __attribute__((device)) int rows() const { return p.Z * p.Y * p.X; }
-  __attribute__((device)) int columns() const { return k; }
-  __attribute__((device)) bool row(int tap, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
+  TO_WORK_DEVICE int rows() const { return p.Z * p.Y * p.X; }
+  TO_WORK_DEVICE int columns() const { return k; }
+  TO_WORK_DEVICE bool row(int tap, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
     int x = tap % p.X, y = tap / p.X % p.Y, z = tap / p.X / p.Y;
     i64 d = id + p.pad_d - (i64)z * p.dilation_d;
     i64 h = ih + p.pad_h - (i64)y * p.dilation_h;
@@ -221,7 +238,7 @@ template <> struct Walk<2> {
   const Convolution &p;
   int c, k;
   i64 z, y, x, g, channel, filter;
-  __attribute__((device)) Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
+  TO_WORK_DEVICE Walk(const Convolution &p_, i64 at) : p(p_), c(p_.C / p_.G), k(p_.K / p_.G) {
     channel = at % c, at /= c;
     x = at % p.X, at /= p.X;
     y = at % p.Y, at /= p.Y;
@@ -229,9 +246,9 @@ template <> struct Walk<2> {
     filter = at % k, g = at / k;
   }
   // A row of products is a row of the output image, cut to what lies inside the input.
-  __attribute__((device)) int rows() const { return p.N * p.Do * p.Ho; }
-  __attribute__((device)) int columns() const { return p.Wo; }
-  __attribute__((device)) bool row(int at, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
+  TO_WORK_DEVICE int rows() const { return p.N * p.Do * p.Ho; }
+  TO_WORK_DEVICE int columns() const { return p.Wo; }
+  TO_WORK_DEVICE bool row(int at, i64 &first, i64 &second, i64 &step0, i64 &step1) const {
     int oh = at % p.Ho, od = at / p.Ho % p.Do, n = at / p.Ho / p.Do;
     i64 d = (i64)od * p.stride_d - p.pad_d + z * p.dilation_d;
     i64 h = (i64)oh * p.stride_h - p.pad_h + y * p.dilation_h;
@@ -242,14 +259,14 @@ template <> struct Walk<2> {
     second = (((i64)n * p.Do + od) * p.Ho + oh) * p.Wo * p.K + g * k + filter;
     return true;
   }
-  __attribute__((device)) bool inside(int ow) const {
+  TO_WORK_DEVICE bool inside(int ow) const {
     i64 w = (i64)ow * p.stride_w - p.pad_w + x * p.dilation_w;
     return w >= 0 && w < p.Wi;
   }
 };
 
 template <int direction> TO_WORK_INLINE bool inside(const Walk<direction> &, int) { return true; }
-template <> inline __attribute__((device)) bool inside<2>(const Walk<2> &walk, int column) { return walk.inside(column); }
+template <> inline TO_WORK_DEVICE bool inside<2>(const Walk<2> &walk, int column) { return walk.inside(column); }
 
 // The sum of every `lanes`-th product of one output value, beginning with product `lane`.
 template <int direction, int dtype>
@@ -345,7 +362,7 @@ TO_WORK_KERNEL to_reference(to_work::Convolution p) {
 // One block an output value: for few values of many products.
 namespace to_work {
 template <class Problem> TO_WORK_INLINE void sum_by_blocks(const Problem &p, void *out, int dtype) {
-  static __attribute__((shared)) float partial[kThreads];
+  TO_WORK_SHARED float partial[kThreads];
   u32 lane = thread();
   for (i64 at = block(); at < values(p); at += blocks()) {
     partial[lane] = value_of(p, at, lane, kThreads);

@@ -18,7 +18,7 @@ from harness.build.isa import isa_for
 from harness.build.source import source_for
 from harness.build.toolchain import compiler_environment
 from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel, parse_kernel_name
+from harness.kernel import GroupedConvKernel, Kernel, parse_gemm_name, parse_kernel_name
 from harness.pool import kernel_pool
 
 HEADERS = data_folder("kernels") / "gpu"
@@ -36,6 +36,10 @@ SOME = (
     "bwd_weight_bf16_2d_64x128x64_compv5_intrawave_dsb_2s",
     "bwd_weight_fp16_3d_128x64x128_compv6_intrawave",
     "bwd_weight_bf16_2d_64x64x64_comp_async_intrawave_dsb_v8x8x8_epdefault_2s",
+)
+SIXTEEN = (
+    "forward_bf16_2d_16x64x64_compv3_intrawave_w4x1x1_wt4x64x16",
+    "bwd_data_fp16_3d_64x16x64_mem_intrawave_w1x4x1_wt64x4x16_v4x4x8",
 )
 
 
@@ -71,7 +75,7 @@ def compile_text(source: str, arch: str) -> subprocess.CompletedProcess[str]:
 
 
 @cache
-def assembly(which: GroupedConvKernel, arch: str) -> str:
+def assembly(which: Kernel, arch: str) -> str:
     done = compile_text(source_for(which, arch), arch)
     assert done.returncode == 0, f"{which.name} for {arch}: {done.stderr[:2000]}"
     assert done.stderr == "", done.stderr
@@ -89,7 +93,7 @@ def code(text: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", [*SOME, *SIXTEEN])
 def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
     which = kernel(name)
     text = assembly(which, "gfx950")
@@ -104,7 +108,8 @@ def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
         arch.workgroup_threads(which), 256 * which.two_stage
     )
     dtype = {"bf16": "bf16", "fp16": "f16"}[which.dtype]
-    assert re.search(rf"v_mfma_f32_{'x'.join(map(str, which.warp_tile))}_{dtype}", text)
+    shape = "4x4x4_16b" if name in SIXTEEN else "x".join(map(str, which.warp_tile))
+    assert f"v_mfma_f32_{shape}_{dtype}" in text
     assert ("global_load_lds_dwordx4" in text) == ("async" in which.pipeline)
 
 
@@ -120,6 +125,54 @@ def test_sm_90_kernels_use_the_matrix_unit_and_wide_moves(name: str) -> None:
     assert re.search(r"ld\.global(\.\w+)*\.v4|cp\.async\.cg", text), "16-byte loads"
     assert ".local" not in text, "an array went to local memory"
     assert text.count(".entry") == 1 + which.two_stage
+
+
+GEMMS = (
+    "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_True_128x128x64_2x2x1_32x32x16",
+    "gemm_fp16_rrr_mem_default_interwave_True_True_True_False_64x64x64_2x2x1_16x16x16",
+    "gemm_bf16_crr_comp_async_cshuffle_intrawave_False_False_False_True_64x128x64_2x2x1_32x32x16",
+    "gemm_fp16_ccr_compv4_cshuffle_intrawave_True_True_True_False_128x64x64_2x2x1_32x32x16",
+)
+GEMMS_OF_FP8 = {
+    f"gemm_fp8_rcr_{rest}": instruction
+    for rest, instruction in (
+        ("compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x64", "16x16x32_fp8_fp8"),
+        ("mem_cshuffle_interwave_True_True_True_True_128x128x128_2x2x1_32x32x32", "32x32x16_fp8_fp8"),
+        ("compv4_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x128", "16x16x128_f8f6f4"),
+        ("comp_async_default_intrawave_True_True_True_False_128x64x128_2x2x1_32x32x64", "32x32x64_f8f6f4"),
+    )
+}
+
+
+@pytest.mark.parametrize("name", [*GEMMS, *GEMMS_OF_FP8])
+def test_gemms_for_gfx950_spill_nothing(name: str) -> None:
+    which = parse_gemm_name(name)
+    assert load_arch("gfx950").refusal(which) is None
+    text = assembly(which, "gfx950")
+    for key in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size"):
+        assert numbers(text, key) == [0], key
+    dtype = {"bf16": "bf16", "fp16": "f16"}.get(which.dtype, "")
+    shape = GEMMS_OF_FP8.get(name) or f"{'x'.join(map(str, which.warp_tile))}_{dtype}"
+    assert f"v_mfma_f32_{shape}" in text
+    assert "v_mfma_scale" not in text
+
+
+@pytest.mark.parametrize("name", GEMMS)
+def test_gemms_for_sm_90_use_the_matrix_unit(name: str) -> None:
+    which = parse_gemm_name(name)
+    assert load_arch("sm_90").refusal(which) is None
+    text = assembly(which, "sm_90")
+    assert "mma.sync.aligned.m16n8k16.row.col.f32." in text
+    turned = "ldmatrix.sync.aligned.m8n8.x4.trans" in text
+    assert turned == (which.layout != "rcr")
+    assert ".local" not in text
+
+
+def test_tiles_that_no_registers_hold_do_not_compile_and_say_why() -> None:
+    name = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_True_256x256x64_2x2x1_32x32x16"
+    done = compile_text(source_for(parse_gemm_name(name), "gfx950"), "gfx950")
+    assert done.returncode != 0
+    assert "a lane has no registers for its part of such a tile" in done.stderr
 
 
 @pytest.mark.parametrize("arch", ARCHS)
@@ -181,7 +234,7 @@ def test_pipelines_are_different_code(arch: str) -> None:
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"warp_tile_m": 64, "warp_tile_n": 4, "tile_m": 256}, "the matrix unit's blocks are"),
+        ({"warp_tile_m": 64, "warp_tile_n": 8, "tile_m": 256}, "the matrix unit's blocks are"),
         ({"wave_k": 2}, "waves along k are not written"),
         ({"pipeline": "compv4"}, "this pipeline needs two buffers"),
         ({"direction": "bwd_data", "split_image": True}, "split_image is for forward"),

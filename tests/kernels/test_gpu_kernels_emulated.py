@@ -41,6 +41,10 @@ BOTH = (
 ONE = (
     ("gfx950", "forward_bf16_2d_64x64x64_compv3_intrawave_w2x2x1_wt32x32x8"),
     ("gfx950", "bwd_weight_fp16_2d_64x64x64_mem_intrawave_w2x2x1_wt32x32x8_v8x8x8"),
+    ("gfx950", "forward_bf16_2d_16x64x64_compv3_intrawave_w4x1x1_wt4x64x16"),
+    ("gfx950", "bwd_weight_fp16_2d_16x64x64_mem_interwave_w4x1x1_wt4x64x16_v4x8x8"),
+    ("gfx950", "bwd_data_fp16_3d_64x16x64_compv6_intrawave_w1x4x1_wt64x4x16_v4x4x8"),
+    ("gfx950", "bwd_data_bf16_2d_64x16x128_comp_async_intrawave_dsb_w1x4x1_wt64x4x16_v8x8x8_epdefault"),
     ("sm_90", "forward_bf16_2d_128x256x32_comp_async_intrawave_dsb_w2x4x1_wt32x32x16_v8x8x8"),
     ("sm_90", "bwd_data_fp16_2d_32x64x64_comp_async_intrawave_dsb_v2x2x2_gm2"),
 )
@@ -137,15 +141,15 @@ def test_gemm(gpu: EmulatedGpu, arch: str, name: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_tensors_of_more_than_2_31_bytes(gpu: EmulatedGpu, arch: str) -> None:
-    """Three images of 2^25 + 1 pixels, of which every 2^20th is read: the rest is never there."""
+    """Five images of 2^25 + 1 pixels, of which every 2^20th is read: the rest is never there."""
     for name in (
         "forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8",
         "bwd_weight_bf16_2d_64x64x64_mem_intrawave",
     ):
         kernel = named(name)
-        large = GroupedConvProblem.from_id(f"{kernel.direction}-bf16-n3-c16-k8-i1x33554433-f1x1-s1x1048576")
-        small = GroupedConvProblem.from_id(f"{kernel.direction}-bf16-n3-c16-k8-i1x33-f1x1")
-        assert large.bytes > 3 * 2**30
+        large = GroupedConvProblem.from_id(f"{kernel.direction}-bf16-n5-c16-k8-i1x33554433-f1x1-s1x1048576")
+        small = GroupedConvProblem.from_id(f"{kernel.direction}-bf16-n5-c16-k8-i1x33-f1x1")
+        assert large.bytes > 5 * 2**30  # and more than 2^31 elements
         assert gpu.kernel(kernel, arch).run_sparse(large, small) is None
 
 
@@ -235,7 +239,13 @@ MISTAKES = (
         *("(u32)(r.h + c.h) <= (u32)g.h.extent &&", "of in0"),
     ),
     Mistake(
-        *("a column too many", ARCHS, "epilogue.hpp", "(PAD_N && n >= g.n)", "(PAD_N && n > g.n)"),
+        *(
+            "a column too many",
+            ARCHS,
+            "epilogue.hpp",
+            "(PAD_N && n >= g.n)) return",
+            "(PAD_N && n > g.n)) return",
+        ),
         "which was written before",
     ),
     Mistake(

@@ -11,8 +11,10 @@ import pytest
 
 from harness.arch import load_arch
 from harness.build.builder import Builder
+from harness.build.source import gpu_code_refusal
 from harness.commands.kernel_facts import find_facts, find_offenders
-from harness.pool import kernel_pool
+from harness.pool import gemm_pool, kernel_pool
+from harness.problem import GEMM_LAYOUTS
 
 
 @pytest.fixture(scope="module")
@@ -28,3 +30,14 @@ def test_every_kernel_fits(direction: str, ndim: int, builder: Builder) -> None:
     assert len(found) == 8
     assert find_offenders(found, load_arch("gfx950")) == []
     assert all(one.facts.vgprs and one.facts.waves_per_cu for one in found)
+
+
+@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+def test_every_gemm_fits(layout: str, builder: Builder) -> None:
+    kernels = gemm_pool("bf16", layout, "gfx950", "tiny")
+    coded = [kernel for kernel in kernels if gpu_code_refusal(kernel, "gfx950") is None]
+    assert len(coded) >= len(kernels) * 0.8
+    bad = find_offenders(find_facts(builder, coded), load_arch("gfx950"))
+    # What needs more registers than there are is refused when it is compiled.
+    assert [text for text in bad if "a lane has no registers" not in text] == []
+    assert len(bad) < len(coded) * 0.2

@@ -13,7 +13,7 @@ import mmap
 import platform
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from harness.kernel import Kernel
 from harness.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
 from harness.problem import GroupedConvProblem, Problem
 from harness.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
-from harness.target.runtime.driver import Geometry
+from harness.target.runtime.driver import Arguments, Geometry
 
 HERE = Path(__file__).parent
 HEADERS = data_folder("kernels") / "gpu"
@@ -39,21 +39,12 @@ _FLAGS = (
 _WATCHED = (
     *("-O1", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
     # A store must not hide a load before it: the load may be the one that is out of bounds.
-    *("-mllvm", "-tsan-compound-read-before-write=1"),
+    *("-mllvm", "-tsan-instrument-read-before-write=1"),
 )
-_READS, _WRITES, _WRITES_ONCE = 1, 2, 4
+READS, WRITES, _WRITES_ONCE = 1, 2, 4
 _INFO_BYTES = 36
 _MAP_NORESERVE = 0x4000  # of Linux; the module mmap does not have it before Python 3.13
-_LAUNCHERS = """
-#define TO_LAUNCHER(kernel) \\
-  extern "C" TO_VISIBLE __attribute__((no_sanitize("thread"))) void launch_##kernel(const void *args) { \\
-    kernel(*(const to::Arguments *)args); \\
-  }
-TO_LAUNCHER(to_conv)
-#if TO_TWO_STAGE
-TO_LAUNCHER(to_finish)
-#endif
-"""
+LAUNCHERS = "TO_LAUNCHER(to_conv)\n#if TO_TWO_STAGE\nTO_LAUNCHER(to_finish)\n#endif\n"
 
 
 class _Range(ctypes.Structure):
@@ -113,15 +104,21 @@ class EmulatedGpu:
 
         Raises subprocess.CalledProcessError with the compiler's complaint on stderr.
         """
-        defines = f'#define TO_INSTRUCTIONS "{_INSTRUCTIONS[arch]}"\n'
+        library = self.library(source_for(kernel, arch) + LAUNCHERS, arch, changes)
+        return EmulatedKernel(self.module(library))
+
+    def module(self, library: Path) -> EmulatedModule:
+        """A library that was made here, loaded."""
+        return EmulatedModule(library, self._run())
+
+    def library(self, source: str, arch: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Path:
+        """Any source with the headers of kernels/gpu. What is to be launched needs TO_LAUNCHER(name)."""
         headers = {path.name: path.read_text() for path in sorted(HEADERS.iterdir())}
         for name, (text, instead) in (changes or {}).items():
             assert headers[name].count(text) == 1, f"{name} has {headers[name].count(text)} of {text!r}"
             headers[name] = headers[name].replace(text, instead)
-        library = self._library(
-            "kernel.cpp", defines + source_for(kernel, arch) + _LAUNCHERS, headers, _WATCHED
-        )
-        return EmulatedKernel(library, self._run())
+        defines = f'#define TO_INSTRUCTIONS "{_INSTRUCTIONS[arch]}"\n'
+        return self._library("kernel.cpp", defines + source, headers, _WATCHED)
 
     def _run(self) -> ctypes._NamedFuncPointer:
         if self._emulator is None:
@@ -163,16 +160,52 @@ class EmulatedGpu:
         return made
 
 
-class EmulatedKernel:
-    """A kernel in this process."""
+class EmulatedModule:
+    """A library in this process, and how its kernels are launched."""
 
     def __init__(self, library: Path, run: ctypes._NamedFuncPointer) -> None:
         self._library = ctypes.CDLL(str(library))
         self._run = run
 
+    def launch_info(self) -> bytes:
+        return bytes((ctypes.c_char * _INFO_BYTES).in_dll(self._library, "to_launch_info"))
+
+    def has(self, kernel: str) -> bool:
+        return hasattr(self._library, f"launch_{kernel}")
+
+    def launch(
+        self, kernel: str, geometry: Geometry, arguments: Arguments, buffers: Sequence[tuple[Buffer, int]]
+    ) -> str | None:
+        """What was wrong, or None. buffers: all that the kernel may touch, with READS and WRITES."""
+        ranges = (_Range * len(buffers))()
+        for entry, (memory, rights) in zip(ranges, buffers, strict=True):
+            entry.first, entry.bytes = memory.address, memory.data.nbytes
+            entry.name, entry.rights = memory.name.encode(), rights
+            if rights & WRITES and memory.written is not None:
+                entry.written = memory.written.ctypes.data
+                entry.rights |= _WRITES_ONCE
+        launch = _Launch(
+            ctypes.cast(getattr(self._library, f"launch_{kernel}"), ctypes.c_void_p).value,
+            ctypes.addressof(ctypes.c_char.in_dll(self._library, "to_emulated_module")),
+            ctypes.addressof(arguments.addresses),
+            ctypes.addressof(ranges),
+            len(buffers),
+            geometry.grid,
+            geometry.block[0],
+            geometry.lds_bytes,
+        )
+        return f"{kernel}: {launch.message.decode()}" if self._run(ctypes.byref(launch)) else None
+
+
+class EmulatedKernel:
+    """A kernel in this process."""
+
+    def __init__(self, module: EmulatedModule) -> None:
+        self._module = module
+
     @property
     def info(self) -> LaunchInfo:
-        return read_launch_info(bytes((ctypes.c_char * _INFO_BYTES).in_dll(self._library, "to_launch_info")))
+        return read_launch_info(self._module.launch_info())
 
     def run(self, problem: Problem, seed: int = 1, compute_units: int = 4) -> str | None:
         """Computes the problem over small integers; what was wrong, or None. Raises Unlaunchable.
@@ -213,38 +246,17 @@ class EmulatedKernel:
         out = buffer("out", math.prod(problem.operand_shapes[2]) * storage.itemsize, once=True)
         workspace = buffer("workspace", plan.workspace_bytes, once=True)
         scratch = workspace.address if plan.workspace_bytes else 0
-        args = gpu_args(problem, inputs[0].address, inputs[1].address, out.address, scratch, plan.split_k)
+        addresses = (inputs[0].address, inputs[1].address, out.address, scratch)
+        args = Arguments(gpu_args(problem, *addresses, plan.split_k))
         result = workspace if plan.finish is not None else out
-        reads = [(memory, _READS) for memory in inputs]
-        said = self._launch("to_conv", plan.conv, args, [*reads, (result, _WRITES)])
+        reads = [(memory, READS) for memory in inputs]
+        said = self._module.launch("to_conv", plan.conv, args, [*reads, (result, WRITES)])
         if said is None and plan.finish is not None:
-            said = self._launch("to_finish", plan.finish, args, [(workspace, _READS), (out, _WRITES)])
+            said = self._module.launch("to_finish", plan.finish, args, [(workspace, READS), (out, WRITES)])
         if said is not None:
             return said
         expected = encode(exact, problem.result_dtype)
         return _difference(out.data.view(storage).reshape(expected.shape), expected)
-
-    def _launch(
-        self, name: str, geometry: Geometry, args: ctypes.Structure, buffers: list[tuple[Buffer, int]]
-    ) -> str | None:
-        ranges = (_Range * len(buffers))()
-        for entry, (memory, rights) in zip(ranges, buffers, strict=True):
-            entry.first, entry.bytes = memory.address, memory.data.nbytes
-            entry.name, entry.rights = memory.name.encode(), rights
-            if rights & _WRITES and memory.written is not None:
-                entry.written = memory.written.ctypes.data
-                entry.rights |= _WRITES_ONCE
-        launch = _Launch(
-            ctypes.cast(getattr(self._library, f"launch_{name}"), ctypes.c_void_p).value,
-            ctypes.addressof(ctypes.c_char.in_dll(self._library, "to_emulated_module")),
-            ctypes.addressof(args),
-            ctypes.addressof(ranges),
-            len(buffers),
-            geometry.grid,
-            geometry.block[0],
-            geometry.lds_bytes,
-        )
-        return f"{name}: {launch.message.decode()}" if self._run(ctypes.byref(launch)) else None
 
 
 def _difference(got: Array, want: Array) -> str | None:

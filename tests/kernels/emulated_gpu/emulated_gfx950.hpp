@@ -37,6 +37,12 @@ template <int COUNTERS> TO_DEVICE void s_waitcnt() {
   if (VMCNT < 63) emu_wait_loads(VMCNT);
 }
 
+// Of the harness's own work on the device, whose text has both architectures' barriers.
+TO_DEVICE void workgroup_barrier() {
+  emu_release();
+  emu_barrier();
+  emu_acquire();
+}
 TO_DEVICE void sched_barrier() {}
 template <int KIND, int COUNT> TO_DEVICE void sched_group() {}
 template <int PRIORITY> TO_DEVICE void set_priority() {}
@@ -56,6 +62,8 @@ TO_DEVICE F16 mfma_32x32x8_bf16(U2 a, U2 b, F16 c) { return emu_mfma_32x32(8, EM
 TO_DEVICE F16 mfma_32x32x8_fp16(U2 a, U2 b, F16 c) { return emu_mfma_32x32(8, EMU_FP16, widened(a), widened(b), c); }
 TO_DEVICE F16 mfma_32x32x16_bf16(U4 a, U4 b, F16 c) { return emu_mfma_32x32(16, EMU_BF16, a, b, c); }
 TO_DEVICE F16 mfma_32x32x16_fp16(U4 a, U4 b, F16 c) { return emu_mfma_32x32(16, EMU_FP16, a, b, c); }
+TO_DEVICE F4 mfma_4x4x4x16_bf16(U2 a, U2 b, F4 c) { return emu_mfma_4x4x4x16(EMU_BF16, widened(a), widened(b), c); }
+TO_DEVICE F4 mfma_4x4x4x16_fp16(U2 a, U2 b, F4 c) { return emu_mfma_4x4x4x16(EMU_FP16, widened(a), widened(b), c); }
 TO_DEVICE F4 mfma_16x16x32_fp8(U2 a, U2 b, F4 c) { return emu_mfma_16x16(32, EMU_FP8, widened(a), widened(b), c); }
 TO_DEVICE F16 mfma_32x32x16_fp8(U2 a, U2 b, F16 c) { return emu_mfma_32x32(16, EMU_FP8, widened(a), widened(b), c); }
 TO_DEVICE F4 mfma_16x16x128_fp8(U4 a, U4 a_more, U4 b, U4 b_more, F4 c) {

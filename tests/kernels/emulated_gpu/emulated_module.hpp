@@ -21,6 +21,24 @@ extern __attribute__((weak, visibility("hidden"))) unsigned char __start_emulate
 extern __attribute__((weak, visibility("hidden"))) const unsigned char __start_emulated_constants[],
     __stop_emulated_constants[];
 }
+
+// Calls a kernel with the values that an array of addresses points to, as a GPU's driver does.
+template <class> struct emu_caller;
+template <class... A> struct emu_caller<void(A...)> {
+  template <unsigned long... I> struct Indices {};
+  template <class, unsigned long... I> using IndicesOf = Indices<I...>;
+  template <unsigned long... I>
+  __attribute__((no_sanitize("thread"))) static void call(void (*kernel)(A...), void *const *values, Indices<I...>) {
+    kernel(*(const A *)values[I]...);
+  }
+  using All = __make_integer_seq<IndicesOf, unsigned long, sizeof...(A)>;
+};
+#define TO_LAUNCHER(kernel)                                                          \
+  extern "C" TO_VISIBLE void launch_##kernel(const void *values) {                   \
+    using Caller = emu_caller<decltype(kernel)>;                                     \
+    Caller::call(kernel, (void *const *)values, Caller::All{});                      \
+  }
+
 #define TO_EMULATED_MODULE(lanes, static_lds_bytes)                                              \
   extern "C" TO_VISIBLE __attribute__((used)) const emu_module to_emulated_module = {            \
       lanes, static_lds_bytes, __start_emulated_lds, __stop_emulated_lds,                        \

@@ -29,6 +29,12 @@ TO_DEVICE void bar_sync() {
   emu_barrier();
   emu_acquire();
 }
+// Of the harness's own work on the device, whose text has both architectures' barriers.
+TO_DEVICE void workgroup_barrier() {
+  emu_release();
+  emu_barrier();
+  emu_acquire();
+}
 TO_DEVICE void hide(int &) {}
 
 template <int BYTES> TO_DEVICE void cp_async(u16 *to, const u16 *from, u32 live) {

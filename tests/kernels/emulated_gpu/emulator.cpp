@@ -457,6 +457,12 @@ EXPORTED unsigned short emu_round(int format, float x) {
   return sign | (u16)((b >> 13) - (112 << 10));
 }
 
+#if defined(__x86_64__)
+// What clang calls for conversions of half floats, which x86_64 need not have.
+EXPORTED _Float16 __truncsfhf2(float x) { return __builtin_bit_cast(_Float16, emu_round(EMU_FP16, x)); }
+EXPORTED float __extendhfsf2(_Float16 x) { return value_of_fp16[__builtin_bit_cast(u16, x)]; }
+#endif
+
 EXPORTED void emu_release() { now->released = true; }
 EXPORTED void emu_acquire() { now->epoch = epoch; }
 
@@ -606,6 +612,23 @@ EXPORTED emu_f16 emu_mfma_32x32(int k, int format, emu_u4 a, emu_u4 b, emu_f16 c
   return now->with.c16;
 }
 
+// V_MFMA_F32_4X4X4_16B: sixteen products, of which lane l belongs to product l / 4. There it holds four depths of row
+// l mod 4 of A and of column l mod 4 of B, and of D the four rows of column l mod 4.
+EXPORTED emu_f4 emu_mfma_4x4x4x16(int format, emu_u4 a, emu_u4 b, emu_f4 c) {
+  now->with.a = a;
+  now->with.b = b;
+  now->with.c = c;
+  if (arrive(MFMA_16, 4))
+    for (int product = 0; product < 16; ++product) {
+      Lane *l = my_lanes() + product * 4;
+      for (int column = 0; column < 4; ++column)
+        for (int row = 0; row < 4; ++row)
+          for (int k = 0; k < 4; ++k)
+            l[column].with.c[row] += element(format, l[row].with.a, k) * element(format, l[column].with.b, k);
+    }
+  return now->with.c;
+}
+
 // The deep ones of 8-bit elements, 32 a lane. How depths are dealt to lanes is taken to be as above; results do not depend
 // on that as long as A and B do it in the same way, and without scales.
 EXPORTED emu_f4 emu_mfma_16x16x128_fp8(emu_u4 a, emu_u4 a_more, emu_u4 b, emu_u4 b_more, emu_f4 c) {
@@ -712,6 +735,34 @@ EXPORTED void *__tsan_memset(void *to, int value, u64 bytes) {
   return memset(to, value, bytes);
 }
 EXPORTED void __tsan_init() {}
+
+// Lanes never run at the same time, so that what is atomic on a GPU is so here by itself.
+EXPORTED u64 __tsan_atomic64_load(const u64 *p, int) {
+  touch(p, 8, false, true);
+  return *p;
+}
+EXPORTED u64 __tsan_atomic64_fetch_add(u64 *p, u64 value, int) {
+  touch(p, 8, true, true);
+  u64 old = *p;
+  *p += value;
+  return old;
+}
+EXPORTED int __tsan_atomic64_compare_exchange_strong(u64 *p, u64 *expected, u64 value, int, int) {
+  touch(p, 8, true, true);
+  u64 old = *p;
+  if (old == *expected) {
+    *p = value;
+    return 1;
+  }
+  *expected = old;
+  return 0;
+}
+EXPORTED u64 __tsan_atomic64_compare_exchange_val(u64 *p, u64 expected, u64 value, int, int) {
+  touch(p, 8, true, true);
+  u64 old = *p;
+  if (old == expected) *p = value;
+  return old;
+}
 
 // ---- a launch ------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,7 @@ void emu_cp_async_wait(int pending_groups);
 // Matrix instructions (wave). m, n, k and the format are those of the instruction.
 emu_f4 emu_mfma_16x16(int k, int format, emu_u4 a, emu_u4 b, emu_f4 c);
 emu_f16 emu_mfma_32x32(int k, int format, emu_u4 a, emu_u4 b, emu_f16 c);
+emu_f4 emu_mfma_4x4x4x16(int format, emu_u4 a, emu_u4 b, emu_f4 c);
 emu_f4 emu_mfma_16x16x128_fp8(emu_u4 a, emu_u4 a_more, emu_u4 b, emu_u4 b_more, emu_f4 c);
 emu_f16 emu_mfma_32x32x64_fp8(emu_u4 a, emu_u4 a_more, emu_u4 b, emu_u4 b_more, emu_f16 c);
 emu_f4 emu_mma_m16n8k16(int format, emu_u4 a, emu_u2 b, emu_f4 c);

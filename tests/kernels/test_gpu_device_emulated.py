@@ -1,0 +1,142 @@
+"""The harness's own work on a GPU, and its checks there, on an emulated device: no GPU is needed.
+
+GpuDevice makes inputs and the expected result with kernels/gpu/device_work.hpp, launches a kernel and has its
+result compared, all as on a GPU. What its reference computes is held against exact arithmetic of the host.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from harness.build.source import device_work_source, source_for
+from harness.kernel import Kernel, parse_gemm_name, parse_kernel_name
+from harness.measure.reference import STORAGE, Array, decode, encode, exact_output, integer_range
+from harness.problem import GemmProblem, GroupedConvProblem, Problem
+from harness.target.gpu_device import GpuDevice
+from harness.target.gpu_work import WORK_KERNELS, DeviceWork
+from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
+from tests.kernels.emulated_gpu.driver import EmulatedDriver
+
+WORK_LAUNCHERS = "TO_LDS_OF_TILES(0)\n" + "".join(f"TO_LAUNCHER({name})\n" for name in WORK_KERNELS)
+PROBLEMS = (
+    *(
+        GroupedConvProblem.from_id(f"{direction}-{rest}")
+        for direction in ("forward", "bwd_data", "bwd_weight")
+        for rest in (
+            "bf16-n2-g3-c9-k21-i6x5-f3x2-s2x1-p1x0-d1x2",
+            "fp16-n1-c5-k3-i4x3x5-f2x1x3-p1x0x1",
+            "fp32-n1-c8-k4-i7x5-f3x3-p1",
+        )
+    ),
+    *(
+        GemmProblem(dtype, layout, 5, 7, 9)
+        for dtype in ("bf16", "fp8")
+        for layout in ("rcr", "rrr", "crr", "ccr")
+    ),
+    # So deep that a block adds up one value.
+    GemmProblem("fp16", "rcr", 3, 2, 5000),
+    GemmProblem("fp8", "rcr", 2, 3, 4099),
+)
+
+
+LAST_STEP_LEFT_OUT = {"pipeline.hpp": ("g.last_step - g.first_step)", "g.last_step - g.first_step - 1)")}
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
+    return EmulatedGpu(tmp_path_factory.mktemp("emulated"))
+
+
+def driver_and_work(gpu: EmulatedGpu, arch: str, folder: Path) -> tuple[EmulatedDriver, Path]:
+    library = gpu.library(device_work_source(arch) + WORK_LAUNCHERS, arch)
+    return EmulatedDriver(gpu, arch, folder), library
+
+
+def values(driver: EmulatedDriver, address: int, shape: tuple[int, ...], dtype: str) -> Array:
+    data = driver.copy_out(address, math.prod(shape) * STORAGE[dtype].itemsize)
+    return decode(np.frombuffer(data, STORAGE[dtype]).reshape(shape), dtype)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)
+def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, tmp_path: Path) -> None:
+    arch = "gfx950" if problem.dtype == "bf16" else "sm_90"
+    driver, library = driver_and_work(gpu, arch, tmp_path)
+    work = DeviceWork(driver, library)
+    shapes, dtypes = problem.operand_shapes, (problem.dtype, problem.dtype, problem.result_dtype)
+    a, b, c = (
+        driver.allocate(math.prod(shape) * STORAGE[dtype].itemsize)
+        for shape, dtype in zip(shapes, dtypes, strict=True)
+    )
+    work.fill_integers(problem, 7, a, b)
+    first, second = values(driver, a, shapes[0], dtypes[0]), values(driver, b, shapes[1], dtypes[1])
+    amplitude = integer_range(problem)[0]
+    for operand in (first, second):
+        assert set(np.unique(operand)) <= set(range(-amplitude, amplitude + 1))
+        assert len(np.unique(operand)) > 1
+    work.reference(problem, a, b, c)
+    exact = exact_output(problem, first.astype(np.int8), second.astype(np.int8))
+    got = driver.copy_out(c, math.prod(shapes[2]) * STORAGE[dtypes[2]].itemsize)
+    expected = encode(exact, dtypes[2])
+    assert (
+        decode(np.frombuffer(got, STORAGE[dtypes[2]]), dtypes[2]) == decode(expected, dtypes[2]).ravel()
+    ).all()
+
+    wanted = driver.allocate(expected.nbytes)
+    driver.copy_in(wanted, expected.tobytes())
+    assert work.compare(problem, c, wanted).wrong == 0
+    spoilt = bytearray(expected.tobytes())
+    spoilt[-expected.itemsize :] = b"\xff" * expected.itemsize
+    driver.copy_in(c, bytes(spoilt))
+    verdict = work.compare(problem, c, wanted)
+    assert (verdict.wrong, verdict.first, verdict.unwritten, verdict.nan) == (1, expected.size - 1, 1, 0)
+
+
+@pytest.mark.parametrize(
+    ("arch", "kernel", "problem"),
+    [
+        (
+            "gfx950",
+            "bwd_weight_bf16_2d_64x64x64_mem_intrawave_2s",
+            "bwd_weight-bf16-n2-c9-k21-i6x5-f3x2-p1x0",
+        ),
+        ("sm_90", "forward_fp16_2d_64x64x64_compv3_intrawave", "forward-fp16-n2-c16-k8-i7x9-f3x3-p1"),
+        (
+            *(
+                "gfx950",
+                "gemm_fp8_rcr_compv3_cshuffle_intrawave_True_True_True_True_64x64x128_2x2x1_16x16x32",
+            ),
+            "gemm-fp8-rcr-m130-n70-k66",
+        ),
+        (
+            *(
+                "sm_90",
+                "gemm_bf16_ccr_comp_async_default_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x16",
+            ),
+            "gemm-bf16-ccr-m33-n70-k130",
+        ),
+    ],
+)
+def test_a_kernel_is_checked_as_on_a_gpu(
+    gpu: EmulatedGpu, arch: str, kernel: str, problem: str, tmp_path: Path
+) -> None:
+    what: Problem
+    which: Kernel
+    if problem.startswith("gemm"):
+        what, which = GemmProblem.from_id(problem), parse_gemm_name(kernel)
+    else:
+        what, which = GroupedConvProblem.from_id(problem), parse_kernel_name(f"grouped_conv_{kernel}")
+    driver, library = driver_and_work(gpu, arch, tmp_path)
+    device = GpuDevice(driver, library)
+    device.load(what, 3)
+    source = source_for(which, arch) + LAUNCHERS
+    right = device.check(gpu.library(source, arch))
+    assert (right.status, right.detail, right.kind) == ("ok", "", "full")
+    assert right.points == math.prod(what.operand_shapes[2])
+    wrong = device.check(gpu.library(source, arch, LAST_STEP_LEFT_OUT))
+    assert wrong.status == "wrong"
+    assert "values wrong, at (" in wrong.detail
+    device.idle()
