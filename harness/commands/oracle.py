@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from harness.problem_set import ProblemSet
 
-HELP = "make the oracle file that sessions replay (--target replay) from recorded measurements"
+HELP = "make the oracle file that sessions replay from recorded measurements"
 
 _EXAMPLES = """\
 examples:
