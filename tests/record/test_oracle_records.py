@@ -84,7 +84,7 @@ def test_the_command_and_what_it_says_of_bad_input(
     assert read_about(out)["kernel set"] == "tiny"
     for arguments, said in (
         (["-o", str(tmp_path / "o.csv")], "are written as one .parquet file"),
-        (["--model", str(tmp_path)], "name it with --problem-set"),
+        (["--model", str(tmp_path)], "feature_spec.json"),
         (["-o", str(source / "below" / "o.parquet")], "cannot write"),
     ):
         assert main(["oracle", str(source), *arguments]) == 2

@@ -240,8 +240,10 @@ def test_what_cannot_be_meant_is_one_clear_line(recorded: Recorded, tmp_path: Pa
     problem, kernel = recorded.problems[0], recorded.kernels[0]
     rows = [measured(problem, kernel, 1.0), measured(problem, kernel, 1.0, device="Another", run="b")]
     write_dataset(pd.DataFrame(rows, columns=recorded.records.columns), tmp_path / "two.parquet")
+    other = recorded.project.problem_set("other.csv", ("forward-bf16-n1-c8-k8-i6x6-f3x3",))
     for arguments, said in (
         (("--oracle=missing.parquet",), "no records at"),
+        ((f"--oracle={recorded.oracle}", f"--problem-set={other}"), "none of its problems is recorded there"),
         ((f"--oracle={tmp_path / 'two.parquet'}",), "has records of 2 devices (Another, Made-up"),
         ((f"--oracle={recorded.oracle}", "--target=cpu"), "--oracle replays records, --target cpu measures"),
         (("--target=replay", "--kernel-set=full"), "no oracle is shipped with any model"),
