@@ -82,3 +82,14 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_what_the_readme_says_of_shipped_oracles_is_so(reader: Path) -> None:
+    (command,) = (line for body in blocks(ROOT / "README.md", "replay") for line in body.splitlines() if line)
+    done = run(command, reader)
+    is_shipped = any((ROOT / "models").glob("*/*/forward_validation_300/*.parquet"))
+    assert ("no oracle is shipped yet" in (ROOT / "README.md").read_text()) == (not is_shipped)
+    if is_shipped:
+        assert done.returncode == 0, done.stdout[-3000:]
+    else:
+        assert "no oracle is shipped with any model for --problem-set forward_validation_300" in done.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "put the records of several runs, machines and parts into one file, without loss or duplicates"
+HELP = "put the records of several runs and machines into one file"
 
 _EXAMPLES = """\
 examples:

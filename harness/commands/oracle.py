@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from harness.problem_set import ProblemSet
 
-HELP = "make the oracle file that sessions replay (--target replay) from recorded measurements"
+HELP = "make the oracle file that sessions replay from recorded measurements"
 
 _EXAMPLES = """\
 examples:
@@ -52,8 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the file and says what is in it. Raises HarnessError."""
+    from harness.heuristic.model_folder import read_spec
     from harness.problem_set import load_problem_set
 
+    if args.model is not None:
+        read_spec(args.model)  # a folder that is no model's would never be looked into
     if args.model is not None and args.problem_set is None:
         raise RecordError("--model keeps an oracle by problem set: name it with --problem-set")
     if args.out is not None and args.out.suffix != ".parquet":

@@ -108,17 +108,23 @@ def _divided(
     records: pd.DataFrame, problem_set: ProblemSet, in_sample: bool
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """The records of the set's problems, and those to train on. Raises ModelError where there are none."""
+    import pandas as pd
+
     from harness.errors import ModelError
 
     in_set = records["problem"].isin({problem.id for problem in problem_set.problems})
     held_out, others = records[in_set], records[~in_set]
+    for name in ("direction", "dtype"):
+        if name in records:
+            # A file of a whole campaign: the model is of what the set is of.
+            others = others[others[name].isin(held_out[name].unique())]
     if held_out.empty:
         raise ModelError(
             f"no problem of {problem_set.name} is recorded: there is nothing to judge a model by"
         )
     if in_sample:
         _say(f"trained on the {held_out['problem'].nunique()} problems that it is judged on (--in-sample)")
-        return held_out, records
+        return held_out, pd.concat([held_out, others], ignore_index=True)
     if others.empty:
         raise ModelError(
             f"all records are of problems of {problem_set.name}, which are held out: add records of other "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-HELP = "judge a model's recipe on held-out measurements and keep the figures in its folder"
+HELP = "judge a recipe on held-out measurements and keep the figures in the model folder"
 
 _EXAMPLES = """\
 examples:

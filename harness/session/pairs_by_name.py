@@ -40,7 +40,7 @@ class PairsByName:
     @staticmethod
     def _chosen(expression: Expression, problem: Problem, asked: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
         def chosen(kernel: Kernel) -> bool:
-            name = f"tile_oracle::test_kernel[{pair_id(problem, kernel)}]".lower()
+            name = f"tile_oracle::test_problem, test_kernel[{pair_id(problem, kernel)}]".lower()
 
             def is_named(word: str, /, **_: str | int | bool | None) -> bool:
                 return word.lower() in name

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,8 @@ from harness.data_files import data_folder
 from harness.errors import RecordError
 from harness.gate import slug
 from harness.heuristic.model_folder import SPEC_FILE, read_spec
-from harness.problem_set import load_problem_sets
+from harness.kernel import Kernel
+from harness.problem_set import ProblemSet, load_problem_sets
 from harness.record.dataset import load_records, measurements_folder
 from harness.record.dataset_file import digest_of, read_about
 from harness.record.journal import PART_GLOB
@@ -47,6 +48,18 @@ class Recording:
     kernel_filter: str
     digest: str
 
+    def check(self, problem_set: ProblemSet, kernels: Iterable[Kernel]) -> None:
+        """Raises RecordError where no pair of a set was recorded: such a session would say nothing, and
+        a gate that says nothing passes."""
+        of_set = self.records["problem"].isin([problem.id for problem in problem_set.problems])
+        of_pool = self.records["kernel"].isin([kernel.name for kernel in kernels])
+        if not (of_set & of_pool).any():
+            lacks = "none of its kernels" if of_set.any() else "none of its problems"
+            raise RecordError(
+                f"--problem-set {problem_set.name} cannot be replayed from {self.paths[0]}: {lacks} "
+                f"{'(see --kernel-set) ' if of_set.any() else ''}is recorded there"
+            )
+
     def lines(self) -> list[str]:
         """Whose records these are, for the session's header."""
         import pandas as pd
@@ -54,7 +67,7 @@ class Recording:
         records = self.records
         times = pd.to_datetime(records["time"], utc=True).dropna()
         days = sorted({f"{time:%Y-%m-%d}" for time in (times.min(), times.max())}) if len(times) else []
-        when = f"measured {' to '.join(days)}" if days else "nobody knows when"
+        when = f"measured {' to '.join(days)}" if days else "at unknown times"
         pairs = len(records.drop_duplicates(["problem", "kernel"]))
         return [
             f"records: {pairs:,} pairs of {records['problem'].nunique():,} problems and "

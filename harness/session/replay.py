@@ -54,16 +54,19 @@ class Replay:
 
         Raises RecordError.
         """
+        asked = {problem: kernels for problem, kernels in self._asked.items() if kernels}
+        self._asked = {}
+        if not asked:
+            return
         records = self.recording.records
-        asked = records["problem"].isin(self._asked)
-        if self._whole_problems(records[asked]):
-            chosen = records[asked]
+        of_problems = records[records["problem"].isin(list(asked))]
+        if _are_whole(of_problems, asked):
+            chosen = of_problems
         else:
             wanted = pd.MultiIndex.from_tuples(
-                [(problem, kernel) for problem, kernels in self._asked.items() for kernel in kernels],
-                names=["problem", "kernel"],
+                [(problem, kernel) for problem, kernels in asked.items() for kernel in kernels]
             )
-            chosen = records[pd.MultiIndex.from_frame(records[["problem", "kernel"]]).isin(wanted)]
+            chosen = of_problems[pd.MultiIndex.from_frame(of_problems[["problem", "kernel"]]).isin(wanted)]
         if any(run.measurements.glob("*.parquet")):
             there = load_records(run.folder)
             known = pd.MultiIndex.from_frame(there[["problem", "kernel"]])
@@ -72,12 +75,6 @@ class Replay:
             who = os.environ.get("PYTEST_XDIST_WORKER", "main")
             name = f"part-replay-{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}.parquet"
             write_dataset(chosen, run.measurements / name)
-        self._asked = {}
-
-    def _whole_problems(self, records: pd.DataFrame) -> bool:
-        """Whether of every problem that was asked for all recorded kernels were: the usual case."""
-        counts = records.groupby("problem", sort=False, observed=True)["kernel"].nunique()
-        return all(count == len(self._asked[str(problem)]) for problem, count in counts.items())
 
     def _of_problem(self, problem_id: str) -> Mapping[str, Mapping[str, Any]]:
         return self._settled.get(problem_id, {})
@@ -92,6 +89,12 @@ class Replay:
             row = dict(zip(_SHOWN, values, strict=True))
             table.setdefault(problem, {})[row["kernel"]] = row
         return table
+
+
+def _are_whole(records: pd.DataFrame, asked: Mapping[str, set[str]]) -> bool:
+    """Whether of every problem that was asked for all recorded kernels were: the usual case."""
+    counts = records.groupby("problem", sort=False, observed=True)["kernel"].nunique()
+    return all(count == len(asked[str(problem)]) for problem, count in counts.items())
 
 
 def kernels_outside(recording: Recording, pools: Iterable[Sequence[Kernel]]) -> tuple[str, ...]:

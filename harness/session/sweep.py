@@ -58,6 +58,10 @@ class SweepSession:
             )
         self.options = options
         self.plan: Plan = make_plan(options, self.target.arch)
+        if self.replay is not None:
+            pool = [kernel for kernels in self.plan.pools.values() for kernel in kernels]
+            for part in self.plan.sets:
+                self.replay.recording.check(part, pool)
         self.models: tuple[ModelChoice, ...] = tuple(
             choose_model(options, part, self.target.arch) for part in self.plan.sets
         )

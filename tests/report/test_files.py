@@ -86,6 +86,7 @@ def test_the_verdict_explains_itself(tmp_path: Path) -> None:
         "measured": 48,
         "deselected": 3,
         "stopped": "",
+        "unrecorded": 0,
         "left": 0,
         "complete": False,
     }

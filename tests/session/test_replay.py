@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from _pytest.config import _prepareconfig
 
+from harness.commands.oracle import write_oracle
+from harness.errors import HarnessError
+from harness.problem_set import load_problem_set
 from harness.record.dataset import load_records
 from harness.record.dataset_file import write_dataset
+from harness.session.options import read_options
+from harness.session.sweep import SweepSession
 from tests.pytest_project import Finished, Project
 from tests.session.recorded import DEVICE, SET, Recorded, make_recorded, measured, records_of, train_model
 
@@ -236,28 +242,81 @@ def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(
 # ---- what cannot be replayed ------------------------------------------------------------------------
 
 
-def test_what_cannot_be_meant_is_one_clear_line(recorded: Recorded, tmp_path: Path) -> None:
+@pytest.fixture
+def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SweepSession]]:
+    """The session of a command line in the project, as pytest's start makes it."""
+    monkeypatch.chdir(recorded.project.folder)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    opened: list[pytest.Config] = []
+
+    def make(*arguments: str) -> SweepSession:
+        config = _prepareconfig(["-pharness.plugin", "-pno:cacheprovider", "--problem-set", SET, *arguments])
+        opened.append(config)
+        return SweepSession(read_options(config))
+
+    yield make
+    for config in opened:
+        config._ensure_unconfigure()
+
+
+def test_what_cannot_be_meant_is_one_clear_line(
+    recorded: Recorded, session_of: Callable[..., SweepSession], tmp_path: Path
+) -> None:
     problem, kernel = recorded.problems[0], recorded.kernels[0]
     rows = [measured(problem, kernel, 1.0), measured(problem, kernel, 1.0, device="Another", run="b")]
     write_dataset(pd.DataFrame(rows, columns=recorded.records.columns), tmp_path / "two.parquet")
+    other = recorded.project.problem_set("other.csv", ("forward-bf16-n1-c8-k8-i6x6-f3x3",))
     for arguments, said in (
         (("--oracle=missing.parquet",), "no records at"),
+        ((f"--oracle={recorded.oracle}", f"--problem-set={other}"), "none of its problems is recorded there"),
+        (
+            (
+                f"--oracle={recorded.oracle}",
+                "--kernel-set=tiny",
+                "--kernel-filter=tile_n == 128 and tile_m == 16",
+            ),
+            "has no kernel for",
+        ),
         ((f"--oracle={tmp_path / 'two.parquet'}",), "has records of 2 devices (Another, Made-up"),
         ((f"--oracle={recorded.oracle}", "--target=cpu"), "--oracle replays records, --target cpu measures"),
         (("--target=replay", "--kernel-set=full"), "no oracle is shipped with any model"),
+        (("--target=replay", "--model=made_up", "--kernel-set=full"), "is shipped with the model made_up"),
     ):
-        done = recorded.project.pytest("--problem-set", SET, *arguments)
-        assert done.status == pytest.ExitCode.USAGE_ERROR
-        assert said in done.output
-        assert "Traceback" not in done.output
+        with pytest.raises(HarnessError) as raised:
+            session_of(*arguments)
+        assert said in str(raised.value)
+        assert "\n" not in str(raised.value)
 
 
-def test_of_several_devices_one_is_chosen_and_that_is_said(recorded: Recorded, tmp_path: Path) -> None:
-    project = Project(tmp_path / "two", recorded.project.folder / "cache")
-    shutil.copytree(recorded.model, project.folder / "models" / "made_up")
-    shutil.copy(recorded.project.folder / SET, project.folder / SET)
-    device = project.folder / "models" / "made_up" / recorded.oracle.parent.parent.name
-    shutil.copytree(device, device.with_name("b-other-device"))
-    done = project.pytest(*SHIPPED)
-    assert done.status == 0
-    assert "there are oracles of 2 devices, --model or --oracle chooses another" in done.output
+def test_a_session_that_cannot_be_meant_is_a_usage_error(recorded: Recorded) -> None:
+    done = recorded.project.pytest("--problem-set", SET, "--oracle=missing.parquet")
+    assert done.status == pytest.ExitCode.USAGE_ERROR
+    assert "ERROR: no records at" in done.output
+
+
+def test_of_several_devices_one_is_chosen_and_that_is_said(
+    recorded: Recorded, session_of: Callable[..., SweepSession]
+) -> None:
+    device = recorded.oracle.parent.parent
+    other = device.with_name("b-other-device")
+    shutil.copytree(device, other)
+    try:
+        session = session_of("--target=replay")
+    finally:
+        shutil.rmtree(other)
+    assert session.replay is not None
+    assert "there are oracles of 2 devices, --model or --oracle chooses another" in session.target_reason
+
+
+def test_two_problem_sets_replay_from_an_oracle_each(
+    recorded: Recorded, session_of: Callable[..., SweepSession]
+) -> None:
+    second = recorded.project.problem_set("second.csv", tuple(p.id for p in recorded.problems[:3]))
+    oracle, _ = write_oracle(
+        [recorded.oracle], model=recorded.model, problem_set=load_problem_set(str(second))
+    )
+    session = session_of("--target=replay", f"--problem-set={SET},second.csv")
+    assert session.replay is not None
+    assert session.replay.recording.paths == (recorded.oracle, oracle)
+    assert session.options.kernel_set == "tiny"
+    assert len(session.replay.recording.records) == len(recorded.records)

@@ -1,0 +1,91 @@
+"""Oracle files: what is taken from the records, and what comes back from the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness.cli import main
+from harness.errors import RecordError
+from harness.oracle import final_measurements, find_oracles
+from harness.record.dataset import load_records
+from harness.record.dataset_file import dataset_bytes, read_about, write_dataset
+from harness.record.journal import rows_table
+from harness.record.oracle_records import oracle_records
+
+Row = dict[str, Any]
+MakeRow = Callable[..., Row]
+
+
+def table_of(*rows: Row) -> pd.DataFrame:
+    return rows_table(rows).to_pandas()
+
+
+def test_a_file_holds_every_column_of_every_row(tmp_path: Path, make_row: MakeRow) -> None:
+    rows = [
+        make_row(3, device="X", detail="é\x1b[31m", latency_ms=1 / 3, tflops=1e-300, vgprs=None),
+        make_row(1, device="X", status="wrong", latency_ms=None, tflops=None, spread=None),
+        make_row(3, device="X", round=1, samples=2**40),
+    ]
+    path = tmp_path / "deep" / "o.parquet"
+    write_dataset(table_of(*rows), path, {"kernel set": "tiny"})
+    order = ["problem", "kernel", "round"]
+    expected = table_of(*rows).sort_values(order, ignore_index=True)
+    found = load_records(path).sort_values(order, ignore_index=True)
+    pd.testing.assert_frame_equal(found, expected)
+    assert read_about(path) == {"kernel set": "tiny"}
+    assert pd.read_parquet(path).shape == expected.shape
+
+
+def test_the_order_of_the_rows_does_not_show(make_row: MakeRow) -> None:
+    rows = [make_row(n) for n in range(9)] + [make_row(4, latency_ms=0.125)]
+    assert dataset_bytes(table_of(*rows)) == dataset_bytes(table_of(*rows[::-1]))
+    assert dataset_bytes(table_of(*rows)) != dataset_bytes(table_of(*rows[1:]))
+
+
+def test_one_device_is_chosen_and_the_rest_is_counted(make_row: MakeRow) -> None:
+    records = table_of(
+        make_row(0, device="X"), make_row(1, device="Y"), make_row(4, device="Y"), make_row(5, device=None)
+    )
+    with pytest.raises(RecordError, match="are of 3 devices"):
+        oracle_records(records)
+    with pytest.raises(RecordError, match="no records of the device 'Z'"):
+        oracle_records(records, "Z")
+    kept, summary = oracle_records(records, "Y", {make_row(1)["problem"]})
+    assert kept["kernel"].tolist() == [make_row(1)["kernel"]]
+    assert (summary.other_devices, summary.other_problems, summary.pairs) == (2, 1, 1)
+    with pytest.raises(RecordError, match="none of the 2 recorded problems is in the set"):
+        oracle_records(records, "Y", {"no such problem"})
+
+
+def test_of_each_kernel_the_newest_binary_counts(make_row: MakeRow) -> None:
+    old = make_row(0, source_hash="old", status="wrong", latency_ms=None, tflops=None, run="a")
+    new = make_row(0, source_hash="new", run="b", time="2026-02-02T00:00:00+00:00")
+    refused = make_row(0, source_hash=None, status="unsupported", latency_ms=None, tflops=None, run="c")
+    other = make_row(1, source_hash="old", run="a")
+    records, summary = oracle_records(table_of(old, new, refused, other))
+    assert summary.older_binaries == 1
+    assert sorted(records["run"]) == ["a", "b", "c"]
+    oracles = find_oracles(final_measurements(records))
+    assert oracles["kernels_ok"].tolist() == [2]
+
+
+def test_the_command_and_what_it_says_of_bad_input(
+    tmp_path: Path, make_row: MakeRow, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, out = tmp_path / "m.parquet", tmp_path / "o.parquet"
+    write_dataset(table_of(make_row(0, device="X"), make_row(5, device="X")), source)
+    assert main(["oracle", str(source), "-o", str(out), "--kernel-set", "tiny"]) == 0
+    assert "2 records of 2 pairs of 2 problems on X" in capsys.readouterr().out
+    assert read_about(out)["kernel set"] == "tiny"
+    for arguments, said in (
+        (["-o", str(tmp_path / "o.csv")], "are written as one .parquet file"),
+        (["--model", str(tmp_path)], "feature_spec.json"),
+        (["-o", str(source / "below" / "o.parquet")], "cannot write"),
+    ):
+        assert main(["oracle", str(source), *arguments]) == 2
+        assert said in capsys.readouterr().err
