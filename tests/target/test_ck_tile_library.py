@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from harness.build.ahead_build import build_ahead
 from harness.build.builder import Builder
 from harness.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from harness.build.code_facts import code_facts
@@ -285,3 +286,26 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
         assert target.refusal(parse_kernel_name(GEMM), gemm) is None
     finally:
         target.close()
+
+
+def test_kernels_built_ahead_are_used_without_a_compiler(
+    builder: Builder, libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = [parse_kernel_name(name) for name in libraries]
+    report = build_ahead(builder, kernels, tmp_path / "ahead")
+    assert len(report.built) == len(kernels)
+    assert not report.failed
+
+    def none(*_: object) -> None:
+        raise BuildError("no compiler")
+
+    monkeypatch.setattr("harness.build.builder.find_ck_tile_toolchain", none)
+    with Builder("gfx950", build_dir=tmp_path / "ahead", ck_tile=builder.ck_tile) as other:
+        binary = other.need(kernels[0]).binary
+        assert binary is not None
+        assert binary.path.is_relative_to(tmp_path / "ahead")
+        assert other.device_work().path.suffix == ".hsaco"
+        assert not other.notes
+    # Our own kernels of the same names are not found there.
+    with Builder("gfx950", toolchain="ziglang", build_dir=tmp_path / "ahead") as ours:
+        assert any("was built from other kernel sources" in note for note in ours.notes)

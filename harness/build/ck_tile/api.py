@@ -67,9 +67,7 @@ CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
 )
 """Rank -> the layouts of image, filters and result that our problems have, as CK Tile calls them."""
 
-DTYPES: Mapping[str, str] = MappingProxyType(
-    {"bf16": "bf16_t", "fp16": "half_t", "fp32": "float", "fp8": "fp8_t"}
-)
+DTYPES: Mapping[str, str] = MappingProxyType({"bf16": "bf16_t", "fp16": "half_t", "fp32": "float"})
 
 _WARP_TILE = re.compile(
     r"Dispatcher<\s*(?:ck_tile::)?(\w+),\s*(?:ck_tile::)?(\w+),\s*(?:float|int32_t),\s*(\d+),\s*(\d+),\s*(\d+),"
@@ -87,7 +85,8 @@ class Pipeline:
     schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds: its
     second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
     as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
-    the class that turns the length of a loop into template arguments, or "".
+    the class that turns the length of a loop into template arguments, or "". alternates: two groups of waves
+    take turns in loading and multiplying.
     """
 
     name: str
@@ -96,6 +95,7 @@ class Pipeline:
     fixed_single: bool
     asks_problem: bool
     tail_handler: str
+    alternates: bool
 
 
 @dataclass(frozen=True)
@@ -248,6 +248,7 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         fixed_single=re.search(r"\bDoubleSmemBuffer\s*=\s*false\b", own.body) is not None,
         asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
         tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
+        alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
     )
 
 
