@@ -35,7 +35,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--kernel-set",
         metavar="RULES",
         default="default",
-        help="the candidates: default, full, full-tests, tiny, or the path of a rule file (default: default)",
+        help="the candidates: default, full, full-tests, tiny, the path of a rule file; with --ck-tile "
+        "also profiler and tests (default: default)",
     )
     add(
         "--kernel-filter",

@@ -18,6 +18,7 @@ from harness.build.ahead_build import build_ahead
 from harness.build.builder import Builder
 from harness.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from harness.build.code_facts import code_facts
+from harness.cli import main
 from harness.errors import BuildError
 from harness.kernel import parse_kernel_name
 from harness.problem import GemmProblem, GroupedConvProblem
@@ -309,3 +310,27 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
     # Our own kernels of the same names are not found there.
     with Builder("gfx950", toolchain="ziglang", build_dir=tmp_path / "ahead") as ours:
         assert any("was built from other kernel sources" in note for note in ours.notes)
+
+
+def test_the_command_builds_what_there_is_and_counts_the_rest(
+    libraries: dict[str, Path],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TILE_ORACLE_HIP_HEADERS", str(folder / "hip"))
+    words = ["build", "-o", str(tmp_path / "out"), "--arch", "gfx950", "--ck-tile", str(DOUBLE)]
+    words += ["--toolchain", "ziglang", "--build-dir", str(folder / "cache")]
+    where = (
+        "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem') and not split_image"
+    )
+    assert main([*words, "--kernel-filter", where]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "kernels unsupported: pipeline mem is not in this CK Tile: it has no GemmPipelineAgBgCrMem" in shown
+    )
+    assert "1 kernels built (0 compiled, 1 from the cache), 0 failed" in shown
+    assert "CK Tile (headers " in shown
+    assert main([*words, "--kernel-filter", "pipeline == 'mem'"]) == 2
+    assert "mem is not in this CK Tile" in capsys.readouterr().err

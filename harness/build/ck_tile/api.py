@@ -104,6 +104,8 @@ class CkTileApi:
 
     missing: operation or direction -> why no kernel of it can be made. gemm_layouts: direction -> layouts of
     A, B and C that the implicit GEMM must have. warp_tiles: data type -> what its matrix instructions cover.
+    nearest: what CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT must be for results to be rounded to the nearest bf16,
+    where they would be cut off; "" where they are rounded anyway.
     """
 
     headers: CkTileHeaders
@@ -113,6 +115,7 @@ class CkTileApi:
     gemm_layouts: Mapping[str, tuple[str, str, str]]
     warp_tiles: Mapping[str, frozenset[tuple[int, int, int]]]
     includes: tuple[str, ...]
+    nearest: str = ""
 
     @property
     def tails_are_arguments(self) -> bool:
@@ -201,6 +204,7 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
         MappingProxyType(layouts),
         MappingProxyType(_warp_tiles(whole)),
         tuple(name for name in INCLUDES if (headers.include / name).is_file()),
+        _nearest(headers.text("ck_tile/core/config.hpp")),
     )
 
 
@@ -267,6 +271,14 @@ def _warp_tiles(text: str) -> dict[str, frozenset[tuple[int, int, int]]]:
         if a == b and a in ours:
             found.setdefault(ours[a], set()).add((int(m), int(n), int(k)))
     return {dtype: frozenset(tiles) for dtype, tiles in found.items()}
+
+
+def _nearest(config: str) -> str:
+    defaults = re.findall(r"#\s*define\s+CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT\s+(\w+)", config)
+    if not defaults or not all("TRUNCATE" in default for default in defaults):
+        return ""
+    roundings = ("CK_TILE_FLOAT_TO_BFLOAT16_STANDARD_ASM", "CK_TILE_FLOAT_TO_BFLOAT16_STANDARD")
+    return next((name for name in roundings if re.search(rf"define\s+{name}\b", config)), "")
 
 
 def _missing_for_gemm(templates: Mapping[str, Template], pipelines: Mapping[str, Pipeline]) -> str:

@@ -315,7 +315,10 @@ def _unit(
     tails = "TailNumber" if api.tails_are_arguments else "int"
     only = "TailNumber::Full" if api.tails_are_arguments else "0"
     handler = pipeline.tail_handler if api.tails_are_arguments else ""
+    # The check wants the nearest bf16 of the exact sum; so does whoever trains with it.
+    rounding = [f"#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT {api.nearest}"] if kernel.dtype == "bf16" else []
     lines = [
+        *(rounding if api.nearest else []),
         "#include <hip/hip_runtime.h>",
         "#include <vector>",
         *(f'#include "{name}"' for name in api.includes),
