@@ -10,7 +10,7 @@ from harness.build.builder import Builder, BuildResult
 from harness.build.ck_tile.api import CkTileApi
 from harness.errors import KernelError, TargetError
 from harness.kernel import GroupedConvKernel, Kernel
-from harness.problem import Problem
+from harness.problem import GemmProblem, Problem
 from harness.target.gpu_presence import Presence, visible_device
 from harness.target.resolve import TargetOptions
 
@@ -58,6 +58,8 @@ class GpuTarget:
             missing = self._not_in_ck_tile(kernel)
             if missing is not None:
                 return missing
+            if isinstance(problem, GemmProblem) and problem.split_k > 1:
+                return f"split_k: CK Tile's kernels are launched with k_batch 1, not {problem.split_k}"
         elif not isinstance(kernel, GroupedConvKernel):
             return f"operation {kernel.op} has no code for GPUs yet"
         return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)

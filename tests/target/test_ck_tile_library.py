@@ -272,8 +272,7 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
     from harness.build.ck_tile.toolchain import HIP_HEADERS
     from harness.target.resolve import TargetOptions
 
-    made = folder / "hip" if (folder / "hip").is_dir() else double.hip_folder(folder)
-    monkeypatch.setenv(HIP_HEADERS, str(made))
+    monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
     options = TargetOptions("ziglang", folder / "cache", 1)
     target = DoubleTarget(options, Presence(True, "a double"), double.double_api())
     try:
@@ -285,6 +284,8 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
         assert reason.startswith("ck_tile: pipeline mem is not in this CK Tile")
         gemm = GemmProblem("bf16", "crr", 64, 64, 64)
         assert target.refusal(parse_kernel_name(GEMM), gemm) is None
+        split = GemmProblem("bf16", "crr", 64, 64, 128, split_k=2)
+        assert str(target.refusal(parse_kernel_name(GEMM), split)).startswith("split_k: ")
     finally:
         target.close()
 
