@@ -36,8 +36,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--kernel-set",
         metavar="RULES",
-        help="the candidates: default, full, full-tests, tiny, or the path of a rule file (default: default; "
-        "in a replay what was recorded)",
+        help="the candidates: default, full, full-tests, tiny, the path of a rule file; with --ck-tile also "
+        "profiler and tests (default: default; in a replay what was recorded)",
     )
     add(
         "--kernel-filter",

@@ -11,7 +11,7 @@ from harness.build.ck_tile.api import CkTileApi
 from harness.build.source import gpu_code_refusal
 from harness.errors import KernelError, TargetError
 from harness.kernel import Kernel
-from harness.problem import Problem
+from harness.problem import GemmProblem, Problem
 from harness.target.gpu_presence import Presence, visible_device
 from harness.target.resolve import TargetOptions
 
@@ -55,11 +55,12 @@ class GpuTarget:
         return "native" if self.builder.ck_tile is None else "ck_tile"
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        missing = (
-            gpu_code_refusal(kernel, self.arch)
-            if self.builder.ck_tile is None
-            else self._not_in_ck_tile(kernel)
-        )
+        if self.builder.ck_tile is None:
+            missing = gpu_code_refusal(kernel, self.arch)
+        else:
+            missing = self._not_in_ck_tile(kernel)
+            if isinstance(problem, GemmProblem) and problem.split_k > 1:
+                missing = f"split_k: CK Tile's kernels are launched with k_batch 1, not {problem.split_k}"
         return missing or self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
 
     def _not_in_ck_tile(self, kernel: Kernel) -> str | None:

@@ -70,6 +70,30 @@ def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:
         assert part in text
 
 
+@pytest.mark.parametrize(
+    ("direction", "image", "filters", "result"),
+    [
+        ("forward", "in0", "in1", "out"),
+        ("bwd_data", "out", "in1", "in0"),
+        ("bwd_weight", "in0", "out", "in1"),
+    ],
+)
+def test_operands_and_extents_are_where_ck_tile_wants_them(
+    api: CkTileApi, direction: str, image: str, filters: str, result: str
+) -> None:
+    text = source_for(api, parse_kernel_name(FORWARD.replace("forward", direction)))
+    assert f"p.{image}, p.{filters}, std::vector<const void*>{{}}, p.{result}, 1);" in text
+    assert (
+        "conv::ConvParam(Conv::NDimSpatial, p.G, p.N, p.K / p.G, p.C / p.G, extents(p.Z, p.Y, p.X), "
+        "extents(p.Di, p.Hi, p.Wi), extents(p.stride_d, p.stride_h, p.stride_w), "
+        "extents(p.dilation_d, p.dilation_h, p.dilation_w), extents(p.pad_d, p.pad_h, p.pad_w), "
+        "extents(p.pad_d, p.pad_h, p.pad_w))"
+    ) in text
+    assert "return {h, w};" in text
+    three = source_for(api, parse_kernel_name(FORWARD.replace("2d", "3d")))
+    assert "return {d, h, w};" in three
+
+
 def test_kernels_that_differ_have_sources_that_differ(api: CkTileApi) -> None:
     kernel = parse_kernel_name(FORWARD)
     assert isinstance(kernel, GroupedConvKernel)
@@ -175,6 +199,25 @@ def test_vector_widths_that_cannot_be_chosen_are_no_small_matter(changed: Path) 
     with pytest.raises(KernelError, match="has no parameter for vectorsize"):
         source_for(api, parse_kernel_name(FORWARD))
     assert source_for(api, parse_kernel_name(GEMM))
+
+
+@pytest.mark.parametrize(
+    ("config", "defined"),
+    [
+        ("#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_TRUNCATE", "STANDARD_ASM"),
+        ("#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_STANDARD", ""),
+        ("", ""),
+    ],
+)
+def test_results_are_rounded_to_the_nearest(changed: Path, config: str, defined: str) -> None:
+    text = "#define CK_TILE_FLOAT_TO_BFLOAT16_STANDARD 0\n#define CK_TILE_FLOAT_TO_BFLOAT16_STANDARD_ASM 3\n"
+    folder = changed / "include" / "ck_tile" / "core"
+    folder.mkdir()
+    (folder / "config.hpp").write_text(text + config)
+    api = detect(find_headers(changed))
+    line = f"#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_{defined}\n"
+    assert source_for(api, parse_kernel_name(FORWARD)).startswith(line) == bool(defined)
+    assert "BFLOAT16" not in source_for(api, parse_kernel_name(FORWARD.replace("bf16", "fp16")))
 
 
 def test_names_are_compared_without_what_versions_vary() -> None:

@@ -120,10 +120,11 @@ def test_the_default_pool_is_taken_or_refused_with_a_reason(headers: Path) -> No
             taken += 1
         except KernelError as error:
             reasons.add(str(error).split(":")[0])
-    # Ten tiles in basic_v1, compv3, compv5 and mem (both schedules); compv4 is in the pool with two buffers.
-    assert taken == 60
+    # Ten tiles in basic_v1, compv3, compv4 with two buffers, and mem in both schedules.
+    assert taken == 50
     assert "split_image" in reasons
-    assert "GemmPipelineAgBgCrCompV3 of this CK Tile has no interwave schedule" in reasons
+    assert "GemmPipelineAGmemBGmemCRegV1 of this CK Tile has no interwave schedule" in reasons
+    assert "GemmPipelineAgBgCrCompV5 of this CK Tile is for two groups of one wave" in reasons
     assert "pipeline compv6 is not in this CK Tile" in reasons
 
 
@@ -140,9 +141,8 @@ def test_a_kernel_compiles_for_gfx950(libraries: dict[str, Path], name: str) -> 
     assert all(instance.wavefront_size == 64 for instance in found)
     assert all(instance.most_threads == 256 for instance in found)
     tile_m, tile_n, tile_k = parse_kernel_name(name).tile
-    # The operands' tiles, or the output's on its way through LDS, whichever is larger.
-    assert facts.lds_bytes == max(2 * tile_k * (tile_m + tile_n), facts.lds_bytes)
-    assert facts.lds_bytes <= 65536
+    # The tiles of both operands, of two bytes a value; the output's way through LDS takes less here.
+    assert facts.lds_bytes == 2 * tile_k * (tile_m + tile_n)
 
 
 def conv(direction: str, ndim: int = 2, dtype: str = "bf16", **fields: int) -> dict[str, Any]:
@@ -161,7 +161,7 @@ def test_ck_tile_s_own_host_code_decides_and_launches(libraries: dict[str, Path]
         (libraries[FORWARD], conv("forward", C=6, G=1)),
         (libraries[FORWARD_3D], conv("forward", 3, "fp16", Di=4, Z=1)),
         (libraries[WEIGHT], conv("bwd_weight")),
-        (libraries[GEMM], gemm(300, 256, 512)),
+        (libraries[GEMM], gemm(256, 200, 512)),
         (libraries[GEMM], gemm(256, 256, 64)),
         (libraries[OLDER_GEMM], gemm(256, 256, 512)),
         (libraries[OLDER_GEMM], gemm(256, 256, 500)),
@@ -171,7 +171,7 @@ def test_ck_tile_s_own_host_code_decides_and_launches(libraries: dict[str, Path]
         *("ok", "unsupported", "ok", "ok", "unsupported", "ok", "ok", "unsupported"),
     ], answers
     assert "Conv C is not a multiple of vector load size" in answers[1][1]
-    assert "M that is not a multiple of MPerBlock" in answers[4][1]
+    assert "N that is not a multiple of NPerBlock" in answers[4][1]
     launched = [(call[1], call[2], call[6]) for call in calls if call[0] == "hipLaunchKernel"]
     grids: dict[str, set[str]] = {}
     for grid, block, entry in launched:

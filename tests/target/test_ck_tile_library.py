@@ -14,9 +14,11 @@ from typing import Any
 
 import pytest
 
+from harness.build.ahead_build import build_ahead
 from harness.build.builder import Builder
 from harness.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from harness.build.code_facts import code_facts
+from harness.cli import main
 from harness.errors import BuildError
 from harness.kernel import parse_kernel_name
 from harness.problem import GemmProblem, GroupedConvProblem
@@ -270,8 +272,7 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
     from harness.build.ck_tile.toolchain import HIP_HEADERS
     from harness.target.resolve import TargetOptions
 
-    made = folder / "hip" if (folder / "hip").is_dir() else double.hip_folder(folder)
-    monkeypatch.setenv(HIP_HEADERS, str(made))
+    monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
     options = TargetOptions("ziglang", folder / "cache", 1)
     target = DoubleTarget(options, Presence(True, "a double"), double.double_api())
     try:
@@ -283,5 +284,54 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
         assert reason.startswith("ck_tile: pipeline mem is not in this CK Tile")
         gemm = GemmProblem("bf16", "crr", 64, 64, 64)
         assert target.refusal(parse_kernel_name(GEMM), gemm) is None
+        split = GemmProblem("bf16", "crr", 64, 64, 128, split_k=2)
+        assert str(target.refusal(parse_kernel_name(GEMM), split)).startswith("split_k: ")
     finally:
         target.close()
+
+
+def test_kernels_built_ahead_are_used_without_a_compiler(
+    builder: Builder, libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernels = [parse_kernel_name(name) for name in libraries]
+    report = build_ahead(builder, kernels, tmp_path / "ahead")
+    assert len(report.built) == len(kernels)
+    assert not report.failed
+
+    def none(*_: object) -> None:
+        raise BuildError("no compiler")
+
+    monkeypatch.setattr("harness.build.builder.find_ck_tile_toolchain", none)
+    with Builder("gfx950", build_dir=tmp_path / "ahead", ck_tile=builder.ck_tile) as other:
+        binary = other.need(kernels[0]).binary
+        assert binary is not None
+        assert binary.path.is_relative_to(tmp_path / "ahead")
+        assert other.device_work().path.suffix == ".hsaco"
+        assert not other.notes
+    # Our own kernels of the same names are not found there.
+    with Builder("gfx950", toolchain="ziglang", build_dir=tmp_path / "ahead") as ours:
+        assert any("was built from other kernel sources" in note for note in ours.notes)
+
+
+def test_the_command_builds_what_there_is_and_counts_the_rest(
+    libraries: dict[str, Path],
+    folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("TILE_ORACLE_HIP_HEADERS", str(folder / "hip"))
+    words = ["build", "-o", str(tmp_path / "out"), "--arch", "gfx950", "--ck-tile", str(DOUBLE)]
+    words += ["--toolchain", "ziglang", "--build-dir", str(folder / "cache")]
+    where = (
+        "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem') and not split_image"
+    )
+    assert main([*words, "--kernel-filter", where]) == 0
+    shown = capsys.readouterr().out
+    assert (
+        "kernels unsupported: pipeline mem is not in this CK Tile: it has no GemmPipelineAgBgCrMem" in shown
+    )
+    assert "1 kernels built (0 compiled, 1 from the cache), 0 failed" in shown
+    assert "CK Tile (headers " in shown
+    assert main([*words, "--kernel-filter", "pipeline == 'mem'"]) == 2
+    assert "mem is not in this CK Tile" in capsys.readouterr().err

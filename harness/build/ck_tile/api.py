@@ -67,9 +67,7 @@ CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
 )
 """Rank -> the layouts of image, filters and result that our problems have, as CK Tile calls them."""
 
-DTYPES: Mapping[str, str] = MappingProxyType(
-    {"bf16": "bf16_t", "fp16": "half_t", "fp32": "float", "fp8": "fp8_t"}
-)
+DTYPES: Mapping[str, str] = MappingProxyType({"bf16": "bf16_t", "fp16": "half_t", "fp32": "float"})
 
 _WARP_TILE = re.compile(
     r"Dispatcher<\s*(?:ck_tile::)?(\w+),\s*(?:ck_tile::)?(\w+),\s*(?:float|int32_t),\s*(\d+),\s*(\d+),\s*(\d+),"
@@ -87,7 +85,8 @@ class Pipeline:
     schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds: its
     second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
     as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
-    the class that turns the length of a loop into template arguments, or "".
+    the class that turns the length of a loop into template arguments, or "". alternates: two groups of waves
+    take turns in loading and multiplying.
     """
 
     name: str
@@ -96,6 +95,7 @@ class Pipeline:
     fixed_single: bool
     asks_problem: bool
     tail_handler: str
+    alternates: bool
 
 
 @dataclass(frozen=True)
@@ -104,6 +104,8 @@ class CkTileApi:
 
     missing: operation or direction -> why no kernel of it can be made. gemm_layouts: direction -> layouts of
     A, B and C that the implicit GEMM must have. warp_tiles: data type -> what its matrix instructions cover.
+    nearest: what CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT must be for results to be rounded to the nearest bf16,
+    where they would be cut off; "" where they are rounded anyway.
     """
 
     headers: CkTileHeaders
@@ -113,6 +115,7 @@ class CkTileApi:
     gemm_layouts: Mapping[str, tuple[str, str, str]]
     warp_tiles: Mapping[str, frozenset[tuple[int, int, int]]]
     includes: tuple[str, ...]
+    nearest: str = ""
 
     @property
     def tails_are_arguments(self) -> bool:
@@ -201,6 +204,7 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
         MappingProxyType(layouts),
         MappingProxyType(_warp_tiles(whole)),
         tuple(name for name in INCLUDES if (headers.include / name).is_file()),
+        _nearest(headers.text("ck_tile/core/config.hpp")),
     )
 
 
@@ -248,6 +252,7 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         fixed_single=re.search(r"\bDoubleSmemBuffer\s*=\s*false\b", own.body) is not None,
         asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
         tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
+        alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
     )
 
 
@@ -266,6 +271,14 @@ def _warp_tiles(text: str) -> dict[str, frozenset[tuple[int, int, int]]]:
         if a == b and a in ours:
             found.setdefault(ours[a], set()).add((int(m), int(n), int(k)))
     return {dtype: frozenset(tiles) for dtype, tiles in found.items()}
+
+
+def _nearest(config: str) -> str:
+    defaults = re.findall(r"#\s*define\s+CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT\s+(\w+)", config)
+    if not defaults or not all("TRUNCATE" in default for default in defaults):
+        return ""
+    roundings = ("CK_TILE_FLOAT_TO_BFLOAT16_STANDARD_ASM", "CK_TILE_FLOAT_TO_BFLOAT16_STANDARD")
+    return next((name for name in roundings if re.search(rf"define\s+{name}\b", config)), "")
 
 
 def _missing_for_gemm(templates: Mapping[str, Template], pipelines: Mapping[str, Pipeline]) -> str:

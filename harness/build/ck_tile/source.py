@@ -20,6 +20,9 @@ _GROUPED_TILES = ("8", "4")
 """Group and M01 of GemmSpatiallyLocalTilePartitioner, as in CK Tile's own examples and FixedGemmParams."""
 
 
+_TWO_GROUPS = (1, 1, 2)
+
+
 def source_for(api: CkTileApi, kernel: Kernel) -> str:
     """The text of the kernel's translation unit.
 
@@ -184,6 +187,8 @@ def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool) -> Pipeline:
     found = api.pipelines[name]
     if kernel.scheduler not in (found.schedulers or {"intrawave"}):
         raise KernelError(f"{found.name} of this CK Tile has no {kernel.scheduler} schedule")
+    if found.alternates and kernel.waves != _TWO_GROUPS:
+        raise KernelError(f"{found.name} of this CK Tile is for two groups of one wave: waves 1x1x2")
     if found.two_lds and not double_buffer:
         raise KernelError(f"{found.name} of this CK Tile needs double_smem_buffer")
     if double_buffer and not found.two_lds:
@@ -231,7 +236,7 @@ def _unit(
     flags = {name: "true" if getattr(kernel, name) else "false" for name in ("pad_m", "pad_n", "pad_k")}
     is_persistent = isinstance(kernel, GemmKernel) and kernel.persistent
     persistent = {"usepersistentkernel": "true"} if is_persistent else {}
-    wave_n = kernel.waves[1]
+    groups = {"numwavegroups": "2"} if pipeline.alternates else {}
     shape = api.arguments(
         "TileGemmShape",
         {
@@ -257,8 +262,9 @@ def _unit(
             **dict.fromkeys(("blayout", "bslayout"), b),
             "clayout": c,
             **persistent,
+            **groups,
         },
-        needed=tuple(persistent),
+        needed=(*persistent, *groups),
     )
     problem = api.arguments(
         "GemmPipelineProblem" if simple else "UniversalGemmPipelineProblem",
@@ -288,7 +294,8 @@ def _unit(
         "padm": flags["pad_m"],
         "padn": flags["pad_n"],
         "mwave": str(kernel.waves[0]),
-        "nwave": str(wave_n),
+        "nwave": str(kernel.waves[1]),
+        **groups,
         **{f"{axis}perxdl": str(size) for axis, size in zip("mnk", kernel.warp_tile, strict=True)},
         "isctransposed": "Problem::TransposeC",
         "memoryoperation": "memory_operation_enum::set",
@@ -308,7 +315,10 @@ def _unit(
     tails = "TailNumber" if api.tails_are_arguments else "int"
     only = "TailNumber::Full" if api.tails_are_arguments else "0"
     handler = pipeline.tail_handler if api.tails_are_arguments else ""
+    # The check wants the nearest bf16 of the exact sum; so does whoever trains with it.
+    rounding = [f"#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT {api.nearest}"] if kernel.dtype == "bf16" else []
     lines = [
+        *(rounding if api.nearest else []),
         "#include <hip/hip_runtime.h>",
         "#include <vector>",
         *(f'#include "{name}"' for name in api.includes),

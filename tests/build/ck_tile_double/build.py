@@ -33,6 +33,8 @@ def double_api() -> CkTileApi:
 def hip_folder(folder: Path) -> Path:
     """HIP's headers as the double has them, where a toolchain looks; with an empty device library."""
     made = folder / "hip"
+    if made.is_dir():
+        return made
     made.mkdir()
     for name in ("include", "wrap"):
         (made / name).symlink_to(HERE / "hip" / name)

@@ -1,0 +1,97 @@
+"""The script that puts by public headers, where packages cannot be had and where it has run before."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from harness.build.ck_tile.toolchain import prepared_folder
+
+SCRIPT = Path(__file__).parents[2] / ".ci" / "ck_tile_headers.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ck_tile_headers", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_without_packages_it_says_so_and_leaves_nothing(tmp_path: Path) -> None:
+    done = run(str(tmp_path / "headers"), PATH=str(tmp_path))
+    assert done.returncode == 3
+    assert done.stderr.splitlines()[-1] == (
+        "CK Tile's headers cannot be put by: Debian's packages of HIP's headers: there is no apt-get"
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_package_manager_that_fails_is_quoted(tmp_path: Path) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "apt-get").write_text("#!/bin/sh\necho 'E: Unable to locate package' >&2\nexit 100\n")
+    (programs / "apt-get").chmod(0o755)
+    done = run(str(tmp_path / "headers"), PATH=f"{programs}:/bin:/usr/bin")
+    assert done.returncode == 3
+    assert "Debian's packages of HIP's headers: E: Unable to locate package" in done.stderr
+    assert not (tmp_path / "headers").exists()
+
+
+def test_what_is_there_is_not_fetched_again(script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "made.txt").write_text(script.recipe())
+    done = run(TILE_ORACLE_HIP_HEADERS=str(tmp_path), PATH="")
+    assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path))
+    (tmp_path / "made.txt").write_text("another recipe\n")
+    assert run(TILE_ORACLE_HIP_HEADERS=str(tmp_path), PATH="").returncode == 3
+    # What was there stays until there is something better.
+    assert (tmp_path / "made.txt").exists()
+
+
+def test_it_looks_where_the_toolchain_looks(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    names = ("TILE_ORACLE_HIP_HEADERS", "TILE_ORACLE_CACHE", "XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for given in ((), names[2:], names[1:], names):
+        for name in names:
+            monkeypatch.delenv(name, raising=False)
+        for name in given:
+            monkeypatch.setenv(name, str(tmp_path / name))
+        assert script.default_folder() == prepared_folder(os.environ)
+
+
+def test_only_the_headers_that_are_needed_are_unpacked(script: ModuleType, tmp_path: Path) -> None:
+    below = "package-1/csrc/composable_kernel/include"
+    wanted = ("ck_tile/core.hpp", "ck/tensor_operation/gpu/device/impl/device_grouped_conv_fwd.hpp")
+    archive = tmp_path / "package.tar.gz"
+    with tarfile.open(archive, "w:gz") as tar:
+        for name in (*wanted, "ck/other.hpp", "ck_tile/../../../../outside.hpp"):
+            file = tmp_path / "file"
+            file.write_text(name)
+            tar.add(file, f"{below}/{name}")
+    with pytest.raises(tarfile.FilterError):
+        script.unpack(archive, "/csrc/composable_kernel", tmp_path / "out")
+    found = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.hpp")]
+    assert sorted(found) == sorted(f"include/{name}" for name in wanted)
+    assert not (tmp_path / "outside.hpp").exists()
