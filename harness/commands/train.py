@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
-from harness.heuristic.compact import choose_compact
+from harness.heuristic.compact import PYTHON_PICKS, choose_compact
 from harness.heuristic.recipe import RECIPES
-from harness.heuristic.train import Effort, TrainedModel, train
+from harness.heuristic.train import Effort, RecipeSearch, TrainedModel, train
 from harness.kernel import parse_kernel_name
 from harness.record.dataset import load_records
 
@@ -114,7 +115,7 @@ def run(args: argparse.Namespace) -> int:
         warm_trees=args.warm_trees,
         hard_example_rounds=args.hard_examples,
         sources=tuple(Path(path).name for path in args.records),
-        choose=choose_compact if args.compact else None,
+        choose=_smaller(effort) if args.compact else None,
     )
     model.save(args.out)
     out = Path(args.out)
@@ -123,6 +124,16 @@ def run(args: argparse.Namespace) -> int:
         effort.say(f"baseline: {path}")
     print(_summary(model, out, time.monotonic() - started))
     return 0
+
+
+def _smaller(effort: Effort) -> RecipeSearch:
+    """The search for a smaller model; picks are timed in native code where that can be had."""
+    from harness.selector.pick_time import NATIVE_PICKS, native_picks_missing
+
+    missing = native_picks_missing()
+    if missing:
+        effort.say(f"picks are timed in Python: {missing}")
+    return partial(choose_compact, time_pick=PYTHON_PICKS if missing else NATIVE_PICKS)
 
 
 def _say(line: str) -> None:
