@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
         "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
         "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
-        + "\n".join(f"  {recipe.name:<16} {recipe.meaning}" for recipe in RECIPES.values())
+        + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
     )
-    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32 (default: the only one)")
+    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
     parser.add_argument(
         "--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)"
     )
