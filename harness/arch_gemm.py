@@ -95,11 +95,6 @@ def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
 
 
 def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
-    if kernel.layout == "ccr":
-        yield (
-            f"layout: {arch.name} multiplies as 1x1 convolutions do, which are the layouts rcr, rrr and crr, "
-            "not ccr"
-        )
     if kernel.persistent:
         yield f"persistent: {arch.name} has one thread, which takes every tile anyway: leave it off"
 

@@ -62,7 +62,6 @@ def test_good_kernels_are_allowed() -> None:
         ("gfx942", replace(GPU, pipeline="comp_async"), "pipeline: comp_async on gfx942: needs wide"),
         ("gfx1100", replace(GPU, dtype="fp8"), "dtype: gfx1100 does not multiply fp8, only bf16, fp16"),
         ("cpu", replace(CPU, dtype="fp8"), "dtype: cpu does not multiply fp8, only bf16, fp16, fp32"),
-        ("cpu", replace(CPU, layout="ccr"), "layout: cpu multiplies as 1x1 convolutions do.* not ccr"),
         ("cpu", replace(CPU, persistent=True), "persistent: cpu has one thread"),
         ("cpu", replace(CPU, pad_n=False), "padding: cpu kernels always handle partial tiles"),
         ("cpu", replace(CPU, epilogue="default"), "epilogue: kernels on cpu end in cshuffle, not default"),

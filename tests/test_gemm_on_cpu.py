@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from harness.build.builder import Builder
 from harness.build.source import CPU_PIPELINES, source_for
-from harness.errors import KernelError
 from harness.kernel import GemmKernel, GroupedConvKernel, parse_gemm_name
 from harness.measure import reference
 from harness.measure.reference import decode, exact_output, exact_values, expectation, integer_operands
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
 BASE = parse_gemm_name("gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_16x16x64_1x1x1_4x16x1")
 SIZES = [(1, 64, 64), (33, 1, 70), (20, 30, 1), (1, 1, 1), (17, 47, 131), (64, 48, 128)]
-LAYOUTS = ("rcr", "rrr", "crr")
+LAYOUTS = ("rcr", "rrr", "crr", "ccr")
 DTYPE_OF = dict(zip(CPU_PIPELINES, ("bf16", "fp32", "fp16", "bf16"), strict=True))
 
 
@@ -76,9 +75,13 @@ def test_a_gemm_has_the_source_of_its_1x1_convolution_and_shares_its_binary(
     assert source_for(replace(BASE, layout=layout), "cpu") == source_for(conv, "cpu")
 
 
-def test_a_layout_without_code_is_said() -> None:
-    with pytest.raises(KernelError, match="layout 'ccr' has no code for cpu: it has rcr, rrr, crr"):
-        source_for(replace(BASE, layout="ccr"), "cpu")
+def test_ccr_is_the_data_gradient_with_its_result_transposed() -> None:
+    conv = GroupedConvKernel("bwd_data", "bf16", 2, *(16, 16, 64), *(1, 1, 1), *(4, 16, 1))
+    lines = source_for(replace(BASE, layout="ccr"), "cpu").splitlines()
+    assert [line for line in lines if line != "#define TO_TRANSPOSED 1"] == source_for(
+        conv, "cpu"
+    ).splitlines()
+    assert "#define TO_TRANSPOSED 1" in lines
 
 
 # ---- the reference -------------------------------------------------------------------------------
@@ -153,7 +156,7 @@ def test_problems_and_layouts_without_kernels_are_said_in_one_line(
 ) -> None:
     project = make_project()
     for text, message in (
-        ("layout,M,N,K\nccr,8,8,8\n", "has no kernel for gemm bf16 ccr on cpu"),
+        ("dtype,layout,M,N,K\nfp8,ccr,8,8,8\n", "has no kernel for gemm fp8 ccr on cpu"),
         ("dtype,M,N,K\nfp8,8,8,8\n", "has no kernel for gemm fp8 rcr on cpu"),
     ):
         project.write("mine.csv", text)

@@ -13,7 +13,7 @@ from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
 from harness.kernel import GemmKernel, GroupedConvKernel, Kernel
-from harness.problem.pointwise import DIRECTION_OF_LAYOUT
+from harness.problem.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 
 ABI_VERSION = 1
 """TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h: what a worker knows how to call."""
@@ -115,16 +115,13 @@ def source_suffix(arch: str) -> str:
 
 
 def _cpu_source(kernel: Kernel) -> str:
-    """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary."""
+    """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary (of ccr the
+    result is transposed, which no convolution's is)."""
     if kernel.pipeline not in CPU_PIPELINES:
         raise KernelError(
             f"pipeline {kernel.pipeline!r} has no code for cpu: it has {', '.join(CPU_PIPELINES)}"
         )
     if isinstance(kernel, GemmKernel):
-        if kernel.layout not in DIRECTION_OF_LAYOUT:
-            raise KernelError(
-                f"layout {kernel.layout!r} has no code for cpu: it has {', '.join(DIRECTION_OF_LAYOUT)}"
-            )
         direction, ndim = DIRECTION_OF_LAYOUT[kernel.layout], 2
     else:
         direction, ndim = kernel.direction, kernel.ndim
@@ -139,6 +136,8 @@ def _cpu_source(kernel: Kernel) -> str:
         "TO_MICRO_N": kernel.warp_tile_n,
         "TO_PIPELINE": CPU_PIPELINES[kernel.pipeline],
     }
+    if isinstance(kernel, GemmKernel) and result_transposed(kernel.layout):
+        macros["TO_TRANSPOSED"] = 1
     lines = [f"#define {name} {value}" for name, value in macros.items()]
     return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
 

@@ -133,7 +133,7 @@ def _kinds(args: argparse.Namespace) -> list[Kind]:
     if args.problem_set is not None:
         if any(word is not None for word in words):
             raise BuildError(
-                "--problem-set says the operation, direction, layout, dtype and ndim: give it or them, not both"
+                "--problem-set says the operation and the kinds of its problems: give it or them, not both"
             )
         problems = load_problem_sets(args.problem_set).problems
         return sorted({problem.kind for problem in problems}, key=kind_text)
@@ -146,9 +146,8 @@ def _kinds(args: argparse.Namespace) -> list[Kind]:
     if gemm:
         layouts = _some_of("--layout", args.layout or "rcr", GEMM_LAYOUTS)
         types = _some_of("--dtype", args.dtype or "bf16", GEMM_DTYPES)
-        return sorted(
-            ((GemmProblem.op, t, one) for t, one in itertools.product(types, layouts)), key=kind_text
-        )
+        gemms: list[Kind] = [(GemmProblem.op, dtype, layout) for dtype in types for layout in layouts]
+        return sorted(gemms, key=kind_text)
     directions = _some_of("--direction", args.direction or "forward", DIRECTIONS)
     dtypes = _some_of("--dtype", args.dtype or "bf16", DTYPES)
     ndims = _some_of("--ndim", args.ndim or "2", ("2", "3"))

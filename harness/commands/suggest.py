@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 
+import pandas as pd
+
 from harness.errors import ModelError
 from harness.heuristic.suggest import suggest
+from harness.heuristic.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
 from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of
 from harness.problem_set import load_problem_set
@@ -17,6 +20,7 @@ _EXAMPLES = """\
 examples:
   tile-oracle suggest measured.parquet --budget 100
   tile-oracle suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
+  tile-oracle suggest measured.parquet --simulate --budget 60          are suggestions worth it here?
 
 The kernels are those of the records; the problems those of the records or of a problem set. A pair is
 worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
@@ -33,6 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--problem-set", metavar="NAME", help="set or CSV file of problems to choose from")
     parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="pretend to measure instead: what suggested pairs teach, beside as many random ones "
+        f"({KNOWN_PROBLEMS} problems known at first, {ROUNDS} rounds of --budget pairs, three starts)",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -43,6 +53,8 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(
             f"the records are of {len(archs)} architectures: {', '.join(archs) or 'none is named'}"
         )
+    if args.simulate:
+        return _simulate(records, archs[0], args.budget)
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
@@ -57,4 +69,12 @@ def run(args: argparse.Namespace) -> int:
             f"{100 * row['disagreement']:>15.1f}{100 * row['expected_regret']:>10.1f}  "
             f"{row['problem']}  {row['kernel']}"
         )
+    return 0
+
+
+def _simulate(records: pd.DataFrame, arch: str, budget: int) -> int:
+    found = simulate(records, arch, budget, report=lambda line: print(line, flush=True))
+    for way in WAYS:
+        means = [one.mean_percent for one in found if one.way == way]
+        print(f"{way}: mean efficiency {sum(means) / len(means):.2f} %")
     return 0

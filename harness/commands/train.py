@@ -7,6 +7,8 @@ import time
 from functools import partial
 from pathlib import Path
 
+import pandas as pd
+
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
 from harness.heuristic.compact import PYTHON_PICKS, choose_compact
@@ -24,6 +26,10 @@ examples:
   tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
   tile-oracle train run.parquet -o models/s --compact                 the smallest that is as good
   tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
+  tile-oracle train run.parquet -o models/w --weights mine.csv        problem,weight: what matters more
+
+Records of GEMM train the same recipes on GEMM's features (published: 72); their default is four seeds of
+ln(time). Recipes with figures of the kernels' binaries keep these in the folder: see docs/heuristic.md.
 """
 
 
@@ -34,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
         "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
         "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
-        + "\n".join(f"  {recipe.name:<16} {recipe.meaning}" for recipe in RECIPES.values())
+        + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -47,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
     )
-    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32 (default: the only one)")
+    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
     parser.add_argument(
         "--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)"
     )
@@ -64,6 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="CSV file: weight, and problem (id) or kernel (name) or both: how much rows count (else 1)",
     )
     parser.add_argument("--warm-start", metavar="FOLDER", help="grow further trees on an existing model")
     parser.add_argument(
@@ -114,6 +125,7 @@ def run(args: argparse.Namespace) -> int:
         warm_start=args.warm_start,
         warm_trees=args.warm_trees,
         hard_example_rounds=args.hard_examples,
+        weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
         choose=_smaller(effort) if args.compact else None,
     )
@@ -134,6 +146,13 @@ def _smaller(effort: Effort) -> RecipeSearch:
     if missing:
         effort.say(f"picks are timed in Python: {missing}")
     return partial(choose_compact, time_pick=PYTHON_PICKS if missing else NATIVE_PICKS)
+
+
+def _weights(path: str) -> pd.DataFrame:
+    try:
+        return pd.read_csv(path)
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise ModelError(f"cannot read weights from {path}: {str(error).splitlines()[0]}") from None
 
 
 def _say(line: str) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import random
+import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -30,9 +31,10 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """Published sizes of a decoder. `devices`: over how many its weights are split when it is served.
-
-    `more`: further matrices, name -> (N, K).
+    """Sizes of a decoder, as its published configuration says them (hidden_size, intermediate_size,
+    num_attention_heads, num_key_value_heads, head_dim, vocab_size). `devices`: over how many its weights are
+    split when it is served. `joined`: whether queries, keys and values come from one matrix (not where
+    attention is latent). `more`: further matrices, name -> (N, K).
     """
 
     name: str
@@ -44,6 +46,7 @@ class LanguageModel:
     vocabulary: int
     devices: int = 1
     gated: bool = True
+    joined: bool = True
     dtypes: tuple[str, ...] = ("bf16",)
     more: Mapping[str, tuple[int, int]] | None = None
 
@@ -52,7 +55,8 @@ class LanguageModel:
         queries = self.heads * self.head_size
         joined = (self.heads + 2 * self.kv_heads) * self.head_size
         up = self.feed_forward * (2 if self.gated else 1)
-        yield "qkv", joined, self.hidden
+        if self.joined:
+            yield "qkv", joined, self.hidden
         yield "attention out", self.hidden, queries
         yield "up", up, self.hidden
         yield "down", self.hidden, self.feed_forward
@@ -78,7 +82,7 @@ TRAINING_MODELS = (
     LanguageModel("Qwen2.5-72B", 8192, 29568, 64, 8, 128, 152064, devices=8),
     LanguageModel("Qwen3-235B-A22B", 4096, 1536, 64, 4, 128, 151936),
     LanguageModel(
-        "DeepSeek-V3", 7168, 2048, 128, 128, 128, 129280, dtypes=("bf16", "fp8"),
+        "DeepSeek-V3", 7168, 2048, 128, 128, 128, 129280, joined=False, dtypes=("bf16", "fp8"),
         more={
             "query a": (1536, 7168), "query b": (24576, 1536), "key-value a": (576, 7168),
             "key-value b": (32768, 512), "dense up": (36864, 7168), "dense down": (7168, 18432),
@@ -113,10 +117,11 @@ def gemm_sets() -> dict[str, tuple[Shapes, str]]:
         "gemm_training": (
             training,
             "gemm_training: matrix products for training models of kernel choice.\n"
-            f"{len(training)} problems: layers of {len(TRAINING_MODELS)} published language models (their "
-            "hidden, feed-forward and vocabulary sizes),\n"
-            "with 1 to 8192 tokens; sizes spread evenly by their logarithm; edges (1, primes, beside "
-            "powers of two).\n" + _COMMON,
+            f"{len(training)} problems: layers of {len(TRAINING_MODELS)} published language models with 1 to "
+            "8192 tokens;\n"
+            "sizes spread evenly by their logarithm; edges (1, primes, beside powers of two).\n"
+            + _models(TRAINING_MODELS)
+            + _COMMON,
         ),
         "gemm_validation": (
             validation,
@@ -124,9 +129,20 @@ def gemm_sets() -> dict[str, tuple[Shapes, str]]:
             f"{len(validation)} problems: layers of {len(VALIDATION_MODELS)} published language models whose "
             "weight matrices (N, K)\n"
             "gemm_training does not have, and sizes and edges of its own. No (M, N, K) is in both sets.\n"
+            + _models(VALIDATION_MODELS)
             + _COMMON,
         ),
     }
+
+
+def _models(models: tuple[LanguageModel, ...]) -> str:
+    """Which models, and that of them only the sizes are here."""
+    lines = textwrap.wrap(", ".join(model.name for model in models), 100)
+    return (
+        "Of each model only the sizes that its published configuration states are used (hidden,\n"
+        "feed-forward, heads, vocabulary), written down by hand; the column source says model@layer:\n"
+        + "".join(f"  {line}\n" for line in lines)
+    )
 
 
 _COMMON = (
@@ -148,6 +164,7 @@ def smoke_shapes() -> Shapes:
         ("rcr", 256, 256, 256, "a cube"),
         ("rrr", 128, 256, 384, "gradient of the input of a layer"),
         ("crr", 192, 256, 128, "gradient of the weights of a layer"),
+        ("ccr", 96, 160, 224, "both operands column by column"),
         ("rcr", 512, 1, 256, "N = 1"),
         ("rcr", 128, 256, 1, "K = 1: an outer product"),
         ("rcr", 127, 257, 131, "primes: no tile divides them"),

@@ -23,8 +23,8 @@ from harness.heuristic.folds import group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
 from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import IMPORTANCE, Effort, fit
-from harness.heuristic.training_rows import training_rows
+from harness.heuristic.train import Effort, fit
+from harness.heuristic.training_rows import IMPORTANCE, training_rows
 from harness.kernel import Kernel
 from harness.oracle import records_op
 from harness.problem import Problem

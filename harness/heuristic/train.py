@@ -43,7 +43,7 @@ from harness.heuristic.ranker import (
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.targets import label, target_named
-from harness.heuristic.training_rows import pair_columns_of, training_rows
+from harness.heuristic.training_rows import IMPORTANCE, pair_columns_of, training_rows, with_importance
 from harness.heuristic.trees import TreeData, TreeSettings, grow, importances
 from harness.kernel import Kernel, kernel_from_row
 from harness.oracle import records_op
@@ -57,9 +57,6 @@ Report = Callable[[str], None]
 _STOPPING_SHARE = 8
 _GAIN_SETTINGS = TreeSettings(trees=200)
 """By what trees the strongest features are found: the same whatever the trees that then read them."""
-IMPORTANCE = "importance"
-"""Optional column of a training table: how much a row counts, 1 by default."""
-
 _MOST_RUNS = 100
 _HARD_UNDER = 0.95
 _HARD_WEIGHT = 3.0
@@ -117,7 +114,7 @@ def fit(
     importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
     if importance is not None:
         near = near * importance
-    code = _code_of(recipe, rows)
+    code = _code_of(recipe, rows, start)
     physical = None
     members: list[Member] = []
     if recipe.physical:
@@ -148,9 +145,10 @@ def fit(
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
-def _code_of(recipe: Recipe, rows: pd.DataFrame) -> CodeTable | None:
-    """The figures of the binaries that a recipe reads. Every row is then learnt twice, with them and without,
-    so that the model can predict a kernel whose binary nobody has seen."""
+def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
+    """The figures of the binaries that a recipe reads, and those that a warm start's model knew. Every row is
+    then learnt twice, with them and without, so that the model can predict a kernel whose binary nobody has
+    seen."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
@@ -159,6 +157,8 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame) -> CodeTable | None:
             f"recipe {recipe.name} reads figures of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"
         )
+    for member in tree_members(start) if start is not None else ():
+        code = code.over(member.code)
     return code
 
 
@@ -413,6 +413,7 @@ def train(
     warm_start: Path | str | None = None,
     warm_trees: int = 200,
     hard_example_rounds: int = 0,
+    weights: pd.DataFrame | None = None,
     choose: RecipeSearch | None = None,
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
@@ -421,9 +422,11 @@ def train(
     `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on an
     existing model with the same features; it is not cross-validated, since the old model may have seen
     the held-out problems. `hard_example_rounds` repeats the training with more weight on the problems
-    that were picked badly, and keeps the best round. `choose` looks for a better recipe first
-    (harness.heuristic.compact). Raises ModelError for records of several kinds, or of
-    none, and for a warm start from a model that does not fit.
+    that were picked badly, and keeps the best round. `weights`: how much rows count
+    (`with_importance`). `choose` looks for a better recipe first (harness.heuristic.compact).
+
+    Raises ModelError for records of several kinds, or of none, for a warm start from a model that does not
+    fit, and for weights that are none.
     """
     effort = effort or Effort()
     op = records_op(records)
@@ -436,7 +439,7 @@ def train(
         del wanted["direction"]
     kind, records = _one_kind(records, wanted)
     usable = training_rows(records)
-    rows = usable.table
+    rows = usable.table if weights is None else with_importance(usable.table, weights)
     effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     start = None
     if warm_start is not None:

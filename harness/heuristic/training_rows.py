@@ -13,6 +13,9 @@ from harness.heuristic.schemas import flops_of
 from harness.oracle import records_op
 from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
 
+IMPORTANCE = "importance"
+"""Optional column of a training table: how much a row counts, 1 by default."""
+
 _FAILED = ("wrong", "crash", "timeout")
 
 PAIR_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
@@ -74,6 +77,31 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     if rows.empty:
         raise ModelError("there are no ok measurements to train on" + _counts(left_out))
     return TrainingRows(_one_a_pair(rows), left_out)
+
+
+def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
+    """A training table with its rows' importance, by which each counts in a fit.
+
+    weights: columns `weight` (0 or more), and `problem` (id) or `kernel` (name) or both, which say whose;
+    what they do not name counts 1. Raises ModelError for other columns or values, a row twice, or when
+    nothing of the table is named.
+    """
+    keys = [name for name in ("problem", "kernel") if name in weights]
+    if not keys or "weight" not in weights:
+        raise ModelError("weights need the column weight, and problem or kernel or both")
+    value = pd.to_numeric(weights["weight"], errors="coerce").to_numpy(dtype=np.float64)
+    if not (np.isfinite(value) & (value >= 0)).all():
+        raise ModelError("a weight is not a number from 0 on")
+    if weights.duplicated(keys).any():
+        twice = " ".join(map(str, weights.loc[weights.duplicated(keys), keys].iloc[0]))
+        raise ModelError(f"the weights name {twice} twice")
+    named = weights[keys].astype(str).assign(weight=value)
+    found = table[keys].merge(named, on=keys, how="left")["weight"].to_numpy()
+    if np.isnan(found).all():
+        raise ModelError(f"none of the weights is of a {' and '.join(keys)} of the records")
+    if not (np.nan_to_num(found, nan=1.0) > 0).any():
+        raise ModelError("all rows have the weight 0: nothing is left to learn from")
+    return table.assign(**{IMPORTANCE: np.nan_to_num(found, nan=1.0)})
 
 
 def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:

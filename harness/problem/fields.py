@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import ProblemError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 MAX_EXTENT = 2**31 - 1
 MAX_BYTES = 2**62
@@ -19,3 +24,19 @@ def whole_number(name: str, value: Any) -> int:
     if not isinstance(value, str) and number != value:
         raise ProblemError(f"{name} = {value!r} is not an integer")
     return number
+
+
+def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a problem class out of a row; other columns are ignored, integers of any kind are taken.
+
+    Raises ProblemError when a field without a default is missing or a number is not whole.
+    """
+    values: dict[str, Any] = {}
+    for field in fields(problem):
+        if field.name not in row:
+            if field.default is MISSING:
+                raise ProblemError(f"a problem's {field.name} is missing")
+            continue
+        value = row[field.name]
+        values[field.name] = str(value) if field.type == "str" else whole_number(field.name, value)
+    return values

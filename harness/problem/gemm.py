@@ -13,12 +13,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any, ClassVar
 
 from harness.errors import ProblemError
-from harness.problem.fields import MAX_BYTES, MAX_EXTENT, whole_number
+from harness.problem.fields import MAX_BYTES, MAX_EXTENT, values_of_row
 
 GEMM_DTYPES = ("bf16", "fp16", "fp8", "fp32")
 """Data types of A and B."""
@@ -108,15 +108,7 @@ class GemmProblem:
 
         Raises ProblemError when a field without a default is missing or a number is not whole.
         """
-        values: dict[str, Any] = {}
-        for field in fields(cls):
-            if field.name not in row:
-                if field.default is MISSING:
-                    raise ProblemError(f"a problem's {field.name} is missing")
-                continue
-            value = row[field.name]
-            values[field.name] = str(value) if field.type == "str" else whole_number(field.name, value)
-        return cls(**values)
+        return cls(**values_of_row(cls, row))
 
     # ---- shapes -----------------------------------------------------------------------------
 

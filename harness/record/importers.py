@@ -90,22 +90,27 @@ class _Refusals:
 def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> Imported:
     """One file as records of an architecture.
 
-    The kind is seen from the file: parquet or a run's folder (our own records), CSV, JSON, or else a log
-    with JSON among other lines. Rows whose output was not written become `wrong`; with
+    The kind is seen from the file: our own records (a run's folder, or parquet), parquet of others, CSV,
+    JSON, or else a log with JSON among other lines. Rows whose output was not written become `wrong`; with
     `trust_unverified` they stay ok, as the published figures count them. Raises RecordError for a file
     that cannot be read or holds no measurement at all, RuleError for an unknown architecture.
     """
     path = Path(path)
     load_arch(arch)
-    if path.is_dir() or path.suffix == ".parquet":
+    if path.is_dir() or (path.suffix == ".parquet" and _is_own(path)):
         return _own(path, arch)
-    text = _text(path)
     refusals = _Refusals()
-    if path.suffix.lower() == ".csv":
+    if path.suffix == ".parquet":
+        rows = _parquet(path)
+        dialect = dialect_of_header(list(rows.columns))
+        rows = _named(path, rows, dialect)
+    elif path.suffix.lower() == ".csv":
+        text = _text(path)
         header = next(csv.reader(io.StringIO(text[: 1 << 16])), [])
         dialect = dialect_of_header(header)
         rows = _csv_rows(path, text, header, dialect)
     else:
+        text = _text(path)
         dialect = dialect_of_text(text)
         if path.suffix.lower() == ".json":
             rows = _json_rows(path, text, dialect)
@@ -165,22 +170,46 @@ def _own(path: Path, arch: str) -> Imported:
     return Imported(kept.reset_index(drop=True), summary)
 
 
-def _csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
-    found = [dialect.keys.get(name.strip().lower()) for name in header]
+def _is_own(path: Path) -> bool:
+    """Whether a parquet file has the columns of our records."""
+    try:
+        return {"status", "problem", "round"} <= set(pq.read_schema(path).names)
+    except (OSError, pa.ArrowException):
+        return True  # load_records says what is wrong with it
+
+
+def _parquet(path: Path) -> pd.DataFrame:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RecordError(f"{path} is larger than 1 GiB: split it")
+        return pq.read_table(path).to_pandas()
+    except (OSError, pa.ArrowException) as error:
+        raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
+
+
+def _named(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
+    """The columns that are known, by our names."""
+    found = [dialect.keys.get(str(name).strip().lower()) for name in table.columns]
     missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in found]
     if missing:
-        raise RecordError(f"{path} lacks the columns {', '.join(missing)} in its first line")
+        raise RecordError(f"{path} lacks the columns {', '.join(missing)}")
     repeated = [name for name, count in Counter(found).items() if name and count > 1]
     if repeated:
         raise RecordError(f"{path} has more than one column {', '.join(repeated)}")
+    table.columns = pd.Index([name or f"_{index}" for index, name in enumerate(found)])
+    return table[[name for name in found if name]]
+
+
+def _csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
+    _named(path, pd.DataFrame(columns=header), dialect)  # a table without rows says what is missing first
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header
             table = pd.read_csv(io.StringIO(text), dtype=str, keep_default_na=False, index_col=False)
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
         raise RecordError(f"{path} is not a table: {str(error).splitlines()[0]}") from None
-    table.columns = pd.Index([name or f"_{index}" for index, name in enumerate(found)])
-    return table[[name for name in found if name]]
+    table.columns = pd.Index(header)
+    return _named(path, table, dialect)
 
 
 def _json_rows(path: Path, text: str, dialect: Dialect) -> pd.DataFrame:
@@ -242,8 +271,11 @@ def _measurements(
         for source in (value, *(v for v in value.values() if isinstance(v, dict))):
             for key, item in source.items():
                 known = dialect.keys.get(str(key).strip().lower())
-                if known and isinstance(item, str | int | float) and not isinstance(item, bool):
-                    here[known] = item
+                if known and isinstance(item, str | int | float):
+                    if not isinstance(item, bool):
+                        here[known] = item
+                    elif known in dialect.claims:
+                        here[known] = str(item)
         if "latency_ms" in here and "latency_ms" not in around:
             if "kernel" in here and all(name in here for name in dialect.required):
                 yield here
@@ -282,6 +314,18 @@ def _converted(
         tflops = flops[problem_of] / (latency * 1e9)
         contradicts = keep & ~(np.abs(numbers["tflops"] / tflops - 1) <= TFLOPS_TOLERANCE)
     contradicts &= _stated(rows, "tflops")
+    claims = [(name, _stated(rows, name)) for name in dialect.claims if name in rows]
+    for name, stated in claims:
+        said = list(zip(rows[name].astype(str), problem_of, strict=True))
+        asked = keep & stated
+        holds = {
+            one: dialect.holds(name, one[0], problems[one[1]])
+            for one in {one for one, ask in zip(said, asked, strict=True) if ask}
+        }
+        other = asked & ~np.array([holds.get(one, True) for one in said])
+        _refuse(refusals, f"{name} is not that of the kernel or of dense matrices", other, rows)
+        keep &= ~other
+    contradicts &= keep
     _refuse(refusals, "tflops contradicts latency and problem", contradicts, rows)
     keep &= ~contradicts
     seen = pd.DataFrame(

@@ -84,6 +84,13 @@ def problem_fields(op: str) -> tuple[str, ...]:
     return tuple(name for name in _FIELDS[op] if name not in _SHARED[op])
 
 
+def shared_words(kind: Kind) -> dict[str, str | int]:
+    """The fields that all problems of a kind, and their kernels, have alike."""
+    op = GroupedConvProblem.op if isinstance(kind[2], int) else GemmProblem.op
+    words: tuple[str | int, ...] = kind
+    return {name: value for name, value in zip(_SHARED[op], words, strict=True) if name != "op"}
+
+
 def kind_of(kernels: Sequence[Kernel]) -> Kind:
     """The kind of problem that all these kernels are candidates for. Raises ModelError for several."""
     kinds = {kernel.kind: kernel for kernel in kernels}
@@ -138,10 +145,8 @@ class _Maker:
         self.model, self.kernels, self.kind, self.op = model, kernels, kind, op
         self.ranker = model.ranker
         self.standing = _Standing.of_pool(self.ranker.aliases, kernels)
-        words: tuple[str | int, ...] = kind
-        shared = {name: value for name, value in zip(_SHARED[op], words, strict=True) if name != "op"}
         hardware = hardware_figures(self.ranker.arch)
-        self.pool = Pool(self.standing.kernels, shared, problem_fields(op), hardware)
+        self.pool = Pool(self.standing.kernels, shared_words(kind), problem_fields(op), hardware)
         self.graph: Graph = self.pool.graph
         self.program = ProgramMaker(self.pool.problem_fields)
         self.all_alike = partition_by(np.zeros(len(self.standing.kernels), dtype=np.int64))

@@ -317,10 +317,13 @@ class _TracedTable(FeatureTable):
         found = self._symbols.get(name)
         if found is None:
             formula = self._formulas.get(name)
-            try:
-                made = self.given(name) if formula is None else formula(self)
-            except ModelError as error:
-                raise ModelError(_within(name, str(error))) from None
+            if formula is None:
+                made = self.given(name)
+            else:
+                try:
+                    made = formula(self)
+                except ModelError as error:
+                    raise ModelError(_within(name, str(error))) from None
             found = self._symbols[name] = self._whole(name, made)
         return found
 

@@ -183,8 +183,20 @@ struct Direct {
       }
       acc.finish(block + j0 * VW);
     }
+    if constexpr (TO_TRANSPOSED)
+      return write_transposed(block, rows[row].out / c.C, min64(MM, live_rows - row), column, live);
     for (i64 i = 0; i < min64(MM, live_rows - row); ++i)
       write_block(c.out + rows[row + i].out + group * c.Cg + column, block + i * MN, live);
+  }
+
+  // A column of the block at a time, whose positions then lie together.
+  TO_INLINE_MEMBER void write_transposed(const float *block, i64 position, i64 positions, i64 column,
+                                         i64 columns) const {
+    for (i64 j = 0; j < columns; ++j) {
+      float line[MM + VW] = {};
+      for (i64 i = 0; i < positions; ++i) line[i] = block[i * MN + j];
+      write_block(c.out + (column + j) * c.in_extent[2] + position, line, positions);
+    }
   }
 
   template <bool Inside>

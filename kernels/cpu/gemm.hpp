@@ -256,7 +256,23 @@ struct Gemm {
     return c.out + rows[r].out + group * n + block_column;
   }
 
+  // TO_TRANSPOSED: a column of the block at a time, whose rows then lie together.
+  TO_INLINE_MEMBER void write_transposed() {
+    for (i64 column = 0; column < block_columns; ++column) {
+      Elem *to = c.out + (block_column + column) * c.in_extent[2] + block_row;
+      TO_NO_UNROLL
+      for (i64 r = 0; r < block_rows; r += VW) {
+        const i64 live = min64(VW, block_rows - r);
+        float line[VW] = {};
+        for (i64 t = 0; t < live; ++t)
+          line[t] = staged(r + t, column / MN)[(r + t) % MM * MN + column % MN];
+        store_n(to + r, load_v(line), live);
+      }
+    }
+  }
+
   TO_INLINE_MEMBER void write_result() {
+    if constexpr (TO_TRANSPOSED) return write_transposed();
     for (i64 r = 0; r < block_rows; ++r) {
       Elem *to = result_row(r);
       for (i64 j = 0; j * MN < block_columns; ++j) {

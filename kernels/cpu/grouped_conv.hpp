@@ -6,6 +6,8 @@
 //     TO_TILE_M, TO_TILE_N, TO_TILE_K      cache blocks
 //     TO_MICRO_M, TO_MICRO_N               register block; TO_MICRO_N a multiple of 16
 //     TO_PIPELINE   TO_DIRECT, TO_PACK_B, TO_PACK_AB, TO_PACK_AB_DOUBLE
+//     TO_TRANSPOSED 1: the result of a 1x1 TO_BWD_DATA of one image row is written position by position of a
+//                   channel, not channel by channel of a position (for GEMMs of the layout ccr); else 0
 //
 // Exports what abi.h declares. Needs no header of the C or C++ library.
 #pragma once
@@ -20,6 +22,13 @@
 #define TO_PACK_B 1
 #define TO_PACK_AB 2
 #define TO_PACK_AB_DOUBLE 3
+
+#ifndef TO_TRANSPOSED
+#define TO_TRANSPOSED 0
+#endif
+#if TO_TRANSPOSED && TO_DIRECTION != TO_BWD_DATA
+#error only TO_BWD_DATA writes its result transposed
+#endif
 
 #include "abi.h"
 
@@ -48,6 +57,8 @@ static bool supported(const to_conv_args &a) {
   for (i64 value : positive)
     if (value < 1) return false;
   if (a.pad_d < 0 || a.pad_h < 0 || a.pad_w < 0 || a.C % a.G || a.K % a.G) return false;
+  const bool one_row = a.N == 1 && a.Di == 1 && a.Hi == 1 && a.G == 1 && a.Z == 1 && a.Y == 1 && a.X == 1;
+  if (TO_TRANSPOSED && !(one_row && a.stride_w == 1 && a.pad_w == 0)) return false;
   return TO_NDIM == 3 || (a.Di == 1 && a.Z == 1 && a.Do == 1 && a.pad_d == 0);
 }
 

@@ -56,6 +56,13 @@ def test_kinds_come_from_words_or_from_problem_sets(tmp_path: Path) -> None:
     assert all("_bwd_weight_fp16_2d_" in name for name in names_in(tmp_path / "b"))
 
 
+def test_gemms_come_from_words_too(tmp_path: Path) -> None:
+    wanted = ("--kernel-set", "tiny", "--op", "gemm", "--layout", "rcr,crr", "--dtype", "bf16,fp32")
+    assert tile_oracle_build("-o", tmp_path / "made", *wanted) == 0
+    kinds = {tuple(name.split("_")[1:3]) for name in names_in(tmp_path / "made")}
+    assert kinds == {("bf16", "rcr"), ("bf16", "crr"), ("fp32", "rcr"), ("fp32", "crr")}
+
+
 def test_a_filter_leaves_kernels_out(tmp_path: Path) -> None:
     wanted = ("--kernel-set", "tiny", "--kernel-filter", "pipeline == 'compv3'")
     assert tile_oracle_build("-o", tmp_path / "made", *wanted) == 0
@@ -90,6 +97,10 @@ def test_what_does_not_compile_is_listed_and_makes_the_status_1(
         (("--dtype", "bf16,int4"), BuildError, "'int4'"),
         (("--ndim", "4"), BuildError, "--ndim '4'"),
         (("--problem-set", "forward_smoke", "--ndim", "2"), BuildError, "not both"),
+        (("--problem-set", "gemm_smoke", "--op", "gemm"), BuildError, "not both"),
+        (("--op", "gemm", "--direction", "forward"), BuildError, "--direction is not for --op gemm"),
+        (("--layout", "rcr"), BuildError, "--layout is not for --op grouped_conv"),
+        (("--op", "gemm", "--layout", "rrc"), BuildError, "--layout 'rrc' is not one of rcr"),
         (("--jobs", "0"), BuildError, "jobs = 0"),
         (("--isa", "pentium"), BuildError, "'pentium' is not known"),
         (("--toolchain", "no-such-compiler"), BuildError, "not a program"),

@@ -8,7 +8,7 @@ import pytest
 
 from harness.crawl.gemm_shapes import TRAINING_MODELS, VALIDATION_MODELS, gemm_sets
 from harness.data_files import data_folder
-from harness.problem import GemmProblem
+from harness.problem import GEMM_LAYOUTS, GemmProblem
 from harness.problem_set import ProblemSet, format_problem_set, load_problem_set
 from harness.problem_slices import GEMM_SLICES, slices_of
 
@@ -68,12 +68,31 @@ def test_no_problem_is_too_large_and_every_one_says_where_it_is_from(name: str) 
         assert problem.flops <= 10e12
         assert problem.bytes <= 4e9
         assert source.split("@")[0] in models if "@" in source else source.startswith(("wide: ", "edge: "))
+    provenance = " ".join(shipped(name).provenance.split())
+    named = TRAINING_MODELS if name == "training" else VALIDATION_MODELS
+    assert all(model.name in provenance for model in named)
+    assert "only the sizes that its published configuration states" in provenance
+
+
+def test_layers_are_those_that_a_model_has() -> None:
+    """By hand from published configurations: heads x head size, feed-forward twice where gated."""
+    layers = {m.name: {layer: (n, k) for layer, n, k in m.layers()} for m in TRAINING_MODELS}
+    assert layers["Llama-3.1-8B"] == {
+        "qkv": (4096 + 2 * 8 * 128, 4096), "attention out": (4096, 4096), "up": (2 * 14336, 4096),
+        "down": (4096, 14336), "vocabulary": (128256, 4096),
+    }  # fmt: skip
+    assert layers["GPT-3-175B"]["up"] == (49152, 12288)  # not gated
+    latent = layers["DeepSeek-V3"]
+    assert "qkv" not in latent
+    assert latent["key-value a"] == (512 + 64, 7168)
+    assert latent["query b"] == (128 * (128 + 64), 1536)
+    assert latent["attention out"] == (7168, 128 * 128)
 
 
 def test_smoke_is_small_and_has_every_layout_that_cpu_runs() -> None:
     problems = gemms("smoke")
     assert 8 <= len(problems) <= 12
-    assert {p.layout for p in problems} == {"rcr", "rrr", "crr"}
+    assert {p.layout for p in problems} == set(GEMM_LAYOUTS)
     assert {p.dtype for p in problems} == {"bf16"}
     assert max(p.flops for p in problems) <= 0.1e9
     slices = {name for p in problems for name in slices_of(p)}

@@ -19,6 +19,7 @@ from harness.heuristic.columns import pair_columns
 from harness.heuristic.evaluate import rank_all, rank_records
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.predictor import Predictor
+from harness.heuristic.ranker import tree_members
 from harness.heuristic.recipe import Recipe, TreePart
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.train import train
@@ -33,6 +34,7 @@ GEMM = parse_kernel_name(
 )
 FIGURES = {"vgprs": 130, "agprs": 64, "sgprs": 40, "lds_bytes": 65536, "scratch_bytes": 16, "spills": 4}
 PIPELINES = ("compv3", "mem", "compv6")
+FEW = TreeSettings(trees=10)
 RECIPE = Recipe(
     "with_code",
     "",
@@ -77,6 +79,18 @@ def test_occupancy_worked_by_hand(op: str) -> None:
     assert few["workgroups_by_lds"] == few["workgroups_by_registers"] == 8
     if op == "grouped_conv":  # 512 x 4 tiles of 64 x 128 over 256 CUs are 8 a CU
         assert found["log2_rounds_at_once"] == 2
+
+
+def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed() -> None:
+    schema = schema_named("gemm_own_2")
+    rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
+    rows |= CodeTable({GEMM.name: FIGURES}).columns(rows["kernel"])
+    hardware = hardware_figures("gfx950")
+    for held, counted in ((0.0, 2.0), (1.0, 1.0), (5.0, 5.0)):
+        row = schema.compute(
+            {**rows, "code_workgroups_per_cu": np.array([held])}, hardware, ["workgroups_at_once"]
+        )
+        assert row[0, 0] == counted
 
 
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
@@ -173,6 +187,23 @@ def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
         error[name] = np.abs(np.log(both["predicted_tflops"] / both["tflops"]))[slow].mean()
     assert error[folder.name] < 0.1
     assert error[folder.name] < error["blind"] < 0.2
+
+
+def test_a_warm_start_keeps_the_figures_that_the_old_model_knew(folder: Path) -> None:
+    records, _ = spilling_records()
+    some = records[records["kernel"].isin([*held_out(), *sorted(records["kernel"].unique())[-3:]])]
+    grown = train(some, RECIPE, warm_start=folder, warm_trees=5)
+    (trees,) = tree_members(grown.ranker)
+    assert set(trees.code.figures) == set(records["kernel"])
+
+
+def test_a_model_of_the_first_version_does_not_read_figures(tmp_path: Path, records: pd.DataFrame) -> None:
+    parts = (TreePart("tflops", "grouped_conv_97", FEW), TreePart("log_time", "grouped_conv_own_1", FEW))
+    train(records, Recipe("two", "", parts), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    assert not predictor.reads_code
+    assert not (tmp_path / "m" / "code_facts.json").exists()
+    assert predictor.knowing(CodeTable({"x": {"vgprs": 1}})) is predictor
 
 
 def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:

@@ -14,8 +14,8 @@ from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
 from harness.heuristic.suggest import suggest
-from harness.heuristic.train import fit, train
-from harness.heuristic.training_rows import training_rows
+from harness.heuristic.suggest_simulation import WAYS, simulate
+from harness.heuristic.train import train
 from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
@@ -95,37 +95,29 @@ def test_suggestions_are_unmeasured_distinct_pairs(records: pd.DataFrame) -> Non
         suggest(measured, "gfx950", problems, make_kernels(), 0)
 
 
-def mean_efficiency(learnt: pd.DataFrame, judged: pd.DataFrame) -> float:
-    rows = training_rows(judged).table
-    codes = pd.factorize(rows["problem"])[0]
-    score = fit(recipe_named("physical"), training_rows(learnt).table, "gfx950").tflops(rows, codes)
-    pick = pd.Series(score).groupby(codes).idxmax().to_numpy()
-    best = rows.groupby(codes)["tflops"].max().to_numpy()
-    return float((rows["tflops"].to_numpy()[pick] / best).mean())
+def mean_by_way(records: pd.DataFrame, budget: int, starts: int) -> dict[str, float]:
+    found = simulate(records, "gfx950", budget, starts)
+    return {way: float(np.mean([one.mean_percent for one in found if one.way == way])) for way in WAYS}
 
 
 def test_suggested_measurements_teach_more_than_random_ones(public_training: pd.DataFrame) -> None:
     """A simulation on public data: from 12 problems, four rounds of 60 pairs each way."""
-    table = public_training[~public_training["run"].str.contains("repeat")].reset_index(drop=True)
-    problems = problems_of(table)
-    kernels = [parse_kernel_name(name) for name in sorted(table["kernel"].unique())]
-    reached: dict[str, list[float]] = {"suggested": [], "random": []}
-    for seed in range(3):
-        start = np.random.default_rng(seed).choice(sorted(table["problem"].unique()), 12, replace=False)
-        for way, figures in reached.items():
-            known = table["problem"].isin(start).to_numpy(copy=True)
-            for step in range(4):
-                if way == "random":
-                    chosen = table[~known].sample(60, random_state=seed * 10 + step).index
-                else:
-                    pairs = suggest(table[known], "gfx950", problems, kernels, 60, seed)[
-                        ["problem", "kernel"]
-                    ]
-                    wanted = pd.MultiIndex.from_frame(pairs)
-                    chosen = table.index[pd.MultiIndex.from_frame(table[["problem", "kernel"]]).isin(wanted)]
-                known[chosen] = True
-            figures.append(mean_efficiency(table[known], table))
-    assert np.mean(reached["suggested"]) > np.mean(reached["random"]) + 0.005
+    table = public_training[~public_training["run"].str.contains("repeat")]
+    reached = mean_by_way(table, 60, 3)
+    assert reached["suggested"] > reached["random"] + 0.5
+
+
+def test_a_simulation_is_the_same_twice_and_says_what_it_needs(records: pd.DataFrame) -> None:
+    said: list[str] = []
+    first = simulate(records, "gfx950", 10, 1, report=said.append)
+    assert [one.way for one in first] == ["suggested", "random"]
+    assert all(50 < one.mean_percent <= 100 for one in first)
+    assert simulate(records, "gfx950", 10, 1) == first
+    assert said[0].startswith("start 1 of 1, suggested: ")
+    with pytest.raises(ModelError, match="needs at least 24; the records have 23"):
+        simulate(records[records["problem"].isin(sorted(records["problem"].unique())[:23])], "gfx950")
+    with pytest.raises(ModelError, match="too few pairs for 4 rounds of 300"):
+        simulate(records, "gfx950", 300)
 
 
 def test_made_records_of_other_problems_are_not_needed() -> None:

@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 from harness.errors import ModelError
+from harness.heuristic.folds import group_codes
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named
 from harness.heuristic.targets import TARGETS
 from harness.heuristic.train import Effort, cross_validate, fit, mine_hard_examples, out_of_fold, train
-from harness.heuristic.training_rows import training_rows
+from harness.heuristic.training_rows import training_rows, with_importance
 from harness.heuristic.trees import TreeSettings
 from harness.problem import GroupedConvProblem
 from tests.heuristic.made_records import make_kernels, make_problems, make_records, true_time_ms
@@ -35,7 +36,7 @@ def picked_efficiency(table: pd.DataFrame, records: pd.DataFrame) -> float:
 
 
 def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.DataFrame) -> None:
-    rows = training_rows(records).table
+    rows = training_rows(records.assign(vgprs=128)).table
     best_fixed = (
         (records["tflops"] / records.groupby("problem")["tflops"].transform("max"))
         .groupby(records["kernel"])
@@ -167,6 +168,49 @@ def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd
     assert [one["round"] for one in rounds] == [0, 1, 2]
     best = max(rounds, key=lambda one: (one["mean"], -one["round"]))
     assert ("importance" in weighted) == (best["round"] > 0)
+
+
+def test_weights_decide_which_of_two_truths_is_learnt(records: pd.DataFrame, tmp_path: Path) -> None:
+    """Half of the problems run three times slower than the rule says; the model believes what weighs more."""
+    names = sorted(records["problem"].unique())
+    slow = records["problem"].isin(names[::2])
+    mixed = records.assign(
+        latency_ms=records["latency_ms"] * np.where(slow, 3.0, 1.0),
+        tflops=records["tflops"] / np.where(slow, 3.0, 1.0),
+    )
+    recipe = recipe_named("log_time").with_trees(40)
+    rows = training_rows(mixed).table
+    level = {}
+    for believed in ("slow", "fast"):
+        is_slow = pd.Series(names).isin(names[::2])
+        weights = pd.DataFrame(
+            {"problem": names, "weight": np.where(is_slow == (believed == "slow"), 1.0, 0.0)}
+        )
+        ranker = fit(recipe, with_importance(rows, weights), "gfx950")
+        level[believed] = ranker.tflops(rows, group_codes(rows)).mean()
+    assert level["fast"] > 1.5 * level["slow"]
+    model = train(
+        mixed, recipe, n_splits=2, weights=pd.DataFrame({"kernel": [rows["kernel"][0]], "weight": [5]})
+    )
+    assert len(model.checks) == 2
+
+
+def test_weights_that_are_none_are_said(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    problem, kernel = rows["problem"][0], rows["kernel"][0]
+    both = with_importance(rows, pd.DataFrame({"problem": [problem], "kernel": [kernel], "weight": ["2"]}))
+    assert both["importance"].tolist() == [2.0] + [1.0] * (len(rows) - 1)
+    for table, message in (
+        ({"problem": [problem]}, "need the column weight"),
+        ({"weight": [1]}, "problem or kernel"),
+        ({"problem": [problem], "weight": [-1]}, "not a number from 0 on"),
+        ({"problem": [problem], "weight": ["much"]}, "not a number from 0 on"),
+        ({"problem": [problem] * 2, "weight": [1, 2]}, "twice"),
+        ({"problem": ["x"], "weight": [1]}, "none of the weights"),
+        ({"kernel": sorted(rows["kernel"].unique()), "weight": [0] * rows["kernel"].nunique()}, "weight 0"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            with_importance(rows, pd.DataFrame(table))
 
 
 def test_rows_that_failed_once_are_not_learnt_from(records: pd.DataFrame) -> None:

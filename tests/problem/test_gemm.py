@@ -22,7 +22,12 @@ from harness.problem import (
     problem_from_id,
     problem_from_row,
 )
-from harness.problem.pointwise import DIRECTION_OF_LAYOUT, operands_swapped, pointwise_conv
+from harness.problem.pointwise import (
+    DIRECTION_OF_LAYOUT,
+    operands_swapped,
+    pointwise_conv,
+    result_transposed,
+)
 
 ROW = {"dtype": "bf16", "layout": "rcr", "M": 3, "N": 5, "K": 7}
 
@@ -148,15 +153,14 @@ def test_a_product_is_a_1x1_convolution_of_the_same_memory(
     first, second = (b, a) if operands_swapped(problem) else (a, b)
     x, y, out = conv.operand_shapes
     of_conv = exact_output(conv, first.reshape(x), second.reshape(y))
-    assert np.array_equal(of_conv.reshape(problem.operand_shapes[2]), exact_output(problem, a, b))
+    m, n, k = sizes
+    if result_transposed(layout):
+        assert np.array_equal(of_conv.reshape(n, m).T, exact_output(problem, a, b))
+    else:
+        assert np.array_equal(of_conv.reshape(m, n), exact_output(problem, a, b))
     assert math.prod(out) == problem.M * problem.N
     assert conv.flops == problem.flops
-    assert conv.gemm_shape == problem.gemm_shape
-
-
-def test_what_is_no_convolution_is_said() -> None:
-    with pytest.raises(ProblemError, match="a ccr product is no 1x1 convolution; rcr, rrr, crr are"):
-        pointwise_conv(GemmProblem(**(ROW | {"layout": "ccr"})))
+    assert conv.gemm_shape == ((n, m, k) if result_transposed(layout) else (m, n, k))
 
 
 def test_ids_of_convolutions_are_still_theirs() -> None:

@@ -116,6 +116,65 @@ def test_rows_that_cannot_be_right_are_refused_and_counted(tmp_path: Path) -> No
     assert imported.records["status"].value_counts().to_dict() == {"ok": 2, "wrong": 1}
 
 
+def as_printed(**changes: object) -> dict[str, object]:
+    """One result as the published benchmark programs print it, all its fields."""
+    shape = {
+        "split_k": 1, "m": 16, "n": 1536, "k": 7168, "stride_a": 7168, "stride_b": 7168, "stride_c": 1536,
+        "dtype_a": "fp8", "dtype_b": "fp8", "dtype_acc": "fp32", "dtype_c": "fp16", "layout_a": "RowMajor",
+        "layout_b": "ColumnMajor", "layout_c": "RowMajor", "structured_sparsity": False,
+    }  # fmt: skip
+    return {"name": NAMES[0], "problem": {**shape, **changes}, "perf_result": perf(PROBLEM, 0.01)}
+
+
+def test_what_a_result_says_besides_must_be_so_of_its_kernel(tmp_path: Path) -> None:
+    lies = [
+        ("dtype_a", "fp16"), ("dtype_c", "fp32"), ("layout_b", "RowMajor"), ("layout_a", "Diagonal"),
+        ("stride_a", 8192), ("stride_c", 16), ("structured_sparsity", True),
+    ]  # fmt: skip
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([as_printed(), *(as_printed(**{name: value}) for name, value in lies)]))
+    imported = import_file(path, "gfx950")
+    assert imported.summary.refused == {
+        f"{name} is not that of the kernel or of dense matrices": 1 for name, _ in lies
+    }
+    assert imported.summary.rows == 8
+    assert imported.records["problem"].tolist() == [PROBLEM.id]
+    path.write_text(json.dumps([as_printed(stride_a=0, stride_b=0, stride_c=0)]))  # 0: as matrices are dense
+    assert import_file(path, "gfx950").summary.ok == 1
+
+
+def published_table() -> pd.DataFrame:
+    """As a published converter writes it: one row a result, configuration columns beside the name."""
+    return pd.DataFrame(
+        [
+            {
+                "kernel_name": name, "op_type": "gemm_universal", "dtype": "fp8", "layout": "rcr", "m": 16,
+                "n": 1536, "k": 7168, "split_k": 1, "tile_m": 128, "pipeline": "compv3", "is_valid": True,
+                "latency_ms": 0.01 * (1 + place), "measured_tflops": PROBLEM.tflops(0.01 * (1 + place)),
+            }
+            for place, name in enumerate(NAMES)
+        ]
+    )  # fmt: skip
+
+
+def test_parquet_of_others(tmp_path: Path) -> None:
+    path = tmp_path / "gemm_universal_fp8_rcr_gfx950.parquet"
+    published_table().to_parquet(path)
+    check(import_file(path, "gfx950").records)
+    table = published_table()
+    table.loc[1, "layout"] = "rrr"
+    table.to_parquet(path)
+    assert import_file(path, "gfx950").summary.refused == {
+        "layout is not that of the kernel or of dense matrices": 1
+    }
+    table.drop(columns=["latency_ms", "k"]).to_parquet(path)
+    with pytest.raises(RecordError, match="lacks the columns latency_ms, K"):
+        import_file(path, "gfx950")
+    path.write_bytes(b"no parquet")
+    with pytest.raises(RecordError, match="parquet"):
+        import_file(path, "gfx950")
+
+
 def test_one_call_imports_one_operation(tmp_path: Path) -> None:
     import argparse
 

@@ -2,7 +2,8 @@
 
 All are 0 where the binary is not known: `code_known` tells that from a true 0. How many waves a SIMD holds
 follows from the architecture's register file (kernels/arch_specs.json), as the hardware allocates it: in
-whole granules, at most as many waves as it has slots for.
+whole granules, at most as many waves as it has slots for. Where a record itself says how many workgroups a
+compute unit holds, that counts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import numpy as np
 from harness.heuristic.code_table import CODE_COLUMNS, PREFIX
 from harness.heuristic.features import Array, Feature, FeatureTable, flag, given, log2_of, ratio
 
-CODE_INPUTS: tuple[str, ...] = tuple(PREFIX + name for name in CODE_COLUMNS)
+_HELD = PREFIX + "workgroups_per_cu"
+CODE_INPUTS: tuple[str, ...] = tuple(dict.fromkeys((*(PREFIX + name for name in CODE_COLUMNS), _HELD)))
 """The input columns; rows may lack them."""
 
 
@@ -48,7 +50,9 @@ CODE_FEATURES: tuple[Feature, ...] = (
     Feature("workgroups_by_lds", _by_lds, "workgroups that a compute unit's LDS holds"),
     Feature(
         "workgroups_at_once",
-        lambda t: np.minimum(t.workgroups_by_registers, t.workgroups_by_lds),
+        lambda t: np.where(
+            t[_HELD] > 0, t[_HELD], np.minimum(t.workgroups_by_registers, t.workgroups_by_lds)
+        ),
         "workgroups on a compute unit at once",
     ),
     Feature(

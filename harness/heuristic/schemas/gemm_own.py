@@ -16,22 +16,21 @@ from harness.heuristic.features import (
     flag,
     given,
     log2,
-    log2_of,
     ratio,
 )
 from harness.heuristic.schemas.gemm_published import WORD_CODES
-from harness.heuristic.schemas.grouped_conv_published import PIPELINE_CODES
+from harness.heuristic.schemas.own_columns import (
+    PIPELINES,
+    ROUNDS,
+    TILE,
+    WARP_TILE,
+    WORKGROUP,
+    fill_column,
+    log2_column,
+)
 
-_PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
+_fill, _log2 = fill_column, log2_column
 _VECTOR_BYTES = 16
-
-
-def _log2(name: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: log2_of(t[name])
-
-
-def _fill(size: str, tiles: str, tile: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: t[size] / (t[tiles] * t[tile])
 
 
 def _vector_bytes(extent: str) -> Callable[[FeatureTable], Array]:
@@ -69,15 +68,7 @@ _INTERMEDIATES = (
     Feature("tiles_n", lambda t: ceil_div(t.N, t.tile_n), "tiles along N"),
     Feature("tiles_k", lambda t: ceil_div(t.K, t.tile_k * t.split_k), "steps along K of one part"),
     Feature("tiles", lambda t: t.tiles_m * t.tiles_n * t.split_k, "workgroups' tiles"),
-    Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
-    Feature("cu_loads", lambda t: t.tiles / t.cus, "tiles a compute unit"),
-    Feature("rounds", lambda t: np.ceil(t.cu_loads), "rounds of tiles"),
-    Feature("steps", lambda t: t.rounds * t.tiles_k, "K steps one after the other"),
-    Feature("tile_flops", lambda t: 2 * t.tile_m * t.tile_n * t.tile_k, "operations of one K step"),
-    Feature(
-        "tile_bytes", lambda t: (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes, "bytes of one K step"
-    ),
-    Feature("traffic_bytes", lambda t: t.tiles * t.tiles_k * t.tile_bytes, "operand bytes that tiles load"),
+    *ROUNDS,
     Feature("waves", lambda t: t.warp_m * t.warp_n * t.warp_k, "waves of a workgroup"),
     Feature("shuffled", lambda t: t.word_is("pipeline", lambda w: w.startswith("preshuffle")), "B shuffled"),
     Feature(
@@ -138,18 +129,11 @@ _FEATURES = (
     Feature("vector_b_bytes", _vector_bytes("row_b"), "bytes of the widest load of B, to 16"),
     Feature("vector_c_bytes", _vector_bytes("N"), "bytes of the widest store of C, to 16"),
     Feature("padded", lambda t: flag(t.fill < 1), "a tile is partial"),
-    given("tile_m", "rows of a workgroup's tile"),
-    given("tile_n", "columns of a workgroup's tile"),
-    given("tile_k", "depth of a workgroup's tile"),
+    *TILE,
     given("warp_m", "waves along M"),
     given("warp_n", "waves along N"),
-    given("warp_tile_m", "rows of a wave's instruction tile"),
-    given("warp_tile_n", "columns of a wave's instruction tile"),
-    given("warp_tile_k", "depth of a wave's instruction tile"),
-    Feature("waves_count", lambda t: t.waves, "waves of a workgroup"),
-    Feature("outputs_per_wave", lambda t: t.tile_m * t.tile_n / t.waves, "accumulators of a wave, elements"),
-    Feature("tile_intensity", lambda t: t.tile_flops / t.tile_bytes, "operations a byte of a tile's step"),
-    Feature("lds_kib", lambda t: t.lds_bytes / 1024, "LDS of a workgroup, KiB"),
+    *WARP_TILE,
+    *WORKGROUP,
     given("pipeline", "pipeline code"),
     Feature("interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"),
     given("epilogue", "default 0, cshuffle 1"),
@@ -164,6 +148,6 @@ GEMM_OWN = FeatureSchema(
     "gemm_universal",
     _FEATURES,
     _INTERMEDIATES,
-    {**WORD_CODES, "dtype": ELEMENT_BYTES, "pipeline": _PIPELINES},
+    {**WORD_CODES, "dtype": ELEMENT_BYTES, "pipeline": PIPELINES},
 )
 """Every layout and data type; split depths and shuffled operands counted as they run."""

@@ -22,12 +22,19 @@ from harness.heuristic.features import (
     flag,
     given,
     log2,
-    log2_of,
     ratio,
 )
-from harness.heuristic.schemas.grouped_conv_published import PIPELINE_CODES
+from harness.heuristic.schemas.own_columns import (
+    PIPELINES,
+    ROUNDS,
+    TILE,
+    WARP_TILE,
+    WORKGROUP,
+    fill_column,
+    log2_column,
+)
 
-_PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
+_fill, _log2 = fill_column, log2_column
 _VECTOR_MAX = 16.0
 
 
@@ -49,14 +56,6 @@ def _vector_width(name: str) -> Callable[[FeatureTable], Array]:
         return widest
 
     return formula
-
-
-def _fill(size: str, tiles: str, tile: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: t[size] / (t[tiles] * t[tile])
-
-
-def _log2(name: str) -> Callable[[FeatureTable], Array]:
-    return lambda t: log2_of(t[name])
 
 
 def _output_extent(i: str, f: str, axis: str) -> Callable[[FeatureTable], Array]:
@@ -95,15 +94,7 @@ _INTERMEDIATES = (
     Feature("tiles_n", lambda t: ceil_div(t.Ng, t.tile_n), "tiles along N of a group"),
     Feature("tiles_k", lambda t: ceil_div(t.Kg, t.tile_k), "steps along K"),
     Feature("tiles", lambda t: t.tiles_m * t.tiles_n * ceil_div(t.G, t.groups_at_once), "output tiles"),
-    Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
-    Feature("cu_loads", lambda t: t.tiles / t.cus, "tiles a compute unit"),
-    Feature("rounds", lambda t: np.ceil(t.cu_loads), "rounds of tiles"),
-    Feature("steps", lambda t: t.rounds * t.tiles_k, "K steps one after the other"),
-    Feature("tile_flops", lambda t: 2 * t.tile_m * t.tile_n * t.tile_k, "operations of one K step"),
-    Feature(
-        "tile_bytes", lambda t: (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes, "bytes of one K step"
-    ),
-    Feature("traffic_bytes", lambda t: t.tiles * t.tiles_k * t.tile_bytes, "operand bytes that tiles load"),
+    *ROUNDS,
     Feature("waves", lambda t: t.wave_m * t.wave_n * t.wave_k, "waves of a workgroup"),
     Feature("lds_bytes", lambda t: t.tile_bytes * (1 + t.double_smem_buffer), "LDS of a workgroup, bytes"),
 )
@@ -168,21 +159,14 @@ _FEATURES = (
         "the kernel's vector widths divide the channels",
     ),
     Feature("is_depthwise", lambda t: flag((t.Cg == 1) & (t.G > 1)), "one input channel a group"),
-    given("tile_m", "rows of a workgroup's tile"),
-    given("tile_n", "columns of a workgroup's tile"),
-    given("tile_k", "depth of a workgroup's tile"),
+    *TILE,
     given("wave_m", "waves along M"),
     given("wave_n", "waves along N"),
-    given("warp_tile_m", "rows of a wave's instruction tile"),
-    given("warp_tile_n", "columns of a wave's instruction tile"),
-    given("warp_tile_k", "depth of a wave's instruction tile"),
+    *WARP_TILE,
     given("vector_a", "elements of a load of the first operand"),
     given("vector_b", "elements of a load of the second operand"),
     given("vector_c", "elements of a store of the result"),
-    Feature("waves_count", lambda t: t.waves, "waves of a workgroup"),
-    Feature("outputs_per_wave", lambda t: t.tile_m * t.tile_n / t.waves, "accumulators of a wave, elements"),
-    Feature("tile_intensity", lambda t: t.tile_flops / t.tile_bytes, "operations a byte of a tile's step"),
-    Feature("lds_kib", lambda t: t.lds_bytes / 1024, "LDS of a workgroup, KiB"),
+    *WORKGROUP,
     Feature("lds_share", lambda t: ratio(t.lds_bytes, t.hw_lds_capacity), "of the LDS"),
     given("pipeline", "pipeline code"),
     Feature("interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"),
@@ -198,6 +182,6 @@ GROUPED_CONV_OWN = FeatureSchema(
     "grouped_conv",
     _FEATURES,
     _INTERMEDIATES,
-    {"dtype": ELEMENT_BYTES, "pipeline": _PIPELINES},
+    {"dtype": ELEMENT_BYTES, "pipeline": PIPELINES},
 )
 """Every direction, 2D and 3D, groups counted right."""

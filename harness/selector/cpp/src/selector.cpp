@@ -5,9 +5,9 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
-#include <numeric>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 
 #include "tile_oracle/byte_reader.hpp"
 #include "tile_oracle/exact_math.hpp"
@@ -158,7 +158,7 @@ struct Workspace {
     std::vector<double> memory, raw, physical, constants, score, kernel_log_time;
     std::vector<std::vector<double>> trees, members;
     std::vector<const double*> class_values;
-    std::vector<std::uint32_t> order;
+    std::vector<std::pair<double, std::uint32_t>> order;
 };
 
 Workspace& workspace() {
@@ -500,20 +500,18 @@ void Selector::tflops(std::span<const double> values, std::span<double> out) con
 }
 
 std::vector<Ranked> Selector::rank(std::span<const double> values, std::uint32_t k) const {
-    Workspace& w = workspace();
+    want(values.size() == loaded_->fields.size(), "a problem has one value for each of its fields");
     if (k == 0 || k > size()) k = size();
-    std::vector<double> log_time(size());
-    log_times(values, log_time);
-    w.order.resize(size());
-    std::iota(w.order.begin(), w.order.end(), 0u);
-    const auto better = [&](std::uint32_t a, std::uint32_t b) {
-        return log_time[a] != log_time[b] ? log_time[a] < log_time[b] : a < b;
-    };
-    if (k < size()) std::nth_element(w.order.begin(), w.order.begin() + k, w.order.end(), better);
-    std::sort(w.order.begin(), w.order.begin() + k, better);
+    auto& order = workspace().order;  // of equal times the first candidate is less
+    order.resize(size());
+    loaded_->each_log_time(values.data(), [&](std::uint32_t kernel, double log_time) {
+        order[kernel] = {log_time, kernel};
+    });
+    if (k < size()) std::nth_element(order.begin(), order.begin() + k, order.end());
+    std::sort(order.begin(), order.begin() + k);
     const double flops = loaded_->last_flops();
     std::vector<Ranked> found(k);
-    for (std::uint32_t i = 0; i < k; ++i) found[i] = {w.order[i], Loaded::tflops_of(flops, log_time[w.order[i]])};
+    for (std::uint32_t i = 0; i < k; ++i) found[i] = {order[i].second, Loaded::tflops_of(flops, order[i].first)};
     return found;
 }
 

@@ -1,0 +1,213 @@
+"""Picks by native code: what Predictor says, bit for bit, for every kind of model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.data_files import data_folder
+from harness.errors import ModelError
+from harness.heuristic.code_table import CodeTable
+from harness.heuristic.columns import pair_columns
+from harness.heuristic.model_folder import MANIFEST_FILE, SPEC_FILE, read_json, read_spec
+from harness.heuristic.predictor import Predictor
+from harness.heuristic.ranker import constant_groups
+from harness.heuristic.recipe import Recipe, TreePart, recipe_named
+from harness.heuristic.train import train
+from harness.heuristic.trees import TreeSettings
+from harness.kernel import Kernel, parse_kernel_name
+from harness.pool import pool_of_kind
+from harness.problem import Kind, Problem
+from harness.selector.ranker import NativeRanker
+from tests.heuristic.conftest import *  # noqa: F403
+from tests.heuristic.made_records import make_kernels, make_problems
+from tests.heuristic.test_gemm_training import make_records as make_gemm_records
+from tests.heuristic.test_predictor import published_folder
+from tests.selector.made_problems import random_problems
+from tests.selector.test_traced_features import made_code
+
+PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))
+"""Random problems per shipped model; docs/selector.md says what was run with more."""
+
+FORWARD: Kind = ("forward", "bf16", 2)
+SHIPPED = sorted(path.parent for path in data_folder("models").glob(f"*/{SPEC_FILE}"))
+
+
+def assert_same(
+    folder: Path, kernels: Sequence[Kernel], problems: Sequence[Problem], code: CodeTable | None = None
+) -> None:
+    """Every candidate's ln(time) and TFLOPS, the order and the pick."""
+    native, predictor = NativeRanker.load(folder, kernels, code), Predictor.load(folder)
+    if code is not None:
+        predictor = predictor.knowing(code)
+    shape = (len(problems), len(kernels))
+    rows, groups = pair_columns(problems, kernels), constant_groups(*shape)
+    expected = predictor.ranker.log_time(rows, groups).reshape(shape)
+    speed = predictor.predict(problems, kernels)
+    for number, problem in enumerate(problems):
+        found = native.log_time(problem)
+        assert (found.view(np.int64) == np.ascontiguousarray(expected[number]).view(np.int64)).all(), (
+            problem.id
+        )
+        order = np.argsort(expected[number], kind="stable")
+        ranked = native.rank(problem)
+        assert [kernel for kernel, _ in ranked] == [kernels[i] for i in order], problem.id
+        assert native.select(problem) == kernels[order[0]]
+        if number % 50 == 0:
+            assert (native.tflops(problem) == speed[number]).all()
+            assert ranked == predictor.rank(problem, kernels)
+            assert native.rank(problem, 3) == ranked[:3]
+
+
+def trained_kernels(folder: Path) -> list[Kernel]:
+    return [parse_kernel_name(str(name)) for name in read_json(folder / MANIFEST_FILE)["kernels"]]
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_a_shipped_model_on_the_kernels_that_it_knows(folder: Path) -> None:
+    of_kind: dict[Kind, list[Kernel]] = {}
+    for kernel in trained_kernels(folder):
+        of_kind.setdefault(kernel.kind, []).append(kernel)
+    for kind, kernels in of_kind.items():
+        assert_same(folder, kernels, random_problems(kind, PROBLEMS // len(of_kind)))
+
+
+@pytest.mark.parametrize(("kernel_set", "problems"), [("default", PROBLEMS // 20), ("full", 3)])
+def test_the_shipped_model_on_pools_that_it_does_not_know(kernel_set: str, problems: int) -> None:
+    kernels = pool_of_kind(FORWARD, "gfx950", kernel_set)
+    assert_same(SHIPPED[0], kernels, random_problems(FORWARD, max(problems, 3), seed=1))
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_published_model(records: pd.DataFrame, tmp_path: Path, log: bool) -> None:
+    published_folder(tmp_path / "m", records, "grouped_conv_97", log)
+    kernels = make_kernels(("compv3", "compv4", "mem"))
+    assert_same(tmp_path / "m", kernels, random_problems(FORWARD, 60))
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        *("default", "tflops_97", "log_time", "log_efficiency", "lambdarank", "pairwise"),
+        *("physical", "physical_and_trees"),
+    ],
+)
+def test_every_recipe(records: pd.DataFrame, tmp_path: Path, recipe: str) -> None:
+    train(records, recipe_named(recipe).with_trees(20), n_splits=2).save(tmp_path / "m")
+    kernels = [*make_kernels(("compv3", "compv5", "mem")), *pool_of_kind(FORWARD, "gfx950", "default")[:20]]
+    assert_same(tmp_path / "m", kernels, random_problems(FORWARD, 40))
+
+
+@pytest.mark.parametrize("weights", [{"lambdarank": 1.0, "latency": 0.5}, {"bandwidth": 2.0, "tflops": 1.0}])
+def test_members_of_several_targets(records: pd.DataFrame, tmp_path: Path, weights: dict[str, float]) -> None:
+    """A relative member's level comes from the mean of the absolute ones, in the order of the weights."""
+    names = (*weights, "log_time")
+    parts = tuple(TreePart(name, "grouped_conv_own_1", TreeSettings(trees=12), 2) for name in names)
+    train(records, Recipe("several", "", parts, weights), n_splits=2).save(tmp_path / "m")
+    assert_same(tmp_path / "m", make_kernels(("compv3", "mem")), random_problems(FORWARD, 40))
+
+
+def test_figures_of_binaries(records: pd.DataFrame, tmp_path: Path) -> None:
+    kernels = make_kernels(("compv3", "mem", "compv6"))
+    code = made_code(make_kernels())
+    columns = {name.removeprefix("code_"): c for name, c in code.columns(records["kernel"]).items()}
+    part = TreePart("log_time", "grouped_conv_own_2", TreeSettings(trees=30, colsample_bytree=1))
+    with_code = records.assign(**columns)
+    train(with_code, Recipe("with_code", "", (part,)), n_splits=2).save(tmp_path / "m")
+    problems = random_problems(FORWARD, 30)
+    assert_same(tmp_path / "m", kernels, problems)
+    assert_same(tmp_path / "m", kernels, problems, made_code(kernels))
+
+
+@pytest.mark.parametrize("recipe", ["default", "physical_and_trees", "tflops_97"])
+def test_gemm(tmp_path: Path, recipe: str) -> None:
+    train(make_gemm_records(), recipe_named(recipe).for_op("gemm").with_trees(20), n_splits=2).save(
+        tmp_path / "m"
+    )
+    for layout in ("rcr", "ccr"):
+        kind: Kind = ("gemm", "bf16", layout)
+        kernels = pool_of_kind(kind, "gfx950", "default")[::7]
+        assert_same(tmp_path / "m", kernels, random_problems(kind, 30))
+
+
+def test_equal_predictions_keep_the_order_of_the_pool(records: pd.DataFrame, tmp_path: Path) -> None:
+    train(records, recipe_named("log_time").with_trees(3), n_splits=2).save(tmp_path / "m")
+    kernels = [k for k in pool_of_kind(FORWARD, "gfx950", "full")[::40] if isinstance(k.pipeline, str)]
+    problem = make_problems(1)[0]
+    ranked = NativeRanker.load(tmp_path / "m", kernels).rank(problem)
+    assert len({tflops for _, tflops in ranked}) < len(kernels) / 2
+    assert ranked == Predictor.load(tmp_path / "m").rank(problem, kernels)
+
+
+def test_one_ranker_asked_by_many_threads() -> None:
+    kernels, problems = pool_of_kind(FORWARD, "gfx950", "default"), random_problems(FORWARD, 300)
+    ranker = NativeRanker.load(SHIPPED[0], kernels)
+    expected = [ranker.rank(problem, 5) for problem in problems]
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: [ranker.rank(problem, 5) for problem in problems], range(8)):
+            assert found == expected
+
+
+# ---- what is refused -----------------------------------------------------------------------------
+
+
+def test_nothing_to_choose_from(records: pd.DataFrame) -> None:
+    ranker, problem = NativeRanker.load(SHIPPED[0], []), make_problems(1)[0]
+    assert ranker.rank(problem) == []
+    assert ranker.log_time(problem).shape == (0,)
+    with pytest.raises(ModelError, match="no kernel to choose from"):
+        ranker.select(problem)
+
+
+def test_problems_and_kernels_of_another_kind() -> None:
+    kernels, problem = make_kernels(), make_problems(1)[0]
+    ranker = NativeRanker.load(SHIPPED[0], kernels)
+    for change, message in (
+        ({"direction": "bwd_data"}, "trained for forward, not bwd_data"),
+        ({"dtype": "fp16"}, "trained for bf16, not fp16"),
+        ({"ndim": 3}, "trained for rank 2, not 3"),
+    ):
+        other = replace(problem, **change)
+        for ask in (ranker.select, ranker.rank, ranker.log_time, ranker.tflops):
+            with pytest.raises(ModelError, match=message):
+                ask(other)
+    gemm = random_problems(("gemm", "bf16", "rcr"), 1)[0]
+    with pytest.raises(ModelError, match="the model predicts convolutions, not GemmProblem"):
+        ranker.select(gemm)
+    strange = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv3")
+    with pytest.raises(ModelError, match=r"of several: .* and grouped_conv_bwd_data"):
+        NativeRanker.load(SHIPPED[0], [*kernels, strange])
+    with pytest.raises(ModelError, match="trained for forward, not bwd_data"):
+        NativeRanker.load(SHIPPED[0], [strange])
+    with pytest.raises(ModelError, match="is for grouped_conv: gemm_bf16"):
+        NativeRanker.load(SHIPPED[0], pool_of_kind(("gemm", "bf16", "rcr"), "gfx950", "tiny"))
+
+
+def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
+    good, kernels = SHIPPED[0], make_kernels()
+    with pytest.raises(ModelError, match="no model folder"):
+        NativeRanker.load(tmp_path / "nowhere", kernels)
+
+    def broken() -> Path:
+        shutil.rmtree(tmp_path / "m", ignore_errors=True)
+        shutil.copytree(good, tmp_path / "m")
+        return tmp_path / "m"
+
+    (broken() / "model_correction.2.lgbm.gz").unlink()
+    with pytest.raises(ModelError, match=r"has no model_correction\.2\.lgbm"):
+        NativeRanker.load(tmp_path / "m", kernels)
+    spec = json.loads((broken() / SPEC_FILE).read_text())
+    spec["feature_names"] = spec["feature_names"][:-1]
+    (tmp_path / "m" / SPEC_FILE).write_text(json.dumps(spec))
+    with pytest.raises(ModelError, match=r"trained on 59 features, feature_spec\.json names 58"):
+        NativeRanker.load(tmp_path / "m", kernels)
+    assert read_spec(good).targets == ("physical", "correction")

@@ -1,0 +1,239 @@
+"""Formulas as native programs: numpy's bits for every column, and what each depends on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from harness.errors import ModelError
+from harness.heuristic import features
+from harness.heuristic.code_table import CODE_COLUMNS, CodeTable
+from harness.heuristic.columns import pair_columns
+from harness.heuristic.features import Feature, FeatureSchema, FeatureTable
+from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.schemas import SCHEMAS, schema_named
+from harness.heuristic.schemas.physical_terms import TERMS
+from harness.kernel import Kernel
+from harness.pool import pool_of_kind
+from harness.problem import Kind, Problem
+from harness.selector.byte_writer import ByteWriter
+from harness.selector.program import ProgramMaker
+from harness.selector.selector_file import problem_fields, shared_words
+from harness.selector.trace import NUMPY_OF, Graph, Node, Pool
+from tests.selector.made_problems import random_problems
+from tests.selector.native_program import NativeProgram
+
+HARDWARE = hardware_figures("gfx950")
+CONV_KINDS: list[Kind] = [("forward", "bf16", 2), ("bwd_data", "fp16", 3), ("bwd_weight", "fp32", 2)]
+GEMM_KINDS: list[Kind] = [("gemm", "bf16", "rcr"), ("gemm", "fp8", "crr")]
+ALL_SCHEMAS = [*SCHEMAS.values(), *TERMS.values()]
+
+
+def kinds_of(schema: FeatureSchema) -> list[Kind]:
+    return GEMM_KINDS if schema.op.startswith("gemm") else CONV_KINDS
+
+
+def some_kernels(kind: Kind, count: int = 90) -> list[Kernel]:
+    """From all over the largest pool."""
+    pool = pool_of_kind(kind, "gfx950", "full")
+    return list(pool[:: max(1, len(pool) // count)])
+
+
+def made_code(kernels: Sequence[Kernel]) -> CodeTable:
+    """Figures for every second kernel."""
+    random = np.random.default_rng(0)
+    return CodeTable({k.name: {c: int(random.integers(0, 400)) for c in CODE_COLUMNS} for k in kernels[::2]})
+
+
+def pool_of(kind: Kind, kernels: Sequence[Kernel]) -> Pool:
+    return Pool(kernels, shared_words(kind), problem_fields(kernels[0].op), HARDWARE)
+
+
+def native_columns(pool: Pool, nodes: Sequence[Node], problems: Sequence[Problem]) -> Any:
+    """(problems, kernels, nodes), each value from where native code has it."""
+    maker = ProgramMaker(pool.problem_fields)
+    places = {i: maker.place(node) for i, node in enumerate(nodes) if node.kind != "kernel"}
+    program = NativeProgram.of(maker)
+    found = np.empty((len(problems), len(pool.kernels), len(nodes)))
+    for row, problem in enumerate(problems):
+        inputs = [getattr(problem, name) for name in pool.problem_fields]
+        values = dict(zip(places, program.values(inputs, list(places.values())), strict=True))
+        for i, node in enumerate(nodes):
+            if node.kind == "kernel":
+                found[row, :, i] = node.values
+            else:
+                found[row, :, i] = values[i] if node.partition is None else values[i][node.partition.of]
+    return found
+
+
+@pytest.mark.parametrize("schema", ALL_SCHEMAS, ids=lambda schema: schema.name)
+def test_every_column_of_every_schema_bit_for_bit(schema: FeatureSchema) -> None:
+    for seed, kind in enumerate(kinds_of(schema)):
+        kernels, problems = some_kernels(kind), random_problems(kind, 25, seed)
+        pool = pool_of(kind, kernels)
+        code = made_code(kernels).columns([k.name for k in kernels]) if schema.optional else {}
+        native = native_columns(pool, pool.trace(schema, schema.names, code), problems)
+        rows = pair_columns(problems, kernels)
+        rows |= {name: np.tile(column, len(problems)) for name, column in code.items()}
+        expected = schema.compute(rows, HARDWARE).reshape(native.shape)
+        wrong = [
+            name
+            for i, name in enumerate(schema.names)
+            if (native[:, :, i].view(np.int64) != expected[:, :, i].view(np.int64)).any()
+        ]
+        assert not wrong, f"{kind}: {wrong}"
+
+
+def test_what_a_feature_depends_on_follows_from_its_formula() -> None:
+    kind: Kind = ("forward", "bf16", 2)
+    kernels = some_kernels(kind)
+    schema = schema_named("grouped_conv_own_1")
+    names = ("log2_M", "tile_m", "lds_kib", "log2_tiles_m", "fill_n", "log2_tiles", "vectors_fit")
+    nodes = dict(zip(names, pool_of(kind, kernels).trace(schema, names), strict=True))
+    assert {name: node.kind for name, node in nodes.items()} == {
+        "log2_M": "constant", "tile_m": "kernel", "lds_kib": "kernel", "log2_tiles_m": "interaction",
+        "fill_n": "interaction", "log2_tiles": "interaction", "vectors_fit": "interaction",
+    }  # fmt: skip
+
+    def classes(*fields: str) -> int:
+        return len({tuple(getattr(kernel, field) for field in fields) for kernel in kernels})
+
+    counts = {n: node.partition.count for n, node in nodes.items() if node.partition is not None}
+    assert counts["log2_tiles_m"] == classes("tile_m")
+    assert counts["fill_n"] == classes("tile_n")
+    assert counts["log2_tiles"] == classes("tile_m", "tile_n", "num_groups_to_merge")
+    assert counts["vectors_fit"] == len({(min(k.vector_b, 16), min(k.vector_c, 16)) for k in kernels})
+
+
+def test_what_is_the_same_for_the_whole_pool_is_a_constant() -> None:
+    kind: Kind = ("forward", "bf16", 2)
+    kernels = [k for k in some_kernels(kind, 400) if k.tile_m == 64]
+    schema = schema_named("grouped_conv_own_1")
+    assert {n.kind for n in pool_of(kind, kernels).trace(schema, ["tile_m", "fill_m"])} == {"constant"}
+
+
+# ---- what cannot be traced -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("formula", "message"),
+    [
+        (lambda t: np.cumsum(t.N), "feature odd: numpy.cumsum cannot be traced"),
+        (lambda t: np.sin(t.N), "feature odd: numpy.sin of float columns cannot be traced"),
+        (lambda t: np.log2(t.N), "feature odd: numpy.log2 of float columns cannot be traced"),
+        (lambda t: np.add.reduce(t.N), "feature odd: numpy.add with reduce or options cannot be traced"),
+        (lambda t: t.N if t.N > 1 else t.C, "feature odd: a formula decides by a column's value in Python"),
+        (lambda t: t.N + np.arange(3.0), "feature odd: a formula uses an array of its own"),
+        (lambda t: np.asarray(t.N, dtype=np.float64), "feature odd: a formula turns a column into a plain"),
+        (lambda t: t.N.astype(np.int64) * t.C.astype(np.int64), "numpy.multiply of integer columns"),
+        (lambda t: (t.N > 1) + (t.C > 1), "numpy.add of flag columns"),
+        (lambda t: t.N.astype(np.int32), r"astype\(int32\) cannot be traced"),
+        (lambda t: t.moon, "feature odd: schema s needs the column moon"),
+    ],
+)
+def test_a_formula_that_cannot_be_traced_is_named(formula: Any, message: str) -> None:
+    kind: Kind = ("forward", "bf16", 2)
+    schema = FeatureSchema("s", "grouped_conv", (Feature("odd", formula, ""),))
+    with pytest.raises(ModelError, match=message):
+        pool_of(kind, some_kernels(kind, 5)).trace(schema, ["odd"])
+
+
+def test_a_formula_of_everything_that_can_be_traced() -> None:
+    """One formula that numpy and native code agree on, of operations that no schema has yet."""
+
+    def formula(t: FeatureTable) -> Any:
+        whole = np.rint(np.sqrt(t.Hi * t.tile_m)) - np.floor(t.Wi / t.tile_n) + np.trunc(-t.C / 7)
+        few = (~(t.Hi > t.tile_m)) | ((t.Wi >= 9) & (t.tile_n != 64))
+        share = np.divide(t.N, t.K - 64, out=np.ones_like(t.N), where=t.K - 64 > 0)
+        whole = np.where(few, np.abs(whole), -whole)
+        return whole + few * share + features.log2(t.N % t.tile_k + 1) * np.maximum(share, t.tile_k)
+
+    kind: Kind = ("forward", "bf16", 2)
+    kernels, problems = some_kernels(kind, 30), random_problems(kind, 40)
+    schema = FeatureSchema("s", "grouped_conv", (Feature("odd", formula, ""),))
+    pool = pool_of(kind, kernels)
+    native = native_columns(pool, pool.trace(schema, ["odd"]), problems)[:, :, 0]
+    expected = schema.compute(pair_columns(problems, kernels), HARDWARE).reshape(native.shape)
+    assert (native.view(np.int64) == expected.view(np.int64)).all()
+
+
+# ---- operations ----------------------------------------------------------------------------------
+
+_WHOLE = st.one_of(st.integers(-50, 50), st.integers(0, 2**31), st.integers(2**51, 2**54)).map(float)
+_NUMBERS = st.one_of(
+    _WHOLE, st.floats(1e-9, 1e9), st.floats(-60, 60), st.floats(-0.7, 0.7), st.sampled_from([0.5, 1.5, -2.5])
+).map(lambda x: x + 0.0)  # never -0.0: which of 0.0 and -0.0 is the larger, numpy leaves open
+
+
+_ARITY = {"log2": 1, "log": 1, "exp": 1, "expm1": 1, "where": 3}
+_ROWS = 6
+
+
+@given(
+    inputs=st.lists(_NUMBERS, min_size=3, max_size=3),
+    columns=st.lists(st.lists(_NUMBERS, min_size=_ROWS, max_size=_ROWS), min_size=3, max_size=3),
+    single=st.lists(st.booleans(), min_size=3, max_size=3),
+)
+@settings(max_examples=100, deadline=None)
+def test_each_operation_gives_numpys_bits(
+    inputs: list[float], columns: list[list[float]], single: list[bool]
+) -> None:
+    """On one value a problem, and on values of classes with and without such."""
+    graph, maker = Graph(), ProgramMaker(tuple("abc"))
+    of_problem = [graph.of_problem(name) for name in "abc"]
+    mixed = [  # the column itself, but as something that could change with the problem
+        graph.apply("maximum", graph.fixed(column), graph.apply("minimum", one, graph.fixed(column)))
+        for one, column in zip(of_problem, columns, strict=True)
+    ]
+    operands = [p if one else m for p, m, one in zip(of_problem, mixed, single, strict=True)]
+    values = [
+        np.full(_ROWS, x) if one else np.array(c) for x, c, one in zip(inputs, columns, single, strict=True)
+    ]
+    nodes, expected = [], []
+    for name, of_numpy in NUMPY_OF.items():
+        arity = _ARITY.get(name, getattr(of_numpy, "nin", 2))
+        whole = name == "common_bits"  # of whole numbers only
+        for given_to, numbers in ((of_problem, [np.array([x]) for x in inputs]), (operands, values)):
+            used = [graph.apply("rint", n) for n in given_to] if whole else given_to
+            numbers = [np.rint(x) for x in numbers] if whole else numbers
+            with np.errstate(all="ignore"):
+                expected.append(np.asarray(of_numpy(*numbers[:arity]), dtype=np.float64))
+            nodes.append(graph.apply(name, *used[:arity]))
+    places = [maker.place(node) for node in nodes]
+    found = NativeProgram.of(maker).values(inputs, places)
+    for name, node, native, right in zip(np.repeat(list(NUMPY_OF), 2), nodes, found, expected, strict=True):
+        by_row = native if node.partition is None else native[node.partition.of]
+        assert _same(np.broadcast_to(by_row, right.shape), right), name
+
+
+def _same(a: Any, b: Any) -> bool:
+    return bool(
+        ((np.ascontiguousarray(a).view(np.int64) == b.view(np.int64)) | (np.isnan(a) & np.isnan(b))).all()
+    )
+
+
+def test_bytes_that_are_no_program_are_refused() -> None:
+    kind: Kind = ("forward", "bf16", 2)
+    pool = pool_of(kind, some_kernels(kind, 20))
+    maker = ProgramMaker(pool.problem_fields)
+    for node in pool.trace(schema_named("grouped_conv_own_1"), ["log2_tiles", "tail", "vectors_fit"]):
+        maker.place(node)
+    writer = ByteWriter()
+    maker.write(writer)
+    good, random = writer.written(), np.random.default_rng(0)
+    with pytest.raises(ValueError, match="ends too early"):
+        NativeProgram(good[: len(good) // 2])
+    refused = 0
+    for _ in range(400):  # a damaged program is refused, or runs inside its memory
+        data = bytearray(good)
+        data[int(random.integers(len(data)))] ^= 1 << int(random.integers(8))
+        try:
+            NativeProgram(bytes(data))
+        except ValueError:
+            refused += 1
+    assert refused > 50
