@@ -38,6 +38,7 @@ _COMMANDS = {
     "kernels": "list and count the kernels of a rule set, explain refusals and names",
     "doctor": "show what this machine can run, what is missing, and how to get it",
     "build": "compile kernels ahead of time into a folder that another machine can use",
+    "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
     "report": "make the report of a run again from its parquet files",
     "import": "convert published CSV or JSON results and benchmark logs into records",
     "train": "train a model that picks kernels, from recorded measurements",

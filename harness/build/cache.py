@@ -34,6 +34,7 @@ from harness.errors import BuildError
 
 _KEY = re.compile(r"[0-9a-f]{64}")
 _STALE_WORK_S = 24 * 3600.0
+_USE_NOTED_S = 3600.0
 _FACTS = "entry.json"
 
 
@@ -93,7 +94,13 @@ class BuildCache:
             good = facts["sha256"] == hashlib.sha256(content).hexdigest()
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
-        return CacheEntry(folder / self._binary, len(content), facts) if good else None
+        if not good:
+            return None
+        # The time of last use, by which a cache is pruned, to the hour. A read-only cache cannot keep it.
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _USE_NOTED_S:
+                os.utime(folder)
+        return CacheEntry(folder / self._binary, len(content), facts)
 
     def try_lock(self, key: str) -> KeyLock | None:
         """The right to build a key, or None while another session has it. Raises BuildError."""
