@@ -15,7 +15,7 @@ from harness.commands.problem_arguments import PROBLEM_HELP, problems_of_argumen
 from harness.errors import ModelError, NoModelError, TargetError
 from harness.problem import Problem
 from harness.registry import Budget, Pick, Registry
-from harness.registry.rankers import Candidates
+from harness.registry.rankers import AUTO, ENGINES, Candidates
 from harness.session.options import duration_s
 from harness.target import TargetOptions
 
@@ -60,6 +60,12 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
     )
     parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
     parser.add_argument("--tuned", type=Path, metavar="DIR", help="folder of tuned results (default: yours)")
+    parser.add_argument(
+        "--engine",
+        default=AUTO,
+        choices=ENGINES,
+        help="by what the model ranks: native code, compiled once, or Python (default: %(default)s)",
+    )
     parser.add_argument("--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: yours)")
     parser.add_argument("--toolchain", default="auto", metavar="NAME", help="default: %(default)s")
 
@@ -73,6 +79,7 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
         kernels=args.kernel_set,
         model=args.model,
         models=Path("models"),
+        engine=args.engine,
         tuned=True if args.tuned is None else args.tuned,
         fallback=fallback,
         options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir),

@@ -6,6 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
+from harness.arch import load_arch
 from harness.errors import ModelError
 from harness.heuristic.code_table import CodeTable
 from harness.heuristic.model_folder import MANIFEST_FILE, read_json
@@ -21,7 +22,8 @@ examples:
   tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --model models/mine --top 5
   tile-oracle predict PROBLEM --model models/mine --kernels names.txt --json
 
-The kernels are those that the model was trained on, unless a file names others, one a line.
+The kernels are those that the model was trained on, unless a file names others, one a line. One that by the
+architecture's rules cannot compute the problem is listed all the same, with the reason.
 `tile-oracle problems NAME --ids` prints problem ids.
 """
 
@@ -65,13 +67,20 @@ def run(args: argparse.Namespace) -> int:
         if not kernels:
             raise ModelError(f"no kernel matches {problem.id}: {SHARED[problem.op]} must be the problem's")
         ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
+        arch = load_arch(predictor.spec.arch)
+        refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
         if args.json:
-            picks = [{"kernel": kernel.name, "predicted_tflops": tflops} for kernel, tflops in ranked]
+            picks = [
+                {"kernel": kernel.name, "predicted_tflops": tflops, "refusal": refusals[kernel.name]}
+                for kernel, tflops in ranked
+            ]
             print(json.dumps({"problem": problem.id, "model": folder.name, "picks": picks}))
             continue
         print(f"{problem.id}  ({folder.name})")
         for place, (kernel, tflops) in enumerate(ranked, 1):
-            print(f"{place:>4}  {tflops:9.2f} TFLOPS  {kernel.name}")
+            reason = refusals[kernel.name]
+            refused = f"  (refuses this problem: {reason})" if reason else ""
+            print(f"{place:>4}  {tflops:9.2f} TFLOPS  {kernel.name}{refused}")
     return 0
 
 

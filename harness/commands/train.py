@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import argparse
 import time
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
-from harness.heuristic.compact import choose_compact
+from harness.heuristic.compact import PYTHON_PICKS, choose_compact
 from harness.heuristic.recipe import RECIPES
-from harness.heuristic.train import Effort, TrainedModel, train
+from harness.heuristic.train import Effort, RecipeSearch, TrainedModel, train
 from harness.kernel import parse_kernel_name
 from harness.record.dataset import load_records
 
@@ -39,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
         "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
         "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
-        + "\n".join(f"  {recipe.name:<16} {recipe.meaning}" for recipe in RECIPES.values())
+        + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -52,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
     )
-    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16 or fp32 (default: the only one)")
+    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
     parser.add_argument(
         "--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)"
     )
@@ -126,7 +127,7 @@ def run(args: argparse.Namespace) -> int:
         hard_example_rounds=args.hard_examples,
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
-        choose=choose_compact if args.compact else None,
+        choose=_smaller(effort) if args.compact else None,
     )
     model.save(args.out)
     out = Path(args.out)
@@ -135,6 +136,16 @@ def run(args: argparse.Namespace) -> int:
         effort.say(f"baseline: {path}")
     print(_summary(model, out, time.monotonic() - started))
     return 0
+
+
+def _smaller(effort: Effort) -> RecipeSearch:
+    """The search for a smaller model; picks are timed in native code where that can be had."""
+    from harness.selector.pick_time import NATIVE_PICKS, native_picks_missing
+
+    missing = native_picks_missing()
+    if missing:
+        effort.say(f"picks are timed in Python: {missing}")
+    return partial(choose_compact, time_pick=PYTHON_PICKS if missing else NATIVE_PICKS)
 
 
 def _weights(path: str) -> pd.DataFrame:

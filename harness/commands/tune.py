@@ -17,7 +17,7 @@ from harness.registry import Registry
 from harness.registry.seed import entries_of_records
 from harness.session.options import duration_s
 
-HELP = "measure the pool for problems and keep the best kernel of each as a tuned result"
+HELP = "measure the pool for problems and keep the best kernels for picking"
 
 _EXAMPLES = """\
 examples:

@@ -65,8 +65,14 @@ class Grid:
 
 GRID = Grid()
 
-PickTimer = Callable[[Path, Sequence[Problem], Sequence[Kernel]], float]
-"""Model folder, problems, candidates -> microseconds of a pick."""
+
+@dataclass(frozen=True)
+class PickTimer:
+    """How picks are timed. engine: what picks; `time_us`: model folder, problems, candidates -> microseconds
+    of a pick."""
+
+    engine: str
+    time_us: Callable[[Path, Sequence[Problem], Sequence[Kernel]], float]
 
 
 @dataclass(frozen=True, order=True)
@@ -108,12 +114,16 @@ class Row:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """Every variant, the largest first; the best by its mean efficiency, and the smallest as good as it."""
+    """Every variant, the largest first; the best by its mean efficiency, and the smallest as good as it.
+
+    candidates: among how many kernels a pick was timed; engine: what picked.
+    """
 
     rows: tuple[Row, ...]
     best: Variant
     chosen: Variant
     candidates: int
+    engine: str
     recipe: Recipe
 
     def row(self, variant: Variant) -> Row:
@@ -126,6 +136,7 @@ class TradeOff:
             "best": asdict(self.best),
             "chosen": asdict(self.chosen),
             "pick_candidates": self.candidates,
+            "pick_engine": self.engine,
             "variants": [
                 {
                     **asdict(row.variant),
@@ -183,7 +194,7 @@ def trade_off(
     The best has the highest mean over both groupings; `smallest_as_good` is chosen: times are shown, and
     decide nothing. Raises ModelError for a recipe without trees, and with one problem only.
     """
-    effort = effort or Effort()
+    effort, timer = effort or Effort(), time_pick or PYTHON_PICKS
     if not _parts(recipe):
         raise ModelError(f"recipe {recipe.name} picks without trees: there is nothing to make smaller")
     rows = rows.reset_index(drop=True)
@@ -214,7 +225,7 @@ def trade_off(
         ranker = fit(grown, rows, arch, quiet)
         for variant in variants:
             smaller = cut(ranker, grown, variant)
-            took = _pick_us(smaller, recipe, rows, arch, problems, kernels, time_pick or time_python_pick)
+            took = _pick_us(smaller, recipe, rows, arch, problems, kernels, timer)
             sizes[variant] = (_bytes(smaller), took)
     best = max(efficiencies, key=lambda v: (sum(float(e.mean()) for e in efficiencies[v].values()), v))
     table_rows = tuple(
@@ -222,7 +233,7 @@ def trade_off(
         for variant in sorted(efficiencies, key=lambda v: (-sizes[v][0], v))
     )
     chosen = smallest_as_good(table_rows)
-    return TradeOff(table_rows, best, chosen, len(kernels), recipe_of(recipe, chosen))
+    return TradeOff(table_rows, best, chosen, len(kernels), timer.engine, recipe_of(recipe, chosen))
 
 
 def smallest_as_good(rows: Sequence[Row]) -> Variant:
@@ -273,11 +284,14 @@ def recipe_of(recipe: Recipe, variant: Variant) -> Recipe:
     )
 
 
-def time_python_pick(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
-    """Microseconds of a pick by `Predictor`: the median over the problems, each at its fastest of some."""
+def _python_pick_us(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
     predictor = Predictor.load(folder)
     pools = [(problem, [k for k in kernels if k.matches(problem)]) for problem in problems]
     return median_pick_us(lambda problem, pool: predictor.select(problem, pool), pools)
+
+
+PYTHON_PICKS = PickTimer("python", _python_pick_us)
+"""Picks by `Predictor`: LightGBM through Python."""
 
 
 def median_pick_us(
@@ -299,6 +313,7 @@ def table_lines(found: TradeOff) -> Iterator[str]:
     """The table for people: every variant that no smaller one beats, the best, and the choice."""
     groupings = list(found.rows[0].by)
     heads = "".join(f"{f'by {name}: mean [vs best]  P10':>44}" for name in groupings)
+    yield f"picks among {found.candidates} kernels, timed in {found.engine}"
     yield f"{'variant':<48}{'bytes':>9}{'pick us':>9}{heads}"
     for row in found.rows:
         shown = row.variant in (found.best, found.chosen) or not any(
@@ -442,7 +457,7 @@ def _pick_us(
     arch: str,
     problems: Sequence[Problem],
     kernels: Sequence[Kernel],
-    time_pick: PickTimer,
+    timer: PickTimer,
 ) -> float:
     """A pick's time by a model that is loaded from its folder, as its users do."""
     kind = {"arch": arch, "dtype": str(rows["dtype"].iloc[0])}
@@ -453,4 +468,4 @@ def _pick_us(
     )
     with tempfile.TemporaryDirectory(prefix="tile-oracle-") as folder:
         model.save(Path(folder) / "model")
-        return time_pick(Path(folder) / "model", problems, kernels)
+        return timer.time_us(Path(folder) / "model", problems, kernels)

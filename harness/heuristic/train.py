@@ -114,7 +114,7 @@ def fit(
     importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
     if importance is not None:
         near = near * importance
-    code = _code_of(recipe, rows)
+    code = _code_of(recipe, rows, start)
     physical = None
     members: list[Member] = []
     if recipe.physical:
@@ -145,9 +145,10 @@ def fit(
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
-def _code_of(recipe: Recipe, rows: pd.DataFrame) -> CodeTable | None:
-    """The figures of the binaries that a recipe reads. Every row is then learnt twice, with them and without,
-    so that the model can predict a kernel whose binary nobody has seen."""
+def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
+    """The figures of the binaries that a recipe reads, and those that a warm start's model knew. Every row is
+    then learnt twice, with them and without, so that the model can predict a kernel whose binary nobody has
+    seen."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
@@ -156,6 +157,8 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame) -> CodeTable | None:
             f"recipe {recipe.name} reads figures of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"
         )
+    for member in tree_members(start) if start is not None else ():
+        code = code.over(member.code)
     return code
 
 

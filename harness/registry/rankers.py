@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from harness.data_files import data_folder
-from harness.errors import ModelError
+from harness.errors import BuildError, ModelError, TargetError
 from harness.heuristic.predictor import Predictor, find_model_of
 from harness.kernel import Kernel
 from harness.problem import Problem, kind_text
+from harness.selector.ranker import NativeRanker
 
 
 class PoolRanker(Protocol):
@@ -19,6 +21,13 @@ class PoolRanker(Protocol):
 
     def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
         """The first k kernels (None: all), best first, with their predicted TFLOPS."""
+
+
+AUTO, NATIVE, PYTHON = ENGINES = ("auto", "native", "python")
+"""By what a model ranks: compiled code in microseconds, LightGBM through Python in milliseconds."""
+
+_PATIENCE_S = 2.0
+"""A load that takes longer is compiling."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +56,20 @@ class Candidates:
 
 
 def load_candidates(
-    problem: Problem, arch: str, kernels: Sequence[Kernel], model: Path | None, models: Path | None
+    problem: Problem,
+    arch: str,
+    kernels: Sequence[Kernel],
+    model: Path | None,
+    models: Path | None,
+    engine: str = AUTO,
+    say: Callable[[str], None] | None = None,
 ) -> Candidates:
     """The kernels of the problem's kind and the model that ranks them: `model`, else the first that fits in
     the folder `models`, else a shipped one. A model that was trained for something else is no error: then
     nothing ranks them, and why is said.
 
-    Raises ModelError for a folder that cannot be read.
+    `engine`: native, python, or auto: native where it can be had, else python, which `say` is told. Raises
+    ModelError for a folder that cannot be read; with `native`, also BuildError where that cannot be had.
     """
     pool = tuple(kernels)
     places = [place for place in (models, data_folder("models")) if place is not None]
@@ -68,4 +84,26 @@ def load_candidates(
         predictor.predict(problem, pool[:1])
     except ModelError as error:
         return Candidates(pool, None, why=str(error))
-    return Candidates(pool, PredictorRanker(predictor, pool), folder.resolve().name, "python")
+    name = folder.resolve().name
+    if engine != PYTHON:
+        try:
+            return Candidates(pool, _native(folder, pool, say), name, NATIVE)
+        except (BuildError, ModelError, TargetError) as error:
+            if engine == NATIVE:
+                raise
+            if say is not None:
+                say(f"{name} picks in Python, in milliseconds: native code cannot be had: {error}")
+    return Candidates(pool, PredictorRanker(predictor, pool), name, PYTHON)
+
+
+def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> PoolRanker:
+    if say is None:
+        return NativeRanker.load(folder, kernels)
+    what = "the native ranker is compiled, once for this machine and version"
+    waiting = threading.Timer(_PATIENCE_S, say, (what,))
+    waiting.daemon = True
+    waiting.start()
+    try:
+        return NativeRanker.load(folder, kernels)
+    finally:
+        waiting.cancel()

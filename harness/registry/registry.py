@@ -22,7 +22,7 @@ from harness.pool import pool_for_problem
 from harness.problem import Kind, Problem, kind_text
 from harness.registry.measuring import Budget, PoolMeasurements, measure_pool, model_free_order
 from harness.registry.operands import read_output, shared_files, taken_operands
-from harness.registry.rankers import Candidates, load_candidates
+from harness.registry.rankers import AUTO, ENGINES, Candidates, load_candidates
 from harness.registry.tuned import Found, Surroundings, TunedEntry, TunedResults, now
 from harness.target import TargetOptions, resolve_target
 from harness.target.base import DataFiles, DeviceInfo, Target
@@ -120,6 +120,7 @@ class Registry:
         kernels: str | Sequence[Kernel] = "default",
         model: Path | str | None = None,
         models: Path | str | None = None,
+        engine: str = AUTO,
         tuned: bool | Path | str = True,
         fallback: Budget | None = FALLBACK,
         options: TargetOptions | None = None,
@@ -127,11 +128,12 @@ class Registry:
     ) -> None:
         """`kernels`: a rule set (default, full, tiny, a .json file), or the candidates themselves. `model`:
         the folder to use for every problem; else the fitting one in the folder `models`, or a shipped one.
+        `engine`: by what the model ranks: native, python, or auto: native where it can be compiled (once).
         `tuned`: the folder of tuned results, True for the usual one, False for none. `fallback`: what may
         be measured where no model fits, None for nothing. `options`: how kernels are built.
 
         Raises TargetError and BuildError for a target that cannot be used here, RuleError for an unknown
-        architecture.
+        architecture, ModelError for an unknown engine.
         """
         self.target: Target | None = None
         if arch is None:
@@ -147,6 +149,9 @@ class Registry:
         self._kernels = kernels
         self._model = None if model is None else Path(model)
         self._models = None if models is None else Path(models)
+        if engine not in ENGINES:
+            raise ModelError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
+        self._engine = engine
         self._budget = fallback
         self._settings = settings or SweepSettings()
         self._lock = threading.RLock()
@@ -251,7 +256,9 @@ class Registry:
             kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {self._arch.name}")
-        return load_candidates(problem, self._arch.name, kernels, self._model, self._models)
+        return load_candidates(
+            problem, self._arch.name, kernels, self._model, self._models, self._engine, self._say
+        )
 
     # ---- running ----------------------------------------------------------------------------
 

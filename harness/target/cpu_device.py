@@ -29,10 +29,10 @@ from harness.target.core_lock import CoreLock
 from harness.target.cpu_info import cpu_name, last_level_cache_bytes, memory_available_bytes
 from harness.target.device_state import DeviceState
 from harness.target.guarded_memory import GuardedBuffer, holding
+from harness.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 _ABI_VERSION = 1
 _TO_OK, _TO_UNSUPPORTED = 0, 1
-_POISON = 0xFF  # every dtype reads this as NaN, and no kernel writes just this NaN by accident
 _MEMORY_SHARE = 0.7
 
 
@@ -141,11 +141,11 @@ class CpuDevice:
         if failure is not None:
             return failure
         values = out.view(storage, shapes[2])
-        unwritten = _unwritten(values)
+        missing = unwritten(values)
         given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
         # A NaN that the caller put in may come out as any NaN.
-        if unwritten and not any(_nan_count(operand, problem.dtype) for operand in given):
-            return CheckResult("wrong", unwritten)
+        if missing and not any(nan_count(operand, problem.dtype) for operand in given):
+            return CheckResult("wrong", missing)
         values.tofile(data.out)
         return CheckResult("ok")
 
@@ -155,7 +155,7 @@ class CpuDevice:
             workspace = self._attach_workspace(library, args, flush=True)
         except MemoryError as error:
             return CheckResult("unsupported", f"its workspace: {error}")
-        out.fill(_POISON)
+        out.fill(POISON_BYTE)
         began = time.monotonic()
         returned = library.to_launch(ctypes.byref(args))
         self.kernel_seconds += time.monotonic() - began
@@ -163,7 +163,7 @@ class CpuDevice:
             return CheckResult("unsupported", "the kernel refused the problem")
         if returned != _TO_OK:
             return CheckResult("wrong", f"the kernel returned {returned}")
-        if not out.slack_is(_POISON) or not (workspace is None or workspace.slack_is(_POISON)):
+        if not out.slack_is(POISON_BYTE) or not (workspace is None or workspace.slack_is(POISON_BYTE)):
             return CheckResult("wrong", "wrote outside its output or workspace", tainted=True)
         return None
 
@@ -232,7 +232,7 @@ class CpuDevice:
             self._workspaces.pop(flush, None)
             workspace = self._workspaces[flush] = GuardedBuffer(size, flush=flush)
         if flush:
-            workspace.fill(_POISON)
+            workspace.fill(POISON_BYTE)
         args.workspace = workspace.address
         return workspace
 
@@ -279,24 +279,11 @@ def _compare(loaded: _Loaded) -> CheckResult:
 
 def _stray_values(out: Array, dtype: str) -> str | None:
     """What a spot check looks at everywhere: values left unwritten, and NaN."""
-    unwritten = _unwritten(out)
-    if unwritten:
-        return unwritten
-    nan = _nan_count(out, dtype)
+    missing = unwritten(out)
+    if missing:
+        return missing
+    nan = nan_count(out, dtype)
     return f"{nan:,} of {out.size:,} values are NaN" if nan else None
-
-
-def _unwritten(out: Array) -> str | None:
-    bits_type = np.dtype(f"u{out.itemsize}")
-    poison = np.array([_POISON] * bits_type.itemsize, np.uint8).view(bits_type)[0]
-    count = int(np.count_nonzero(out.view(bits_type) == poison))
-    return f"left {count:,} of {out.size:,} values unwritten" if count else None
-
-
-def _nan_count(stored: Array, dtype: str) -> int:
-    if dtype == "bf16":
-        return int(np.count_nonzero((stored & 0x7FFF) > 0x7F80))
-    return int(np.count_nonzero(np.isnan(stored)))
 
 
 def _explain(loaded: _Loaded, bits: Array, wanted: Array, different: npt.NDArray[np.bool_]) -> str:

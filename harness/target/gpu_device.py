@@ -6,7 +6,9 @@ import math
 import os
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -15,7 +17,7 @@ import numpy.typing as npt
 
 from harness.measure.reference import STORAGE, decode
 from harness.problem import Problem
-from harness.target.base import CheckResult, DeviceInfo, KernelFailed, ProblemRefused
+from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.ck_tile_library import CkTileLibrary, CkTilePlan
 from harness.target.device_state import DeviceState, StateReader, StateWatch
 from harness.target.gpu_abi import (
@@ -33,7 +35,6 @@ from harness.target.gpu_lock import GpuLock
 from harness.target.gpu_work import (
     GUARD_BYTE,
     GUARD_BYTES,
-    POISON_BYTE,
     Buffer,
     DeviceWork,
     Verdict,
@@ -47,6 +48,7 @@ from harness.target.runtime.driver import (
     RuntimeFailure,
     RuntimeMissing,
 )
+from harness.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 512
@@ -114,8 +116,8 @@ class _Loaded:
             self._work.fill_random(self.problem, self._seed, first, second)
         return self._random
 
-    def exact_workspace(self, size_bytes: int) -> int:
-        """Scratch memory for a check, just as large as the kernel may use; its address, or 0.
+    def exact_workspace(self, size_bytes: int) -> Buffer | None:
+        """Scratch memory for a check, just as large as the kernel may use; None for a kernel without any.
 
         One at a time, since a pool's many sizes together could be more than there is.
         """
@@ -124,7 +126,7 @@ class _Loaded:
             self._give_back(old)
         if size_bytes and self.workspace is None:
             self.workspace = self.buffer(size_bytes)
-        return self.workspace.address if self.workspace is not None else 0
+        return self.workspace
 
     def fits_timing(self, size_bytes: int) -> bool:
         """Whether the scratch memory for timing is large enough."""
@@ -190,12 +192,7 @@ class GpuDevice:
     def load(self, problem: Problem, seed: int) -> None:
         try:
             self._unload()
-            needed, there = _memory_needed_bytes(problem), self._driver.free_memory_bytes()
-            if needed > _MEMORY_SHARE * there:
-                raise ProblemRefused(
-                    f"needs {needed / 2**30:.1f} GiB of device memory for data and reference, "
-                    f"{there / 2**30:.1f} GiB are free"
-                )
+            self._refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
             self.claim()
             self._loaded = _Loaded(self._driver, self._work, problem, seed)
         except RuntimeFailure as failure:
@@ -210,28 +207,84 @@ class GpuDevice:
 
     def check(self, binary: Path) -> CheckResult:
         loaded = self._require()
+        return self._launched(loaded.problem, binary, partial(self._check, loaded))
+
+    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
+        self._refuse_unless_there_is(problem.bytes + 8 * GUARD_BYTES, "the data")
+        buffers: list[Buffer] = []
+        try:
+            return self._launched(problem, binary, partial(self._apply, problem, data, buffers))
+        finally:
+            for buffer in buffers:
+                buffer.close()
+
+    def _launched(
+        self,
+        problem: Problem,
+        binary: Path,
+        run: Callable[[_Kernel | CkTileLibrary, LaunchPlan | CkTilePlan], CheckResult],
+    ) -> CheckResult:
+        """What `run` says, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
-            plan = self._plan(loaded, kernel)
+            plan = self._plan(problem, kernel)
         except (RuntimeFailure, ValueError, OSError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
         except Unlaunchable as error:
             return CheckResult("unsupported", str(error))
         try:
-            return self._check(loaded, kernel, plan)
+            return run(kernel, plan)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
             return CheckResult("unsupported", f"cannot be launched with {_asks(kernel, plan)}: {failure}")
 
-    def _check(
-        self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
+    def _apply(
+        self,
+        problem: Problem,
+        data: DataFiles,
+        buffers: list[Buffer],
+        kernel: _Kernel | CkTileLibrary,
+        plan: LaunchPlan | CkTilePlan,
     ) -> CheckResult:
-        scratch = loaded.exact_workspace(plan.workspace_bytes)
-        launches = _launches(loaded, kernel, plan, loaded.integers, scratch)
-        loaded.out.poison()
-        if loaded.workspace is not None:
-            loaded.workspace.poison()
+        def buffer(size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
+            buffers.append(Buffer(self._driver, size_bytes, guard))
+            return buffers[-1]
+
+        storage, result_storage = STORAGE[problem.dtype], STORAGE[problem.result_dtype]
+        given = [path.read_bytes() for path in (data.first, data.second)]
+        operands = [buffer(len(values), POISON_BYTE) for values in given]
+        for operand, values in zip(operands, given, strict=True):
+            self._driver.copy_in(operand.address, values)
+        out = buffer(math.prod(problem.operand_shapes[2]) * result_storage.itemsize)
+        workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
+        failure = self._run_once(problem, kernel, plan, operands, out, workspace)
+        if failure is not None:
+            return failure
+        result = self._driver.copy_out(out.address, out.size_bytes)
+        missing = unwritten(np.frombuffer(result, result_storage))
+        # A NaN that the caller put in may come out as any NaN.
+        if missing and not any(nan_count(np.frombuffer(v, storage), problem.dtype) for v in given):
+            return CheckResult("wrong", missing)
+        data.out.write_bytes(result)
+        return CheckResult("ok")
+
+    def _run_once(
+        self,
+        problem: Problem,
+        kernel: _Kernel | CkTileLibrary,
+        plan: LaunchPlan | CkTilePlan,
+        operands: list[Buffer],
+        out: Buffer,
+        workspace: Buffer | None,
+    ) -> CheckResult | None:
+        """Run over a poisoned output; what is wrong where the kernel wrote beside its memory, or None."""
+        launches = _launches(
+            problem, kernel, plan, operands, out, workspace.address if workspace is not None else 0
+        )
+        out.poison()
+        if workspace is not None:
+            workspace.poison()
         self._driver.synchronize()
         began = time.monotonic()
         try:
@@ -240,11 +293,27 @@ class GpuDevice:
             self._driver.synchronize()
         finally:
             self.kernel_seconds += time.monotonic() - began
-        for name, buffer in (("output", loaded.out), ("workspace", loaded.workspace)):
+        for name, buffer in (("output", out), ("workspace", workspace)):
             damaged = self._work.damaged_guard_bytes(buffer) if buffer is not None else 0
             if damaged:
                 return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
-        problem = loaded.problem
+        return None
+
+    def _refuse_unless_there_is(self, needed_bytes: int, what_for: str) -> None:
+        there = self._driver.free_memory_bytes()
+        if needed_bytes > _MEMORY_SHARE * there:
+            raise ProblemRefused(
+                f"needs {needed_bytes / 2**30:.1f} GiB of device memory for {what_for}, "
+                f"{there / 2**30:.1f} GiB are free"
+            )
+
+    def _check(
+        self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
+    ) -> CheckResult:
+        problem, workspace = loaded.problem, loaded.exact_workspace(plan.workspace_bytes)
+        failure = self._run_once(problem, kernel, plan, loaded.integers, loaded.out, workspace)
+        if failure is not None:
+            return failure
         count = math.prod(problem.operand_shapes[2])
         verdict = self._work.compare(problem, loaded.out.address, loaded.expected.address)
         if verdict.wrong == 0:
@@ -278,11 +347,11 @@ class GpuDevice:
             self._end_if_sticky(error)
             return {}
 
-    def _plan(self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary) -> LaunchPlan | CkTilePlan:
+    def _plan(self, problem: Problem, kernel: _Kernel | CkTileLibrary) -> LaunchPlan | CkTilePlan:
         """Raises Unlaunchable."""
         if isinstance(kernel, CkTileLibrary):
-            return kernel.plan(loaded.problem)
-        return plan_launch(loaded.problem, kernel.info, self._units)
+            return kernel.plan(problem)
+        return plan_launch(problem, kernel.info, self._units)
 
     def _kernel(self, binary: Path) -> _Kernel | CkTileLibrary:
         if binary.suffix == ".so":
@@ -315,11 +384,11 @@ class GpuDevice:
     def _make_timer(self, binary: Path) -> _Timer:
         """Looks how long the kernel runs, roughly, and how it is therefore timed."""
         loaded, kernel = self._require(), self._kernel(binary)
-        plan = self._plan(loaded, kernel)
+        plan = self._plan(loaded.problem, kernel)
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to go
         scratch = loaded.ample_workspace(plan.workspace_bytes)
-        launches = _launches(loaded, kernel, plan, loaded.random(), scratch)
+        launches = _launches(loaded.problem, kernel, plan, loaded.random(), loaded.out, scratch)
         direct = _Timer(launches, 0, 1)
         self._time(direct, 1)
         rough_ns = float(self._time(direct, 3).min())
@@ -438,17 +507,18 @@ def _asks(kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan) -> str
 
 
 def _launches(
-    loaded: _Loaded,
+    problem: Problem,
     kernel: _Kernel | CkTileLibrary,
     plan: LaunchPlan | CkTilePlan,
     inputs: list[Buffer],
+    out: Buffer,
     scratch: int,
 ) -> tuple[Launch | LibraryLaunch, ...]:
     first, second = (operand.address for operand in inputs)
     if isinstance(kernel, CkTileLibrary):
-        return (kernel.launch(loaded.problem, first, second, loaded.out.address, scratch),)
+        return (kernel.launch(problem, first, second, out.address, scratch),)
     assert isinstance(plan, LaunchPlan)
-    arguments = Arguments(gpu_args(loaded.problem, first, second, loaded.out.address, scratch, plan.split_k))
+    arguments = Arguments(gpu_args(problem, first, second, out.address, scratch, plan.split_k))
     conv = Launch(kernel.conv, plan.conv, arguments)
     return (conv,) if plan.finish is None else (conv, Launch(kernel.finish, plan.finish, arguments))
 

@@ -19,6 +19,7 @@ from harness.heuristic.columns import pair_columns
 from harness.heuristic.evaluate import rank_all, rank_records
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.predictor import Predictor
+from harness.heuristic.ranker import tree_members
 from harness.heuristic.recipe import Recipe, TreePart
 from harness.heuristic.schemas import schema_named
 from harness.heuristic.train import train
@@ -33,6 +34,7 @@ GEMM = parse_kernel_name(
 )
 FIGURES = {"vgprs": 130, "agprs": 64, "sgprs": 40, "lds_bytes": 65536, "scratch_bytes": 16, "spills": 4}
 PIPELINES = ("compv3", "mem", "compv6")
+FEW = TreeSettings(trees=10)
 RECIPE = Recipe(
     "with_code",
     "",
@@ -185,6 +187,23 @@ def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
         error[name] = np.abs(np.log(both["predicted_tflops"] / both["tflops"]))[slow].mean()
     assert error[folder.name] < 0.1
     assert error[folder.name] < error["blind"] < 0.2
+
+
+def test_a_warm_start_keeps_the_figures_that_the_old_model_knew(folder: Path) -> None:
+    records, _ = spilling_records()
+    some = records[records["kernel"].isin([*held_out(), *sorted(records["kernel"].unique())[-3:]])]
+    grown = train(some, RECIPE, warm_start=folder, warm_trees=5)
+    (trees,) = tree_members(grown.ranker)
+    assert set(trees.code.figures) == set(records["kernel"])
+
+
+def test_a_model_of_the_first_version_does_not_read_figures(tmp_path: Path, records: pd.DataFrame) -> None:
+    parts = (TreePart("tflops", "grouped_conv_97", FEW), TreePart("log_time", "grouped_conv_own_1", FEW))
+    train(records, Recipe("two", "", parts), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    assert not predictor.reads_code
+    assert not (tmp_path / "m" / "code_facts.json").exists()
+    assert predictor.knowing(CodeTable({"x": {"vgprs": 1}})) is predictor
 
 
 def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:

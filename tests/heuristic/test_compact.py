@@ -19,6 +19,7 @@ from harness.heuristic.compact import (
     TRADEOFF_FILE,
     Figures,
     Grid,
+    PickTimer,
     Row,
     TradeOff,
     Variant,
@@ -63,7 +64,9 @@ def rows() -> pd.DataFrame:
 
 @pytest.fixture(scope="module")
 def found(rows: pd.DataFrame) -> TradeOff:
-    return trade_off(CORRECTED, rows, "gfx950", n_splits=3, time_pick=counted, grid=GRID)
+    return trade_off(
+        CORRECTED, rows, "gfx950", n_splits=3, time_pick=PickTimer("counted", counted), grid=GRID
+    )
 
 
 def counted(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
@@ -171,7 +174,7 @@ def test_the_same_rows_and_seed_make_the_same_choice_whatever_picking_takes(rows
         return 1e6 - counted(folder, problems, kernels)
 
     first, again = (
-        trade_off(TREES, rows, "gfx950", 2, time_pick=timer, grid=TINY)
+        trade_off(TREES, rows, "gfx950", 2, time_pick=PickTimer("made up", timer), grid=TINY)
         for timer in (counted, slow_when_small)
     )
     assert again.chosen == first.chosen
@@ -195,6 +198,7 @@ def test_a_compact_training_ships_the_choice_and_says_so(tmp_path: Path) -> None
     tradeoff = json.loads((tmp_path / "m" / TRADEOFF_FILE).read_text())
     chosen = manifest["compact"]["chosen"]
     assert tradeoff["chosen"] == chosen
+    assert (tradeoff["pick_candidates"], tradeoff["pick_engine"]) == (10, "python")
     assert len(tradeoff["variants"]) == 2 * 2 * 1 * 2
     assert all(v["pick_us"] > 0 and v["model_bytes"] > 0 for v in tradeoff["variants"])
     assert manifest["total_n_estimators"] == chosen["trees"] * chosen["members"]

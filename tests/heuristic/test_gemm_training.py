@@ -14,8 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.arch import load_arch
+from harness.commands import ablation as ablation_command
 from harness.commands import evaluate as evaluate_command
 from harness.commands import predict as predict_command
+from harness.commands import search as search_command
+from harness.commands import suggest as suggest_command
 from harness.commands import train as train_command
 from harness.errors import ModelError
 from harness.heuristic.aliases import find_aliases, merge
@@ -321,4 +324,19 @@ def test_the_commands_train_evaluate_and_predict(tmp_path: Path) -> None:
     for part in ("24 of 24 problems", "tiny M", "large M", "rrr"):
         assert part in text
     text = said(predict_command, "gemm-bf16-rcr-m7-n2048-k512", "--model", str(model), "--top", "3")
-    assert text.count("x") >= 3
+    assert text.count(" TFLOPS  gemm_bf16_rcr_") == 3
+    assert "refuses" not in text
+    names = tmp_path / "names.txt"
+    names.write_text(kernels()[0].name.replace("_True_True_True_", "_True_True_False_"))
+    text = said(
+        predict_command, "gemm-bf16-rcr-m7-n8-k70", "--model", str(model), "--kernels", str(names), "--json"
+    )
+    assert '"refusal": "padding: pad_k is off and K = 70 is not a multiple of tile_k = 64"' in text
+    text = said(suggest_command, str(records), "--problem-set", "gemm_validation", "--budget", "4")
+    assert text.count("gemm-bf16-") == 4
+    text = said(search_command, "gemm-bf16-rcr-m7-n2048-k512", "--model", str(model), "--budget", "40")
+    assert "40 kernels" in text
+    assert "buildable, not measured  gemm_bf16_rcr_" in text
+    text = said(ablation_command, str(records), "--recipes", "log_time,physical", "--folds", "2")
+    assert [line.split()[0] for line in text.splitlines()] == ["recipe", "mean", "log_time", "physical"]
+    assert "test" not in text

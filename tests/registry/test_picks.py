@@ -11,7 +11,7 @@ import pytest
 from evil_target import EvilTarget, evil_kernel, small_problem
 
 from harness.build.builder import Builder
-from harness.errors import ModelError, RuleError, TargetError
+from harness.errors import BuildError, ModelError, RuleError, TargetError
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import Recipe, TreePart
 from harness.heuristic.train import train
@@ -20,12 +20,14 @@ from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
 from harness.pool import kernel_pool
 from harness.problem import GemmProblem, problem_from_id
+from harness.problem_set import load_problem_set
 from harness.record.dataset import load_records
 from harness.record.run import RunLog, open_run
 from harness.registry import Budget, Registry, TunedResults, model_free_order
 from harness.registry.measuring import PoolMeasurements
 from harness.registry.registry import MEASURED, MODEL, TUNED
 from harness.registry.seed import entries_of_records
+from harness.selector.ranker import NativeRanker
 from tests.heuristic.made_records import make_problems, make_records
 
 GFX = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
@@ -142,6 +144,41 @@ def test_a_registry_for_an_architecture_only_picks() -> None:
             registry.select(GemmProblem("bf16", "rcr", 16, 16, 16))
         with pytest.raises(ModelError, match="at least one kernel must be asked for"):
             registry.rank(GFX, 0)
+
+
+def test_native_and_python_pick_alike_and_say_which_they_are() -> None:
+    problems = [
+        problem for problem in load_problem_set("forward_validation_300").problems if problem.ndim == 2
+    ]
+    with (
+        Registry(arch="gfx950", engine="native") as native,
+        Registry(arch="gfx950", engine="python") as python,
+    ):
+        assert (native.candidates(GFX).engine, python.candidates(GFX).engine) == ("native", "python")
+        assert native.rank(GFX) == python.rank(GFX)
+        for problem in problems[::50]:
+            assert native.rank(problem, 2) == python.rank(problem, 2)
+
+
+def test_where_native_code_cannot_be_had_python_picks_and_it_is_said(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def no_compiler(folder: Path, kernels: object) -> NativeRanker:
+        raise BuildError("there is no C++ compiler")
+
+    monkeypatch.setattr(NativeRanker, "load", staticmethod(no_compiler))
+    with Registry(arch="gfx950") as registry:
+        assert registry.candidates(GFX).engine == "python"
+        assert registry.select(GFX).source == MODEL
+    assert "grouped_conv_forward_bf16_gfx950 picks in Python" in caplog.text
+    assert "there is no C++ compiler" in caplog.text
+    with (
+        Registry(arch="gfx950", engine="native") as registry,
+        pytest.raises(BuildError, match="no C\\+\\+ compiler"),
+    ):
+        registry.select(GFX)
+    with pytest.raises(ModelError, match="engine 'fast' is not one of auto, native, python"):
+        Registry(arch="gfx950", engine="fast")
 
 
 # ---- measuring ----------------------------------------------------------------------------------

@@ -129,7 +129,7 @@ def test_one_workspace_is_kept_at_a_time(device: CpuDevice, evil_builder: Builde
     for size in (64, 128, 64, 4096):
         library = type("Library", (), {"to_workspace_bytes": staticmethod(lambda _, size=size: size)})
         loaded = device._require()
-        args = loaded.arguments(loaded.integers, loaded.out)
+        args = cpu_device._arguments(loaded.problem, loaded.integers, loaded.out)
         buffer = device._attach_workspace(library, args, flush=True)  # type: ignore[arg-type]
         assert buffer is not None
         assert buffer.size == size

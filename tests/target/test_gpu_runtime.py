@@ -17,9 +17,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness.problem import GroupedConvProblem
+from harness.problem import GemmProblem, GroupedConvProblem
 from harness.target import gpu_device
-from harness.target.base import KernelFailed, ProblemRefused
+from harness.target.base import DataFiles, KernelFailed, ProblemRefused
 from harness.target.gpu_device import GpuDevice
 from harness.target.gpu_work import GUARD_BYTES
 from harness.target.runtime.cuda import open_cuda
@@ -458,6 +458,56 @@ def test_a_failure_while_timing_is_said(
 def test_a_problem_that_does_not_fit_is_refused(device: GpuDevice) -> None:
     with pytest.raises(ProblemRefused, match="GiB of device memory"):
         device.load(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), 1)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> DataFiles:
+    """A caller's operands: NaN, so that the poison which the recorder's kernels leave passes for a result."""
+    files = DataFiles(*(tmp_path / name for name in ("first", "second", "out")))
+    for path, shape in zip((files.first, files.second), PROBLEM.operand_shapes, strict=False):
+        np.full(shape, 0x7FC1, np.uint16).tofile(path)
+    return files
+
+
+def test_a_callers_data_go_in_and_the_output_comes_back(
+    api: str, device: GpuDevice, binary: Path, calls: Calls, data: DataFiles
+) -> None:
+    calls()
+    assert device.apply(PROBLEM, binary, data).status == "ok"
+    made = calls()
+    copied = [int(call[2]) for call in made if call[0] in ("hipMemcpyHtoD", "cuMemcpyHtoD_v2")]
+    sizes = [2 * 2 * 8 * 8 * 64, 2 * 64 * 9 * 64]
+    assert copied[:2] == sizes
+    assert next(call[2:4] for call in launches(api, made)) == ("2,1,1", "128,1,1")
+    assert data.out.read_bytes() == b"\xff" * sizes[0]
+    made_and_freed = [
+        sum(call[0] in pair for call in made)
+        for pair in (("hipMalloc", "cuMemAlloc_v2"), ("hipFree", "cuMemFree_v2"))
+    ]
+    assert made_and_freed == [3, 3]
+
+
+def test_a_kernel_that_leaves_a_callers_output_unwritten_is_told(
+    device: GpuDevice, binary: Path, data: DataFiles
+) -> None:
+    for path in (data.first, data.second):
+        path.write_bytes(bytes(path.stat().st_size))
+    result = device.apply(PROBLEM, binary, data)
+    assert (result.status, result.detail) == ("wrong", "left 8,192 of 8,192 values unwritten")
+    assert not data.out.exists()
+
+
+def test_a_callers_data_that_cannot_be_run_are_a_verdict_or_refused(
+    api: str, device: GpuDevice, binary: Path, data: DataFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(ProblemRefused, match="GiB of device memory for the data"):
+        device.apply(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), binary, data)
+    with pytest.raises(ProblemRefused, match="operation gemm has no code for GPUs"):
+        device.apply(GemmProblem("bf16", "rcr", 8, 8, 8), binary, data)
+    monkeypatch.setenv("RECORD_FAIL", "hipModuleLaunchKernel:1" if api == "hip" else "cuLaunchKernel:1")
+    result = device.apply(PROBLEM, binary, data)
+    assert result.status == "unsupported"
+    assert "cannot be launched with 128 threads" in result.detail
 
 
 def test_after_a_fault_the_process_ends_and_says_why(

@@ -28,7 +28,7 @@ SCHEMAS: dict[str, FeatureSchema] = {
 }
 """Every schema by its name."""
 
-_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN_2, GEMM_72, GEMM_OWN_2)
+_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GEMM_72, GEMM_OWN, GEMM_OWN_2)
 
 
 def schema_named(name: str) -> FeatureSchema:

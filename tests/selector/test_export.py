@@ -1,0 +1,193 @@
+"""The exported folder: built by the compilers that are there, run without Python, compared with Predictor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.cli import main
+from harness.data_files import data_folder
+from harness.errors import ModelError
+from harness.heuristic.predictor import Predictor
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.train import train
+from harness.pool import pool_of_kind
+from harness.problem import Kind, Problem
+from harness.selector.export import export_model, file_stem
+from harness.selector.native_selector import NativeSelector
+from harness.selector.selector_file import NativeModel, problem_fields, selector_bytes
+from tests.heuristic.conftest import *  # noqa: F403
+from tests.heuristic.test_gemm_training import make_records as make_gemm_records
+from tests.selector.made_problems import random_problems
+
+MODEL = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
+FORWARD: Kind = ("forward", "bf16", 2)
+SELECTOR = "forward_bf16_2d.selector"
+
+
+def compilers() -> dict[str, list[str]]:
+    found = {}
+    if importlib.util.find_spec("ziglang"):
+        found["ziglang"] = [sys.executable, "-m", "ziglang", "c++"]
+    return found | {name: [name] for name in ("clang++", "g++") if shutil.which(name)}
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("export") / "selector"
+    export_model(MODEL, pool_of_kind(FORWARD, "gfx950", "tiny"), folder)
+    return folder
+
+
+def made(folder: Path, compiler: str, *goals: str) -> None:
+    """The folder's own Makefile, without optimisation: the answers are the same."""
+    command = " ".join(compilers()[compiler])
+    done = subprocess.run(
+        ["make", "-s", "-C", str(folder), f"CXX={command}", "CXXFLAGS=-O0 -w", *goals],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+def linked(folder: Path, compiler: str, to: Path, *more: str) -> Path:
+    """The program of rank_lines.cpp with the folder's library, and what is put before it."""
+    program = to / "rank_lines"
+    done = subprocess.run(
+        [*compilers()[compiler], "-std=c++20", "-O0", "-ffp-contract=off", "-w", f"-I{folder / 'include'}",
+         str(Path(__file__).parent / "rank_lines.cpp"), *more,
+         str(folder / "build" / "libtile_oracle_selector.a"), "-pthread", "-o", str(program)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return program
+
+
+def answers(program: Path, selector: Path, problems: Sequence[Problem]) -> list[str]:
+    fields = problem_fields("grouped_conv")
+    lines = "".join(" ".join(str(getattr(p, name)) for name in fields) + "\n" for p in problems)
+    done = subprocess.run(
+        [program, selector], input=lines, capture_output=True, text=True, check=False, env={}
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.splitlines() == [
+        "G must divide C and K, which count the channels of all groups",
+        "this selector is not for GEMM",
+    ]
+    return done.stdout.splitlines()
+
+
+needs_make = pytest.mark.skipif(
+    not shutil.which("make") or not compilers(), reason="needs make and a C++ compiler"
+)
+
+
+@needs_make
+@pytest.mark.parametrize("compiler", compilers())
+def test_a_program_of_its_own_says_what_predictor_says(exported: Path, tmp_path: Path, compiler: str) -> None:
+    """Built, and asked by four threads at once, without Python."""
+    kernels, problems = pool_of_kind(FORWARD, "gfx950", "tiny"), random_problems(FORWARD, 60, seed=4)
+    shutil.copytree(exported, tmp_path / "e")
+    made(tmp_path / "e", compiler, "build/libtile_oracle_selector.a")
+    program = linked(tmp_path / "e", compiler, tmp_path)
+    said = answers(program, exported / SELECTOR, problems)
+    predictor = Predictor.load(MODEL)
+    for problem, line in zip(problems, said, strict=True):
+        pick, *ranked = line.split()
+        expected = predictor.rank(problem, kernels)
+        assert kernels[int(pick)] == expected[0][0]
+        found = [word.split(":") for word in ranked]
+        assert [(kernels[int(number)], float.fromhex(tflops)) for number, _, tflops in found] == expected
+        times = [float.fromhex(time) for _, time, _ in found]
+        assert times == sorted(times)
+    plain = [str(tmp_path / "e" / "src" / name) for name in ("program.cpp", "selector.cpp")]
+    program = linked(tmp_path / "e", compiler, tmp_path, "-DTILE_ORACLE_PLAIN_LANES", *plain)
+    assert answers(program, exported / SELECTOR, problems) == said  # the code of compilers without vectors
+
+
+@needs_make
+def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "out"
+    assert main(["export", str(MODEL), "-o", str(folder)]) == 0
+    assert f"{SELECTOR}: forward bf16 2D, 30 kernels" in capsys.readouterr().out
+    made(folder, list(compilers())[-1], "build/pick")
+    readme = (folder / "README.md").read_text().splitlines()
+    command = next(line.strip() for line in readme if line.strip().startswith("build/pick "))
+    done = subprocess.run(command.split(), cwd=folder, capture_output=True, text=True, check=True)
+    best = done.stdout.splitlines()[1]
+    assert main(["predict", "forward-bf16-n8-c64-k64-i56x56-f3x3-p1", "--model", str(MODEL)]) == 0
+    _, tflops, _, name = capsys.readouterr().out.splitlines()[1].split()
+    assert best.split() == [tflops, "TFLOPS", name]
+    for words, message in (
+        (["nowhere.selector"], "pick: nowhere.selector: cannot be read"),
+        (["README.md"], "pick: README.md: not a whole selector: it does not begin as one of this version"),
+        ([SELECTOR, "H=1"], "pick: H=1 is not FIELD=VALUE with a field of forward bf16 2D"),
+    ):
+        done = subprocess.run(["build/pick", *words], cwd=folder, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.strip()) == (2, message)
+
+
+def test_what_the_folder_holds_and_that_it_is_replaced(records: pd.DataFrame, tmp_path: Path) -> None:
+    train(records, recipe_named("log_time").with_trees(3), n_splits=2).save(tmp_path / "m")
+    kernels = pool_of_kind(FORWARD, "gfx950", "tiny")
+    folder = tmp_path / "out"
+    first = export_model(tmp_path / "m", kernels, folder)
+    assert first.kernels == {FORWARD: len(kernels)}
+    assert (folder / "forward_bf16_2d.kernels.txt").read_text().split() == [k.name for k in kernels]
+    manifest = json.loads((folder / "manifest.json").read_text())
+    assert manifest["selectors"]["forward_bf16_2d.selector"] == {
+        "problems": "forward bf16 2D",
+        "kernels": len(kernels),
+    }
+    again = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    export_model(tmp_path / "m", kernels, folder)
+    assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == again
+    assert str(tmp_path).encode() not in b"".join(again.values())
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "out"]
+    (tmp_path / "photos").mkdir()
+    with pytest.raises(ModelError, match="is no export of a model"):
+        export_model(tmp_path / "m", kernels, tmp_path / "photos")
+    with pytest.raises(ModelError, match="no kernels to export"):
+        export_model(tmp_path / "m", [], folder)
+
+
+def test_a_model_of_several_kinds_has_a_selector_for_each(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(make_gemm_records(), recipe_named("tflops").for_op("gemm").with_trees(3), n_splits=2).save(
+        tmp_path / "m"
+    )
+    assert main(["export", str(tmp_path / "m"), "-o", str(tmp_path / "o"), "--kernel-set", "tiny"]) == 0
+    names = sorted(path.stem for path in (tmp_path / "o").glob("*.selector"))
+    assert names == sorted(file_stem(("gemm", "bf16", layout)) for layout in ("rcr", "rrr", "crr", "ccr"))
+    assert "GemmProblem problem{.M = 1" in (tmp_path / "o" / "README.md").read_text()
+    assert main(["export", str(tmp_path / "m"), "-o", str(tmp_path / "o"), "--kernel-set", "nothing"]) == 2
+    assert "nothing" in capsys.readouterr().err
+
+
+def test_damaged_files_are_refused_or_harmless() -> None:
+    """Any byte may be wrong: native code says so, or answers without leaving its memory."""
+    data = selector_bytes(NativeModel.load(MODEL), pool_of_kind(FORWARD, "gfx950", "tiny"))
+    with pytest.raises(ModelError, match="not a whole selector: it ends too early"):
+        NativeSelector(data[:-10])
+    with pytest.raises(ModelError, match="not a whole selector: bytes are left over"):
+        NativeSelector(data + b"1234")
+    with pytest.raises(ModelError, match="it does not begin as one of this version"):
+        NativeSelector(b"")
+    random, refused = np.random.default_rng(0), 0
+    for _ in range(150):
+        damaged = bytearray(data)
+        damaged[int(random.integers(24, 12_000))] ^= 1 << int(random.integers(8))
+        try:
+            NativeSelector(bytes(damaged)).pick([8, 64, 64, 1, 56, 56, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1])
+        except ModelError:
+            refused += 1
+    assert refused > 20
