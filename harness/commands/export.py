@@ -7,7 +7,7 @@ from pathlib import Path
 
 from harness.commands.predict import kernels_named
 from harness.data_files import data_folder
-from harness.errors import RuleError
+from harness.errors import ModelError, RuleError
 from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, read_spec
 from harness.heuristic.schemas import op_of_model
 from harness.kernel import GemmKernel, Kernel
@@ -64,8 +64,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _model_folder(text: str) -> Path:
     """A folder, or the name of a shipped model."""
-    folder, shipped = Path(text).expanduser(), data_folder("models") / Path(text).name
-    return shipped if not folder.is_dir() and (shipped / SPEC_FILE).is_file() else folder
+    for folder in (Path(text).expanduser(), data_folder("models") / Path(text).name):
+        if (folder / SPEC_FILE).is_file():
+            return folder
+    raise ModelError(f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model")
 
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:
