@@ -80,7 +80,7 @@ class PhysicalModel:
 
     def coefficients_for(self, name: str) -> Array:
         """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""
-        return self.coefficients_of([name])[0]
+        return np.asarray(self.coefficients_of([name])[0])
 
     def _grown(self, kernel: Kernel, other: str) -> Array:
         """Another kernel's coefficients with its steps scaled to this kernel's tile."""

@@ -158,6 +158,8 @@ def tflops_at(rows: Columns, log_time: Array) -> Array:
     """TFLOPS of every row's problem at a predicted ln(latency in ms)."""
     inside = np.clip(log_time, -MOST_LOG_TIME, MOST_LOG_TIME)
     return np.asarray(flops_of(rows) / (exact_functions.exp(inside) * 1e9))
+
+
 def tree_members(ranker: Ranker) -> list[TreeMember]:
     """The members of a ranker that are trees, a correction's among them."""
     members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
