@@ -292,24 +292,30 @@ private:
         // What the trees ask most comes first, so that a block's candidates differ little in it.
         std::vector<std::pair<std::uint64_t, std::vector<std::uint32_t>>> distinctions;
         std::vector<std::uint64_t> partition_weight;
-        for (auto* list : {&p.groups}) {
-            for (Group& group : *list) {
-                if (group.kind == FeatureKind::kernel) distinctions.emplace_back(weight_[group.feature], decided_by(group));
-                if (group.kind == FeatureKind::interaction) weigh(group.partition = partition_of(group.feature), group.feature, partition_weight);
+        for (Group& group : p.groups) {
+            if (group.kind == FeatureKind::kernel) {
+                distinctions.emplace_back(weight_[group.feature], decided_by(group));
+            } else if (group.kind == FeatureKind::interaction) {
+                group.partition = partition_of(group.feature);
+                weigh(group.partition, group.feature, partition_weight);
             }
         }
         for (CategoricalCondition& condition : p.categorical) {
-            if (condition.kind == FeatureKind::kernel) distinctions.emplace_back(weight_[condition.feature], decided_by(condition));
-            if (condition.kind == FeatureKind::interaction) weigh(condition.partition = partition_of(condition.feature), condition.feature, partition_weight);
+            if (condition.kind == FeatureKind::kernel) {
+                distinctions.emplace_back(weight_[condition.feature], decided_by(condition));
+            } else if (condition.kind == FeatureKind::interaction) {
+                condition.partition = partition_of(condition.feature);
+                weigh(condition.partition, condition.feature, partition_weight);
+            }
         }
         for (std::size_t i = 0; i < partitions_.size(); ++i) distinctions.emplace_back(partition_weight[i], partitions_[i]);
         std::stable_sort(distinctions.begin(), distinctions.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
         Classes classes(p.n_candidates);
         for (const auto& distinction : distinctions) classes.refine(distinction.second);
-        p.distinct_of = classes.class_of();
+        distinct_of_ = classes.class_of();
         p.n_distinct = classes.count();
         example_.assign(p.n_distinct, 0);
-        for (std::uint32_t i = 0; i < p.n_candidates; ++i) example_[p.distinct_of[i]] = i;
+        for (std::uint32_t i = 0; i < p.n_candidates; ++i) example_[distinct_of_[i]] = i;
     }
 
     void weigh(std::uint32_t partition, std::uint32_t feature, std::vector<std::uint64_t>& weights) const {
@@ -335,6 +341,12 @@ private:
             const std::uint32_t end = static_cast<std::uint32_t>(std::uint64_t{p.n_distinct} * (i + 1) / n_blocks);
             p.blocks.push_back(make_block(first, end - first));
             first = end;
+        }
+        // Where a candidate's sum lies: sums are (blocks, forests, 64 * words).
+        for (const std::uint32_t distinct : distinct_of_) {
+            std::uint32_t block = 0;
+            while (distinct - p.blocks[block].first >= p.blocks[block].n_candidates) ++block;
+            p.place_of.push_back(block * p.n_forests * most + distinct - p.blocks[block].first);
         }
     }
 
@@ -492,6 +504,7 @@ private:
     std::map<SetKey, std::uint32_t> set_numbers_;
     std::vector<std::uint64_t> weight_;  ///< how many splits ask each feature
     std::vector<std::vector<std::uint32_t>> partitions_;
+    std::vector<std::uint32_t> distinct_of_;  ///< candidate -> sorted distinct candidate
     std::vector<std::uint32_t> example_;  ///< distinct candidate -> one candidate
 };
 
@@ -532,8 +545,8 @@ struct Scratch::Memory {
     Aligned<std::uint64_t> masks, sets, tags, leaf_sets;
     std::vector<std::uint32_t> buckets, rank, leaf_counts;
     std::vector<std::uint8_t> decided;
-    Aligned<double> tables, sums;
-    std::vector<double> distinct;  ///< (forests, distinct candidates)
+    Aligned<double> tables;
+    Aligned<double> sums;  ///< (blocks, forests, 64 * words)
 };
 
 Scratch::Scratch() noexcept = default;
@@ -590,7 +603,8 @@ bool Scorer::score(const double* constants, const double* const* class_values, d
             memory.owner = 0;
             const std::size_t leaves = std::size_t{p.batch_trees} * p.leaf_stride;
             const std::size_t slots = std::size_t{2} * p.level_slots + leaves + slack;
-            memory.mask_of_condition.resize(p.n_conditions + 1);
+            // A vector's gather of 16-bit numbers reads 2 bytes more.
+            memory.mask_of_condition.resize(p.wide ? p.n_conditions : p.n_conditions / 2 + 1);
             memory.masks.resize(std::size_t{p.n_masks} * p.words);
             memory.sets.resize(slots * p.words);
             memory.tags.resize(slots);
@@ -600,8 +614,7 @@ bool Scorer::score(const double* constants, const double* const* class_values, d
             memory.decided.resize(p.n_decided);
             memory.tables.resize(leaves);
             memory.leaf_sets.resize(leaves * p.words);
-            memory.sums.resize(sums_size);
-            memory.distinct.resize(std::size_t{p.n_forests} * p.n_distinct);
+            memory.sums.resize(sums_size * p.blocks.size());
             memory.owner = p.id;
         }
     } catch (const std::bad_alloc&) {
@@ -642,33 +655,29 @@ bool Scorer::score(const double* constants, const double* const* class_values, d
         }
     }
 
-    for (const Block& block : p.blocks) {
-        std::fill_n(memory.sums.data(), sums_size, 0.0);
-        Walk walk{};
-        walk.prepared = &p;
-        walk.block = &block;
-        walk.nodes = p.wide ? static_cast<const void*>(p.wide_nodes.data()) : p.nodes.data();
-        walk.mask_of_condition = memory.mask_of_condition.data();
-        walk.masks = memory.masks.data();
-        walk.buckets = memory.buckets.data();
-        walk.decided = memory.decided.data();
-        walk.rank = memory.rank.data();
-        walk.sets = memory.sets.data();
-        walk.tags = memory.tags.data();
-        walk.leaf_counts = memory.leaf_counts.data();
-        walk.leaf_sets = memory.leaf_sets.data();
-        walk.tables = memory.tables.data();
-        walk.sums = memory.sums.data();
+    Walk walk{};
+    walk.prepared = &p;
+    walk.nodes = p.wide ? static_cast<const void*>(p.wide_nodes.data()) : p.nodes.data();
+    walk.buckets = memory.buckets.data();
+    walk.decided = memory.decided.data();
+    walk.rank = memory.rank.data();
+    walk.sets = memory.sets.data();
+    walk.tags = memory.tags.data();
+    walk.leaf_counts = memory.leaf_counts.data();
+    walk.leaf_sets = memory.leaf_sets.data();
+    walk.tables = memory.tables.data();
+    walk.mask_of_condition = memory.mask_of_condition.data();
+    walk.masks = memory.masks.data();
+    std::fill(memory.sums.begin(), memory.sums.end(), 0.0);
+    for (std::size_t i = 0; i < p.blocks.size(); ++i) {
+        walk.block = &p.blocks[i];
+        walk.sums = memory.sums.data() + i * sums_size;
         p.walk(walk);
-        for (std::uint32_t f = 0; f < p.n_forests; ++f) {
-            std::copy_n(memory.sums.data() + std::size_t{f} * 64 * p.words, block.n_candidates,
-                        memory.distinct.data() + std::size_t{f} * p.n_distinct + block.first);
-        }
     }
     for (std::uint32_t f = 0; f < p.n_forests; ++f) {
-        const double* distinct = memory.distinct.data() + std::size_t{f} * p.n_distinct;
+        const double* sums = memory.sums.data() + std::size_t{f} * 64 * p.words;
         double* to = out + std::size_t{f} * p.n_candidates;
-        for (std::uint32_t i = 0; i < p.n_candidates; ++i) to[i] = distinct[p.distinct_of[i]];
+        for (std::uint32_t i = 0; i < p.n_candidates; ++i) to[i] = sums[p.place_of[i]];
     }
     return true;
 }
@@ -692,7 +701,7 @@ std::size_t Scorer::memory_bytes() const noexcept {
     std::size_t bytes = sizeof *this + sizeof p + bytes_of(p.groups) + bytes_of(p.thresholds) +
                         bytes_of(p.categorical) + bytes_of(p.category_words) + bytes_of(p.kernel_conditions) +
                         bytes_of(p.nodes) + bytes_of(p.wide_nodes) + bytes_of(p.trees) + bytes_of(p.leaf_values) +
-                        bytes_of(p.batches) + bytes_of(p.blocks) + bytes_of(p.distinct_of);
+                        bytes_of(p.batches) + bytes_of(p.blocks) + bytes_of(p.place_of);
     for (const Block& block : p.blocks) {
         bytes += bytes_of(block.static_masks) + bytes_of(block.static_conditions) + bytes_of(block.partitions);
         for (const Partition& one : block.partitions) {
