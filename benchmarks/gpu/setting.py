@@ -22,6 +22,7 @@ from harness.target.gpu_presence import amd_presence, nvidia_presence
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
+_MOST_RUNS = 1000
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,13 @@ def environment() -> dict[str, str]:
 
 
 def run_session(setting: Setting, name: str, problems: Path, *options: str) -> Session:
-    """Raises AssertionError when the session could not measure at all."""
+    """Raises AssertionError when the session could not measure at all.
+
+    The run is called by `name`, or by name and a number where an earlier one is.
+    """
+    runs = setting.out / "runs"
+    names = (name, *(f"{name}-{number}" for number in range(2, _MOST_RUNS)))
+    name = next(one for one in names if not (runs / one).exists())
     command = pytest_command(setting, f"--problem-set={problems}", f"--run-name={name}", *options)
     began = time.monotonic()
     done = subprocess.run(
@@ -110,7 +117,7 @@ def run_session(setting: Setting, name: str, problems: Path, *options: str) -> S
         check=False,
     )
     wall_s = time.monotonic() - began
-    folder = setting.out / "runs" / name
+    folder = runs / name
     (setting.out / f"{name}.log").write_text(done.stdout)
     # 1: some pair failed, which the records say, too.
     assert done.returncode in (0, 1), f"{' '.join(command)}\n{done.stdout[-4000:]}"
