@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <sstream>
@@ -115,18 +114,30 @@ inline size_t output_bytes(const to_ck_problem &p) {
   return sizeof(T) * size_t(p.N) * p.Di * p.Hi * p.Wi * p.C;
 }
 
-// CK Tile says on std::cerr why it does not take an argument, some of it only when it is asked to log.
+// CK Tile says on std::cerr why it does not take an argument, some of it only while its logging is on.
 class Overheard {
  public:
-  Overheard() : before_(std::cerr.rdbuf(text_.rdbuf())) { setenv("CK_TILE_LOGGING", "1", 1); }
-  ~Overheard() { std::cerr.rdbuf(before_); }
+  Overheard() : cerr_(std::cerr.rdbuf(said_.rdbuf())), cout_(std::cout.rdbuf(chat_.rdbuf())) {
+#ifdef CK_TILE_ENV
+    was_on_ = EnvIsEnabled(CK_TILE_ENV(CK_TILE_LOGGING));
+    UpdateEnvVar(CK_TILE_ENV(CK_TILE_LOGGING), true);
+#endif
+  }
+  ~Overheard() {
+#ifdef CK_TILE_ENV
+    UpdateEnvVar(CK_TILE_ENV(CK_TILE_LOGGING), was_on_);
+#endif
+    std::cerr.rdbuf(cerr_);
+    std::cout.rdbuf(cout_);
+  }
   Overheard(const Overheard &) = delete;
   Overheard &operator=(const Overheard &) = delete;
-  std::string text() const { return text_.str(); }
+  std::string text() const { return said_.str(); }
 
  private:
-  std::ostringstream text_;
-  std::streambuf *before_;
+  std::ostringstream said_, chat_;
+  std::streambuf *cerr_, *cout_;
+  [[maybe_unused]] bool was_on_ = false;
 };
 
 inline int32_t refuse(char *why, size_t why_bytes, const std::string &text) {

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -24,6 +24,9 @@ from harness.kernel import parse_kernel_name
 from harness.problem import GemmProblem, GroupedConvProblem
 from harness.target.gpu import GpuTarget
 from harness.target.gpu_presence import Presence
+
+if TYPE_CHECKING:
+    from tests.pytest_project import Project
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
@@ -335,3 +338,41 @@ def test_the_command_builds_what_there_is_and_counts_the_rest(
     assert "CK Tile (headers " in shown
     assert main([*words, "--kernel-filter", "pipeline == 'mem'"]) == 2
     assert "mem is not in this CK Tile" in capsys.readouterr().err
+
+
+AMD_MACHINE = """
+from pathlib import Path
+from harness.target import gpu_presence
+
+gpu_presence.KFD = Path("/dev/null")  # may be opened by everybody
+"""
+
+
+def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
+    libraries: dict[str, Path], runtime: Path, folder: Path, project: Project
+) -> None:
+    project.write("amd_machine.py", AMD_MACHINE)
+    project.problem_set("convs.csv", ("forward-bf16-n2-c64-k64-i8x8-f3x3-p1",))
+    where = (
+        "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'mem') and not split_image"
+    )
+    finished = project.pytest(
+        *("-p", "amd_machine", "--problem-set", "convs.csv", "--model", "none", "--toolchain", "ziglang"),
+        *("--ck-tile", DOUBLE, "--kernel-filter", where, "--build-dir", folder / "cache"),
+        environment={
+            "PYTHONPATH": f"{project.folder}{os.pathsep}{ROOT}",
+            "LD_LIBRARY_PATH": str(runtime.parent),
+            "RECORD_TO": str(folder / "session.txt"),
+            "TILE_ORACLE_HIP_HEADERS": str(folder / "hip"),
+        },
+    )
+    assert "CK Tile (headers " in finished.output, finished.output[-3000:]
+    records = project.records()
+    assert set(records["implementation"]) == {"ck_tile"}
+    ok = records[records["status"] == "ok"]
+    assert set(ok["kernel"]) == {FORWARD}
+    assert ok["toolchain"].str.contains("CK Tile (headers", regex=False).all()
+    assert (ok["lds_bytes"] == 16384).all()
+    refused = records[records["status"] == "unsupported"]
+    assert refused["detail"].str.startswith("ck_tile: ").all()
+    assert len(refused) == 5
