@@ -95,7 +95,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--compact",
         action="store_true",
         help="cross-validate smaller variants of the recipe first and train the smallest that loses at most "
-        "0.1 points; the table goes into size_tradeoff.json (about a hundred times a plain training)",
+        "0.1 points; the table goes into size_tradeoff.json (takes about fifteen times a plain training)",
     )
     parser.add_argument(
         "--baseline",

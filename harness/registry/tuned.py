@@ -70,7 +70,8 @@ class TunedEntry:
 @dataclass(frozen=True)
 class Surroundings:
     """What an entry must have been measured with to be believed. `source_hash`: of a kernel's binary as it
-    would be built now; toolchain: "" where there is none."""
+    would be built now, over source, headers, flags and compiler; toolchain: the compiler's name, "" where
+    there is none."""
 
     target: str
     arch: str
@@ -242,15 +243,8 @@ def now() -> str:
 
 def _believed(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
     """The entry's kernel, or why it is not believed."""
-    for name, what in (
-        ("target", "measured on target"),
-        ("arch", "measured for"),
-        ("device", "measured on"),
-        ("toolchain", "built by"),
-    ):
+    for name, what in (("target", "measured on target"), ("arch", "measured for"), ("device", "measured on")):
         have, wanted = getattr(entry, name), getattr(here, name)
-        if name == "toolchain" and not wanted:
-            continue  # prebuilt kernels: their source hash says by what
         if have != wanted:
             return None, f"{what} {have}, here it is {wanted}"
     try:
@@ -259,9 +253,12 @@ def _believed(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[
         return None, str(error)
     if not kernel.matches(problem):
         return None, f"{entry.kernel} is no kernel for the problem"
-    if entry.source_hash != here.source_hash(kernel):
-        return None, "the kernel's source, headers or flags have changed"
-    return kernel, ""
+    # The hash is of the compiler too. Its name only explains: prebuilt kernels come from another one.
+    if entry.source_hash == here.source_hash(kernel):
+        return kernel, ""
+    if here.toolchain and entry.toolchain != here.toolchain:
+        return None, f"built by {entry.toolchain}, here it is {here.toolchain}"
+    return None, "the kernel's source, headers or flags have changed"
 
 
 def _line(entry: TunedEntry) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from harness.commands import train as train_command
 from harness.errors import ModelError
 from harness.heuristic.bootstrap import Interval
 from harness.heuristic.compact import (
@@ -40,6 +41,7 @@ from harness.heuristic.training_rows import training_rows
 from harness.heuristic.trees import TreeSettings
 from harness.kernel import Kernel
 from harness.problem import Problem
+from harness.selector.pick_time import NATIVE_PICKS
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
 
 PART = TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=16, num_leaves=7), ensemble=2)
@@ -236,3 +238,13 @@ def test_what_cannot_be_made_smaller_is_one_line(rows: pd.DataFrame, tmp_path: P
     train(records, TREES, n_splits=2).save(tmp_path / "old")
     with pytest.raises(ModelError, match="none can be chosen"):
         train(records, TREES, n_splits=2, warm_start=tmp_path / "old", choose=choose_compact)
+
+
+def test_the_command_times_picks_in_native_code(rows: pd.DataFrame) -> None:
+    said: list[str] = []
+    search = train_command._smaller(Effort(report=said.append))
+    assert said == []
+    assert isinstance(search, partial)
+    found = partial(search, grid=TINY)(TREES, rows, "gfx950", 2, Effort())
+    assert search.keywords == {"time_pick": NATIVE_PICKS}
+    assert json.loads(found.files[TRADEOFF_FILE])["pick_engine"] == "native"

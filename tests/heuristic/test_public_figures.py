@@ -7,14 +7,18 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from harness.heuristic.compact import TOLERANCE_POINTS, Variant, recipe_of
 from harness.heuristic.crossval_figures import check
 from harness.heuristic.evaluate import evaluate
 from harness.heuristic.folds import group_codes
+from harness.heuristic.model_folder import read_json
 from harness.heuristic.picks import read_picks
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.train import cross_validate, fit
 from harness.heuristic.training_rows import training_rows
 from harness.oracle import problems_of
+
+SHIPPED = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
 
 
 def test_the_published_models_figures(public_dev: pd.DataFrame, published_picks: Path) -> None:
@@ -43,6 +47,40 @@ def test_cross_validated_over_all_public_rows(
     found = check(rows, table, "family", 5).efficiency
     assert (found.mean_percent or 0) >= 98.9
     assert (found.p10_percent or 0) >= 96.5
+
+
+def test_the_small_variant_that_the_training_file_alone_chooses(
+    public_training: pd.DataFrame, public_dev: pd.DataFrame
+) -> None:
+    """What `tile-oracle train --compact` chooses there, as docs/heuristic.md says."""
+    recipe = recipe_of(recipe_named("default"), Variant(trees=100, leaves=4, members=1, features=30))
+    ranker = fit(recipe, training_rows(public_training).table, "gfx950")
+    rows = training_rows(public_dev).table
+    rankings = rows[["problem", "kernel"]].assign(predicted_tflops=ranker.tflops(rows, group_codes(rows)))
+    found = evaluate("compact", public_dev, rankings, public_training)
+    assert found.headlines["mean"].value >= 97.8
+    assert found.headlines["P10"].value >= 93.5
+    assert found.top["top_3"].value >= 99.6
+
+
+@pytest.mark.parametrize(("grouping", "mean", "p10"), [("problem", 99.15, 97.5), ("family", 98.9, 96.5)])
+def test_the_shipped_model_is_the_smallest_that_is_as_good(
+    grouping: str, mean: float, p10: float, public_training: pd.DataFrame, public_dev: pd.DataFrame
+) -> None:
+    """Cross-validated again from the public rows, it has the figures that its folder says."""
+    chosen = read_json(SHIPPED / "train_manifest.json")["compact"]
+    table = read_json(SHIPPED / "size_tradeoff.json")
+    assert table["chosen"] == chosen["chosen"]
+    recipe = recipe_of(recipe_named("default"), Variant(**chosen["chosen"]))
+    rows = training_rows(pd.concat([public_training, public_dev], ignore_index=True)).table
+    predictions = cross_validate(recipe, rows, "gfx950", grouping=grouping).table
+    found = check(rows, predictions, grouping, 5).efficiency
+    assert (found.mean_percent or 0) >= mean
+    assert (found.p10_percent or 0) >= p10
+    assert found.mean_percent == pytest.approx(chosen["cv_mean_percent"][grouping], abs=0.02)
+    means = [variant[f"by_{grouping}"]["mean_percent"] for variant in table["variants"]]
+    assert chosen["best_cv_mean_percent"][grouping] - (found.mean_percent or 0) <= TOLERANCE_POINTS + 0.02
+    assert len(means) == 109
 
 
 def test_compv4_is_three_kernels_whose_tiles_are_known(public_training: pd.DataFrame) -> None:

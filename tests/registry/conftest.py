@@ -26,8 +26,8 @@ DTYPES = {
 }
 """One data type for each direction and rank: every one of each occurs, and few kernels are compiled."""
 
-GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32"}
-"""Those whose kernels share their binary with a convolution's above."""
+GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32", "ccr": "fp32"}
+"""Most of their kernels share their binary with a convolution's above."""
 
 SHORT = SweepSettings(timing=TimingPlan(budget_ms=0.5), final_budget_ms=0.1, final_passes=1)
 """Measurements of some milliseconds: these tests are not about figures."""

@@ -83,7 +83,10 @@ def test_the_newest_entry_wins_and_surroundings_do_not_mix(tmp_path: Path) -> No
         ({"device": "another CPU"}, "measured on another CPU, here it is a CPU"),
         ({"target": "sm_90"}, "measured on target sm_90, here it is cpu"),
         ({"arch": "sm_90"}, "measured for sm_90, here it is cpu"),
-        ({"toolchain": "clang 98"}, "built by clang 98, here it is clang 99"),
+        (
+            {"toolchain": "clang 98", "source_hash": "by clang 98"},
+            "built by clang 98, here it is clang 99",
+        ),
         ({"source_hash": "of yesterday"}, "the kernel's source, headers or flags have changed"),
         ({"kernel": "nonsense"}, "nonsense"),
         (
@@ -103,13 +106,15 @@ def test_what_does_not_hold_any_more_is_not_believed_and_said(
 
 
 def test_an_older_entry_that_holds_stands_in_for_a_newer_one_that_does_not(tmp_path: Path) -> None:
-    results(tmp_path).add([ENTRY, replace(ENTRY, toolchain="clang 100", time=now())])
+    later = replace(ENTRY, toolchain="clang 100", source_hash="by clang 100", time=now())
+    results(tmp_path).add([ENTRY, later])
     assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
 
 
 def test_prebuilt_kernels_are_told_by_their_hash_alone(tmp_path: Path) -> None:
     results(tmp_path).add([ENTRY])
-    assert results(tmp_path).find(PROBLEM, replace(HERE, toolchain="")).kernel == KERNELS[0]
+    for toolchain in ("", "the compiler that is here, too"):
+        assert results(tmp_path).find(PROBLEM, replace(HERE, toolchain=toolchain)).kernel == KERNELS[0]
 
 
 # ---- files that are damaged ----------------------------------------------------------------------

@@ -167,8 +167,8 @@ def test_a_gemm_s_operands_are_a_and_b(libraries: dict[str, Path], runtime: Path
     assert answers[0][0] == "ok", answers
     first, second = answers[0][4]
     launch = next(call for call in calls if call[0] == "hipLaunchKernel")
-    # As a convolution a crr product has its operands the other way round; the kernel's first argument is A.
-    assert int(launch[5], 16) == second != first
+    # A GEMM's operands lie on the device as A and B, whatever the layout.
+    assert int(launch[5], 16) == first != second
     # Persistent: as many workgroups as the device holds, two on each of 256 compute units.
     assert launch[1] == "512,1,1"
 

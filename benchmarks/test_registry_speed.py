@@ -1,0 +1,69 @@
+"""What a registry adds to a pick, and what a run in the worker costs: ratios within one run."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.problem import problem_from_id
+from harness.registry import Budget, Registry
+
+PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
+MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")
+
+
+def median_us(call: Callable[[], object], times: int) -> float:
+    taken = []
+    for _ in range(times):
+        began = time.perf_counter()
+        call()
+        taken.append(time.perf_counter() - began)
+    return 1e6 * statistics.median(taken)
+
+
+def test_a_pick_among_300_kernels(benchmark: Any) -> None:
+    """At least 50 times as fast as the same pick in Python; at most three times the native ranker's own."""
+    with (
+        Registry(arch="gfx950", engine="native") as native,
+        Registry(arch="gfx950", engine="python") as python,
+    ):
+        assert native.select(PROBLEM) == python.select(PROBLEM)
+        benchmark(native.select, PROBLEM)
+        by_registry = median_us(lambda: native.select(PROBLEM), 2000)
+        ranker = native.candidates(PROBLEM).ranker
+        assert ranker is not None
+        by_ranker = median_us(lambda: ranker.rank(PROBLEM, 1), 2000)
+        by_python = median_us(lambda: python.select(PROBLEM), 20)
+    benchmark.extra_info |= {
+        "candidates": len(native.candidates(PROBLEM).kernels),
+        "registry_us": by_registry,
+        "native_ranker_us": by_ranker,
+        "python_us": by_python,
+    }
+    assert by_python / by_registry > 50
+    assert by_registry / by_ranker < 3
+
+
+@pytest.fixture
+def tuned(tmp_path: Path) -> Any:
+    with Registry("cpu", kernels="tiny", tuned=tmp_path, fallback=Budget(30.0, 2)) as registry:
+        registry.select(MINE)
+        yield registry
+
+
+def test_a_tuned_pick(benchmark: Any, tuned: Registry) -> None:
+    """Two look-ups: no model is asked."""
+    assert benchmark(tuned.select, MINE).source == "tuned"
+
+
+def test_a_run_in_the_worker(benchmark: Any, tuned: Registry) -> None:
+    """Of a kernel of some microseconds: what is left is copies, files and the pipe."""
+    x, w = (np.ones(shape, np.float32) for shape in MINE.operand_shapes[:2])
+    result = benchmark(tuned.run, MINE, x, w)
+    assert result.output.shape == MINE.operand_shapes[2]
