@@ -16,6 +16,7 @@ from harness.measure.supervisor import Supervisor
 from harness.oracle import final_measurements, find_oracles
 from harness.problem import Problem
 
+_RIGHT = ("ok", "noisy")
 _AT_ONCE = 4
 """Kernels that are compiled ahead of those that are measured: what is left over when the budget ends."""
 
@@ -40,7 +41,8 @@ class Budget:
 
 @dataclass(frozen=True)
 class PoolMeasurements:
-    """What was measured for a problem. best: the oracle of these, None where no kernel was ok.
+    """What was measured for a problem. best: the oracle of these; where no kernel was ok, the fastest whose
+    result was right but whose time was not steady; None without any.
 
     pool: how many candidates there were; seconds: how long it took.
     """
@@ -68,10 +70,10 @@ class PoolMeasurements:
         return Counter(last.values())
 
     def ranked(self) -> list[Measurement]:
-        """The best, then the other ok kernels by their latency in their last round."""
-        last = {m.kernel: m for m in self.measurements if m.ok}
-        others = (m for m in last.values() if self.best is None or m.kernel != self.best.kernel)
-        rest = sorted(others, key=lambda m: (m.latency_ms, m.kernel.name))
+        """The best, then the other kernels that were right by their latency in their last round, those whose
+        time was not steady at the end."""
+        others = (m for m in _right(self.measurements) if self.best is None or m.kernel != self.best.kernel)
+        rest = sorted(others, key=_by_latency)
         return [self.best, *rest] if self.best is not None else rest
 
 
@@ -132,11 +134,11 @@ def measure_pool(
         finally:
             sweep.close()
     take(supervisor.sweep(problem, (), taken), bounded=False)
-    return PoolMeasurements(problem, tuple(taken), _best(taken), len(kernels), time.monotonic() - began)
+    return PoolMeasurements(problem, tuple(taken), best_of(taken), len(kernels), time.monotonic() - began)
 
 
-def _best(measurements: Sequence[Measurement]) -> Measurement | None:
-    """The oracle, as a run's records would give it."""
+def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
+    """The oracle, as a run's records would give it, or what comes nearest to one."""
     import pandas as pd
 
     if not measurements:
@@ -147,4 +149,14 @@ def _best(measurements: Sequence[Measurement]) -> Measurement | None:
     for measurement in reversed(measurements):
         if measurement.kernel.name == oracle["oracle_kernel"] and measurement.latency_ms == latency:
             return measurement
-    return None
+    return min(_right(measurements), key=_by_latency, default=None)
+
+
+def _right(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Of each kernel the last measurement, if its result was right."""
+    last = {measurement.kernel: measurement for measurement in measurements}
+    return [measurement for measurement in last.values() if measurement.status in _RIGHT]
+
+
+def _by_latency(measurement: Measurement) -> tuple[bool, float, str]:
+    return not measurement.ok, measurement.latency_ms, measurement.kernel.name

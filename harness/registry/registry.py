@@ -374,7 +374,9 @@ class Registry:
         return Tuning(Pick(best.kernel, MEASURED, None, best.tflops), measured, kept)
 
     def _keep(self, best: Measurement, measured: PoolMeasurements, how: str) -> bool:
-        """Whether the result is on disk now."""
+        """Whether the result is on disk now. An unsteady time is good enough to go on with, not to keep."""
+        if not best.ok:
+            return False
         target = self._require_target("keep results")
         binary = target.build(best.kernel).result().binary
         if self.tuned is None or binary is None:

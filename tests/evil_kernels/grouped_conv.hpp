@@ -133,10 +133,10 @@ int32_t to_launch(const to_conv_args *a) {
     case REFUSES: return TO_UNSUPPORTED;
     case BREAKS_DEVICE: raise_flag(); die(); break;
     case GARBLES_PIPE:
-        for (int fd = 3; fd < 64; ++fd) write(fd, "no message at all\n", 18);
+        for (int fd = 3; fd < 4096; ++fd) write(fd, "no message at all\n", 18);
         break;
     case CLOSES_FILES:
-        for (int fd = 3; fd < 64; ++fd) close(fd);
+        for (int fd = 3; fd < 4096; ++fd) close(fd);
         break;
     case STACK_OVERFLOW: sink = recurse(0); break;
     case WORKSPACE_UNDERRUN: ((char *)a->workspace)[-1] = 1; break;
