@@ -181,11 +181,11 @@ def test_damaged_files_are_refused_or_harmless() -> None:
     with pytest.raises(ModelError, match="it does not begin as one of this version"):
         NativeSelector(b"")
     random, refused = np.random.default_rng(0), 0
-    for _ in range(150):
+    for _ in range(60):
         damaged = bytearray(data)
         damaged[int(random.integers(24, 12_000))] ^= 1 << int(random.integers(8))
         try:
             NativeSelector(bytes(damaged)).pick([8, 64, 64, 1, 56, 56, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1])
         except ModelError:
             refused += 1
-    assert refused > 20
+    assert refused > 8
