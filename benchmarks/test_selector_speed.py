@@ -1,13 +1,14 @@
 """Trees scored by the native engine beside LightGBM, lleaves and tl2cgen, in one run: ratios.
 
-One core, one problem at a time, all candidates. Everybody gets the features ready: LightGBM and the others as
-rows, the engine as one value a class; the masks that it makes of them are in its time. The scores must be those
-of LightGBM, bit for bit. Times are of the processor, not the wall, so that other work on the machine counts
-little; ratios are what this is for. Picks with features included are in test_selector_pick.py.
+One core, one problem at a time, all candidates. Everybody gets the features ready: LightGBM and the others
+as rows, the engine as one value a class; the masks that it makes of them are in its time. The scores must be
+those of LightGBM, bit for bit. Times are of the processor, not the wall, so that other work on the machine
+counts little; ratios are what this is for. Picks with features included are in test_selector_pick.py.
 """
 
 from __future__ import annotations
 
+import ctypes
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -54,7 +55,7 @@ def features(problem: Any, kernels: Sequence[Kernel]) -> Any:
 
 @lru_cache(maxsize=2)
 def trained(trees: int, leaves: int) -> lgb.Booster:
-    """Published settings on times that a rule of thumb gives 40,000 pairs, with noise so that trees are full."""
+    """Published settings, 40,000 pairs, times by a rule of thumb with noise, so that trees are full."""
     random = np.random.default_rng(0)
     rows, times = [], []
     for problem in random_problems(FORWARD, 400, seed=1):
@@ -65,9 +66,9 @@ def trained(trees: int, leaves: int) -> lgb.Booster:
         rows.append(x)
         times.append(busy + shape + 0.1 * random.normal(size=len(x)))
     params = {
-        "verbosity": -1, "num_threads": 1, "seed": 1, "num_leaves": leaves, "learning_rate": 0.02, "max_depth": 15,
-        "min_child_samples": 10, "subsample": 0.85, "bagging_freq": 1, "colsample_bytree": 0.85,
-        "reg_alpha": 0.05, "reg_lambda": 0.5,
+        "verbosity": -1, "num_threads": 1, "seed": 1, "num_leaves": leaves, "learning_rate": 0.02,
+        "max_depth": 15, "min_child_samples": 10, "subsample": 0.85, "bagging_freq": 1,
+        "colsample_bytree": 0.85, "reg_alpha": 0.05, "reg_lambda": 0.5,
     }  # fmt: skip
     booster = lgb.train(params, lgb.Dataset(np.concatenate(rows), np.concatenate(times)), trees)
     return lgb.Booster(model_str=booster.model_to_string())
@@ -110,8 +111,6 @@ class Case:
 
     def native(self) -> Score:
         """The engine through its C interface, as a C++ caller would: addresses are made beforehand."""
-        import ctypes
-
         out = np.empty(len(self.rows[0]))
         pointers = []
         for constants, of_classes in self.given:
@@ -141,32 +140,39 @@ def median_us(score: Score, problems: int, least_s: float) -> float:
     return statistics.median(best) * 1e6
 
 
+def lleaves_of(case: Case, model: Path) -> Score:
+    import lleaves
+
+    compiled = lleaves.Model(str(model))
+    compiled.compile()
+    return lambda problem: compiled.predict(case.rows[problem], n_jobs=1)
+
+
+def tl2cgen_of(case: Case, model: Path) -> Score:
+    import tl2cgen
+    import treelite
+
+    library = str(model.with_suffix(".so"))
+    trees = treelite.frontend.load_lightgbm_model(model)
+    tl2cgen.export_lib(trees, toolchain="gcc", libpath=library, params={"parallel_comp": 8})
+    predictor = tl2cgen.Predictor(library, nthread=1)
+    matrices = [tl2cgen.DMatrix(np.ascontiguousarray(x)) for x in case.rows]
+    return lambda problem: predictor.predict(matrices[problem], pred_margin=True)
+
+
 def others(case: Case, folder: Path) -> dict[str, Score]:
-    """Compilers of trees that this Python has."""
-    found: dict[str, Score] = {}
+    """Compilers of trees that this Python has and that can compile these."""
     model = folder / "model.txt"
     case.booster.save_model(model)
-    try:
-        import lleaves
-    except ImportError:
-        pass
-    else:
-        compiled = lleaves.Model(str(model))
-        compiled.compile()
-        found["lleaves"] = lambda problem: compiled.predict(case.rows[problem], n_jobs=1)
-    try:
-        import tl2cgen
-        import treelite
-    except ImportError:
-        pass
-    else:
-        trees = treelite.frontend.load_lightgbm_model(model)
-        tl2cgen.export_lib(
-            trees, toolchain="gcc", libpath=str(folder / "trees.so"), params={"parallel_comp": 8}
-        )
-        predictor = tl2cgen.Predictor(str(folder / "trees.so"), nthread=1)
-        matrices = [tl2cgen.DMatrix(np.ascontiguousarray(x)) for x in case.rows]
-        found["tl2cgen"] = lambda problem: predictor.predict(matrices[problem], pred_margin=True)
+    found: dict[str, Score] = {}
+    for name, made in (("lleaves", lleaves_of), ("tl2cgen", tl2cgen_of)):
+        try:
+            found[name] = made(case, model)
+        except ImportError:
+            print(f"\n{name} is not installed")
+        except Exception as error:
+            # Each depends on versions of other packages and compilers in ways of its own.
+            print(f"\n{name} does not compile these trees: {error!r}")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Scores of forests equal LightGBM's raw predictions bit for bit, whatever the trees, values and processor."""
+"""Scores of forests equal LightGBM's raw predictions bit for bit: any trees, values and instruction set."""
 
 from __future__ import annotations
 
@@ -209,8 +209,8 @@ def grown_text(random: np.random.Generator, leaves: int, trees: int, columns: in
 
 @pytest.mark.parametrize(("leaves", "trees"), [(40_000, 2), (400, 3)])
 def test_trees_and_conditions_that_16_bits_cannot_name(leaves: int, trees: int) -> None:
-    """Node numbers and conditions of 32 bits are another layout of the same trees; so are random trees another
-    mix of missing values and depths than trained ones."""
+    """Node numbers and conditions of 32 bits are another layout of the same trees. Random trees mix the ways
+    to treat missing values, which trained ones do not."""
     random = np.random.default_rng(5)
     booster = lgb.Booster(model_str=grown_text(random, leaves, trees, 6))
     x = random.normal(size=(ROWS, 6))

@@ -134,7 +134,6 @@ struct Walk {
 using WalkFunction = void (*)(const Walk&) noexcept;
 
 struct Scorer::Prepared {
-    std::uint64_t id;
     Isa isa;
     WalkFunction walk;
     std::uint32_t n_candidates, n_distinct, n_features, n_forests;
@@ -164,5 +163,13 @@ struct Scorer::Prepared {
     std::vector<Block> blocks;
     std::vector<std::uint32_t> place_of;  ///< candidate -> its sum of the first forest, in Scratch::Memory::sums
 };
+
+/// Slots past the end of a queue that a walk writes to before it knows that it need not.
+constexpr std::uint32_t slack = 8;
+
+/// Prepares forests and features that were checked.
+std::unique_ptr<const Scorer::Prepared> prepare(const std::vector<std::shared_ptr<const Forest>>& forests,
+                                                std::uint32_t n_candidates, std::span<const FeatureSource> features,
+                                                Isa isa);
 
 }  // namespace tile_oracle
