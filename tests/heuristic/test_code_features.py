@@ -32,7 +32,7 @@ CONV = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3")
 GEMM = parse_kernel_name(
     "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
 )
-FIGURES = {"vgprs": 130, "agprs": 64, "sgprs": 40, "lds_bytes": 65536, "scratch_bytes": 16, "spills": 4}
+FIGURES = {"vgprs": 170, "agprs": 64, "sgprs": 40, "lds_bytes": 98304, "scratch_bytes": 16, "spills": 4}
 PIPELINES = ("compv3", "mem", "compv6")
 FEW = TreeSettings(trees=10)
 RECIPE = Recipe(
@@ -65,20 +65,20 @@ def test_the_second_version_ends_with_further_columns_and_begins_with_the_first(
 def test_occupancy_worked_by_hand(op: str) -> None:
     found = features(FIGURES | {"binary_bytes": 4096}, op)
     assert found["code_known"] == 1
-    # 130 registers are given as 136; a lane of a SIMD has 512, a CU four SIMDs, a workgroup four waves.
-    assert found["waves_per_simd"] == 3
-    assert found["workgroups_by_registers"] == 3
-    assert found["workgroups_by_lds"] == 2  # of 160 KiB
-    assert found["workgroups_at_once"] == 2
-    assert found["occupancy"] == 2 * 4 / 32
+    # 170 registers are given as 176; a lane of a SIMD has 512, a CU four SIMDs, a workgroup four waves.
+    assert found["waves_per_simd"] == 2
+    assert found["workgroups_by_registers"] == 2
+    assert found["workgroups_by_lds"] == 1  # of 160 KiB
+    assert found["workgroups_at_once"] == 1
+    assert found["occupancy"] == 1 * 4 / 32
     assert found["log2_binary_bytes"] == 12
-    assert found["code_lds_kib"] == 64
+    assert found["code_lds_kib"] == 96
     assert found["code_spills"] == 4
     few = features(FIGURES | {"vgprs": 24, "lds_bytes": 0}, op)
     assert few["waves_per_simd"] == 8  # no more slots, though 21 waves' registers fit
     assert few["workgroups_by_lds"] == few["workgroups_by_registers"] == 8
     if op == "grouped_conv":  # 512 x 4 tiles of 64 x 128 over 256 CUs are 8 a CU
-        assert found["log2_rounds_at_once"] == 2
+        assert found["log2_rounds_at_once"] == 3
 
 
 def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed() -> None:
@@ -86,7 +86,7 @@ def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed(
     rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
     rows |= CodeTable({GEMM.name: FIGURES}).columns(rows["kernel"])
     hardware = hardware_figures("gfx950")
-    for held, counted in ((0.0, 2.0), (1.0, 1.0), (5.0, 5.0)):
+    for held, counted in ((0.0, 1.0), (2.0, 2.0), (5.0, 5.0)):
         row = schema.compute(
             {**rows, "code_workgroups_per_cu": np.array([held])}, hardware, ["workgroups_at_once"]
         )
