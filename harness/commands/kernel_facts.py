@@ -85,10 +85,10 @@ def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -
     each: a row for each kernel. A column that says nothing of any kernel is left out.
     """
     rows: list[tuple[str, ...]] = []
-    # Not by kernel name: tiles and pipelines in the order in which the rules give them are sorted by name.
     for _, group in itertools.groupby(sorted(found, key=_row_key(each)), key=_row_key(each)):
-        rows.append(_row(list(group), arch))
-    headings = _HEADINGS
+        members = list(group)
+        rows.append((*_row(members, arch), *((members[0].kernel.name,) if each else ())))
+    headings = (*_HEADINGS, "kernel") if each else _HEADINGS
     filled = [i for i in range(len(headings)) if any(row[i] != "-" for row in rows)]
     return [tuple(row[i] for i in filled) for row in (headings, *rows)]
 
@@ -175,8 +175,9 @@ def verdict_lines(found: Sequence[KernelFacts], arch: Arch, builder: Builder) ->
     if not spills_known:
         what = "do not compile (whether they spill is not known: there is no assembler; see --toolchain)"
     made_by = builder.toolchain.identity if builder.toolchain else "prebuilt"
+    kernels = f"{len(found):,} kernel{'s' * (len(found) != 1)}"
     lines.append(
-        f"{len(found):,} kernels for {arch.name}, {len(offenders):,} of which {what}; "
+        f"{kernels} for {arch.name}, {len(offenders):,} of which {what}; "
         f"{stats.compiled:,} compiled, {stats.cached:,} from the cache; {made_by}"
     )
     return lines

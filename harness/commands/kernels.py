@@ -48,7 +48,8 @@ examples:
                                                            the names that a filter leaves, one a line
   tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
   tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
-  tile-oracle kernels --arch gfx950 --dtype bf16 --facts   compile them: registers, LDS, spills, occupancy
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --facts
+                                                           compile them: registers, LDS, spills, occupancy
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and who allows the kernel
 

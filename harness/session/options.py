@@ -117,7 +117,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--samples",
         metavar="N",
         type=int,
-        help="take just so many timed samples of a kernel (default: until the median is known to 1 %)",
+        help="take just so many timed samples of a kernel (default: until the median is known well)",
     )
     add(
         "--cold-cache",

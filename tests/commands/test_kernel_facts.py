@@ -25,11 +25,14 @@ def test_a_table_a_verdict_and_what_was_compiled(tmp_path: Path, capsys: pytest.
     heading, row, _, verdict = capsys.readouterr().out.splitlines()
     assert heading.split("  ")[0] == "tile"
     assert row.split()[:5] == ["16x64x64", "1x4x1", "16x16x16", "compv4", "1"]
-    assert verdict.startswith("1 kernels for gfx950, 0 of which spill")
+    assert verdict.startswith("1 kernel for gfx950, 0 of which spill")
     assert "1 compiled, 0 from the cache" in verdict
     assert main((*arguments, "--markdown", "--list")) == 0
     captured = capsys.readouterr()
-    assert captured.out.splitlines()[1].startswith("|---|")
+    heading, line, row = captured.out.splitlines()
+    assert line.startswith("|---|")
+    assert heading.endswith("| kernel |")
+    assert row.endswith("| grouped_conv_forward_bf16_2d_16x64x64_compv4_intrawave_dsb |")
     assert "0 compiled, 1 from the cache" in captured.err
 
 
