@@ -105,8 +105,8 @@ def test_two_stages_split_until_the_device_is_full(units: int, split: int) -> No
         (problem(C=70_000, K=70_000, G=70_000), info(), "70,000"),
         (problem(N=2**15, Hi=300, Wi=300), info(), "below"),
         (problem(N=1, C=2, K=2, Hi=40_000, Wi=40_000), info(), "below"),
-        (problem(N=1, C=2, K=2, Hi=2, Wi=2**30 - 2, stride_w=2**20), info(), "2\\^30 along each axis"),
-        (problem(N=1, C=2, K=2, Hi=1, Wi=1, pad_w=2**29, stride_w=2**20), info(), "2\\^30 along each axis"),
+        (problem(N=1, C=1, K=1, G=1, Hi=1, Wi=2**30 - 2, stride_w=2**20), info(), "2\\^30 along each axis"),
+        (problem(N=1, C=1, K=1, G=1, Hi=1, Wi=1, pad_w=2**29, stride_w=2**20), info(), "2\\^30 along each axis"),
     ],
     ids=["direction", "merge", "groups", "rows", "image", "extent", "padding"],
 )
