@@ -18,6 +18,8 @@ _INFO = struct.Struct("<9i")
 _MOST_ROWS = 2**31 - 2**16
 _MOST_POSITIONS = 2**30
 """From here on kernels cannot tell a position outside of the image from what they write for "nowhere"."""
+_MOST_TILES = 2**30
+"""Of a GEMM: a kernel adds the number of its workgroups to that of a tile."""
 _MOST_BLOCKS = 65535
 _MOST_SPLITS = 64
 _FINISH_THREADS = 256
@@ -137,7 +139,7 @@ def _plan_gemm(p: GemmProblem, info: LaunchInfo, compute_units: int) -> LaunchPl
     if p.dtype == "fp8" and p.K % 2:
         raise Unlaunchable(f"elements of fp8 travel in pairs: K = {p.K} must be even")
     tiles = _ceil(p.M, info.tile[0]) * _ceil(p.N, info.tile[1])
-    if tiles >= 2**31:
+    if tiles >= _MOST_TILES:
         raise Unlaunchable(f"it would need {tiles:,} workgroups")
     at_once = max(1, compute_units * max(1, _PERSISTENT_THREADS // info.threads))
     grid = (min(tiles, at_once) if info.persistent else tiles, 1, 1)

@@ -31,7 +31,7 @@
  * Launch of to_finish: block (256, 1, 1), no dynamic shared memory, grid (min(ceil(K*Z*Y*X*C/G / 256), 65535), 1, 1).
  *
  * GEMM: M, N and K must be less than 2^31 - 2^16 each. Launch of to_conv as above, grid (x, 1, 1): x is the number of tiles,
- * ceil(M / tile_m) * ceil(N / tile_n), which must be below 2^31; with TO_GPU_PERSISTENT any number from 1 to that, and a good
+ * ceil(M / tile_m) * ceil(N / tile_n), which must be below 2^30; with TO_GPU_PERSISTENT any number from 1 to that, and a good
  * one is what the compute units hold at once. No workspace. Of fp8 (OCP's e4m3; rcr only) K must be even, and C is fp16.
  *
  * A translation unit is one #define a field of the kernel, then #include "grouped_conv.hpp":

@@ -175,8 +175,8 @@ MISTAKES = (
         *("+ (lane / BM ^ 1) * RUN, values);", "values wrong"),
     ),
     Mistake(
-        *("operands of other depths", GFX950, "device.hpp", "  k += lane / BM * PER_LANE;"),
-        *("  k += lane % 4 * PER_LANE;", "values wrong"),
+        *("operands of other depths", GFX950, "device.hpp", "k + lane / ROWS * PER_LANE)"),
+        *("k + lane % 4 * PER_LANE)", "values wrong"),
     ),
     Mistake(
         *("sums of other columns", SM_90, "device.hpp", "f(m + 8, n, values[1]);\n  f(m, n + 8, values[2]);"),

@@ -139,7 +139,7 @@ def test_a_gemm_has_a_workgroup_a_tile_or_what_the_device_holds(
         (GemmProblem("bf16", "rrr", 8, 8, 8), "the kernel is for rcr"),
         (GemmProblem("bf16", "rcr", 8, 8, 8, 2), "do not split the depth: split_k = 2"),
         (GemmProblem("bf16", "rcr", 2**31 - 1, 8, 8), "below"),
-        (GemmProblem("bf16", "rcr", 2**27, 2**17, 8), "workgroups"),
+        (GemmProblem("bf16", "rcr", 2**25, 2**16, 8), "workgroups"),
         (GemmProblem("fp8", "rcr", 8, 8, 9), "K = 9 must be even"),
     ],
     ids=["layout", "split_k", "rows", "tiles", "odd fp8"],

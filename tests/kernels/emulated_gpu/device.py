@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 
@@ -93,9 +94,11 @@ def buffer(name: str, size_bytes: int, fill: int = 0xFF, once: bool = False) -> 
 class EmulatedGpu:
     """Compiles what it is asked for into `folder`; equal sources are compiled once."""
 
+    _emulator: ClassVar[ctypes.CDLL | None] = None
+    """One for the process: kernels find its functions by name, and the first that is loaded has them."""
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._emulator: ctypes.CDLL | None = None
 
     def kernel(
         self, kernel: Kernel, arch: str, changes: Mapping[str, tuple[str, str]] | None = None
@@ -121,12 +124,11 @@ class EmulatedGpu:
         return self._library("kernel.cpp", defines + source, headers, _WATCHED)
 
     def _run(self) -> ctypes._NamedFuncPointer:
-        if self._emulator is None:
+        if EmulatedGpu._emulator is None:
             text = (HERE / "emulator.cpp").read_text()
             path = self._library("emulator.cpp", text, {}, ("-O3",))
-            # Kernels find the emulator's functions by their names.
-            self._emulator = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-        return self._emulator.emu_run
+            EmulatedGpu._emulator = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+        return EmulatedGpu._emulator.emu_run
 
     def _library(self, name: str, text: str, headers: Mapping[str, str], flags: tuple[str, ...]) -> Path:
         own = {path.name: path.read_text() for path in sorted(HERE.glob("*.hpp"))}
