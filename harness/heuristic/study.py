@@ -11,20 +11,19 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from harness.atomic_file import write_atomically
 from harness.errors import ModelError
 from harness.heuristic.evaluate import Evaluation, evaluate, rank_records
-from harness.heuristic.folds import group_codes
 from harness.heuristic.learning_curve import learning_curve
 from harness.heuristic.model_folder import STUDY_FILE, json_bytes, read_json, read_spec
 from harness.heuristic.picks import read_picks
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import Effort, fit
+from harness.heuristic.train import Effort, fit, predicted_pairs
 from harness.heuristic.training_rows import training_rows
+from harness.kernel import parse_kernel_name
 from harness.oracle import final_measurements, find_oracles, problems_of, records_op
 
 SCHEMA = 1
@@ -143,12 +142,12 @@ def _judged(
     for name, path in picks.items():
         effort.say(f"picks: {name}")
         found.append(_row(name, "picks", evaluate(name, test, read_picks(path, problems_of(test)))))
-    usable = training_rows(test).table
+    pool = [parse_kernel_name(str(name)) for name in sorted(test["kernel"].unique())]
     for name in recipes:
         effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
         ranker = fit(recipe_named(name).for_op(records_op(rows)), rows, arch, effort)
-        predicted = np.asarray(ranker.tflops(usable, group_codes(usable), effort.threads))
-        rankings = usable[["problem", "kernel"]].assign(predicted_tflops=predicted)
+        # Of all kernels, whatever became of them: a model may pick one that is wrong.
+        rankings = predicted_pairs(ranker, test, pool, effort.threads)
         found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
     if _is_new_to(folder, test):
         rankings = rank_records(Predictor.load(folder), test)

@@ -270,13 +270,16 @@ def cross_validate(
             f"{int(held.sum())} held out"
         )
         ranker = fit(recipe, rows[~held], arch, replace(effort, report=None))
-        parts.append(_predicted(ranker, rows[held], pool, effort.threads).assign(fold=fold))
+        parts.append(predicted_pairs(ranker, rows[held], pool, effort.threads).assign(fold=fold))
     return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)
 
 
-def _predicted(
+def predicted_pairs(
     ranker: Ranker, rows: pd.DataFrame, pool: Sequence[Kernel] | None, threads: int
 ) -> pd.DataFrame:
+    """Predictions (problem, kernel, predicted_tflops) for the problems of a training table: for every kernel
+    of the pool that matches, measured or not, or without a pool for the pairs of the table. Raises ModelError
+    where no kernel matches."""
     if pool is None:
         predicted = ranker.tflops(rows, group_codes(rows), threads)
         return pd.DataFrame(
@@ -345,7 +348,7 @@ def out_of_fold(
         unmeasured = records[of_kind & ~records["problem"].isin(rows["problem"])].drop_duplicates("problem")
         if len(unmeasured):
             ranker = fit(chosen, rows, arch, effort)
-            tables.append(_predicted(ranker, unmeasured, candidates, threads).assign(fold=-1))
+            tables.append(predicted_pairs(ranker, unmeasured, candidates, threads).assign(fold=-1))
     if not tables:
         raise reason or ModelError("no measurements to cross-validate on")
     return pd.concat(tables, ignore_index=True)
