@@ -50,7 +50,14 @@ def test_hipcc_of_rocm_is_taken_first(no_rocm: Path, headers: CkTileHeaders) -> 
         "kernel.hip", "kernel.so", found.flags("gfx950", isa_for("gfx950", "native"))
     )
     assert command[:3] == (str(hipcc), "-x", "hip")
-    assert {"--offload-arch=gfx950", "-shared", "-fPIC", "-std=c++20", str(headers.include)} <= set(command)
+    assert {
+        "--offload-arch=gfx950",
+        "--no-offload-compress",
+        "-shared",
+        "-fPIC",
+        "-std=c++20",
+        str(headers.include),
+    } <= set(command)
     assert command[-3:] == ("kernel.hip", "-o", "kernel.so")
 
 

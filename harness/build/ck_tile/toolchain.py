@@ -63,7 +63,8 @@ class HipccToolchain:
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         _check_arch(self, arch)
-        return (f"--offload-arch={arch}", "-fPIC", *_COMMON, *_ROCM)
+        # Uncompressed, the code object in the library can be looked at: registers, LDS, spills.
+        return (f"--offload-arch={arch}", "--no-offload-compress", "-fPIC", *_COMMON, *_ROCM)
 
     def prepare(self, work: Path) -> None:
         """Nothing: hipcc knows its own folders."""
