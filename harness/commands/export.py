@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 
 from harness.commands.predict import kernels_named
-from harness.errors import RuleError
-from harness.heuristic.model_folder import ModelSpec, read_spec
+from harness.data_files import data_folder
+from harness.errors import ModelError, RuleError
+from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, read_spec
 from harness.heuristic.schemas import op_of_model
 from harness.kernel import GemmKernel, Kernel
 from harness.pool import load_rule_set, pool_of_kind
@@ -18,6 +19,7 @@ HELP = "write a model and its kernels as C++ sources that pick in microseconds"
 
 _EXAMPLES = """\
 examples:
+  tile-oracle export grouped_conv_forward_bf16_gfx950 -o selector
   tile-oracle export models/mine -o selector
   tile-oracle export models/mine -o selector --kernel-set default
   tile-oracle export models/mine -o selector --kernels names.txt
@@ -37,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "answers as `tile-oracle predict`, bit for bit."
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument("model", metavar="MODEL", help="model folder")
+    parser.add_argument("model", metavar="MODEL", help="model folder, or the name of a shipped model")
     parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder. Raises ModelError, RuleError, KernelError."""
-    folder = Path(args.model)
+    folder = _model_folder(args.model)
     if args.kernel_set is not None:
         kernels = _kernels_of_set(read_spec(folder), args.kernel_set)
     else:
@@ -58,6 +60,14 @@ def run(args: argparse.Namespace) -> int:
         print(f"{done.folder / file_stem(kind)}.selector: {kind_text(kind)}, {count:,} kernels")
     print(f"{done.bytes / 1e6:.1f} MB; build it with: make -C {done.folder}")
     return 0
+
+
+def _model_folder(text: str) -> Path:
+    """A folder, or the name of a shipped model."""
+    for folder in (Path(text).expanduser(), data_folder("models") / Path(text).name):
+        if (folder / SPEC_FILE).is_file():
+            return folder
+    raise ModelError(f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model")
 
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:

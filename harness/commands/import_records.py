@@ -20,7 +20,9 @@ examples:
 
 what a row needs: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
 they are not 1 or 0, G, strides, pads, dilations), and latency_ms. tflops and non_zero are checked.
-Of GEMM the dimensions are M N K (and split_k where it is not 1). One call imports one operation.
+Of GEMM the dimensions are M N K (and split_k where it is not 1); what a result says besides (dtype_a,
+layout_a, stride_a, ..., structured_sparsity) must be so of its kernel and of dense matrices. One call
+imports one operation.
 """
 
 
@@ -28,9 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle import`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Reads published benchmark CSV and JSON results, raw benchmark logs (JSON among other lines), and "
-        "our own records. Rows that cannot be right are refused and counted. Rows whose non_zero count shows "
-        "that the kernel did not write its output get the status wrong."
+        "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
+        "lines), and our own records. Rows that cannot be right are refused and counted. Rows whose non_zero "
+        "count shows that the kernel did not write its output get the status wrong."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(

@@ -6,6 +6,7 @@ negative, and nothing is learnt that the terms cannot say.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -65,34 +66,34 @@ class PhysicalModel:
         """`coefficients_for` each of these kernels: (names, terms). `kernels`, if at hand, spares reading the
         names."""
         found = np.empty((len(names), len(self.terms)))
-        alike: dict[tuple[Any, ...], Array] = {}
+        alike: dict[tuple[Any, ...], tuple[Kernel, list[int]]] = {}
         for row, name in enumerate(names):
             if name in self.coefficients:
                 found[row] = self.coefficients[name]
-                continue
-            kernel = kernels[row] if kernels else parse_kernel_name(name)
-            key = _nearness_fields(kernel)
-            if key not in alike:
-                alike[key] = self.coefficients_for(name)
-            found[row] = alike[key]
+            else:
+                kernel = kernels[row] if kernels else parse_kernel_name(name)
+                alike.setdefault(_nearness_fields(kernel), (kernel, []))[1].append(row)
+        nearest = _nearest([kernel for kernel, _ in alike.values()], sorted(self.coefficients))
+        for (kernel, rows), other in zip(alike.values(), nearest, strict=True):
+            found[rows] = self._grown(kernel, other)
         return found
 
     def coefficients_for(self, name: str) -> Array:
         """The kernel's own coefficients, or the nearest kernel's with its steps scaled to this tile."""
-        other = self.nearest(name)
-        found = np.array(self.coefficients[other])
-        if other != name:
-            volumes = [np.prod(parse_kernel_name(one).tile, dtype=np.float64) for one in (name, other)]
-            growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
-            found = found * np.array([growth if is_step_term(term) else 1.0 for term in self.terms])
-        return np.asarray(found)
+        return np.asarray(self.coefficients_of([name])[0])
+
+    def _grown(self, kernel: Kernel, other: str) -> Array:
+        """Another kernel's coefficients with its steps scaled to this kernel's tile."""
+        volumes = [float(math.prod(tile)) for tile in (kernel.tile, parse_kernel_name(other).tile)]
+        growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
+        scale = np.array([growth if is_step_term(term) else 1.0 for term in self.terms])
+        return np.asarray(np.array(self.coefficients[other]) * scale)
 
     def nearest(self, name: str) -> str:
         """The kernel with coefficients that is most like the named one."""
         if name in self.coefficients:
             return name
-        wanted = parse_kernel_name(name)
-        return min(self.coefficients, key=lambda other: (_distance(wanted, parse_kernel_name(other)), other))
+        return _nearest([parse_kernel_name(name)], sorted(self.coefficients))[0]
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -199,18 +200,25 @@ _DIFFERENCES: Mapping[str, Mapping[str, float]] = {
 
 
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
-    """All that `_distance` and the growth of a step look at."""
+    """All that `_nearest` and the growth of a step look at."""
     others = tuple(getattr(kernel, name) for name in _DIFFERENCES[kernel.op])
     return (kernel.op, kernel.tile, kernel.waves, *others)
 
 
-def _distance(a: Kernel, b: Kernel) -> float:
-    differences = sum(
-        much for name, much in _DIFFERENCES[a.op].items() if getattr(a, name) != getattr(b, name)
-    )
-    sizes = sum(abs(_log2(x) - _log2(y)) for x, y in zip(a.tile, b.tile, strict=True))
-    waves = sum(abs(_log2(x) - _log2(y)) for x, y in zip(a.waves, b.waves, strict=True))
-    return differences + 2.0 * sizes + 0.5 * waves
+def _nearest(wanted: Sequence[Kernel], names: Sequence[str]) -> list[str]:
+    """For each kernel the one of the names that is most like it; of several the first."""
+    if not wanted:
+        return []
+    others = [parse_kernel_name(name) for name in names]
+    distance = np.zeros((len(wanted), len(others)))
+    for field, much in _DIFFERENCES[wanted[0].op].items():
+        ours = np.array([getattr(kernel, field) for kernel in wanted])
+        theirs = np.array([getattr(kernel, field) for kernel in others])
+        distance += much * (ours[:, None] != theirs[None, :])
+    for field, much in (("tile", 2.0), ("waves", 0.5)):
+        sizes = [np.array([[_log2(x) for x in getattr(k, field)] for k in side]) for side in (wanted, others)]
+        distance += much * np.abs(sizes[0][:, None, :] - sizes[1][None, :, :]).sum(axis=2)
+    return [names[index] for index in distance.argmin(axis=1)]
 
 
 @lru_cache(maxsize=4096)

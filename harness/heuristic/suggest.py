@@ -144,6 +144,7 @@ def _candidates(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Ar
             frame = frame.assign(problem=np.repeat([p.id for p in of_kind], len(pool)))
             able = [arch.problem_refusal(kernel, problem) is None for problem in of_kind for kernel in pool]
             frames.append(frame[able])
-    if not frames:
-        raise ModelError("no kernel matches the direction, dtype and rank (of GEMM the layout) of a problem")
-    return pd.concat(frames, ignore_index=True)
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if table.empty:
+        raise ModelError("none of these kernels can compute any of these problems, by kind or by size")
+    return table

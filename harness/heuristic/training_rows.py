@@ -82,7 +82,7 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
 def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     """A training table with its rows' importance, by which each counts in a fit.
 
-    weights: columns `weight` (0 or more), and `problem` (id) or `kernel` (name) or both, which say whose;
+    weights: columns `weight` (above 0), and `problem` (id) or `kernel` (name) or both, which say whose;
     what they do not name counts 1. Raises ModelError for other columns or values, a row twice, or when
     nothing of the table is named.
     """
@@ -90,8 +90,8 @@ def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     if not keys or "weight" not in weights:
         raise ModelError("weights need the column weight, and problem or kernel or both")
     value = pd.to_numeric(weights["weight"], errors="coerce").to_numpy(dtype=np.float64)
-    if not (np.isfinite(value) & (value >= 0)).all():
-        raise ModelError("a weight is not a number from 0 on")
+    if not (np.isfinite(value) & (value > 0)).all():
+        raise ModelError("a weight is not a number above 0; leave out of the records what should not count")
     if weights.duplicated(keys).any():
         twice = " ".join(map(str, weights.loc[weights.duplicated(keys), keys].iloc[0]))
         raise ModelError(f"the weights name {twice} twice")
@@ -99,8 +99,6 @@ def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     found = table[keys].merge(named, on=keys, how="left")["weight"].to_numpy()
     if np.isnan(found).all():
         raise ModelError(f"none of the weights is of a {' and '.join(keys)} of the records")
-    if not (np.nan_to_num(found, nan=1.0) > 0).any():
-        raise ModelError("all rows have the weight 0: nothing is left to learn from")
     return table.assign(**{IMPORTANCE: np.nan_to_num(found, nan=1.0)})
 
 

@@ -118,7 +118,7 @@ def _stride(place: int) -> Claim:
     """Elements from one row (or column) in memory to the next; 0: as the matrix is dense."""
 
     def holds(value: str, problem: Problem) -> bool:
-        return value in ("", "0", str(problem.operand_shapes[place][-1]))
+        return value.removesuffix(".0") in ("", "0", str(problem.operand_shapes[place][-1]))
 
     return holds
 

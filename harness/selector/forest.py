@@ -21,6 +21,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,8 @@ from harness.errors import ModelError
 _MAGIC = b"TOFOREST"
 _VERSION = 1
 _CATEGORICAL = 1
+
+_Whole = TypeVar("_Whole", np.uint8, np.uint32, np.int32)
 
 
 @dataclass(frozen=True)
@@ -103,7 +106,7 @@ def _read(text: str, where: str) -> Forest:
         raise ModelError(f"{where}: tree {int(np.argmin(leaves))} has no leaves")
     splits = int((leaves - 1).sum())
     threshold = _column(trees, "threshold", splits, where)
-    decision = _column(trees, "decision_type", splits, where).astype(np.uint8)
+    decision = _whole(trees, "decision_type", splits, np.uint8, where)
     sets: list[npt.NDArray[np.uint32]] = []
     first = 0
     for tree, count in zip(trees, leaves - 1, strict=True):
@@ -116,11 +119,11 @@ def _read(text: str, where: str) -> Forest:
     return Forest(
         names,
         leaves.astype(np.uint32),
-        _column(trees, "split_feature", splits, where).astype(np.uint32),
+        _whole(trees, "split_feature", splits, np.uint32, where),
         threshold,
         decision,
-        _column(trees, "left_child", splits, where).astype(np.int32),
-        _column(trees, "right_child", splits, where).astype(np.int32),
+        _whole(trees, "left_child", splits, np.int32, where),
+        _whole(trees, "right_child", splits, np.int32, where),
         _column(trees, "leaf_value", int(leaves.sum()), where),
         tuple(sets),
     )
@@ -138,7 +141,7 @@ def _number(keys: Mapping[str, str], key: str, where: str) -> int:
 
 
 def _column(trees: list[dict[str, str]], key: str, count: int, where: str) -> npt.NDArray[np.float64]:
-    """One column of all trees. Read as doubles, exactly: the text has 17 digits, other columns are small."""
+    """One column of all trees. Read as doubles, exactly: reals have 17 digits, whole numbers are small."""
     joined = " ".join(value for tree in trees if (value := tree.get(key, "").strip()))
     try:
         values = np.array(joined.split(), dtype=np.float64)
@@ -147,6 +150,17 @@ def _column(trees: list[dict[str, str]], key: str, count: int, where: str) -> np
     if len(values) != count:
         raise ModelError(f"{where}: {key} has {len(values)} values where {count} belong: copy it again")
     return values
+
+
+def _whole(
+    trees: list[dict[str, str]], key: str, count: int, dtype: type[_Whole], where: str
+) -> npt.NDArray[_Whole]:
+    """A column of whole numbers."""
+    values = _column(trees, key, count, where)
+    bounds = np.iinfo(dtype)
+    if not ((values == np.trunc(values)) & (values >= bounds.min) & (values <= bounds.max)).all():
+        raise ModelError(f"{where}: {key} holds what is no whole number: save or copy the model again")
+    return values.astype(dtype)
 
 
 def _category_sets(tree: Mapping[str, str], where: str) -> list[npt.NDArray[np.uint32]]:

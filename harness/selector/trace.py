@@ -135,7 +135,7 @@ class Graph:
         bits = array.view(np.int64)
         if len(array) and (bits == bits[0]).all():
             array = array[:1]
-        array = array + 0.0 if not array.flags.owndata else array
+        array = array if array.flags.owndata else array.copy()
         return self._node(("fixed", array.tobytes()), values=array)
 
     def of_problem(self, name: str) -> Node:

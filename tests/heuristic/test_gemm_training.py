@@ -258,6 +258,8 @@ def test_suggestions_are_unmeasured_pairs_that_can_be_computed() -> None:
     assert unpadded.name in set(found["kernel"])
     assert (found["disagreement"] > 0).any()
     pd.testing.assert_frame_equal(found, suggest(measured, "gfx950", problems, pool, 40))
+    with pytest.raises(ModelError, match="none of these kernels can compute any of these problems"):
+        suggest(records, "gfx950", problems[-1:], [unpadded], 3)
     conv = GroupedConvProblem("forward", "bf16", 2, N=1, C=8, K=8, G=1, Hi=9, Wi=9, Y=1, X=1)
     with pytest.raises(ModelError, match="the records are of gemm: suggestions are for problems of the same"):
         suggest(records, "gfx950", [conv], pool, 3)

@@ -21,7 +21,7 @@ from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.train import train
 from harness.pool import pool_of_kind
-from harness.problem import Kind, Problem
+from harness.problem import Kind, Problem, problem_from_id
 from harness.selector.export import export_model, file_stem
 from harness.selector.native_selector import NativeSelector
 from harness.selector.selector_file import NativeModel, problem_fields, selector_bytes
@@ -44,7 +44,7 @@ def compilers() -> dict[str, list[str]]:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("export") / "selector"
-    export_model(MODEL, pool_of_kind(FORWARD, "gfx950", "tiny"), folder)
+    assert main(["export", MODEL.name, "-o", str(folder), "--kernel-set", "tiny"]) == 0
     return folder
 
 
@@ -95,10 +95,10 @@ needs_make = pytest.mark.skipif(
 def test_a_program_of_its_own_says_what_predictor_says(exported: Path, tmp_path: Path, compiler: str) -> None:
     """Built, and asked by four threads at once, without Python."""
     kernels, problems = pool_of_kind(FORWARD, "gfx950", "tiny"), random_problems(FORWARD, 60, seed=4)
-    shutil.copytree(exported, tmp_path / "e")
-    made(tmp_path / "e", compiler, "build/libtile_oracle_selector.a")
-    program = linked(tmp_path / "e", compiler, tmp_path)
-    said = answers(program, exported / SELECTOR, problems)
+    folder = tmp_path / "e"
+    shutil.copytree(exported, folder)
+    made(folder, compiler, "build/pick")
+    said = answers(linked(folder, compiler, tmp_path), folder / SELECTOR, problems)
     predictor = Predictor.load(MODEL)
     for problem, line in zip(problems, said, strict=True):
         pick, *ranked = line.split()
@@ -108,24 +108,22 @@ def test_a_program_of_its_own_says_what_predictor_says(exported: Path, tmp_path:
         assert [(kernels[int(number)], float.fromhex(tflops)) for number, _, tflops in found] == expected
         times = [float.fromhex(time) for _, time, _ in found]
         assert times == sorted(times)
-    plain = [str(tmp_path / "e" / "src" / name) for name in ("program.cpp", "selector.cpp")]
-    program = linked(tmp_path / "e", compiler, tmp_path, "-DTILE_ORACLE_PLAIN_LANES", *plain)
-    assert answers(program, exported / SELECTOR, problems) == said  # the code of compilers without vectors
+    if compiler == next(reversed(compilers())):
+        plain = [str(folder / "src" / name) for name in ("program.cpp", "selector.cpp")]
+        program = linked(folder, compiler, tmp_path, "-DTILE_ORACLE_PLAIN_LANES", *plain)
+        assert answers(program, folder / SELECTOR, problems) == said  # what compilers without vectors take
+    check_the_example(folder)
 
 
-@needs_make
-def test_the_example(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "out"
-    assert main(["export", str(MODEL), "-o", str(folder)]) == 0
-    assert f"{SELECTOR}: forward bf16 2D, 30 kernels" in capsys.readouterr().out
-    made(folder, list(compilers())[-1], "build/pick")
+def check_the_example(folder: Path) -> None:
+    """The command of the folder's README.md, and what it says to bad input."""
     readme = (folder / "README.md").read_text().splitlines()
     command = next(line.strip() for line in readme if line.strip().startswith("build/pick "))
     done = subprocess.run(command.split(), cwd=folder, capture_output=True, text=True, check=True)
-    best = done.stdout.splitlines()[1]
-    assert main(["predict", "forward-bf16-n8-c64-k64-i56x56-f3x3-p1", "--model", str(MODEL)]) == 0
-    _, tflops, _, name = capsys.readouterr().out.splitlines()[1].split()
-    assert best.split() == [tflops, "TFLOPS", name]
+    problem = problem_from_id("forward-bf16-n8-c64-k64-i56x56-f3x3-p1")
+    kernels = pool_of_kind(FORWARD, "gfx950", "tiny")
+    best = [f"{tflops:9.2f} TFLOPS  {k.name}" for k, tflops in Predictor.load(MODEL).rank(problem, kernels)]
+    assert done.stdout.splitlines()[1:6] == best[:5]
     for words, message in (
         (["nowhere.selector"], "pick: nowhere.selector: cannot be read"),
         (["README.md"], "pick: README.md: not a whole selector: it does not begin as one of this version"),
@@ -183,11 +181,11 @@ def test_damaged_files_are_refused_or_harmless() -> None:
     with pytest.raises(ModelError, match="it does not begin as one of this version"):
         NativeSelector(b"")
     random, refused = np.random.default_rng(0), 0
-    for _ in range(150):
+    for _ in range(60):
         damaged = bytearray(data)
         damaged[int(random.integers(24, 12_000))] ^= 1 << int(random.integers(8))
         try:
             NativeSelector(bytes(damaged)).pick([8, 64, 64, 1, 56, 56, 3, 3, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 1])
         except ModelError:
             refused += 1
-    assert refused > 20
+    assert refused > 8

@@ -111,7 +111,7 @@ struct Block {
     std::vector<Partition> partitions;
 };
 
-/// Everything that one walk over a block needs; the code for it is made once per instruction set.
+/// What a walk over one block needs.
 struct Walk {
     const struct Scorer::Prepared* prepared;
     const Block* block;
@@ -129,10 +129,11 @@ struct Walk {
     double* sums;                   ///< (forests, 64 * words): zero at first
 };
 
+/// Builds the masks of a block, walks all trees and adds their leaves to walk.sums. The code of one instruction
+/// set, for one size of sets and nodes.
 using WalkFunction = void (*)(const Walk&) noexcept;
 
 struct Scorer::Prepared {
-    std::uint64_t id;
     Isa isa;
     WalkFunction walk;
     std::uint32_t n_candidates, n_distinct, n_features, n_forests;
@@ -160,7 +161,15 @@ struct Scorer::Prepared {
     std::uint32_t level_slots;  ///< the most inner nodes of a batch that are open at once, and 2
     std::uint32_t leaf_stride;  ///< the most leaves that a block can reach in a tree, and 2, in eights
     std::vector<Block> blocks;
-    std::vector<std::uint32_t> distinct_of;  ///< candidate -> sorted distinct candidate
+    std::vector<std::uint32_t> place_of;  ///< candidate -> its sum of the first forest, in Scratch::Memory::sums
 };
+
+/// Slots past the end of a queue that a walk writes to before it knows that it need not.
+constexpr std::uint32_t slack = 8;
+
+/// Prepares forests and features that were checked.
+std::unique_ptr<const Scorer::Prepared> prepare(const std::vector<std::shared_ptr<const Forest>>& forests,
+                                                std::uint32_t n_candidates, std::span<const FeatureSource> features,
+                                                Isa isa);
 
 }  // namespace tile_oracle

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "tile_oracle/exact_math.hpp"
+#include "tile_oracle/scorer.hpp"
 
 namespace tile_oracle {
 namespace {
@@ -69,7 +70,7 @@ namespace with_avx2 {
 }  // namespace with_avx2
 
 const Loops& loops_of_this_processor() {
-    return __builtin_cpu_supports("avx2") ? with_avx2::loops : any_processor::loops;
+    return isa_available(Isa::avx2) ? with_avx2::loops : any_processor::loops;
 }
 #else
 const Loops& loops_of_this_processor() { return any_processor::loops; }

@@ -203,8 +203,8 @@ TILE_ORACLE_TARGET void walk_block(const Walk& walk) noexcept {
     for (const Batch& batch : prepared.batches) {
         ahead.aim(walk, batch, sizeof(NodeOf<Number>));
         walk_batch<W, Number>(walk, batch, walk.masks + std::size_t{mask_all} * W, ahead);
-        Ops<W>::finish(walk.leaf_sets, walk.tables, prepared.leaf_stride, walk.leaf_counts,
-                       batch.end - batch.begin, walk.block->n_candidates, walk.sums + std::size_t{batch.forest} * 64 * W);
+        Ops<W>::finish(walk.leaf_sets, walk.tables, prepared.leaf_stride, walk.leaf_counts, batch.end - batch.begin,
+                       walk.block->n_candidates, walk.sums + std::size_t{batch.forest} * 64 * W);
     }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "prepared.hpp"
 
@@ -53,5 +54,10 @@ WalkFunction avx512_walk(std::uint32_t words, bool wide) noexcept;
 #if TILE_ORACLE_NEON
 WalkFunction neon_walk(std::uint32_t words, bool wide) noexcept;
 #endif
+
+/// The walk of an instruction set that is available.
+WalkFunction walk_of(Isa isa, std::uint32_t words, bool wide) noexcept;
+/// What `asked` means on this processor. False, and why in `error`, if it has no such thing.
+bool resolve_isa(Isa asked, Isa& isa, std::string& error);
 
 }  // namespace tile_oracle

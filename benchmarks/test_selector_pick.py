@@ -1,0 +1,89 @@
+"""A pick by native code, features included, beside Predictor in the same run: microseconds and ratios.
+
+The other half, trees alone beside LightGBM and others, is test_selector_speed.py.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from harness.heuristic.model_folder import read_booster_text
+from harness.heuristic.predictor import Predictor, find_model
+from harness.kernel import Kernel
+from harness.pool import pool_of_kind
+from harness.problem import Kind, Problem
+from harness.selector.ranker import NativeRanker
+from harness.selector.selector_file import NativeModel, selector_bytes
+from tests.selector.made_problems import random_problems
+
+FORWARD: Kind = ("forward", "bf16", 2)
+
+
+def candidates(count: int) -> tuple[Kernel, ...]:
+    """30 and 300 of the default set, more of the full one, evenly chosen."""
+    pool = pool_of_kind(FORWARD, "gfx950", "default" if count <= 300 else "full")
+    return tuple(pool[i * len(pool) // count] for i in range(count))
+
+
+def median_us(ask: Callable[[Any], Any], problems: Sequence[Problem]) -> float:
+    times = []
+    for problem in problems:
+        start = time.perf_counter()
+        ask(problem)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times) * 1e6
+
+
+@pytest.mark.parametrize(("count", "limit_us"), [(30, 60.0), (300, 60.0), (4608, 500.0)])
+def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) -> None:
+    """Limits for an idle core: 60 us for 300 candidates, 0.5 ms for 4,608, called from Python."""
+    folder = find_model("forward", "bf16", "gfx950")
+    assert folder is not None
+    kernels, problems = candidates(count), random_problems(FORWARD, 2000)
+    ranker, predictor = NativeRanker.load(folder, kernels), Predictor.load(folder)
+    median_us(ranker.select, problems[:100])
+    native = median_us(ranker.select, problems)
+    python = median_us(lambda p: predictor.select(p, kernels), problems[: max(3, 3000 // count)])
+    ranked = median_us(lambda p: ranker.rank(p, 5), problems)
+    benchmark.extra_info |= {
+        "pick_us": round(native, 1),
+        "rank_5_us": round(ranked, 1),
+        "predictor_us": round(python),
+        "times_faster": round(python / native),
+    }
+    benchmark.pedantic(ranker.select, (problems[0],), rounds=200, warmup_rounds=20)
+    print(f"\n{count} candidates: {benchmark.extra_info}")
+    assert native < limit_us
+
+
+@pytest.mark.parametrize("count", [30, 300, 4608])
+def test_load_and_memory(benchmark: Any, count: int) -> None:
+    """Limits: 200 ms of processor time with up to 300 candidates, and memory under three times the model's
+    text."""
+    folder = find_model("forward", "bf16", "gfx950")
+    assert folder is not None
+    kernels = candidates(count)
+    NativeRanker.load(folder, kernels)  # builds the library, reads names
+    processor_ms = []
+    for _ in range(5):
+        start = time.process_time()
+        ranker = NativeRanker.load(folder, kernels)
+        processor_ms.append((time.process_time() - start) * 1e3)
+    benchmark.pedantic(NativeRanker.load, (folder, kernels), rounds=1)
+    load_ms = statistics.median(processor_ms)
+    text = sum(len(read_booster_text(folder, "correction", number)[1]) for number in range(4))
+    file = len(selector_bytes(NativeModel.load(folder), kernels))
+    benchmark.extra_info |= {
+        "load_processor_ms": round(load_ms),
+        "memory_bytes": ranker.memory_bytes,
+        "text_bytes": text,
+        "file_bytes": file,
+    }
+    print(f"\n{count} candidates: {benchmark.extra_info}")
+    assert ranker.memory_bytes < 3 * text
+    assert load_ms < 200 or count > 300
