@@ -209,6 +209,7 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
     features = len(spec["feature_names"])
     spec["feature_names"] = spec["feature_names"][:-1]
     (tmp_path / "m" / SPEC_FILE).write_text(json.dumps(spec))
-    with pytest.raises(ModelError, match=rf"trained on {features} features, feature_spec\.json names {features - 1}"):
+    said = rf"trained on {features} features, feature_spec\.json names {features - 1}"
+    with pytest.raises(ModelError, match=said):
         NativeRanker.load(tmp_path / "m", kernels)
     assert read_spec(good).targets == ("physical", "correction")
