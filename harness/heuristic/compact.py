@@ -7,6 +7,7 @@ of a longer training, and need none of their own; smaller trees and fewer featur
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 import tempfile
@@ -101,6 +102,17 @@ class Figures:
     mean_gain: Interval
     p10_gain: Interval
 
+    def as_json(self) -> dict[str, Any]:
+        """To four digits; gains as [value, low, high]."""
+        return {
+            "mean_percent": round(self.mean_percent, 4),
+            "p10_percent": round(self.p10_percent, 4),
+            **{
+                f"{name}_gain": [round(bound, 4) for bound in (gain.value, gain.low, gain.high)]
+                for name, gain in (("mean", self.mean_gain), ("p10", self.p10_gain))
+            },
+        }
+
 
 @dataclass(frozen=True)
 class Row:
@@ -142,7 +154,7 @@ class TradeOff:
                     **asdict(row.variant),
                     "model_bytes": row.model_bytes,
                     "pick_us": round(row.pick_us, 1),
-                    **{f"by_{grouping}": asdict(figures) for grouping, figures in row.by.items()},
+                    **{f"by_{grouping}": figures.as_json() for grouping, figures in row.by.items()},
                 }
                 for row in self.rows
             ],
@@ -177,7 +189,7 @@ def choose_compact(
             "best_cv_mean_percent": {name: figures.mean_percent for name, figures in best.by.items()},
         }
     }
-    return RecipeChoice(found.recipe, manifest, {TRADEOFF_FILE: json_bytes(found.as_json())})
+    return RecipeChoice(found.recipe, manifest, {TRADEOFF_FILE: _one_line(found.as_json())})
 
 
 def trade_off(
@@ -332,6 +344,11 @@ def table_lines(found: TradeOff) -> Iterator[str]:
         f"{len(found.rows)} variants; shown are those that no smaller one beats. Chosen is the smallest that "
         f"loses at most {TOLERANCE_POINTS:g} points of mean and P10 against the best, under each grouping"
     )
+
+
+def _one_line(value: object) -> bytes:
+    """JSON in one line: indented, the table of variants would be larger than most models."""
+    return (json.dumps(value, allow_nan=False) + "\n").encode()
 
 
 # ---- the variants -------------------------------------------------------------------------------

@@ -170,7 +170,7 @@ class Registry:
         is measured now.
 
         Raises NoModelError where no model fits and nothing may be measured, ModelError for a model or a pool
-        that cannot be used, TargetError when no kernel is ok.
+        that cannot be used, TargetError when no kernel can run the problem, or none is ok.
         """
         return next(self._picks(problem))
 
@@ -206,31 +206,33 @@ class Registry:
             predicted = None if k == 1 else self._predicted(problem, first, candidates)
             yield Pick(first, TUNED, predicted, tuned.entry.tflops, candidates.model)
         if candidates.ranker is not None:
-            yield from self._predictions(problem, candidates, first, tuned.stale, k)
+            others = self._predictions(problem, candidates, tuned.stale, k)
         else:
-            for pick in self._measured(problem, candidates, tuned.stale):
-                if pick.kernel != first:
-                    yield pick
-
-    def _predictions(
-        self, problem: Problem, candidates: Candidates, first: Kernel | None, note: str, k: int | None
-    ) -> Iterator[Pick]:
-        assert candidates.ranker is not None
-        asked = k
-        passed = 0
-        while True:
-            ranked = candidates.ranker.rank(problem, asked)
-            for kernel, tflops in ranked[passed:]:
-                if kernel != first and self._may_run(kernel, problem):
-                    yield Pick(kernel, MODEL, tflops, None, candidates.model, note)
-            if asked is None or len(ranked) < asked:
-                break
-            # Seldom: those asked for were refused, tuned or failed. Equal predictions keep their order.
-            passed, asked = len(ranked), None
-        if first is None and not any(self._may_run(kernel, problem) for kernel in candidates.kernels):
-            raise ModelError(
+            others = self._measured(problem, candidates, tuned.stale)
+        found = first is not None
+        for pick in others:
+            if pick.kernel != first and self._may_run(pick.kernel, problem):
+                found = True
+                yield pick
+        if not found:
+            raise TargetError(
                 f"no kernel of the pool can run {problem.id}: {self._why_none(problem, candidates)}"
             )
+
+    def _predictions(
+        self, problem: Problem, candidates: Candidates, note: str, k: int | None
+    ) -> Iterator[Pick]:
+        """The model's picks: the first k, and when they are not enough, the others."""
+        assert candidates.ranker is not None
+        passed = 0
+        for asked in (k, None):
+            ranked = candidates.ranker.rank(problem, asked)
+            for kernel, tflops in ranked[passed:]:
+                yield Pick(kernel, MODEL, tflops, None, candidates.model, note)
+            if asked is None or len(ranked) < asked:
+                return
+            # Seldom: those asked for were refused, tuned or failed. Equal predictions keep their order.
+            passed = len(ranked)
 
     def _predicted(self, problem: Problem, kernel: Kernel, candidates: Candidates) -> float | None:
         if candidates.ranker is None:
@@ -243,11 +245,8 @@ class Registry:
         return self._arch.problem_refusal(kernel, problem) is None
 
     def _why_none(self, problem: Problem, candidates: Candidates) -> str:
-        for kernel in candidates.kernels:
-            reason = self._arch.problem_refusal(kernel, problem)
-            if reason is not None:
-                return reason
-        return "all of them failed" if candidates.kernels else "it is empty"
+        reasons = (self._arch.problem_refusal(kernel, problem) for kernel in candidates.kernels)
+        return next((reason for reason in reasons if reason is not None), "those that could have failed here")
 
     def _load(self, problem: Problem) -> Candidates:
         if isinstance(self._kernels, str):
@@ -341,8 +340,7 @@ class Registry:
             + (f"; {stale}" if stale else "")
         )
         for measurement in done.ranked():
-            if self._may_run(measurement.kernel, problem):
-                yield Pick(measurement.kernel, MEASURED, None, measurement.tflops, "", note)
+            yield Pick(measurement.kernel, MEASURED, None, measurement.tflops, "", note)
 
     def _tune(
         self,

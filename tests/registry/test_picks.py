@@ -72,7 +72,7 @@ def test_kernels_that_refuse_the_problem_are_passed_over() -> None:
         assert registry.select(GFX).kernel == able
     with (
         Registry(arch="gfx950", kernels=unable) as registry,
-        pytest.raises(ModelError, match="no kernel of the pool can run forward-bf16"),
+        pytest.raises(TargetError, match="no kernel of the pool can run forward-bf16"),
     ):
         registry.select(GFX)
 

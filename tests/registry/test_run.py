@@ -273,6 +273,25 @@ def test_a_kernel_that_was_good_when_measured_and_crashes_later(
     assert (found.kernel, found.failed[0].status) == (sturdy, "crash")
 
 
+def test_when_every_kernel_has_failed_there_is_no_pick_any_more(
+    make_registry: Callable[..., Registry],
+    evil_builder: Builder,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
+) -> None:
+    flag = tmp_path / "flag"
+    monkeypatch.setenv(FLAG, str(flag))
+    registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
+    first, second, _ = operands(EVIL)
+    registry.run(EVIL, first, second)
+    flag.touch()
+    with pytest.raises(TargetError, match=r"no kernel runs .*: crash: killed by SIGSEGV"):
+        registry.run(EVIL, first, second)
+    for ask in (registry.select, registry.rank):
+        with pytest.raises(TargetError, match=r"can run forward-fp32.*: those that could have failed here"):
+            ask(EVIL)
+
+
 def test_nothing_is_left_behind(
     make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Any
 ) -> None:

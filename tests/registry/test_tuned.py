@@ -197,6 +197,19 @@ def test_lines_of_another_version_are_left_alone_and_said(tmp_path: Path) -> Non
     assert path.read_text() == later
 
 
+@pytest.mark.parametrize(
+    ("old", "new"), [("0.125", "0.925"), ('"kernels":8', '"kernels":9'), (PROBLEM.id, OTHER.id)]
+)
+def test_a_line_that_reads_well_but_was_changed_is_damaged(tmp_path: Path, old: str, new: str) -> None:
+    results(tmp_path).add([ENTRY])
+    path = tmp_path / "cpu.jsonl"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    found = results(tmp_path)
+    assert (len(found), len(found.notes)) == (0, 1)
+
+
 def test_half_a_line_does_not_swallow_the_next(tmp_path: Path) -> None:
     mine = results(tmp_path)
     (tmp_path / "cpu.jsonl").write_bytes(b'{"cut off')
@@ -237,6 +250,18 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [process.wait(timeout=120) for process in running] == [0, 0]
     found = results(tmp_path)
     assert (len(found), found.notes) == (40, [])
+
+
+def test_who_adds_waits_for_who_has_the_lock(tmp_path: Path) -> None:
+    mine = results(tmp_path)
+    with mine._locked():
+        adding = threading.Thread(target=lambda: results(tmp_path).add([ENTRY]))
+        adding.start()
+        adding.join(timeout=0.3)
+        assert adding.is_alive()
+        assert not mine.path.exists()
+    adding.join()
+    assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
 
 
 def test_threads_that_add_to_one_are_all_on_disk(tmp_path: Path) -> None:
