@@ -9,7 +9,7 @@
 // __tsan_read4(address) and the like before every access that is not provably of a variable on the stack. These
 // functions are this file's own. An access must lie within a buffer that the launch names (with the right to read or to
 // write), within LDS as far as it was asked for, among the module's constants, or on the lane's own stack; and vectors
-// must be aligned. Nothing but the stack may be read before it was written, and an element of an output is written once.
+// must be aligned. LDS may not be read before it was written, and an element of an output is written once.
 //
 // Races in LDS. Barriers of the workgroup cut its time into epochs. Two accesses by different lanes to the same
 // two bytes, of which one is a write, must be in different epochs, or the result depends on who comes first. A barrier
