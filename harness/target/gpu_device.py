@@ -6,9 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,10 +27,10 @@ from harness.target.gpu_abi import (
     plan_launch,
     read_launch_info,
 )
+from harness.target.gpu_data import data_bytes, run_on_data
 from harness.target.gpu_lock import GpuLock
-from harness.target.gpu_work import GUARD_BYTE, GUARD_BYTES, Buffer, DeviceWork, Verdict
+from harness.target.gpu_work import GUARD_BYTE, GUARD_BYTES, POISON_BYTE, Buffer, DeviceWork, Verdict
 from harness.target.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
-from harness.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 512
@@ -100,8 +98,8 @@ class _Loaded:
             self._work.fill_random(self.problem, self._seed, first, second)
         return self._random
 
-    def exact_workspace(self, size_bytes: int) -> Buffer | None:
-        """Scratch memory for a check, just as large as the kernel may use; None for a kernel without any.
+    def exact_workspace(self, size_bytes: int) -> int:
+        """Scratch memory for a check, just as large as the kernel may use; its address, or 0.
 
         One at a time, since a pool's many sizes together could be more than there is.
         """
@@ -110,7 +108,7 @@ class _Loaded:
             self._give_back(old)
         if size_bytes and self.workspace is None:
             self.workspace = self.buffer(size_bytes)
-        return self.workspace
+        return self.workspace.address if self.workspace is not None else 0
 
     def fits_timing(self, size_bytes: int) -> bool:
         """Whether the scratch memory for timing is large enough."""
@@ -159,10 +157,16 @@ class GpuDevice:
         self._loaded: _Loaded | None = None
 
     def load(self, problem: Problem, seed: int) -> None:
-        problem = _convolution(problem)
+        if not isinstance(problem, GroupedConvProblem):
+            raise ProblemRefused(f"operation {problem.op} has no code for GPUs yet")
         try:
             self._unload()
-            self._refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
+            needed, there = _memory_needed_bytes(problem), self._driver.free_memory_bytes()
+            if needed > _MEMORY_SHARE * there:
+                raise ProblemRefused(
+                    f"needs {needed / 2**30:.1f} GiB of device memory for data and reference, "
+                    f"{there / 2**30:.1f} GiB are free"
+                )
             self.claim()
             self._loaded = _Loaded(self._driver, self._work, problem, seed)
         except RuntimeFailure as failure:
@@ -177,32 +181,16 @@ class GpuDevice:
 
     def check(self, binary: Path) -> CheckResult:
         loaded = self._require()
-        return self._launched(loaded.problem, binary, partial(self._check, loaded))
-
-    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
-        problem = _convolution(problem)
-        self._refuse_unless_there_is(problem.bytes + 8 * GUARD_BYTES, "the data")
-        buffers: list[Buffer] = []
-        try:
-            return self._launched(problem, binary, partial(self._apply, problem, data, buffers))
-        finally:
-            for buffer in buffers:
-                buffer.close()
-
-    def _launched(
-        self, problem: GroupedConvProblem, binary: Path, run: Callable[[_Kernel, LaunchPlan], CheckResult]
-    ) -> CheckResult:
-        """What `run` says, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
-            plan = plan_launch(problem, kernel.info, self._units)
+            plan = plan_launch(loaded.problem, kernel.info, self._units)
         except (RuntimeFailure, ValueError, OSError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
         except Unlaunchable as error:
             return CheckResult("unsupported", str(error))
         try:
-            return run(kernel, plan)
+            return self._check(loaded, kernel, plan)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
             return CheckResult(
@@ -211,52 +199,12 @@ class GpuDevice:
                 f"of LDS: {failure}",
             )
 
-    def _apply(
-        self,
-        problem: GroupedConvProblem,
-        data: DataFiles,
-        buffers: list[Buffer],
-        kernel: _Kernel,
-        plan: LaunchPlan,
-    ) -> CheckResult:
-        def buffer(size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
-            buffers.append(Buffer(self._driver, size_bytes, guard))
-            return buffers[-1]
-
-        storage = STORAGE[problem.dtype]
-        given = [path.read_bytes() for path in (data.first, data.second)]
-        operands = [buffer(len(values), POISON_BYTE) for values in given]
-        for operand, values in zip(operands, given, strict=True):
-            self._driver.copy_in(operand.address, values)
-        out = buffer(math.prod(problem.operand_shapes[2]) * storage.itemsize)
-        workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
-        failure = self._run_once(problem, kernel, plan, operands, out, workspace)
-        if failure is not None:
-            return failure
-        result = self._driver.copy_out(out.address, out.size_bytes)
-        missing = unwritten(np.frombuffer(result, storage))
-        # A NaN that the caller put in may come out as any NaN.
-        if missing and not any(nan_count(np.frombuffer(v, storage), problem.dtype) for v in given):
-            return CheckResult("wrong", missing)
-        data.out.write_bytes(result)
-        return CheckResult("ok")
-
-    def _run_once(
-        self,
-        problem: GroupedConvProblem,
-        kernel: _Kernel,
-        plan: LaunchPlan,
-        operands: list[Buffer],
-        out: Buffer,
-        workspace: Buffer | None,
-    ) -> CheckResult | None:
-        """Run over a poisoned output; what is wrong where the kernel wrote beside its memory, or None."""
-        launches = _launches(
-            problem, kernel, plan, operands, out, workspace.address if workspace is not None else 0
-        )
-        out.poison()
-        if workspace is not None:
-            workspace.poison()
+    def _check(self, loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan) -> CheckResult:
+        scratch = loaded.exact_workspace(plan.workspace_bytes)
+        launches = _launches(loaded, kernel, plan, loaded.integers, scratch)
+        loaded.out.poison()
+        if loaded.workspace is not None:
+            loaded.workspace.poison()
         self._driver.synchronize()
         began = time.monotonic()
         try:
@@ -265,25 +213,11 @@ class GpuDevice:
             self._driver.synchronize()
         finally:
             self.kernel_seconds += time.monotonic() - began
-        for name, buffer in (("output", out), ("workspace", workspace)):
+        for name, buffer in (("output", loaded.out), ("workspace", loaded.workspace)):
             damaged = self._work.damaged_guard_bytes(buffer) if buffer is not None else 0
             if damaged:
                 return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
-        return None
-
-    def _refuse_unless_there_is(self, needed_bytes: int, what_for: str) -> None:
-        there = self._driver.free_memory_bytes()
-        if needed_bytes > _MEMORY_SHARE * there:
-            raise ProblemRefused(
-                f"needs {needed_bytes / 2**30:.1f} GiB of device memory for {what_for}, "
-                f"{there / 2**30:.1f} GiB are free"
-            )
-
-    def _check(self, loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan) -> CheckResult:
-        problem, workspace = loaded.problem, loaded.exact_workspace(plan.workspace_bytes)
-        failure = self._run_once(problem, kernel, plan, loaded.integers, loaded.out, workspace)
-        if failure is not None:
-            return failure
+        problem = loaded.problem
         count = math.prod(problem.operand_shapes[2])
         verdict = self._work.compare(problem, loaded.out.address, loaded.expected.address)
         if verdict.wrong == 0:
@@ -330,7 +264,7 @@ class GpuDevice:
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to go
         scratch = loaded.ample_workspace(plan.workspace_bytes)
-        launches = _launches(loaded.problem, kernel, plan, loaded.random(), loaded.out, scratch)
+        launches = _launches(loaded, kernel, plan, loaded.random(), scratch)
         direct = _Timer(launches, 0, 1)
         self._time(direct, 1)
         rough_ns = float(self._time(direct, 3).min())
@@ -395,6 +329,32 @@ class GpuDevice:
         if isinstance(error, RuntimeFailure) and error.sticky:
             _end(error)
 
+    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
+        if not isinstance(problem, GroupedConvProblem):
+            raise ProblemRefused(f"operation {problem.op} has no code for a caller's data on GPUs yet")
+        needed, there = data_bytes(problem), self._driver.free_memory_bytes()
+        if needed > _MEMORY_SHARE * there:
+            raise ProblemRefused(
+                f"needs {needed / 2**30:.1f} GiB of device memory for the data, "
+                f"{there / 2**30:.1f} GiB are free"
+            )
+        try:
+            kernel = self._kernel(binary)
+            plan = plan_launch(problem, kernel.info, self._units)
+        except (RuntimeFailure, ValueError, OSError) as error:
+            self._end_if_sticky(error)
+            return CheckResult("build_error", f"cannot be loaded: {error}")
+        except Unlaunchable as error:
+            return CheckResult("unsupported", str(error))
+        began = time.monotonic()
+        try:
+            return run_on_data(self._driver, self._work, problem, data, kernel, plan)
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            return CheckResult("unsupported", f"cannot be launched: {failure}")
+        finally:
+            self.kernel_seconds += time.monotonic() - began
+
     def _explain(self, loaded: _Loaded, verdict: Verdict) -> str:
         problem = loaded.problem
         shape = problem.operand_shapes[2]
@@ -416,22 +376,11 @@ class GpuDevice:
         return text
 
 
-def _convolution(problem: Problem) -> GroupedConvProblem:
-    if not isinstance(problem, GroupedConvProblem):
-        raise ProblemRefused(f"operation {problem.op} has no code for GPUs yet")
-    return problem
-
-
 def _launches(
-    problem: GroupedConvProblem,
-    kernel: _Kernel,
-    plan: LaunchPlan,
-    inputs: list[Buffer],
-    out: Buffer,
-    scratch: int,
+    loaded: _Loaded, kernel: _Kernel, plan: LaunchPlan, inputs: list[Buffer], scratch: int
 ) -> tuple[Launch, ...]:
     first, second = (operand.address for operand in inputs)
-    arguments = Arguments(gpu_args(problem, first, second, out.address, scratch, plan.split_k))
+    arguments = Arguments(gpu_args(loaded.problem, first, second, loaded.out.address, scratch, plan.split_k))
     conv = Launch(kernel.conv, plan.conv, arguments)
     return (conv,) if plan.finish is None else (conv, Launch(kernel.finish, plan.finish, arguments))
 

@@ -14,11 +14,12 @@ from harness.measure.reference import STORAGE, integer_range
 from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from harness.target.gpu_abi import EXTENTS
 from harness.target.runtime.driver import Arguments, Driver, Geometry, Launch
-from harness.target.stray_values import POISON_BYTE
 
 GUARD_BYTES = 256 << 10
 """Before and after each buffer; a multiple of every alignment that a kernel may count on."""
 GUARD_BYTE = 0x5A
+POISON_BYTE = 0xFF
+"""Every dtype reads this as NaN, and no kernel writes just this NaN by accident."""
 
 _THREADS = 256
 _MOST_BLOCKS = 1 << 15

@@ -451,12 +451,12 @@ def test_a_callers_data_that_cannot_be_run_are_a_verdict_or_refused(
 ) -> None:
     with pytest.raises(ProblemRefused, match="GiB of device memory for the data"):
         device.apply(GroupedConvProblem("forward", "bf16", 2, 64, 512, 512, 1, 112, 112, 3, 3), binary, data)
-    with pytest.raises(ProblemRefused, match="operation gemm has no code for GPUs"):
+    with pytest.raises(ProblemRefused, match="operation gemm has no code for a caller's data on GPUs"):
         device.apply(GemmProblem("bf16", "rcr", 8, 8, 8), binary, data)
     monkeypatch.setenv("RECORD_FAIL", "hipModuleLaunchKernel:1" if api == "hip" else "cuLaunchKernel:1")
     result = device.apply(PROBLEM, binary, data)
     assert result.status == "unsupported"
-    assert "cannot be launched with 128 threads" in result.detail
+    assert "cannot be launched: " in result.detail
 
 
 def test_after_a_fault_the_process_ends_and_says_why(
