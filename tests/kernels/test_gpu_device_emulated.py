@@ -121,7 +121,7 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     ],
 )
 def test_a_kernel_is_checked_as_on_a_gpu(
-    gpu: EmulatedGpu, arch: str, kernel: str, problem: str, tmp_path: Path
+    gpu: EmulatedGpu, arch: str, kernel: str, problem: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     what: Problem
     which: Kernel
@@ -132,6 +132,7 @@ def test_a_kernel_is_checked_as_on_a_gpu(
     driver, library = driver_and_work(gpu, arch, tmp_path)
     device = GpuDevice(driver, library)
     device.load(what, 3)
+    request.addfinalizer(device.idle)
     source = source_for(which, arch) + LAUNCHERS
     right = device.check(gpu.library(source, arch))
     assert (right.status, right.detail, right.kind) == ("ok", "", "full")
@@ -139,4 +140,3 @@ def test_a_kernel_is_checked_as_on_a_gpu(
     wrong = device.check(gpu.library(source, arch, LAST_STEP_LEFT_OUT))
     assert wrong.status == "wrong"
     assert "values wrong, at (" in wrong.detail
-    device.idle()
