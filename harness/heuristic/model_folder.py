@@ -26,11 +26,12 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
-
-import lightgbm as lgb
+from typing import TYPE_CHECKING, Any
 
 from harness.errors import ModelError
+
+if TYPE_CHECKING:
+    import lightgbm as lgb
 
 SPEC_FILE = "feature_spec.json"
 MANIFEST_FILE = "train_manifest.json"
@@ -152,6 +153,9 @@ def read_spec(folder: Path) -> ModelSpec:
 
 def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     """The model of a target, compressed or not. Raises ModelError when there is none or it is damaged."""
+    # A machine that only measures, or replays without a model, has no LightGBM.
+    import lightgbm as lgb
+
     path, text = read_booster_text(folder, target, number)
     try:
         return lgb.Booster(model_str=text)

@@ -51,8 +51,9 @@ def test_equal_models_give_equal_bytes(text: str) -> None:
 
 
 def test_a_shipped_model_is_read() -> None:
-    forest = Forest.from_text(gzip.decompress(SHIPPED.read_bytes()).decode())
-    assert len(forest.num_leaves) == 200
+    text = gzip.decompress(SHIPPED.read_bytes()).decode()
+    forest = Forest.from_text(text)
+    assert len(forest.num_leaves) == lgb.Booster(model_str=text).num_trees() > 0
     assert not forest.category_sets
 
 

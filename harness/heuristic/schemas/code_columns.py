@@ -57,7 +57,7 @@ CODE_FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "occupancy",
-        lambda t: ratio(t.workgroups_at_once * t.waves, t.hw_max_waves_per_cu),
+        lambda t: np.minimum(ratio(t.workgroups_at_once * t.waves, t.hw_max_waves_per_cu), 1.0),
         "share of a compute unit's wave slots that is taken",
     ),
     Feature(

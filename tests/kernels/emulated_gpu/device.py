@@ -134,7 +134,7 @@ class EmulatedGpu:
         own = {path.name: path.read_text() for path in sorted(HERE.glob("*.hpp"))}
         parts = "\0".join((name, text, *flags, *headers, *headers.values(), *own, *own.values()))
         key = hashlib.sha256(parts.encode()).hexdigest()[:24]
-        made = self._folder / f"{key}.so"
+        made = self._folder / f"{key}.emulated"
         if made.exists():
             return made
         work = self._folder / f"{key}.work"

@@ -64,7 +64,7 @@ class EmulatedDriver(Driver):
 
     def load_module(self, image: bytes) -> int:
         number = next(self._numbers)
-        library = self._folder / f"module_{number}.so"
+        library = self._folder / f"module_{number}.emulated"
         library.write_bytes(image)
         self._modules[number] = self._gpu.module(library)
         return number
