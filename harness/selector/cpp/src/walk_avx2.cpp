@@ -19,46 +19,8 @@ template <int W>
 TILE_ORACLE_TARGET void add_leaves_by_bit(const std::uint64_t*, const double*, std::uint32_t, std::uint32_t,
                                           std::uint32_t, double*) noexcept;
 
-template <int W>
-struct Register;
-template <>
-struct Register<1> {
-    using Set = std::uint64_t;
-    TILE_ORACLE_INLINE Set load(const std::uint64_t* from) noexcept { return *from; }
-    TILE_ORACLE_INLINE void store(std::uint64_t* to, Set set) noexcept { *to = set; }
-    TILE_ORACLE_INLINE Set both(Set a, Set b) noexcept { return a & b; }
-    TILE_ORACLE_INLINE Set without(Set a, Set b) noexcept { return a & ~b; }
-    TILE_ORACLE_INLINE Set either(Set a, Set b) noexcept { return a | b; }
-    TILE_ORACLE_INLINE bool any(Set a) noexcept { return a != 0; }
-};
-template <>
-struct Register<2> {
-    using Set = __m128i;
-    TILE_ORACLE_INLINE Set load(const std::uint64_t* from) noexcept {
-        return _mm_load_si128(reinterpret_cast<const __m128i*>(from));
-    }
-    TILE_ORACLE_INLINE void store(std::uint64_t* to, Set set) noexcept {
-        _mm_store_si128(reinterpret_cast<__m128i*>(to), set);
-    }
-    TILE_ORACLE_INLINE Set both(Set a, Set b) noexcept { return _mm_and_si128(a, b); }
-    TILE_ORACLE_INLINE Set without(Set a, Set b) noexcept { return _mm_andnot_si128(b, a); }
-    TILE_ORACLE_INLINE Set either(Set a, Set b) noexcept { return _mm_or_si128(a, b); }
-    TILE_ORACLE_INLINE bool any(Set a) noexcept { return !_mm_testz_si128(a, a); }
-};
-template <>
-struct Register<4> {
-    using Set = __m256i;
-    TILE_ORACLE_INLINE Set load(const std::uint64_t* from) noexcept {
-        return _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
-    }
-    TILE_ORACLE_INLINE void store(std::uint64_t* to, Set set) noexcept {
-        _mm256_store_si256(reinterpret_cast<__m256i*>(to), set);
-    }
-    TILE_ORACLE_INLINE Set both(Set a, Set b) noexcept { return _mm256_and_si256(a, b); }
-    TILE_ORACLE_INLINE Set without(Set a, Set b) noexcept { return _mm256_andnot_si256(b, a); }
-    TILE_ORACLE_INLINE Set either(Set a, Set b) noexcept { return _mm256_or_si256(a, b); }
-    TILE_ORACLE_INLINE bool any(Set a) noexcept { return !_mm256_testz_si256(a, a); }
-};
+#include "walk_x86_sets.inc"
+
 template <>
 struct Register<8> {
     struct Set {
