@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from harness.heuristic.model_folder import read_booster_text
+from harness.heuristic.model_folder import read_booster_text, read_spec
 from harness.heuristic.predictor import Predictor, find_model
 from harness.kernel import Kernel
 from harness.pool import pool_of_kind
@@ -76,7 +76,8 @@ def test_load_and_memory(benchmark: Any, count: int) -> None:
         processor_ms.append((time.process_time() - start) * 1e3)
     benchmark.pedantic(NativeRanker.load, (folder, kernels), rounds=1)
     load_ms = statistics.median(processor_ms)
-    text = sum(len(read_booster_text(folder, "correction", number)[1]) for number in range(4))
+    members = read_spec(folder).members.get("correction", 1)
+    text = sum(len(read_booster_text(folder, "correction", number)[1]) for number in range(members))
     file = len(selector_bytes(NativeModel.load(folder), kernels))
     benchmark.extra_info |= {
         "load_processor_ms": round(load_ms),

@@ -9,6 +9,7 @@ counts little; ratios are what this is for. Picks with features included are in 
 from __future__ import annotations
 
 import ctypes
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -23,11 +24,13 @@ import pytest
 
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.hardware import hardware_figures
+from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, packed_booster
 from harness.heuristic.schemas import schema_named
 from harness.kernel import Kernel
 from harness.pool import pool_of_kind
 from harness.problem import Kind
 from harness.selector.forest import Forest
+from harness.selector.ranker import NativeRanker
 from harness.selector.scorer import Constant, FeatureSource, PerClass, PerKernel, Scorer
 from harness.selector.selector_file import problem_fields, shared_words
 from harness.selector.trace import Pool
@@ -208,6 +211,34 @@ def test_scores_of_all_candidates(benchmark: Any, shape: tuple[int, int], count:
     print(f"\n{shape[0]} x {shape[1]}, {count} candidates: {benchmark.extra_info}")
     if shape == LARGE:
         assert us["lightgbm"] / ours >= LEAST_RATIO[count]
+
+
+@pytest.mark.parametrize("count", [30, 300, 4608])
+def test_a_whole_pick_of_the_large_model(benchmark: Any, count: int, tmp_path: Path) -> None:
+    """The same ratios with the features, the order and the call from Python on our side, and LightGBM's trees
+    alone on the other."""
+    booster = trained(*LARGE)
+    spec = ModelSpec(
+        "grouped_conv", "bf16", "gfx950", SCHEMA.names, targets=("log_time",), direction="forward",
+        ndims=(2,), schema=SCHEMA.name, picks={"log_time": 1.0},
+    )  # fmt: skip
+    (tmp_path / SPEC_FILE).write_text(json.dumps(spec.as_json()))
+    (tmp_path / "model_log_time.lgbm.gz").write_bytes(packed_booster(booster))
+    kernels = [pool()[i * len(pool()) // count] for i in range(count)]
+    ranker = NativeRanker.load(tmp_path, kernels)
+    problems = random_problems(FORWARD, 20, seed=2)
+    rows = [features(problem, kernels) for problem in problems]
+    first = booster.predict(rows[0], raw_score=True, num_threads=1)
+    assert ranker.select(problems[0]).name == kernels[int(np.argmin(first))].name
+    few = 3 if count > 1000 else 10
+    lightgbm = median_us(lambda i: booster.predict(rows[i], raw_score=True, num_threads=1), few, 0.5)
+    ours = median_us(lambda i: ranker.select(problems[i]), len(problems), 1.0)
+    benchmark.extra_info |= {
+        "pick_us": round(ours, 1), "lightgbm_us": round(lightgbm), "times": round(lightgbm / ours, 1)
+    }  # fmt: skip
+    benchmark.pedantic(ranker.select, (problems[0],), rounds=50, warmup_rounds=5)
+    print(f"\nwhole pick, {LARGE[0]} x {LARGE[1]}, {count} candidates: {benchmark.extra_info}")
+    assert lightgbm / ours >= LEAST_RATIO[count]
 
 
 def test_loading_the_large_model(benchmark: Any) -> None:
