@@ -63,8 +63,8 @@ def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) 
 
 @pytest.mark.parametrize("count", [30, 300, 4608])
 def test_load_and_memory(benchmark: Any, count: int) -> None:
-    """Limits: 200 ms of processor time with up to 300 candidates, and memory under three times the model's
-    text."""
+    """Limits: 200 ms of processor time, and with up to 300 candidates memory under three times the model's text
+    (of thousands the names alone take more than a small model)."""
     folder = find_model("forward", "bf16", "gfx950")
     assert folder is not None
     kernels = candidates(count)
@@ -86,5 +86,5 @@ def test_load_and_memory(benchmark: Any, count: int) -> None:
         "file_bytes": file,
     }
     print(f"\n{count} candidates: {benchmark.extra_info}")
-    assert ranker.memory_bytes < 3 * text
-    assert load_ms < 200 or count > 300
+    assert ranker.memory_bytes < 3 * text or count > 300
+    assert load_ms < 200

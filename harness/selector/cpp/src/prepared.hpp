@@ -118,6 +118,7 @@ struct Walk {
     const void* nodes;
     void* mask_of_condition;        ///< of the number type of the nodes; constants are filled in
     std::uint64_t* masks;           ///< (n_masks, words)
+    std::uint64_t* condition_masks; ///< (n_conditions,): where a set is one word, each condition's mask itself
     const std::uint32_t* buckets;   ///< of all interaction groups
     const std::uint8_t* decided;    ///< of interaction categorical conditions: per class, whether it holds
     std::uint32_t* rank;            ///< scratch of max(thresholds) + 2

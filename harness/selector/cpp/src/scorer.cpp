@@ -31,6 +31,7 @@ std::size_t bytes_of(const T& values) {
 struct Scratch::Memory {
     Aligned<std::uint16_t> mask_of_condition;
     Aligned<std::uint32_t> wide_mask_of_condition;  ///< for wide nodes
+    Aligned<std::uint64_t> condition_masks;         ///< for sets of one word
     Aligned<std::uint64_t> masks, sets, tags, leaf_sets;
     std::vector<std::uint32_t> buckets, rank, leaf_counts;
     std::vector<std::uint8_t> decided;
@@ -104,6 +105,7 @@ bool Scorer::score(const double* constants, const double* const* class_values, d
         } else {
             grow(memory.mask_of_condition, p.n_conditions + 1);
         }
+        if (p.words == 1) grow(memory.condition_masks, p.n_conditions);
         grow(memory.masks, std::size_t{p.n_masks} * p.words);
         grow(memory.sets, slots * p.words);
         grow(memory.tags, slots);
@@ -164,6 +166,7 @@ bool Scorer::score(const double* constants, const double* const* class_values, d
     walk.leaf_counts = memory.leaf_counts.data();
     walk.leaf_sets = memory.leaf_sets.data();
     walk.tables = memory.tables.data();
+    walk.condition_masks = memory.condition_masks.data();
     walk.mask_of_condition = p.wide ? static_cast<void*>(memory.wide_mask_of_condition.data())
                                     : memory.mask_of_condition.data();
     walk.masks = memory.masks.data();

@@ -161,7 +161,7 @@ TILE_ORACLE_TARGET void walk_batch(const Walk& walk, const Batch& batch, const s
         const std::size_t end = to;
         to = other;
         if constexpr (Ops<W>::walks_levels) {
-            Ops<W>::template walk_level<Number>(nodes, of_condition, masks, sets, tags, level, end, to, to_leaf, ahead);
+            Ops<W>::template walk_level<Number>(nodes, walk.condition_masks, sets, tags, level, end, to, to_leaf, ahead);
         } else {
             walk_level<W, Number>(nodes, of_condition, masks, sets, tags, level, end, to, to_leaf, ahead);
         }
@@ -199,6 +199,11 @@ template <int W, class Number>
 TILE_ORACLE_TARGET void walk_block(const Walk& walk) noexcept {
     const Scorer::Prepared& prepared = *walk.prepared;
     build_masks<W, Number>(walk);
+    if constexpr (Ops<W>::walks_levels) {
+        // One look-up a node less, for one a condition more: a walk meets most conditions many times.
+        const auto* of_condition = static_cast<const Number*>(walk.mask_of_condition);
+        for (std::uint32_t c = 0; c < prepared.n_conditions; ++c) walk.condition_masks[c] = walk.masks[of_condition[c]];
+    }
     Ahead ahead{};
     for (const Batch& batch : prepared.batches) {
         ahead.aim(walk, batch, sizeof(NodeOf<Number>));

@@ -119,8 +119,8 @@ TILE_ORACLE_INLINE void pack(__mmask8 which, __m512i set, __m512i tag, std::uint
 }
 
 template <class Number>
-TILE_ORACLE_TARGET void walk_level_of_words(const NodeOf<Number>* nodes, const Number* of_condition,
-                                            const std::uint64_t* masks, std::uint64_t* sets, std::uint64_t* tags,
+TILE_ORACLE_TARGET void walk_level_of_words(const NodeOf<Number>* nodes, const std::uint64_t* condition_masks,
+                                            std::uint64_t* sets, std::uint64_t* tags,
                                             std::size_t begin, std::size_t end, std::size_t& to_inner,
                                             std::size_t& to_leaf_slot, Ahead& ahead) noexcept {
     constexpr bool narrow = sizeof(Number) == 2;
@@ -142,10 +142,7 @@ TILE_ORACLE_TARGET void walk_level_of_words(const NodeOf<Number>* nodes, const N
             condition = _mm512_cvtepi64_epi32(node);
             link = _mm512_cvtepi64_epi32(_mm512_srli_epi64(node, 32));
         }
-        __m256i mask_number =
-            _mm256_i32gather_epi32(reinterpret_cast<const int*>(of_condition), condition, sizeof(Number));
-        if constexpr (narrow) mask_number = _mm256_and_si256(mask_number, _mm256_set1_epi32(0xFFFF));
-        const __m512i mask = _mm512_i32gather_epi64(mask_number, masks, 8);
+        const __m512i mask = _mm512_i32gather_epi64(condition, condition_masks, 8);
         const __m512i left = _mm512_and_si512(set, mask), right = _mm512_andnot_si512(mask, set);
         const __mmask8 any_left = _mm512_test_epi64_mask(left, left), any_right = _mm512_test_epi64_mask(right, right);
         const __mmask8 left_leaf = _mm256_test_epi32_mask(link, _mm256_set1_epi32(1));
@@ -168,11 +165,11 @@ template <int W>
 struct Ops : Register<W> {
     static constexpr bool walks_levels = W == 1;
     template <class Number>
-    TILE_ORACLE_TARGET static void walk_level(const NodeOf<Number>* nodes, const Number* of_condition,
-                                              const std::uint64_t* masks, std::uint64_t* sets, std::uint64_t* tags,
+    TILE_ORACLE_TARGET static void walk_level(const NodeOf<Number>* nodes, const std::uint64_t* condition_masks,
+                                              std::uint64_t* sets, std::uint64_t* tags,
                                               std::size_t begin, std::size_t end, std::size_t& to,
                                               std::size_t& to_leaf, Ahead& ahead) noexcept {
-        walk_level_of_words<Number>(nodes, of_condition, masks, sets, tags, begin, end, to, to_leaf, ahead);
+        walk_level_of_words<Number>(nodes, condition_masks, sets, tags, begin, end, to, to_leaf, ahead);
     }
     TILE_ORACLE_TARGET static void finish(const std::uint64_t* sets, const double* tables, std::size_t stride,
                                           const std::uint32_t* counts, std::uint32_t n_trees,
