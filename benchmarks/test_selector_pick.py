@@ -63,8 +63,8 @@ def test_pick_of_the_shipped_model(benchmark: Any, count: int, limit_us: float) 
 
 @pytest.mark.parametrize("count", [30, 300, 4608])
 def test_load_and_memory(benchmark: Any, count: int) -> None:
-    """Limits: 200 ms of processor time, and with up to 300 candidates memory under three times the model's text
-    (of thousands the names alone take more than a small model)."""
+    """Limits: 200 ms of processor time, and with up to 300 candidates memory under three times the model's
+    text (of thousands the names alone take more than a small model)."""
     folder = find_model("forward", "bf16", "gfx950")
     assert folder is not None
     kernels = candidates(count)
