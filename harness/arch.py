@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
@@ -257,11 +257,12 @@ class Arch:
                 f"{kernel.pipeline} on {self.name} (sums + 2 x tile: at most {most}): {limit.why}"
             )
 
-    def _pipeline_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
+    def pipeline_refusals(self, kernel: Kernel, offered: Iterable[str]) -> Iterator[str]:
+        """What stands against pipeline and scheduler of any operation; `offered`: its pipelines."""
         name = kernel.pipeline
         pipeline = self.kernels.pipelines.get(name)
         if pipeline is None:
-            yield f"pipeline: {self.name} has no {name}, only {', '.join(self.pipelines)}"
+            yield f"pipeline: {self.name} has no {name}, only {', '.join(offered)}"
             return
         if kernel.op not in pipeline.ops:
             yield f"pipeline: {name} is for {' and '.join(pipeline.ops)}, not for {kernel.op}"
@@ -270,6 +271,13 @@ class Arch:
         if kernel.scheduler not in pipeline.schedulers:
             allowed = " or ".join(pipeline.schedulers)
             yield f"scheduler: {name} on {self.name} is {allowed}, not {kernel.scheduler}"
+
+    def _pipeline_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
+        yield from self.pipeline_refusals(kernel, self.pipelines)
+        name = kernel.pipeline
+        pipeline = self.kernels.pipelines.get(name)
+        if pipeline is None:
+            return
         if pipeline.double_smem_buffer == "required" and not kernel.double_smem_buffer:
             yield f"double_smem_buffer: {name} on {self.name} works in two buffers and needs it on"
         if pipeline.double_smem_buffer == "refused" and kernel.double_smem_buffer:

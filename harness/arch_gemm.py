@@ -49,25 +49,16 @@ def gemm_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
 
 
 def _pipeline_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
-    name = kernel.pipeline
-    pipeline = arch.kernels.pipelines.get(name)
-    if pipeline is None:
-        yield f"pipeline: {arch.name} has no {name}, only {', '.join(gemm_pipelines(arch))}"
+    yield from arch.pipeline_refusals(kernel, gemm_pipelines(arch))
+    if kernel.pipeline not in arch.kernels.pipelines:
         return
-    if kernel.op not in pipeline.ops:
-        yield f"pipeline: {name} is for {' and '.join(pipeline.ops)}, not for {kernel.op}"
-    if name in arch.pipelines_refused:
-        yield f"pipeline: {name} on {arch.name}: {arch.pipelines_refused[name]}"
-    if kernel.scheduler not in pipeline.schedulers:
-        allowed = " or ".join(pipeline.schedulers)
-        yield f"scheduler: {name} on {arch.name} is {allowed}, not {kernel.scheduler}"
     if kernel.epilogue not in arch.kernels.epilogues:
         allowed = " or ".join(arch.kernels.epilogues)
         yield f"epilogue: kernels on {arch.name} end in {allowed}, not {kernel.epilogue}"
     if kernel.preshuffle and kernel.layout != PRESHUFFLE_LAYOUT:
         yield (
-            f"layout: {name} shuffles B column by column, which {PRESHUFFLE_LAYOUT} matrices allow, "
-            f"not {kernel.layout}"
+            f"layout: {kernel.pipeline} shuffles B column by column, which {PRESHUFFLE_LAYOUT} matrices "
+            f"allow, not {kernel.layout}"
         )
 
 

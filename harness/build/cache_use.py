@@ -40,10 +40,6 @@ class Pruned:
     kept: tuple[EntryUse, ...]
 
     @property
-    def removed_bytes(self) -> int:
-        return sum(entry.bytes for entry in self.removed)
-
-    @property
     def kept_bytes(self) -> int:
         return sum(entry.bytes for entry in self.kept)
 
