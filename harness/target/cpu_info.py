@@ -8,10 +8,16 @@ from pathlib import Path
 
 
 def cpu_name() -> str:
-    """The model name; on machines whose kernel gives none (aarch64), implementer and part."""
+    """The model name with family and model: virtual machines call CPUs of several generations by one name.
+    On machines whose kernel gives none (aarch64), implementer and part."""
     fields = _cpuinfo()
     if "model name" in fields:
-        return fields["model name"]
+        generation = [
+            f"{what} {fields[name]}"
+            for what, name in (("family", "cpu family"), ("model", "model"))
+            if name in fields
+        ]
+        return ", ".join([fields["model name"], *generation])
     parts = [fields[name] for name in ("CPU implementer", "CPU part") if name in fields]
     return " ".join([platform.machine(), *parts])
 

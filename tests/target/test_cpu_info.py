@@ -30,6 +30,11 @@ def test_this_machine_has_a_name_and_memory() -> None:
     ("text", "name"),
     [
         ("processor : 0\nmodel name : AMD EPYC\n\nprocessor : 1\nmodel name : other\n", "AMD EPYC"),
+        # Virtual machines give the same name to CPUs of several generations.
+        (
+            "processor\t: 0\ncpu family\t: 26\nmodel\t\t: 2\nmodel name\t: AMD EPYC\n",
+            "AMD EPYC, family 26, model 2",
+        ),
         ("processor : 0\nCPU implementer : 0x41\nCPU part : 0xd4f\n", "aarch64 0x41 0xd4f"),
         ("", "aarch64"),
     ],
