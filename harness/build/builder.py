@@ -23,6 +23,7 @@ from harness.build.ck_tile.library import what_is_wrong_with_library
 from harness.build.ck_tile.source import source_for as ck_tile_source
 from harness.build.ck_tile.toolchain import find_ck_tile_toolchain
 from harness.build.code_object import what_is_wrong_for_gpu
+from harness.build.complaint import complaint
 from harness.build.gpu_toolchain import find_gpu_toolchain
 from harness.build.inspect import inspect_binary, what_is_wrong
 from harness.build.isa import GPU_MACHINES, Isa, isa_for, this_cpu
@@ -241,7 +242,7 @@ class Builder:
             with self.cache.try_lock(key) or nullcontext():
                 entry, ended = self._make(DEVICE_WORK, source, key)
             if entry is None:
-                raise BuildError(f"kernels/gpu/device_work.hpp does not compile: {ended.log[-400:]}")
+                raise BuildError(f"kernels/gpu/device_work.hpp does not compile: {complaint(ended.log)}")
         return self._binary(key, entry)
 
     def stats(self) -> BuildStats:

@@ -37,6 +37,13 @@ DEVICE_WORK = "device_work"
 GPU_GEMM_DTYPES = (*GPU_DTYPES, "fp8")
 """The same of GEMMs; fp8 on AMD's only."""
 
+_ASYNCHRONOUS = ("basic_async_v1", "comp_async")
+"""Whose tiles pass no registers."""
+
+_LOAD_BYTES, _REGISTER_BYTES = 16, 4
+_MOST_HELD, _MOST_LOADS = 256, 24
+"""Registers of a lane for sums and tiles under way in workgroups of up to 256 threads; loads of a tile."""
+
 _WIDEST_STORE = 8
 """Elements of 16 bits, as all results of GEMMs on GPUs are, in one store."""
 
@@ -171,7 +178,29 @@ def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
         return f"dtype 'fp8' has no code for {arch}: there is bf16, fp16"
     if isinstance(kernel, GemmKernel) and kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
-    return None
+    return _too_many_registers(kernel, arch) if isinstance(kernel, GemmKernel) else None
+
+
+def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
+    """The limits that kernels/gpu/gemm.hpp asserts: what a lane holds of the sums and of tiles under way."""
+    rules = load_arch(arch)
+    threads = rules.workgroup_threads(kernel)
+    sums = kernel.tile_m * kernel.tile_n // threads
+    tile_bytes = int((kernel.tile_m + kernel.tile_n) * kernel.tile_k * rules.element_bytes[kernel.dtype])
+    loads = tile_bytes // (threads * _LOAD_BYTES)
+    tiles = 1
+    if kernel.pipeline in _ASYNCHRONOUS:
+        tiles = 0
+    elif kernel.pipeline == "mem":
+        tiles = 2 if threads >= 512 or loads >= 8 else 4 if loads <= 4 else 3
+    under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
+    most = _MOST_HELD // max(1, threads // 256)
+    if sums + under_way <= most and loads < _MOST_LOADS:
+        return None
+    return (
+        f"registers: {sums} for sums and {under_way} for tiles under way are too many for a lane "
+        f"of {threads} (at most {most}), or {loads} loads a tile are (less than {_MOST_LOADS})"
+    )
 
 
 def _gpu_source(kernel: Kernel, arch: str) -> str:

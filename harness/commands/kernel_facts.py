@@ -12,6 +12,7 @@ from harness.build.ahead_build import Progress, build_all
 from harness.build.binary import BuildResult
 from harness.build.builder import Builder
 from harness.build.code_facts import CodeFacts, code_facts
+from harness.build.complaint import complaint
 from harness.build.occupancy import COMPUTE_UNITS
 from harness.errors import RuleError
 from harness.kernel import Kernel
@@ -35,7 +36,7 @@ class KernelFacts:
         """Why the architecture's rules should not have allowed the kernel, or None."""
         facts = self.facts
         if not self.binary_bytes:
-            return f"does not compile: {self.log.strip()[-300:]}"
+            return f"does not compile: {complaint(self.log)}"
         if facts.spills:
             return f"spills {facts.spills} registers"
         if facts.scratch_bytes:

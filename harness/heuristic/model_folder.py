@@ -51,7 +51,8 @@ class ModelSpec:
 
     `direction` is None for a model that does not say one. `picks` weighs the members for the pick;
     `members` says how many boosters each target has; `feature_names_of` holds the features of targets
-    that read others than `feature_names`; `aliases` which names are one kernel.
+    that read others than `feature_names`; `aliases` which names are one kernel; `devices` whose measurements
+    it was trained on.
     """
 
     op_type: str
@@ -70,6 +71,7 @@ class ModelSpec:
     members: Mapping[str, int] = field(default_factory=dict)
     feature_names_of: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     aliases: Mapping[str, Any] = field(default_factory=dict)
+    devices: tuple[str, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -89,6 +91,7 @@ class ModelSpec:
             "members": dict(self.members),
             "feature_names_of": {name: list(value) for name, value in self.feature_names_of.items()},
             "aliases": dict(self.aliases),
+            "devices": list(self.devices),
         }
 
 
@@ -148,6 +151,7 @@ def read_spec(folder: Path) -> ModelSpec:
         members=members,
         feature_names_of=names_of,
         aliases=mapping("aliases"),
+        devices=texts("devices"),
     )
 
 

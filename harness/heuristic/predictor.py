@@ -42,6 +42,9 @@ from harness.heuristic.targets import Target, target_named
 from harness.kernel import Kernel
 from harness.problem import PROBLEM_TYPES, Kind, Problem
 
+_MANY_DEVICES = "cpu"
+"""The architecture whose devices are so unlike that a model of one says nothing of another."""
+
 _PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
 
 
@@ -176,11 +179,13 @@ def find_model(
     arch: str,
     op: str = "grouped_conv",
     ndim: int | None = None,
+    device: str = "",
     models: Path | None = None,
 ) -> Path | None:
     """The folder in models/ that was trained for this kind of problem and architecture, or None.
 
-    Among several the first by name. A folder that cannot be read is an error, not a silent None.
+    Among several the first by name. A folder that cannot be read is an error, not a silent None. `device`:
+    a model for `cpu` that says on which CPUs its measurements were made is for these alone; "": for any.
     """
     base = models if models is not None else data_folder("models")
     for folder in sorted(base.iterdir()) if base.is_dir() else ():
@@ -191,17 +196,18 @@ def find_model(
                 wanted
                 and spec.direction in (None, direction)
                 and (not spec.ndims or ndim in (None, *spec.ndims))
+                and (arch != _MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
             ):
                 return folder
     return None
 
 
-def find_model_of(kind: Kind, arch: str, models: Path | None = None) -> Path | None:
+def find_model_of(kind: Kind, arch: str, device: str = "", models: Path | None = None) -> Path | None:
     """`find_model` for a kind of problem; one model of GEMM serves every layout."""
     first, dtype, last = kind
     if isinstance(last, int):
-        return find_model(first, dtype, arch, ndim=last, models=models)
-    return find_model(None, dtype, arch, op=GEMM_MODELS, models=models)
+        return find_model(first, dtype, arch, ndim=last, device=device, models=models)
+    return find_model(None, dtype, arch, op=GEMM_MODELS, device=device, models=models)
 
 
 @dataclass(frozen=True)

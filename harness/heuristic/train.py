@@ -474,7 +474,7 @@ def train(
         kept = validation.table if kept is None else kept
     effort.say("fitting all rows")
     ranker = fit(chosen, rows, kind["arch"], effort, start)
-    spec = spec_of(chosen, ranker, kind, rows)
+    spec = spec_of(chosen, ranker, kind, rows, _names(records, "device"))
     manifest = manifest_of(ranker, rows, usable.left_out, records, effort.seed, sources)
     if start is not None:
         old = sum(b.num_trees() for member in tree_members(start) for b in member.boosters)
@@ -564,7 +564,13 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
     return kind, records
 
 
-def spec_of(recipe: Recipe, ranker: Ranker, kind: Mapping[str, str], rows: pd.DataFrame) -> ModelSpec:
+def spec_of(
+    recipe: Recipe,
+    ranker: Ranker,
+    kind: Mapping[str, str],
+    rows: pd.DataFrame,
+    devices: Sequence[str] = (),
+) -> ModelSpec:
     """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
     trees = tree_members(ranker)
     first = trees[0] if trees else None
@@ -594,6 +600,7 @@ def spec_of(recipe: Recipe, ranker: Ranker, kind: Mapping[str, str], rows: pd.Da
             if first and member.feature_names != first.feature_names
         },
         aliases=ranker.aliases.as_json() if ranker.aliases.representative else {},
+        devices=tuple(devices),
     )
 
 
@@ -618,9 +625,14 @@ def manifest_of(
         "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
         "left_out": dict(left_out),
         "sources": list(sources),
-        "runs": sorted(records["run"].dropna().unique())[:_MOST_RUNS] if "run" in records else [],
+        "runs": _names(records, "run")[:_MOST_RUNS],
         "seed": seed,
         "kernels": sorted(rows["kernel"].unique()),
         "harness_version": __version__,
         "lightgbm_version": lgb.__version__,
     }
+
+
+def _names(records: pd.DataFrame, column: str) -> list[str]:
+    """What the records say in a column, sorted; nothing where they do not have it."""
+    return sorted({str(name) for name in records[column].dropna()} - {""}) if column in records else []

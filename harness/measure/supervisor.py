@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.build.complaint import shortened
 from harness.errors import TargetError
 from harness.kernel import Kernel
 from harness.measure.child import Child
@@ -43,6 +44,8 @@ _OPEN_LIMIT_S = 120.0
 _FAR_BEHIND = 2.0
 """A pick this many times slower than the best is not measured again: noise cannot change what it says."""
 _PROBE = -1
+_LOG_CHARACTERS = 2000
+"""Of a compiler's log, in a record's detail."""
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
     *("busy_ms", "facts"),
@@ -444,7 +447,7 @@ class Supervisor:
                 result = future.result()
                 if result.binary is None:
                     waiting.popleft()
-                    yield Measurement(problem, kernel, "build_error", result.log.strip()[-2000:])
+                    yield Measurement(problem, kernel, "build_error", shortened(result.log, _LOG_CHARACTERS))
                     continue
                 self._ready(problem)
                 self._next_id += 1

@@ -63,17 +63,19 @@ def load_candidates(
     models: Path | None,
     engine: str = AUTO,
     say: Callable[[str], None] | None = None,
+    device: str = "",
 ) -> Candidates:
     """The kernels of the problem's kind and the model that ranks them: `model`, else the first that fits in
     the folder `models`, else a shipped one. A model that was trained for something else is no error: then
     nothing ranks them, and why is said.
 
-    `engine`: native, python, or auto: native where it can be had, else python, which `say` is told. Raises
-    ModelError for a folder that cannot be read; with `native`, also BuildError where that cannot be had.
+    `engine`: native, python, or auto: native where it can be had, else python, which `say` is told. `device`:
+    the name of the one that they are for, as far as it is known (see `find_model`). Raises ModelError for a
+    folder that cannot be read; with `native`, also BuildError where that cannot be had.
     """
     pool = tuple(kernels)
     places = [place for place in (models, data_folder("models")) if place is not None]
-    found = (find_model_of(problem.kind, arch, models=place) for place in places)
+    found = (find_model_of(problem.kind, arch, device, place) for place in places)
     folder = model if model is not None else next((path for path in found if path is not None), None)
     if folder is None:
         return Candidates(pool, None, why=f"no model was trained for {kind_text(problem.kind)} on {arch}")

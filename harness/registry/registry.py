@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from harness.arch import load_arch
 from harness.build.builder import Builder
+from harness.build.complaint import complaint
 from harness.errors import ModelError, NoModelError, TargetError
 from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
@@ -26,7 +27,6 @@ from harness.registry.rankers import AUTO, ENGINES, Candidates, load_candidates
 from harness.registry.tuned import Found, Surroundings, TunedEntry, TunedResults, now
 from harness.target import TargetOptions, resolve_target
 from harness.target.base import DataFiles, DeviceInfo, Target
-from harness.target.cpu_info import cpu_name
 
 _LOG = logging.getLogger("harness.registry")
 _TRIES = 3
@@ -256,7 +256,14 @@ class Registry:
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {self._arch.name}")
         return load_candidates(
-            problem, self._arch.name, kernels, self._model, self._models, self._engine, self._say
+            problem,
+            self._arch.name,
+            kernels,
+            self._model,
+            self._models,
+            self._engine,
+            self._say,
+            self.target.device_name if self.target is not None else "",
         )
 
     # ---- running ----------------------------------------------------------------------------
@@ -295,7 +302,7 @@ class Registry:
         future = target.build(kernel)
         cached, built = future.done(), future.result()
         if built.binary is None:
-            return Applied(built.status, _what_is_said(built.log)), cached
+            return Applied(built.status, complaint(built.log)), cached
         return self._supervisor().apply(problem, built.binary.path, data), cached
 
     # ---- measuring --------------------------------------------------------------------------
@@ -419,8 +426,8 @@ class Registry:
     def surroundings(self) -> Surroundings:
         """What tuned results must have been measured with to be believed here."""
         target = self._require_target("believe tuned results")
-        # The CPU's name needs no worker; a GPU's is known to who has opened it.
-        device = cpu_name() if target.name == "cpu" else self._supervisor().open().name
+        # A GPU's name is known to who has opened it.
+        device = target.device_name or self._supervisor().open().name
         toolchain = getattr(getattr(target, "builder", None), "toolchain", None)
         return Surroundings(
             target.name,
@@ -475,10 +482,3 @@ def _source_hash(target: Target, kernel: Kernel) -> str:
     """Of the kernel's binary, as it would be built now."""
     builder = getattr(target, "builder", None)
     return builder.source_hash(kernel) if isinstance(builder, Builder) else target.source_identity()
-
-
-def _what_is_said(log: str) -> str:
-    """The line of a compiler's log that says what is wrong: the first error, else the last line."""
-    lines = [line.strip() for line in log.splitlines() if line.strip()]
-    errors = (line for line in lines if "error" in line)
-    return next(errors, lines[-1] if lines else "")[:400]

@@ -16,6 +16,7 @@ from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of
+from harness.target.base import Target
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,7 @@ class ModelChoice:
     why: str = ""
 
 
-def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> ModelChoice:
+def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) -> ModelChoice:
     """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
     among the shipped ones. Raises ModelError for a folder that cannot be used."""
     kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
@@ -64,7 +65,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, arch: str) -> Mo
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     folders = {}
     for kind in kinds:
-        found = (find_model_of(kind, arch, models=place) for place in places)
+        found = (find_model_of(kind, target.arch, target.device_name, place) for place in places)
         folder_or_none = next((folder for folder in found if folder is not None), None)
         if folder_or_none is None:
             return ModelChoice(OUT_OF_FOLD)

@@ -48,7 +48,7 @@ class SweepSession:
             recording = find_recording(options)
             options = _as_recorded(options, recording)
             self.replay = Replay(recording)
-            self.target, self.target_reason = ReplayTarget(recording.arch, recording.digest), recording.why
+            self.target, self.target_reason = _replay_target(recording), recording.why
         else:
             self.target, self.target_reason = resolve_target(
                 options.target,
@@ -63,7 +63,7 @@ class SweepSession:
             for part in self.plan.sets:
                 self.replay.recording.check(part, pool)
         self.models: tuple[ModelChoice, ...] = tuple(
-            choose_model(options, part, self.target.arch) for part in self.plan.sets
+            choose_model(options, part, self.target) for part in self.plan.sets
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
@@ -265,6 +265,10 @@ class SweepSession:
     def measured_on(self) -> str:
         """The target whose measurements these are: in a replay the one that was recorded."""
         return self.replay.recording.target if self.replay is not None else self.target.name
+
+
+def _replay_target(recording: Recording) -> ReplayTarget:
+    return ReplayTarget(recording.arch, recording.digest, recording.device)
 
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:

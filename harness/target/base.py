@@ -23,13 +23,15 @@ class Target(Protocol):
     """The parent's side. Nothing here may touch a device.
 
     name: what --target calls it. arch: the architecture that kernels are built for. device_module: where
-    the worker finds `open_device(**device_options) -> Device`. One that runs other kernels than tile-oracle's
-    own has a property `implementation`, a word of harness.record.schema.IMPLEMENTATIONS.
+    the worker finds `open_device(**device_options) -> Device`. device_name: `DeviceInfo.name`, if that is
+    known without opening the device, else "". One that runs other kernels than tile-oracle's own has a
+    property `implementation`, a word of harness.record.schema.IMPLEMENTATIONS.
     """
 
     name: str
     arch: str
     device_module: str
+    device_name: str
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why this kernel cannot run this problem, or None."""

@@ -9,6 +9,7 @@ from harness.arch import load_arch
 from harness.build.builder import Builder, BuildResult
 from harness.kernel import Kernel
 from harness.problem import Problem
+from harness.target.cpu_info import cpu_name
 from harness.target.resolve import TargetOptions
 
 _BASE_TIMEOUT_S = 20.0
@@ -31,6 +32,7 @@ class CpuTarget:
             jobs=options.jobs,
             isa=options.isa,
         )
+        self.device_name = cpu_name()
         self._arch = load_arch(self.arch)
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:

@@ -29,6 +29,7 @@ class GpuTarget:
     name: str
     arch: str
     device_module: str
+    device_name = ""
     visible_variable: str
 
     def __init__(self, options: TargetOptions, presence: Presence, ck_tile: CkTileApi | None = None) -> None:

@@ -21,10 +21,11 @@ _NO_DEVICE = "the target replay has no device: it has what was recorded, and mea
 @dataclass
 class ReplayTarget:
     """See harness.target.base.Target. arch: what the kernels of the records were built for; identity: which
-    records they are."""
+    records they are; device_name: whose they are."""
 
     arch: str
     identity: str
+    device_name: str = ""
     name: str = NAME
     device_module: str = ""
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.source import ABI_VERSION, headers_for, read_headers, source_for
+from harness.build import source
+from harness.build.builder import Builder
+from harness.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
-from harness.kernel import GroupedConvKernel
+from harness.kernel import GroupedConvKernel, parse_gemm_name
 
 
 def test_a_translation_unit_says_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:
@@ -83,3 +85,34 @@ def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
         read_headers(tmp_path / "nothing")
     with pytest.raises(BuildError, match="holds no header"):
         read_headers(tmp_path)
+
+
+def test_a_gemm_that_no_registers_hold_is_refused_where_the_compiler_would(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rule here and the assertion in kernels/gpu/gemm.hpp agree, next to the limits, too."""
+    name = "gemm_bf16_rrr_compv3_cshuffle_intrawave_True_True_True_False_256x256x64_2x2x1_32x32x16"
+    in_mem = name.replace("compv3", "mem")
+    too_large = (
+        name,
+        name.replace("compv3", "compv4"),
+        name.replace("256x256x64", "128x256x128"),
+        in_mem.replace("256x256x64", "256x128x128"),
+        name.replace("2x2x1", "4x4x1"),
+    )
+    fitting = (
+        name.replace("256x256x64", "128x256x64"),
+        name.replace("256x256x64_2x2x1", "256x128x64_4x4x1"),
+        in_mem.replace("256x256x64", "128x128x128"),
+    )
+    reasons = {text: gpu_code_refusal(parse_gemm_name(text), "gfx950") for text in (*too_large, *fitting)}
+    assert all(str(reasons[text]).startswith("registers: ") for text in too_large)
+    assert "256 for sums and 64 for tiles under way" in str(reasons[name])
+    assert all(reasons[text] is None for text in fitting)
+    monkeypatch.setattr(source, "_too_many_registers", lambda *_: None)
+    with Builder("gfx950", build_dir=tmp_path, runs_here=False) as builder:
+        for text in reasons:
+            built = builder.submit(parse_gemm_name(text)).result()
+            assert (built.status == "ok") == (text in fitting), built.log[-500:]
+            if text in too_large:
+                assert "a lane has no registers for its part of such a tile" in built.log

@@ -181,6 +181,20 @@ def test_the_model_that_fits_is_found(records: pd.DataFrame, tmp_path: Path) -> 
     assert find_model("forward", "bf16", "gfx950") is not None  # shipped
 
 
+def test_a_model_of_one_cpu_is_not_taken_for_another(records: pd.DataFrame, tmp_path: Path) -> None:
+    recipe = recipe_named("log_time").with_trees(5)
+    on_cpus = records.assign(arch="cpu", device=["EPYC", "Xeon"] * (len(records) // 2))
+    train(on_cpus, recipe, n_splits=2).save(tmp_path / "cpu" / "two")
+    for device in ("EPYC", "Xeon", ""):
+        found = find_model("forward", "bf16", "cpu", device=device, models=tmp_path / "cpu")
+        assert found == tmp_path / "cpu" / "two"
+    assert find_model("forward", "bf16", "cpu", device="Ryzen", models=tmp_path / "cpu") is None
+    # GPUs of one architecture are alike.
+    train(records.assign(device="MI355X"), recipe, n_splits=2).save(tmp_path / "gpu" / "one")
+    found = find_model("forward", "bf16", "gfx950", device="MI350X", models=tmp_path / "gpu")
+    assert found == tmp_path / "gpu" / "one"
+
+
 def test_a_model_refuses_problems_of_another_kind(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
     problem = make_problems(1)[0]
