@@ -195,12 +195,14 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
         tiles = 2 if threads >= 512 or loads >= 8 else 4 if loads <= 4 else 3
     under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
     most = _MOST_HELD // max(1, threads // 256)
-    if sums + under_way <= most and loads < _MOST_LOADS:
-        return None
-    return (
-        f"registers: {sums} for sums and {under_way} for tiles under way are too many for a lane "
-        f"of {threads} (at most {most}), or {loads} loads a tile are (less than {_MOST_LOADS})"
-    )
+    if sums + under_way > most:
+        return (
+            f"registers: {sums} for sums and {under_way} for tiles under way are more than the {most} that "
+            f"{kernel.pipeline} has for them in a workgroup of {threads}"
+        )
+    if loads >= _MOST_LOADS:
+        return f"loads: {loads} for each work-item and tile are too many, {_MOST_LOADS - 1} is the most"
+    return None
 
 
 def _gpu_source(kernel: Kernel, arch: str) -> str:

@@ -14,7 +14,6 @@ from harness.build.builder import Builder
 from harness.build.code_facts import CodeFacts, code_facts
 from harness.build.complaint import complaint
 from harness.build.occupancy import COMPUTE_UNITS
-from harness.errors import RuleError
 from harness.kernel import Kernel
 
 _MOST_VGPRS = 512
@@ -57,10 +56,8 @@ def find_facts(
 ) -> list[KernelFacts]:
     """Builds the kernels, or takes them from the cache, and reads their binaries; sorted by name.
 
-    Raises BuildError when the build folder cannot be used, RuleError for an architecture without facts.
+    Raises BuildError when the build folder cannot be used.
     """
-    if builder.arch not in COMPUTE_UNITS:
-        raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(COMPUTE_UNITS)}")
     return [_facts_of(result) for result in build_all(builder, kernels, on_progress)]
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from harness.arch import Arch, known_archs, load_arch
 from harness.build.builder import Builder
+from harness.build.occupancy import COMPUTE_UNITS
+from harness.build.source import gpu_code_refusal
 from harness.commands.build import ProgressLine
 from harness.commands.kernel_facts import (
     fact_rows,
@@ -162,7 +164,14 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     if args.arch is None:
         raise RuleError("--facts compiles for one architecture: give --arch gfx950 or sm_90")
     arch = load_arch(args.arch)
-    kernels = [kernel for kind in kinds for kernel in kind.pool.accepted]
+    if arch.name not in COMPUTE_UNITS:
+        raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(COMPUTE_UNITS)}")
+    allowed = [kernel for kind in kinds for kernel in kind.pool.accepted]
+    reasons = Counter(filter(None, (gpu_code_refusal(kernel, arch.name) for kernel in allowed)))
+    kernels = [kernel for kernel in allowed if gpu_code_refusal(kernel, arch.name) is None]
+    if not kernels:
+        why = f"none has code: {next(iter(reasons))}" if reasons else "--refused says why"
+        raise RuleError(f"there is no kernel for {arch.name} to compile: {why}")
     jobs = args.jobs or len(os.sched_getaffinity(0))
     with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False) as builder:
         line = ProgressLine(sys.stderr)
@@ -172,6 +181,10 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
             line.end()
         rows = fact_rows(found, arch, each=args.list)
         verdict = verdict_lines(found, arch, builder)
+    verdict += [
+        f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}"
+        for reason, count in reasons.most_common()
+    ]
     print("\n".join(markdown_table(rows) if args.markdown else _table(rows, range(4, len(rows[0])))))
     print("\n".join(["", *verdict]), file=sys.stderr if args.markdown else sys.stdout)
     return 1 if find_offenders(found, arch) else 0

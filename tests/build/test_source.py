@@ -106,7 +106,7 @@ def test_a_gemm_that_no_registers_hold_is_refused_where_the_compiler_would(
         in_mem.replace("256x256x64", "128x128x128"),
     )
     reasons = {text: gpu_code_refusal(parse_gemm_name(text), "gfx950") for text in (*too_large, *fitting)}
-    assert all(str(reasons[text]).startswith("registers: ") for text in too_large)
+    assert all(str(reasons[text]).startswith(("registers: ", "loads: ")) for text in too_large)
     assert "256 for sums and 64 for tiles under way" in str(reasons[name])
     assert all(reasons[text] is None for text in fitting)
     monkeypatch.setattr(source, "_too_many_registers", lambda *_: None)

@@ -43,6 +43,20 @@ def test_it_needs_a_gpu_to_compile_for(capsys: pytest.CaptureFixture[str]) -> No
     assert "--facts is for GPUs" in capsys.readouterr().err
 
 
+def test_kernels_without_code_are_counted_and_no_offence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gemm = ("kernels", "--op", "gemm", "--arch", "gfx950", "--dtype", "bf16", "--layout", "rrr", "--facts")
+    tile = "tile_k == 64 and tile_m == 256 and pipeline == 'compv4' and pad_m and not persistent"
+    arguments = (*gemm, "--build-dir", str(tmp_path), "-j", "1", "--kernel-filter")
+    assert main((*arguments, f"{tile} and tile_n >= 128")) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert told[-2].startswith("1 kernel for gfx950, 0 of which spill")
+    assert told[-1].startswith("1 more has no code: registers: 256 for sums and 64 for tiles under way")
+    assert main((*arguments, f"{tile} and tile_n == 256")) != 0
+    assert "no kernel for gfx950 to compile: none has code: registers" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("facts", "size", "reason"),
     [
