@@ -48,6 +48,9 @@ _MOST_HELD, _MOST_HELD_WITH_LITTLE_ELSE = 256, 320
 """Registers of a lane for sums and tiles under way in a full workgroup. Little else: no operand is turned on
 its way to LDS, no fragments wait for a whole cluster, offsets are of one tile."""
 
+_MOST_LOADS = 23
+"""For a tile, by a work-item, whose addresses take registers, too."""
+
 _WIDEST_STORE = 8
 """Elements of 16 bits, as all results of GEMMs on GPUs are, in one store."""
 
@@ -200,13 +203,17 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
     under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
     most = _MOST_HELD // max(1, threads // _FULL_WORKGROUP)
     little_else = kernel.layout == "rcr" and kernel.scheduler == "intrawave" and kernel.pipeline != "compv4"
-    if little_else and threads == _FULL_WORKGROUP and not (kernel.persistent and sums > most // 2):
+    if sums > most // 2 and (kernel.persistent or kernel.dtype == "fp8"):
+        little_else = False
+    if little_else and threads == _FULL_WORKGROUP:
         most = _MOST_HELD_WITH_LITTLE_ELSE
     if sums + under_way > most:
         return (
             f"registers: {sums} for sums and {under_way} for tiles under way are more than the {most} that "
             f"{kernel.pipeline} has for them in a workgroup of {threads}"
         )
+    if loads > _MOST_LOADS and not little_else:
+        return f"loads: {loads} of each work-item for a tile are too many, {_MOST_LOADS} is the most"
     return None
 
 

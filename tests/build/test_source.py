@@ -103,7 +103,7 @@ def test_a_gemm_that_no_registers_hold_is_refused_and_what_is_not_fits(
     )
     fitting = (
         name,
-        name.replace("rcr", "crr").replace("256x256x64", "128x256x128"),
+        name.replace("rcr", "crr").replace("256x256x64", "128x256x64"),
         in_mem.replace("256x256x64", "256x128x128"),
         name.replace("256x256x64_2x2x1", "256x128x64_4x4x1"),
     )
