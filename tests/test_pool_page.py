@@ -13,16 +13,30 @@ from harness.cli import main
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "pool.md").read_text()
 
 
-def test_the_table_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    """Sixty kernels, compiled now unless the user's cache has them."""
+def commands_and_tables() -> list[tuple[str, str]]:
+    """Every command of the page with the next table behind it."""
+    parts = PAGE.split("```sh\n")[1:]
+    return [
+        (part.split("```")[0].replace("\\\n", " "), part[part.index("\n| tile |") :].strip())
+        for part in parts
+    ]
+
+
+@pytest.mark.parametrize(
+    ("command", "rest"),
+    commands_and_tables(),
+    ids=[f"table {n + 1}" for n in range(len(commands_and_tables()))],
+)
+def test_a_table_is_what_its_command_prints(
+    command: str, rest: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Some hundred kernels in all, compiled now unless the user's cache has them."""
     compiler = find_gpu_toolchain("ziglang", "gfx950").identity
     if f"compiled with {compiler}:" not in PAGE:
         pytest.skip(f"the page was made with another compiler than {compiler}")
-    shown = PAGE.split("```sh\n")[1].split("```")[0].replace("\\\n", " ")
-    program, *words = shlex.split(shown)
+    program, *words = shlex.split(command)
     assert program == "tile-oracle"
     assert main(words) == 0
     printed = capsys.readouterr().out.strip()
     assert printed.startswith("| tile | waves | warp tile | pipeline |")
-    table = PAGE[PAGE.index("| tile |") :].split("\n\n")[0]
-    assert table == printed, "write what the command of docs/pool.md prints into the page"
+    assert rest.split("\n\n")[0] == printed, "write what the command of docs/pool.md prints into the page"
