@@ -15,6 +15,7 @@ from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
 from harness.kernel import GemmKernel, GroupedConvKernel, Kernel
+from harness.problem.gemm import RESULT_DTYPES
 from harness.problem.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 
 ABI_VERSION = 1
@@ -28,17 +29,21 @@ CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
 GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 """What kernels/gpu has code for; there a name is the same in capitals."""
 
-GPU_DTYPES = ("bf16", "fp16")
-"""What the matrix instructions of kernels/gpu multiply."""
+GPU_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"amdgcn": ("bf16", "fp16", "fp32"), "nvptx": ("bf16", "fp16")}
+)
+"""Machine of `harness.build.isa` -> what kernels/gpu multiplies there. (NVIDIA's matrix unit has tf32, not fp32.)"""
 
 DEVICE_WORK = "device_work"
 """What goes beside a GPU's kernels: the harness's own work on the device, named so in folders of binaries."""
 
-GPU_GEMM_DTYPES = (*GPU_DTYPES, "fp8")
-"""The same of GEMMs; fp8 on AMD's only."""
+GPU_GEMM_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {**GPU_DTYPES, "amdgcn": (*GPU_DTYPES["amdgcn"], "fp8")}
+)
+"""The same of GEMMs."""
 
-_WIDEST_STORE = 8
-"""Elements of 16 bits, as all results of GEMMs on GPUs are, in one store."""
+_STORE_BYTES = 16
+"""What one store moves at most."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
 _MOST_HEADERS = 2000
@@ -164,11 +169,9 @@ def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
     """Why kernels/gpu has no code for a kernel that its architecture may well allow, or None."""
     if kernel.pipeline not in GPU_PIPELINES:
         return f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
-    dtypes = GPU_GEMM_DTYPES if isinstance(kernel, GemmKernel) else GPU_DTYPES
+    dtypes = (GPU_GEMM_DTYPES if isinstance(kernel, GemmKernel) else GPU_DTYPES)[GPU_MACHINES[arch]]
     if kernel.dtype not in dtypes:
-        return f"dtype {kernel.dtype!r} has no code for GPUs: there is {', '.join(dtypes)}"
-    if kernel.dtype == "fp8" and GPU_MACHINES[arch] != "amdgcn":
-        return f"dtype 'fp8' has no code for {arch}: there is bf16, fp16"
+        return f"dtype {kernel.dtype!r} has no code for {arch}: there is {', '.join(dtypes)}"
     if isinstance(kernel, GemmKernel) and kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
     return None
@@ -197,7 +200,7 @@ def _gemm_macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
     """Vectors are as wide as the tile allows; there are two buffers where the pipeline needs them."""
     rules = load_arch(arch)
     a, b, _ = rules.widest_vectors(kernel.dtype, kernel.tile, kernel.waves)
-    vectors = (a, b, _WIDEST_STORE)
+    vectors = (a, b, int(_STORE_BYTES / rules.element_bytes[RESULT_DTYPES[kernel.dtype]]))
     return {
         "TO_LAYOUT": f"TO_{kernel.layout.upper()}",
         "TO_PERSISTENT": int(kernel.persistent),
