@@ -273,8 +273,8 @@ class EmulatedKernel:
 def _operands(problem: Problem, seed: int) -> tuple[Array, Array]:
     """Small integers; in fp32 those of one operand or the other 257 times as large.
 
-    The lower half of a small integer's bits in fp32 is zeros: without it a kernel would be as right. Of any nine bits
-    in a row it is not, and sums stay exact.
+    Small integers have zeros in the lower half of their bits in fp32: a kernel that lost it would be as right. Times
+    257 they need nine bits of mantissa, which reach into it; sums stay exact.
     """
     first, second = integer_operands(problem, seed)
     if problem.dtype != "fp32":
