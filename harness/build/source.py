@@ -32,7 +32,7 @@ GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv
 GPU_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"amdgcn": ("bf16", "fp16", "fp32"), "nvptx": ("bf16", "fp16")}
 )
-"""Machine of `harness.build.isa` -> what kernels/gpu multiplies there. (NVIDIA's matrix unit has tf32, not fp32.)"""
+"""Machine of `harness.build.isa` -> what kernels/gpu multiplies there."""
 
 DEVICE_WORK = "device_work"
 """What goes beside a GPU's kernels: the harness's own work on the device, named so in folders of binaries."""
@@ -171,7 +171,8 @@ def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
         return f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
     dtypes = (GPU_GEMM_DTYPES if isinstance(kernel, GemmKernel) else GPU_DTYPES)[GPU_MACHINES[arch]]
     if kernel.dtype not in dtypes:
-        return f"dtype {kernel.dtype!r} has no code for {arch}: there is {', '.join(dtypes)}"
+        why = " (its matrix unit has tf32, which is not fp32)" if kernel.dtype == "fp32" else ""
+        return f"dtype {kernel.dtype!r} has no code for {arch}{why}: there is {', '.join(dtypes)}"
     if isinstance(kernel, GemmKernel) and kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
     return None
