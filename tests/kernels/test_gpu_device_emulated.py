@@ -73,12 +73,13 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     )
     work.fill_integers(problem, 7, a, b)
     first, second = values(driver, a, shapes[0], dtypes[0]), values(driver, b, shapes[1], dtypes[1])
-    amplitude = integer_range(problem)[0]
-    for operand in (first, second):
-        assert set(np.unique(operand)) <= set(range(-amplitude, amplitude + 1))
+    limits = integer_range(problem)
+    for operand, most in ((first, limits.first), (second, limits.second)):
+        assert np.abs(operand).max() <= most
+        assert (operand == np.round(operand)).all()
         assert len(np.unique(operand)) > 1
     work.reference(problem, a, b, c)
-    exact = exact_output(problem, first.astype(np.int8), second.astype(np.int8))
+    exact = exact_output(problem, first.astype(np.int16), second.astype(np.int16))
     got = driver.copy_out(c, math.prod(shapes[2]) * STORAGE[dtypes[2]].itemsize)
     expected = encode(exact, dtypes[2])
     assert (

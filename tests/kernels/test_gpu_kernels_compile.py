@@ -252,7 +252,10 @@ def test_pipelines_are_different_code(arch: str) -> None:
     ("change", "reason"),
     [
         ({"warp_tile_m": 64, "warp_tile_n": 8, "tile_m": 256}, "the matrix unit's blocks are"),
-        ({"dtype": "fp32", "vector_a": 4, "vector_b": 4, "vector_c": 4, "warp_tile_k": 32}, "blocks of fp32 are"),
+        (
+            {"dtype": "fp32", "vector_a": 4, "vector_b": 4, "vector_c": 4, "warp_tile_k": 32},
+            "blocks of fp32 are",
+        ),
         ({"dtype": "fp32", "vector_b": 4, "vector_c": 4}, "a load or store moves at most 16 bytes"),
         ({"wave_k": 2}, "waves along k are not written"),
         ({"pipeline": "compv4"}, "this pipeline needs two buffers"),

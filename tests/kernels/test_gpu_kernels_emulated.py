@@ -1,7 +1,7 @@
 """The GPU kernels of both architectures, run on an emulated device: results, bounds, waits, races in LDS.
 
 The pool `tiny` (a quarter of it) and a sample of all options by default; TILE_ORACLE_EMULATED_POOL=default
-(or full-tests) runs every kernel of that set, in bf16, fp16 and on gfx950 fp32, on every problem that it takes.
+(or full-tests) runs every kernel of that set, in bf16, fp16 and (gfx950) fp32, on every problem that it takes.
 """
 
 from __future__ import annotations
@@ -298,7 +298,12 @@ MISTAKES = (
     ),
     # What kernels of two bytes an element do not show.
     Mistake(
-        *("the upper half of an element alone", GFX950, "device.hpp", "u32 element(U4 v, int e) { return v[e]; }"),
+        *(
+            "the upper half of an element alone",
+            GFX950,
+            "device.hpp",
+            "u32 element(U4 v, int e) { return v[e]; }",
+        ),
         *("u32 element(U4 v, int e) { return v[e] & 0xFFFF0000; }", "values wrong", FP32),
     ),
     Mistake(

@@ -13,7 +13,6 @@ import mmap
 import platform
 import shutil
 import subprocess
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,15 +24,7 @@ from harness.build.source import source_for
 from harness.build.toolchain import compiler_environment, find_toolchain
 from harness.data_files import data_folder
 from harness.kernel import Kernel
-from harness.measure.reference import (
-    STORAGE,
-    Array,
-    encode,
-    exact_output,
-    integer_operands,
-    integer_range,
-    reduction_length,
-)
+from harness.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
 from harness.problem import GroupedConvProblem, Problem
 from harness.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
 from harness.target.runtime.driver import Arguments, Geometry
@@ -223,7 +214,7 @@ class EmulatedKernel:
 
         `compute_units`: of these a two-stage kernel makes its split_k.
         """
-        first, second = _operands(problem, seed)
+        first, second = integer_operands(problem, seed)
         inputs = []
         for name, values in (("in0", first), ("in1", second)):
             encoded = encode(values, problem.dtype)
@@ -268,21 +259,6 @@ class EmulatedKernel:
             return said
         expected = encode(exact, problem.result_dtype)
         return _difference(out.data.view(storage).reshape(expected.shape), expected)
-
-
-def _operands(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Small integers; in fp32 those of one operand or the other 257 times as large.
-
-    Small integers have zeros in the lower half of their bits in fp32: a kernel that lost it would be as right. Times
-    257 they need nine bits of mantissa, which reach into it; sums stay exact.
-    """
-    first, second = integer_operands(problem, seed)
-    if problem.dtype != "fp32":
-        return first, second
-    assert 257 * integer_range(problem)[0] ** 2 * reduction_length(problem) < 1 << 24
-    if zlib.crc32(problem.id.encode()) % 2:
-        return first.astype(np.int16) * 257, second
-    return first, second.astype(np.int16) * 257
 
 
 def _difference(got: Array, want: Array) -> str | None:
