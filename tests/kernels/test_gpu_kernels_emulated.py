@@ -1,7 +1,7 @@
 """The GPU kernels of both architectures, run on an emulated device: results, bounds, waits, races in LDS.
 
 The pool `tiny` (a quarter of it) and a sample of all options by default; TILE_ORACLE_EMULATED_POOL=default
-(or full-tests) runs every kernel of that set, in bf16, fp16 and (gfx950) fp32, on every problem that it takes.
+(or full-tests) runs every kernel of that set, in bf16, fp16 and (gfx950) fp32, on all problems that it takes.
 """
 
 from __future__ import annotations
