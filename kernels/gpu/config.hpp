@@ -92,11 +92,11 @@ constexpr int A_ELEMENTS = TILE_M * TILE_K, B_ELEMENTS = TILE_N * TILE_K, STAGE_
 
 // On sm_90 comp_async keeps two to four buffers: as many as let two workgroups (of four warps: three) share the
 // LDS of a multiprocessor.
-constexpr bool fit(int stages) { return stages * STAGE_ELEMENTS * ELEMENT_BYTES <= (THREADS <= 128 ? 72 : 100) << 10; }
+constexpr int STAGE_BYTES = STAGE_ELEMENTS * ELEMENT_BYTES;
+constexpr bool fit(int stages) { return stages * STAGE_BYTES <= (THREADS <= 128 ? 72 : 100) << 10; }
 constexpr int STAGES = !(TO_SM90 && PIPELINE == TO_COMP_ASYNC) ? 1 + TWO_BUFFERS : fit(4) ? 4 : fit(3) ? 3 : 2;
 constexpr int RESULT_BYTES = TWO_STAGE ? 4 : ELEMENT_BYTES;
 constexpr int SHUFFLE_BYTES = CSHUFFLE ? TILE_M * TILE_N * RESULT_BYTES : 0;
-constexpr int STAGES_BYTES = STAGES * STAGE_ELEMENTS * ELEMENT_BYTES;
-constexpr int LDS_BYTES = STAGES_BYTES > SHUFFLE_BYTES ? STAGES_BYTES : SHUFFLE_BYTES;
+constexpr int LDS_BYTES = STAGES * STAGE_BYTES > SHUFFLE_BYTES ? STAGES * STAGE_BYTES : SHUFFLE_BYTES;
 
 } // namespace to

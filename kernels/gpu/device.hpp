@@ -310,13 +310,14 @@ template <class F> TO_DEVICE void each_run(const Acc &acc, F f) {
   }
 }
 
-// Asks the compiler's scheduler to put READS reads of LDS before every MULTIPLIES products of blocks, which are one
-// matrix instruction each but in fp32.
+// Asks the compiler's scheduler to put READS reads of LDS before every MULTIPLIES products of blocks, which count as one
+// matrix instruction each; in fp32 as what they are.
 template <int READS, int MULTIPLIES, int GROUPS> TO_DEVICE void interleave_hint() {
+  constexpr int INSTRUCTIONS = TO_DTYPE == TO_FP32 ? PER_LANE : 1;
   TO_UNROLL
   for (int g = 0; g < GROUPS; ++g) {
     sched_group<0x100, READS>();
-    sched_group<0x008, MULTIPLIES *(TO_DTYPE == TO_FP32 ? PER_LANE : 1)>();
+    sched_group<0x008, MULTIPLIES * INSTRUCTIONS>();
   }
 }
 

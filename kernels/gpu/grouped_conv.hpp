@@ -10,7 +10,8 @@ TO_LDS_OF_TILES(to::LDS_BYTES)
 namespace to {
 // On gfx950: two waves a SIMD, or as many as the workgroup has: 256 registers a lane rather than more waves, and 512 for
 // the weight gradient's deep tiles, whose two operands are both gathered.
-constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : BWD_WEIGHT && TILE_K * ELEMENT_BYTES >= 256 && THREADS <= 256 ? 1 : 2;
+constexpr bool IS_DEEP = TILE_K * ELEMENT_BYTES >= 256;
+constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : BWD_WEIGHT && IS_DEEP && THREADS <= 256 ? 1 : 2;
 } // namespace to
 
 static_assert(sizeof(to_gpu_args) == 128 && sizeof(to_gpu_launch_info) == 36);

@@ -311,8 +311,8 @@ MISTAKES = (
         *("element(b, e), element(a, PER_LANE - 1 - e)", "values wrong", FP32),
     ),
     Mistake(
-        *("LDS for two bytes an element", GFX950, "config.hpp", "STAGES * STAGE_ELEMENTS * ELEMENT_BYTES;"),
-        *("STAGES * STAGE_ELEMENTS * 2;", "of to_lds", FP32),
+        *("LDS for two bytes an element", GFX950, "config.hpp", "STAGE_BYTES = STAGE_ELEMENTS * ELEMENT_BYTES;"),
+        *("STAGE_BYTES = STAGE_ELEMENTS * 2;", "of to_lds", FP32),
     ),
     Mistake(
         *("sums rounded to 16 bits", GFX950, "epilogue.hpp", "F4{x[0], x[1], x[2], x[3]}"),
