@@ -18,10 +18,11 @@ test-ck-tile: $(VENV)/installed-dev
 # Compiles the whole default pool for a GPU and fails when a kernel that the rules allow spills, uses scratch
 # memory, needs too much LDS or does not compile. Binaries are kept in POOL_CACHE, so it is short the next time.
 POOL_ARCH ?= gfx950
+POOL_DTYPES ?= bf16 fp16 $(if $(filter gfx950,$(POOL_ARCH)),fp32)
 POOL_CACHE ?= .pool-cache
 
 pool: $(VENV)/installed-dev
-	for dtype in bf16 fp16; do \
+	for dtype in $(POOL_DTYPES); do \
 	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --dtype $$dtype --facts --build-dir $(POOL_CACHE) || exit 1; \
 	done
 

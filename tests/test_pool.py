@@ -78,6 +78,15 @@ def test_tiny_on_cpu_is_diverse() -> None:
     assert len({k.pipeline for k in pool}) == 4
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_on_gfx950_the_default_kernels_of_fp32_are_few_and_half_as_deep(direction: str, ndim: int) -> None:
+    pool = kernel_pool(direction, "fp32", ndim, "gfx950")
+    assert len(pool) == 50
+    assert {k.tile_k for k in pool} == {32, 64}
+    assert any(k.two_stage for k in pool) == (direction == "bwd_weight")
+
+
 @pytest.mark.parametrize("rules", ["default", "full", "full-tests", "tiny"])
 @pytest.mark.parametrize("arch", ["cpu", "gfx942", "gfx950"])
 def test_a_pool_is_sorted_unique_and_allowed(arch: str, rules: str) -> None:

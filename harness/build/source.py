@@ -15,6 +15,7 @@ from harness.build.isa import GPU_MACHINES
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
 from harness.kernel import GemmKernel, GroupedConvKernel, Kernel
+from harness.problem.gemm import RESULT_DTYPES
 from harness.problem.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 
 ABI_VERSION = 1
@@ -28,14 +29,18 @@ CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
 GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 """What kernels/gpu has code for; there a name is the same in capitals."""
 
-GPU_DTYPES = ("bf16", "fp16")
-"""What the matrix instructions of kernels/gpu multiply."""
+GPU_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"amdgcn": ("bf16", "fp16", "fp32"), "nvptx": ("bf16", "fp16")}
+)
+"""Machine of `harness.build.isa` -> what kernels/gpu multiplies there."""
 
 DEVICE_WORK = "device_work"
 """What goes beside a GPU's kernels: the harness's own work on the device, named so in folders of binaries."""
 
-GPU_GEMM_DTYPES = (*GPU_DTYPES, "fp8")
-"""The same of GEMMs; fp8 on AMD's only."""
+GPU_GEMM_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {**GPU_DTYPES, "amdgcn": (*GPU_DTYPES["amdgcn"], "fp8")}
+)
+"""The same of GEMMs."""
 
 _ASYNCHRONOUS = ("basic_async_v1", "comp_async")
 """Whose tiles pass no registers."""
@@ -51,8 +56,8 @@ its way to LDS, no fragments wait for a whole cluster, offsets are of one tile."
 _MOST_LOADS = 23
 """For a tile, by a work-item, whose addresses take registers, too."""
 
-_WIDEST_STORE = 8
-"""Elements of 16 bits, as all results of GEMMs on GPUs are, in one store."""
+_STORE_BYTES = 16
+"""What one store moves at most."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
 _MOST_HEADERS = 2000
@@ -178,11 +183,10 @@ def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
     """Why kernels/gpu has no code for a kernel that its architecture may well allow, or None."""
     if kernel.pipeline not in GPU_PIPELINES:
         return f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
-    dtypes = GPU_GEMM_DTYPES if isinstance(kernel, GemmKernel) else GPU_DTYPES
+    dtypes = (GPU_GEMM_DTYPES if isinstance(kernel, GemmKernel) else GPU_DTYPES)[GPU_MACHINES[arch]]
     if kernel.dtype not in dtypes:
-        return f"dtype {kernel.dtype!r} has no code for GPUs: there is {', '.join(dtypes)}"
-    if kernel.dtype == "fp8" and GPU_MACHINES[arch] != "amdgcn":
-        return f"dtype 'fp8' has no code for {arch}: there is bf16, fp16"
+        why = " (its matrix unit has tf32, which is not fp32)" if kernel.dtype == "fp32" else ""
+        return f"dtype {kernel.dtype!r} has no code for {arch}{why}: there is {', '.join(dtypes)}"
     if isinstance(kernel, GemmKernel) and kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
     return _too_many_registers(kernel, arch) if isinstance(kernel, GemmKernel) else None
@@ -203,7 +207,7 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
     under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
     most = _MOST_HELD // max(1, threads // _FULL_WORKGROUP)
     little_else = kernel.layout == "rcr" and kernel.scheduler == "intrawave" and kernel.pipeline != "compv4"
-    if sums > most // 2 and (kernel.persistent or kernel.dtype == "fp8"):
+    if sums > most // 2 and (kernel.persistent or kernel.dtype not in ("bf16", "fp16")):
         little_else = False
     if little_else and threads == _FULL_WORKGROUP:
         most = _MOST_HELD_WITH_LITTLE_ELSE
@@ -240,7 +244,7 @@ def _gemm_macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
     """Vectors are as wide as the tile allows; there are two buffers where the pipeline needs them."""
     rules = load_arch(arch)
     a, b, _ = rules.widest_vectors(kernel.dtype, kernel.tile, kernel.waves)
-    vectors = (a, b, _WIDEST_STORE)
+    vectors = (a, b, int(_STORE_BYTES / rules.element_bytes[RESULT_DTYPES[kernel.dtype]]))
     return {
         "TO_LAYOUT": f"TO_{kernel.layout.upper()}",
         "TO_PERSISTENT": int(kernel.persistent),

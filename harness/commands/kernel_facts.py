@@ -19,7 +19,11 @@ from harness.kernel import Kernel
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20
 _MMA_BLOCK = (16, 8, 16)
-"""What one mma.sync of kernels/gpu multiplies on sm_90; on gfx950 one instruction is a whole warp tile."""
+"""What one mma.sync of kernels/gpu multiplies on sm_90."""
+_SHALLOW_MFMA_DEPTH = 4
+"""Of gfx950's instructions for fp32, and of those that multiply sixteen matrices at once."""
+_TWO_OF_FP8 = ((16, 16, 64), (32, 32, 32))
+"""Warp tiles of fp8 that are two of gfx950's instructions; all others are one."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,10 @@ def matrix_instructions_per_k_step(kernel: Kernel, arch: Arch) -> int:
     blocks = math.prod(per_wave)
     if arch.name.startswith("sm_"):
         blocks *= math.prod(warp // block for warp, block in zip(kernel.warp_tile, _MMA_BLOCK, strict=True))
+    elif kernel.dtype == "fp32" or _SHALLOW_MFMA_DEPTH in kernel.warp_tile[:2]:
+        blocks *= kernel.warp_tile_k // _SHALLOW_MFMA_DEPTH
+    elif kernel.dtype == "fp8" and kernel.warp_tile in _TWO_OF_FP8:
+        blocks *= 2
     return blocks
 
 

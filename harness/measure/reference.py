@@ -3,12 +3,16 @@
 Inputs are small integers, so small that every partial sum stays below 2^24: then fp32 accumulation is
 exact in whatever order a kernel sums, and the only rounding is the last one, to the output's dtype.
 The expected output is therefore known bit for bit and a check needs no tolerance.
+
+Of fp32 problems one operand's integers are as large as that allows: small ones would not show that a
+kernel multiplies fewer bits of an element than it has.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,10 +22,14 @@ import numpy.typing as npt
 from harness.problem import GemmProblem, GroupedConvProblem, Problem
 
 Array = npt.NDArray[Any]
+Integers = npt.NDArray[np.integer[Any]]
 Index = tuple[Any, ...]
 """What indexes an array along several axes."""
 
 _EXACT = 1 << 24
+_WIDEST = (1 << 15) - 1
+_WIDE = 1 << 12
+"""What the larger integers of fp32 problems reach, where smaller ones of the other operand allow it."""
 _FULL_CHECK_FLOPS = 3e9
 _FULL_CHECK_VALUES = 1 << 26
 _SPOT_POINTS = 2048
@@ -89,26 +97,42 @@ def reduction_length(problem: Problem) -> int:
     return problem.gemm_shape[2]
 
 
-def integer_range(problem: Problem) -> tuple[int, float]:
-    """The largest integer of both operands, and the share of the first one's values that is not zeroed.
+@dataclass(frozen=True)
+class IntegerRange:
+    """The largest integers of both operands, and the share of the first one's values that is not zeroed.
 
-    The share is 1 unless there are too many products even at amplitude 1; then it leaves a safe count.
+    The share is 1 unless there are too many products even of ones; then it leaves a safe count.
     """
+
+    first: int
+    second: int
+    kept: float
+
+
+def integer_range(problem: Problem) -> IntegerRange:
+    """Which integers a problem is checked with."""
     length = reduction_length(problem)
-    amplitude = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
-    return amplitude, 1.0 if length < _EXACT else _EXACT / 4 / length
+    small = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
+    if problem.dtype != "fp32" or length >= _EXACT:
+        return IntegerRange(small, small, 1.0 if length < _EXACT else _EXACT / 4 / length)
+    small = next((a for a in (4, 3, 2) if a * _WIDE * length < _EXACT), 1)
+    large = min(_WIDEST, (_EXACT - 1) // (small * length))
+    # Either operand's in turn, and always the same one's of a problem.
+    if zlib.crc32(problem.id.encode()) % 2:
+        return IntegerRange(large, small, 1.0)
+    return IntegerRange(small, large, 1.0)
 
 
-def integer_operands(problem: Problem, seed: int) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-    """Both operands as small integers whose every partial sum of products stays below 2^24."""
+def integer_operands(problem: Problem, seed: int) -> tuple[Integers, Integers]:
+    """Both operands as integers whose every partial sum of products stays below 2^24."""
     generator = np.random.default_rng(seed)
-    amplitude, kept = integer_range(problem)
+    limits = integer_range(problem)
     first, second = (
-        generator.integers(-amplitude, amplitude + 1, size=shape, dtype=np.int8)
-        for shape in problem.operand_shapes[:2]
+        generator.integers(-most, most + 1, size=shape, dtype=np.int8 if most < 1 << 7 else np.int16)
+        for most, shape in zip((limits.first, limits.second), problem.operand_shapes[:2], strict=True)
     )
-    if kept < 1:
-        first *= generator.random(first.shape, dtype=np.float32) < kept
+    if limits.kept < 1:
+        first *= generator.random(first.shape, dtype=np.float32) < limits.kept
     return first, second
 
 
@@ -141,9 +165,7 @@ class Expectation:
         return int(self.values.size)
 
 
-def expectation(
-    problem: Problem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8], seed: int
-) -> Expectation:
+def expectation(problem: Problem, first: Integers, second: Integers, seed: int) -> Expectation:
     """Every output value where that is quick, otherwise corners, edges and random places."""
     values = math.prod(problem.operand_shapes[2])
     if problem.flops <= _FULL_CHECK_FLOPS and values <= _FULL_CHECK_VALUES:
@@ -166,9 +188,7 @@ def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32
     return np.ascontiguousarray(array.reshape(-1, group, channels).transpose(1, 0, 2), dtype=np.float32)
 
 
-def exact_output(
-    problem: Problem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8]
-) -> npt.NDArray[np.float32]:
+def exact_output(problem: Problem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
     """The whole output, one matrix product a filter tap. Exact, as all sums stay below 2^24."""
     if isinstance(problem, GemmProblem):
         a, b = _matrices(problem, first, second)
@@ -223,8 +243,8 @@ def spot_points(problem: Problem, seed: int) -> npt.NDArray[np.int64]:
 
 def exact_values(
     problem: Problem,
-    first: npt.NDArray[np.int8],
-    second: npt.NDArray[np.int8],
+    first: Integers,
+    second: Integers,
     points: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     """Single output values in 64-bit integers, straight from the definition of the operation."""
@@ -256,9 +276,7 @@ def exact_values(
     return total
 
 
-def _matrices(
-    problem: GemmProblem, first: npt.NDArray[np.int8], second: npt.NDArray[np.int8]
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
+def _matrices(problem: GemmProblem, first: Integers, second: Integers) -> tuple[Integers, Integers]:
     """A as (M, K) and B as (K, N), whatever their order in memory."""
     a = first if problem.layout[0] == "r" else first.T
     b = second if problem.layout[1] == "r" else second.T
@@ -267,8 +285,8 @@ def _matrices(
 
 def _exact_products(
     problem: GemmProblem,
-    first: npt.NDArray[np.int8],
-    second: npt.NDArray[np.int8],
+    first: Integers,
+    second: Integers,
     points: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     a, b = _matrices(problem, first, second)
@@ -284,8 +302,8 @@ def _exact_products(
 
 def _exact_weight_gradients(
     problem: GroupedConvProblem,
-    first: npt.NDArray[np.int8],
-    second: npt.NDArray[np.int8],
+    first: Integers,
+    second: Integers,
     points: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     p = problem

@@ -116,8 +116,9 @@ class DeviceWork:
 
     def fill_integers(self, problem: Problem, seed: int, first: int, second: int) -> None:
         """Both operands: integers so small that every partial sum of products stays exact in fp32."""
-        amplitude, kept = integer_range(problem)
-        for number, (address, share) in enumerate(((first, kept), (second, 1.0))):
+        limits = integer_range(problem)
+        operands = ((first, limits.first, limits.kept), (second, limits.second, 1.0))
+        for number, (address, amplitude, share) in enumerate(operands):
             count = math.prod(problem.operand_shapes[number])
             self._run(
                 "to_fill_integers",

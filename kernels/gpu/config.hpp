@@ -7,6 +7,7 @@
 #define TO_BF16 0
 #define TO_FP16 1
 #define TO_FP8 2
+#define TO_FP32 3
 #define TO_BASIC_V1 0
 #define TO_BASIC_ASYNC_V1 1
 #define TO_MEM 2
@@ -72,8 +73,8 @@ static_assert(PACKED == 1 || (A_ALONG_K && B_ALONG_K), "pairs along the depth li
 static_assert(TO_WAVE_K == 1, "waves along k are not written: wave_k is 1");
 static_assert(TILE_M % (WAVE_M * WARP_M) == 0 && TILE_N % (WAVE_N * WARP_N) == 0 && TILE_K % WARP_K == 0,
               "a tile is whole waves of whole warp tiles");
-static_assert(TILE_K % 8 == 0 && TILE_M % 8 == 0 && TILE_N % 8 == 0, "a tile is whole 16-byte units");
-static_assert(VECTOR_A <= 8 && VECTOR_B <= 8 && VECTOR_C <= 8, "a load or store moves at most 16 bytes");
+static_assert(TILE_K % UNIT == 0 && TILE_M % UNIT == 0 && TILE_N % UNIT == 0, "a tile is whole 16-byte units");
+static_assert(VECTOR_A <= UNIT && VECTOR_B <= UNIT && VECTOR_C <= UNIT, "a load or store moves at most 16 bytes");
 #if !TO_IS_GEMM
 static_assert(!SPLIT_IMAGE || FORWARD, "split_image is for forward");
 static_assert(!TWO_STAGE || BWD_WEIGHT, "two_stage is for bwd_weight");
@@ -91,10 +92,11 @@ constexpr int A_ELEMENTS = TILE_M * TILE_K, B_ELEMENTS = TILE_N * TILE_K, STAGE_
 
 // On sm_90 comp_async keeps two to four buffers: as many as let two workgroups (of four warps: three) share the
 // LDS of a multiprocessor.
-constexpr bool fit(int stages) { return stages * STAGE_ELEMENTS * 2 <= (THREADS <= 128 ? 72 : 100) << 10; }
+constexpr int STAGE_BYTES = STAGE_ELEMENTS * ELEMENT_BYTES;
+constexpr bool fit(int stages) { return stages * STAGE_BYTES <= (THREADS <= 128 ? 72 : 100) << 10; }
 constexpr int STAGES = !(TO_SM90 && PIPELINE == TO_COMP_ASYNC) ? 1 + TWO_BUFFERS : fit(4) ? 4 : fit(3) ? 3 : 2;
-constexpr int RESULT_BYTES = TWO_STAGE ? 4 : 2;
+constexpr int RESULT_BYTES = TWO_STAGE ? 4 : ELEMENT_BYTES;
 constexpr int SHUFFLE_BYTES = CSHUFFLE ? TILE_M * TILE_N * RESULT_BYTES : 0;
-constexpr int LDS_BYTES = STAGES * STAGE_ELEMENTS * 2 > SHUFFLE_BYTES ? STAGES * STAGE_ELEMENTS * 2 : SHUFFLE_BYTES;
+constexpr int LDS_BYTES = STAGES * STAGE_BYTES > SHUFFLE_BYTES ? STAGES * STAGE_BYTES : SHUFFLE_BYTES;
 
 } // namespace to

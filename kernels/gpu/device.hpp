@@ -15,15 +15,38 @@
 
 namespace to {
 
-// N elements of 16 bits as they lie in memory.
-template <int N> struct RawOf;
-template <> struct RawOf<1> { using type = u16; };
-template <> struct RawOf<2> { using type = u32; };
-template <> struct RawOf<4> { using type = U2; };
-template <> struct RawOf<8> { using type = U4; };
-template <int N> using Raw = typename RawOf<N>::type;
+// An element of an operand, as it moves: its bits (of fp8: those of a pair). UNIT of them are 16 bytes.
+#if TO_DTYPE == TO_FP32
+using Element = u32;
+constexpr int UNIT_SHIFT = 2;
+#else
+using Element = u16;
+constexpr int UNIT_SHIFT = 3;
+#endif
+constexpr int ELEMENT_BYTES = sizeof(Element), UNIT = 1 << UNIT_SHIFT;
+static_assert(UNIT * ELEMENT_BYTES == 16);
 
-// Moves all elements down by one and puts a new last one in: N calls fill a vector, first element first.
+// N elements as they lie in memory.
+template <int BYTES> struct RawOf;
+template <> struct RawOf<2> { using type = u16; };
+template <> struct RawOf<4> { using type = u32; };
+template <> struct RawOf<8> { using type = U2; };
+template <> struct RawOf<16> { using type = U4; };
+template <int N> using Raw = typename RawOf<N * ELEMENT_BYTES>::type;
+
+// shift_in moves all elements down by one and puts a new last one in: N calls fill a vector, first element first.
+#if TO_DTYPE == TO_FP32
+
+TO_DEVICE void shift_in(u32 &v, u32 x) { v = x; }
+TO_DEVICE void shift_in(U2 &v, u32 x) { v = U2{v.y, x}; }
+TO_DEVICE void shift_in(U4 &v, u32 x) { v = U4{v.y, v.z, v.w, x}; }
+
+TO_DEVICE u32 element(u32 v, int) { return v; }
+TO_DEVICE u32 element(U2 v, int e) { return v[e]; }
+TO_DEVICE u32 element(U4 v, int e) { return v[e]; }
+
+#else
+
 TO_DEVICE void shift_in(u16 &v, u16 x) { v = x; }
 TO_DEVICE void shift_in(u32 &v, u16 x) { v = v >> 16 | (u32)x << 16; }
 TO_DEVICE void shift_in(U2 &v, u16 x) { v = U2{v.x >> 16 | v.y << 16, v.y >> 16 | (u32)x << 16}; }
@@ -36,7 +59,9 @@ TO_DEVICE u16 element(u32 v, int e) { return (u16)(v >> e % 2 * 16); }
 TO_DEVICE u16 element(U2 v, int e) { return (u16)(v[e / 2] >> e % 2 * 16); }
 TO_DEVICE u16 element(U4 v, int e) { return (u16)(v[e / 2] >> e % 2 * 16); }
 
-// fp32 -> the result's type (of fp8: fp16): the one rounding, to nearest even.
+#endif
+
+// fp32 -> a result of 16 bits (of fp8: fp16): the one rounding, to nearest even.
 TO_DEVICE u16 narrow(float x) {
 #if TO_DTYPE == TO_BF16
   return round_to_bf16(x);
@@ -71,9 +96,9 @@ TO_DEVICE int from_lane(int x, int lane) {
   return shuffle(x, lane);
 #endif
 }
-TO_DEVICE const u16 *from_lane(const u16 *p, int lane) {
+TO_DEVICE const Element *from_lane(const Element *p, int lane) {
   u64 x = (u64)p;
-  return (const u16 *)((u64)(u32)from_lane((int)(x >> 32), lane) << 32 | (u32)from_lane((int)x, lane));
+  return (const Element *)((u64)(u32)from_lane((int)(x >> 32), lane) << 32 | (u32)from_lane((int)x, lane));
 }
 TO_DEVICE bool from_lane(bool x, int lane) { return from_lane((int)x, lane); }
 
@@ -126,23 +151,23 @@ TO_DEVICE void matrix_priority(bool high) {
 // Where element (row, column) of a tile lies. Neighbouring rows put their 16-byte units into different
 // banks, so that eight rows of one column, which the matrix unit reads together, never collide.
 template <int COLS> TO_DEVICE int lds_index(int row, int column) {
-  constexpr int UNITS = COLS / 8;
-  int unit = column >> 3;
+  constexpr int UNITS = COLS / UNIT;
+  int unit = column >> UNIT_SHIFT;
   if constexpr (UNITS % 8 == 0)
     unit ^= row & 7;
   else if constexpr (UNITS == 4)
     unit ^= row >> 1 & 3;
   else if constexpr (UNITS == 2)
     unit ^= row >> 2 & 1;
-  return row * COLS + unit * 8 + (column & 7);
+  return row * COLS + unit * UNIT + (column & (UNIT - 1));
 }
 
 #if TO_GFX950
 
-typedef TO_SHARED u16 *Lds;
+typedef TO_SHARED Element *Lds;
 template <class T> TO_DEVICE T lds_load(Lds tile, int index) { return *(TO_SHARED const T *)(tile + index); }
 template <class T> TO_DEVICE void lds_store(Lds tile, int index, T x) { *(TO_SHARED T *)(tile + index) = x; }
-template <class T> TO_DEVICE T global_load(const u16 *p) { return *(TO_GLOBAL const T *)p; }
+template <class T> TO_DEVICE T global_load(const Element *p) { return *(TO_GLOBAL const T *)p; }
 template <class T> TO_DEVICE void global_store(void *p, T x) { *(TO_GLOBAL T *)p = x; }
 
 // 16 bytes of zeros, for lanes that have nothing to copy: a copy into LDS always writes what every lane points to.
@@ -150,9 +175,9 @@ TO_CONSTANT const U4 zeros[1] = {U4{0, 0, 0, 0}};
 
 // One vector a lane, from memory to LDS without passing through registers. The hardware writes lane i's
 // vector to `wave_base + 16 * i` bytes.
-template <int VEC> TO_DEVICE void async_copy(Lds wave_base, const u16 *from, bool live) {
-  static_assert(VEC == 8);
-  const u16 *p = live ? from : (const u16 *)zeros;
+template <int VEC> TO_DEVICE void async_copy(Lds wave_base, const Element *from, bool live) {
+  static_assert(VEC == UNIT);
+  const Element *p = live ? from : (const Element *)zeros;
   global_load_lds_x4(p, (TO_SHARED void *)wave_base);
 }
 TO_DEVICE void async_commit() {}
@@ -168,6 +193,10 @@ constexpr int BK = TO_WARP_TILE_K / 2; // pairs
 static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32 || BK == 64)) ||
                   (BM == 32 && BN == 32 && (BK == 8 || BK == 16 || BK == 32)),
               "the matrix unit's blocks of fp8 are 16x16x32, 16x16x64, 16x16x128, 32x32x16, 32x32x32 and 32x32x64");
+#elif TO_DTYPE == TO_FP32
+constexpr int BK = TO_WARP_TILE_K;
+static_assert(BM == 16 && BN == 16 && (BK == 4 || BK == 16),
+              "the matrix unit's blocks of fp32 are 16x16x4, and 16x16x16 of four such");
 #else
 constexpr int BK = TO_WARP_TILE_K;
 static_assert((BM == 16 && BN == 16 && (BK == 16 || BK == 32)) || (BM == 32 && BN == 32 && (BK == 8 || BK == 16)) ||
@@ -197,7 +226,7 @@ template <bool K_CONTIGUOUS, int COLS, int N> TO_DEVICE Raw<N> load_depths(Lds t
   } else {
     Raw<N> f{};
     TO_UNROLL
-    for (int j = 0; j < N; ++j) shift_in(f, lds_load<u16>(tile, lds_index<COLS>(k + j, row)));
+    for (int j = 0; j < N; ++j) shift_in(f, lds_load<Element>(tile, lds_index<COLS>(k + j, row)));
     return f;
   }
 }
@@ -241,6 +270,10 @@ TO_DEVICE void multiply(Acc &acc, Fragment a, Fragment b) {
   acc.v = TO_MFMA(U2{b.z, b.w}, U2{a.z, a.w}, acc.v);
 #endif
 #endif
+#elif TO_DTYPE == TO_FP32
+  // A lane holds neighbours along k; of each instruction's four depths every group of lanes has one.
+  TO_UNROLL
+  for (int e = 0; e < PER_LANE; ++e) acc.v = mfma_16x16x4_fp32(element(b, e), element(a, e), acc.v);
 #else
 #if TO_DTYPE == TO_BF16
 #define TO_MFMA(shape) mfma_##shape##_bf16
@@ -277,17 +310,20 @@ template <class F> TO_DEVICE void each_run(const Acc &acc, F f) {
   }
 }
 
-// Asks the compiler's scheduler to put READS reads of LDS before every MULTIPLIES matrix instructions.
+// Asks the compiler's scheduler to put READS reads of LDS before every MULTIPLIES products of blocks, which count as one
+// matrix instruction each; in fp32 as what they are.
 template <int READS, int MULTIPLIES, int GROUPS> TO_DEVICE void interleave_hint() {
+  constexpr int INSTRUCTIONS = TO_DTYPE == TO_FP32 ? PER_LANE : 1;
   TO_UNROLL
   for (int g = 0; g < GROUPS; ++g) {
     sched_group<0x100, READS>();
-    sched_group<0x008, MULTIPLIES>();
+    sched_group<0x008, MULTIPLIES * INSTRUCTIONS>();
   }
 }
 
 #else // sm_90
 
+static_assert(TO_DTYPE != TO_FP32, "sm_90's matrix unit multiplies tf32, which is not fp32");
 typedef u16 *Lds;
 template <class T> TO_DEVICE T lds_load(Lds tile, int index) {
   return *(TO_SHARED const T *)(tile + index);

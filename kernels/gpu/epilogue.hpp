@@ -1,4 +1,4 @@
-// From accumulators to memory: rounded once, or as fp32 into the workspace of a two-stage kernel.
+// From accumulators to memory: rounded once (fp32: not at all), or as fp32 into the workspace of a two-stage kernel.
 #pragma once
 
 #include "pipeline.hpp"
@@ -7,10 +7,11 @@ namespace to {
 
 template <bool WIDE> struct StoredOf { using type = u16; };
 template <> struct StoredOf<true> { using type = float; };
-using Stored = typename StoredOf<TWO_STAGE>::type;
-constexpr int STORED_UNITS = sizeof(Stored) / 2; // of 16 bits
+using Rounded = typename StoredOf<ELEMENT_BYTES == 4>::type; // of the result as the caller sees it
+using Stored = typename StoredOf<RESULT_BYTES == 4>::type;
+constexpr int STORED_UNITS = sizeof(Stored) / ELEMENT_BYTES; // in the LDS that tiles lay in
 // Elements of one store of the cshuffle epilogue.
-constexpr int STORE = VECTOR_C * STORED_UNITS > 8 ? 8 / STORED_UNITS : VECTOR_C;
+constexpr int STORE = VECTOR_C * STORED_UNITS > UNIT ? UNIT / STORED_UNITS : VECTOR_C;
 
 // Where element (m, n) of the GEMM's result lies.
 #if TO_IS_GEMM

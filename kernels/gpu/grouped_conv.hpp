@@ -10,7 +10,8 @@ TO_LDS_OF_TILES(to::LDS_BYTES)
 namespace to {
 // On gfx950: two waves a SIMD, or as many as the workgroup has: 256 registers a lane rather than more waves, and 512 for
 // the weight gradient's deep tiles, whose two operands are both gathered.
-constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : BWD_WEIGHT && TILE_K >= 128 && THREADS <= 256 ? 1 : 2;
+constexpr bool IS_DEEP = TILE_K * ELEMENT_BYTES >= 256;
+constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : BWD_WEIGHT && IS_DEEP && THREADS <= 256 ? 1 : 2;
 } // namespace to
 
 static_assert(sizeof(to_gpu_args) == 128 && sizeof(to_gpu_launch_info) == 36);
@@ -54,7 +55,7 @@ TO_KERNEL(256) to_finish(to_gpu_args args) {
   for (i64 i = (i64)block_x() * 256 + thread_id(); i < total; i += stride) {
     float sum = 0;
     for (int s = 0; s < args.split_k; ++s) sum += parts[s * total + i];
-    global_store<u16>((u16 *)args.out + i, narrow(sum));
+    put((Rounded *)args.out + i, sum);
   }
 }
 #endif

@@ -93,6 +93,9 @@ TO_DEVICE F4 mfma_16x16x32_fp16(U4 a, U4 b, F4 c) {
 TO_DEVICE F16 mfma_32x32x16_fp16(U4 a, U4 b, F16 c) {
   return __builtin_amdgcn_mfma_f32_32x32x16_f16(__builtin_bit_cast(H8, a), __builtin_bit_cast(H8, b), c, 0, 0, 0);
 }
+TO_DEVICE F4 mfma_16x16x4_fp32(u32 a, u32 b, F4 c) {
+  return __builtin_amdgcn_mfma_f32_16x16x4f32(__builtin_bit_cast(float, a), __builtin_bit_cast(float, b), c, 0, 0, 0);
+}
 // Sixteen products of 4 x 4 x 4 at once.
 TO_DEVICE F4 mfma_4x4x4x16_bf16(U2 a, U2 b, F4 c) {
   return __builtin_amdgcn_mfma_f32_4x4x4bf16_1k(__builtin_bit_cast(S4, a), __builtin_bit_cast(S4, b), c, 0, 0, 0);

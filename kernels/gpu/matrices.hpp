@@ -41,15 +41,15 @@ template <bool IS_A> struct AlongDepth {
   using Map = Share<IS_A ? TILE_M : TILE_N, TILE_K, VECTOR>;
   static constexpr bool K_ALONG_COLUMNS = true, ROWS_IN_LDS = false, ROWS_ARE_DEAR = false, MAY_BE_UNALIGNED = PAD_K;
   struct Row {
-    const u16 *base;
+    const Element *base;
   };
   struct Column {
     int k;
     bool live;
   };
   const Gemm &g;
-  const u16 *first;
-  TO_DEVICE AlongDepth(const Gemm &gemm, const Arguments &p) : g(gemm), first((const u16 *)(IS_A ? p.a : p.b)) {}
+  const Element *first;
+  TO_DEVICE AlongDepth(const Gemm &gemm, const Arguments &p) : g(gemm), first((const Element *)(IS_A ? p.a : p.b)) {}
   TO_DEVICE bool aligned() const { return g.k % VECTOR == 0; }
   TO_DEVICE Row row(int, int r) const {
     int number = (IS_A ? g.first_m : g.first_n) + r;
@@ -68,14 +68,14 @@ template <bool IS_A> struct AcrossDepth {
   static constexpr bool PAD = IS_A ? PAD_M : PAD_N;
   static constexpr bool K_ALONG_COLUMNS = false, ROWS_IN_LDS = false, ROWS_ARE_DEAR = false, MAY_BE_UNALIGNED = PAD;
   struct Row {
-    const u16 *base;
+    const Element *base;
     bool live;
   };
   using Column = int;
   const Gemm &g;
-  const u16 *first;
+  const Element *first;
   int last; // where the last vector that can be read begins
-  TO_DEVICE AcrossDepth(const Gemm &gemm, const Arguments &p) : g(gemm), first((const u16 *)(IS_A ? p.a : p.b)) {
+  TO_DEVICE AcrossDepth(const Gemm &gemm, const Arguments &p) : g(gemm), first((const Element *)(IS_A ? p.a : p.b)) {
     last = extent() - (aligned() ? VECTOR : 1);
   }
   TO_DEVICE int extent() const { return IS_A ? g.m : g.n; }

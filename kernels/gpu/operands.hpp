@@ -19,7 +19,7 @@ struct alignas(16) PixelRow {
 };
 #else
 struct alignas(8) PixelRow {
-  const u16 *base; // what tap 0, channel 0 reads; may lie outside
+  const Element *base; // what tap 0, channel 0 reads; may lie outside
   int d, h, w;
 };
 #endif
@@ -43,7 +43,7 @@ struct TapColumn {
 
 struct Image {
   const Gemm &g;
-  const u16 *first; // of this workgroup's group (and image)
+  const Element *first; // of this workgroup's group (and image)
   i64 line, plane, volume;
 
   TO_DEVICE Image(const Gemm &gemm, const void *tensor) : g(gemm) {
@@ -51,7 +51,7 @@ struct Image {
     plane = g.h.extent * line;
     volume = g.d.extent * plane;
     int channels = BWD_DATA ? g.group_k : g.group_c;
-    first = (const u16 *)tensor + (i64)g.first_group * channels + g.image * volume;
+    first = (const Element *)tensor + (i64)g.first_group * channels + g.image * volume;
   }
 
   TO_DEVICE PixelRow row(int number, bool live) const {
@@ -179,14 +179,14 @@ struct FilterRows {
     bool live;
   };
   struct Column {
-    const u16 *at;
+    const Element *at;
     int channel;
     bool live;
   };
   const Gemm &g;
-  const u16 *first;
+  const Element *first;
   TO_DEVICE FilterRows(const Gemm &gemm, const to_gpu_args &p) : g(gemm) {
-    first = (const u16 *)p.in1 + (i64)g.first_group * g.group_k * g.taps * g.group_c;
+    first = (const Element *)p.in1 + (i64)g.first_group * g.group_k * g.taps * g.group_c;
   }
   TO_DEVICE bool aligned() const { return g.group_c % VECTOR_B == 0; }
   TO_DEVICE Row row(int, int r) const {
@@ -215,7 +215,7 @@ struct FilterColumns {
   using Map = Share<TILE_K, TILE_N, VECTOR_B>;
   static constexpr bool K_ALONG_COLUMNS = false, ROWS_IN_LDS = false, ROWS_ARE_DEAR = !EXPLICIT_GEMM, MAY_BE_UNALIGNED = PAD_N;
   struct Row {
-    const u16 *base;
+    const Element *base;
     int first_channel;
     bool live;
   };
@@ -229,9 +229,9 @@ struct FilterColumns {
     bool live;
   };
   const Gemm &g;
-  const u16 *first;
+  const Element *first;
   TO_DEVICE FilterColumns(const Gemm &gemm, const to_gpu_args &p) : g(gemm) {
-    first = (const u16 *)p.in1 + (i64)g.first_group * g.group_k * g.taps * g.group_c;
+    first = (const Element *)p.in1 + (i64)g.first_group * g.group_k * g.taps * g.group_c;
   }
   TO_DEVICE bool aligned() const { return g.group_c % VECTOR_B == 0; }
   TO_DEVICE Row row(int k0, int r) const {
@@ -266,7 +266,7 @@ struct PixelRows {
   using Map = Share<TILE_K, TILE_M, VECTOR_A>;
   static constexpr bool K_ALONG_COLUMNS = false, ROWS_IN_LDS = false, ROWS_ARE_DEAR = false, MAY_BE_UNALIGNED = PAD_M;
   struct Row {
-    const u16 *base;
+    const Element *base;
     bool live;
   };
   struct Column {
@@ -274,10 +274,10 @@ struct PixelRows {
     bool live;
   };
   const Gemm &g;
-  const u16 *first;
+  const Element *first;
   i64 pitch;
   TO_DEVICE PixelRows(const Gemm &gemm, const to_gpu_args &p) : g(gemm), pitch(p.K) {
-    first = (const u16 *)p.in1 + (i64)g.first_group * g.group_k;
+    first = (const Element *)p.in1 + (i64)g.first_group * g.group_k;
   }
   TO_DEVICE bool aligned() const { return g.m % VECTOR_A == 0 && pitch % VECTOR_A == 0; }
   TO_DEVICE Row row(int k0, int r) const { return Row{first + (k0 + r) * pitch, !PAD_K || k0 + r < g.k}; }

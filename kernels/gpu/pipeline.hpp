@@ -219,7 +219,7 @@ TO_DEVICE void run_basic_async(Result &r, const Mover2 &m, Lds lds) {
 
 // mem: for problems that wait for memory. Several tiles are under way in registers, all loads of a tile are issued at
 // once, right behind the barrier.
-constexpr int TILE_VECTORS = (TILE_M + TILE_N) * TILE_K / (THREADS * 8);
+constexpr int TILE_VECTORS = (TILE_M + TILE_N) * TILE_K / (THREADS * UNIT);
 constexpr int IN_FLIGHT = THREADS >= 512 ? 2 : TILE_VECTORS <= 4 ? 4 : TILE_VECTORS < 8 ? 3 : 2;
 
 TO_DEVICE void run_mem(Result &r, const Mover2 &m, Lds lds) {

@@ -49,7 +49,7 @@ template <int ROWS, int COLS, int VEC> struct Share {
 };
 
 struct Source {
-  const u16 *at;
+  const Element *at;
   bool live;
 };
 
@@ -140,7 +140,7 @@ template <class Operand, int VEC, bool TURNED> struct Mover {
       TO_ROLLED
       for (int e = 0; e < VEC; ++e) {
         Source s = operand.at(row, column);
-        shift_in(to.v[v], s.live ? global_load<u16>(s.at) : (u16)0);
+        shift_in(to.v[v], s.live ? global_load<Element>(s.at) : (Element)0);
         column = operand.after(column, k0, Map::column(v) + e + 1);
       }
     }
@@ -171,7 +171,7 @@ template <class Operand, int VEC, bool TURNED> struct Mover {
 
   // Memory to LDS without registers, as far as the width allows it.
   TO_DEVICE void copy(Lds tile, int k0) const {
-    constexpr bool CAN = TO_GFX950 ? VEC == 8 : VEC >= 2;
+    constexpr bool CAN = TO_GFX950 ? VEC == UNIT : VEC >= 2;
     if (CAN && aligned) {
       if constexpr (CAN) {
         // All addresses first: a read of LDS would wait for the copies before it.

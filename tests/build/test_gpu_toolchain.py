@@ -192,8 +192,11 @@ def test_what_is_no_clang_is_refused(bare: Path) -> None:
 
 def test_what_has_no_code_on_gpus_is_refused() -> None:
     fields = KERNEL.as_row()
-    with pytest.raises(KernelError, match="dtype 'fp32' has no code for GPUs"):
-        source_for(GroupedConvKernel(**(fields | {"dtype": "fp32"})), "gfx950")
+    with pytest.raises(
+        KernelError, match=r"no code for sm_90 \(its matrix unit has tf32, .*: there is bf16, fp16"
+    ):
+        source_for(GroupedConvKernel(**(fields | {"dtype": "fp32"})), "sm_90")
+    assert "TO_FP32" in source_for(GroupedConvKernel(**(fields | {"dtype": "fp32"})), "gfx950")
     with pytest.raises(KernelError, match="'preshufflev2' has no code for GPUs"):
         source_for(GroupedConvKernel(**(fields | {"pipeline": "preshufflev2"})), "sm_90")
 

@@ -7,9 +7,17 @@ from pathlib import Path
 import pytest
 
 from harness.arch import load_arch
+from harness.build.builder import Builder
 from harness.build.code_facts import CodeFacts
 from harness.cli import main
-from harness.commands.kernel_facts import KernelFacts, fact_rows, find_offenders, markdown_table
+from harness.commands.kernel_facts import (
+    KernelFacts,
+    fact_rows,
+    find_facts,
+    find_offenders,
+    markdown_table,
+    matrix_instructions_per_k_step,
+)
 from harness.kernel import parse_kernel_name
 
 KIND = ("kernels", "--arch", "gfx950", "--dtype", "bf16", "--direction", "forward", "--ndim", "2")
@@ -72,6 +80,26 @@ def test_what_the_rules_should_have_refused(facts: CodeFacts, size: int, reason:
     ((bad, said),) = find_offenders(found, GFX950)
     assert bad is found[1]
     assert reason in said
+
+
+@pytest.mark.parametrize(
+    ("name", "instructions"),
+    [
+        ("grouped_conv_forward_bf16_2d_64x128x64_basic_v1_intrawave", 1 * 2 * 4),
+        ("grouped_conv_forward_bf16_2d_16x64x64_basic_v1_intrawave_w4x1x1_wt4x64x16", 1 * 1 * 4 * 4),
+        ("grouped_conv_forward_fp32_2d_64x128x32_basic_v1_intrawave_w2x2x1_wt16x16x16_v4x4x4", 2 * 4 * 2 * 4),
+        ("grouped_conv_forward_fp32_2d_64x128x32_basic_v1_intrawave_w2x2x1_wt16x16x4_v4x4x4", 2 * 4 * 8),
+        ("gemm_fp8_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_32x32x32", 4 * 2),
+        ("gemm_fp8_rcr_basic_v1_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_32x32x64", 2),
+    ],
+)
+def test_matrix_instructions_of_a_step(name: str, instructions: int, tmp_path: Path) -> None:
+    """By a kernel's fields, and in its machine code, whose main loop is one step here."""
+    kernel = parse_kernel_name(name)
+    assert matrix_instructions_per_k_step(kernel, GFX950) == instructions
+    with Builder("gfx950", build_dir=tmp_path) as builder:
+        (found,) = find_facts(builder, [kernel])
+    assert found.facts.loop_matrix_instructions == instructions
 
 
 def test_ranges_steps_and_columns_that_say_nothing() -> None:

@@ -34,7 +34,7 @@ PROBLEMS = (
     ),
     *(
         GemmProblem(dtype, layout, 5, 7, 9)
-        for dtype in ("bf16", "fp8")
+        for dtype in ("bf16", "fp8", "fp32")
         for layout in ("rcr", "rrr", "crr", "ccr")
     ),
     # So deep that a block adds up one value.
@@ -73,12 +73,13 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     )
     work.fill_integers(problem, 7, a, b)
     first, second = values(driver, a, shapes[0], dtypes[0]), values(driver, b, shapes[1], dtypes[1])
-    amplitude = integer_range(problem)[0]
-    for operand in (first, second):
-        assert set(np.unique(operand)) <= set(range(-amplitude, amplitude + 1))
+    limits = integer_range(problem)
+    for operand, most in ((first, limits.first), (second, limits.second)):
+        assert np.abs(operand).max() <= most
+        assert (operand == np.round(operand)).all()
         assert len(np.unique(operand)) > 1
     work.reference(problem, a, b, c)
-    exact = exact_output(problem, first.astype(np.int8), second.astype(np.int8))
+    exact = exact_output(problem, first.astype(np.int16), second.astype(np.int16))
     got = driver.copy_out(c, math.prod(shapes[2]) * STORAGE[dtypes[2]].itemsize)
     expected = encode(exact, dtypes[2])
     assert (
@@ -104,6 +105,14 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
             "bwd_weight-bf16-n2-c9-k21-i6x5-f3x2-p1x0",
         ),
         ("sm_90", "forward_fp16_2d_64x64x64_compv3_intrawave", "forward-fp16-n2-c16-k8-i7x9-f3x3-p1"),
+        (
+            *("gfx950", "bwd_data_fp32_2d_64x64x64_compv4_intrawave_dsb_v4x4x4"),
+            "bwd_data-fp32-n2-c16-k8-i7x9-f3x3-s2-p1",
+        ),
+        (
+            *("gfx950", "gemm_fp32_crr_mem_default_interwave_True_True_True_True_64x64x32_2x2x1_16x16x4"),
+            "gemm-fp32-crr-m130-n70-k66",
+        ),
         (
             *(
                 "gfx950",

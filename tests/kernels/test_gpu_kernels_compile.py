@@ -37,6 +37,13 @@ SOME = (
     "bwd_weight_fp16_3d_128x64x128_compv6_intrawave",
     "bwd_weight_bf16_2d_64x64x64_comp_async_intrawave_dsb_v8x8x8_epdefault_2s",
 )
+FP32 = (
+    "forward_fp32_2d_64x128x32_compv3_intrawave_w2x2x1_wt16x16x16_v4x4x4",
+    "forward_fp32_2d_32x128x32_comp_async_intrawave_dsb_w1x4x1_wt16x16x16_v4x4x4",
+    "bwd_data_fp32_3d_64x64x64_mem_interwave_v4x4x4",
+    "bwd_weight_fp32_2d_64x64x32_compv5_intrawave_dsb_w4x1x1_wt16x16x4_v4x4x4_2s",
+    "bwd_weight_fp32_3d_64x64x32_comp_async_intrawave_dsb_w4x1x1_wt16x16x16_v4x4x4_epdefault",
+)
 SIXTEEN = (
     "forward_bf16_2d_16x64x64_compv3_intrawave_w4x1x1_wt4x64x16",
     "bwd_data_fp16_3d_64x16x64_mem_intrawave_w1x4x1_wt64x4x16_v4x4x8",
@@ -93,7 +100,7 @@ def code(text: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("name", [*SOME, *SIXTEEN])
+@pytest.mark.parametrize("name", [*SOME, *SIXTEEN, *FP32])
 def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
     which = kernel(name)
     text = assembly(which, "gfx950")
@@ -107,9 +114,13 @@ def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
     assert max(numbers(text, "max_flat_workgroup_size")) == max(
         arch.workgroup_threads(which), 256 * which.two_stage
     )
-    dtype = {"bf16": "bf16", "fp16": "f16"}[which.dtype]
+    dtype = {"bf16": "bf16", "fp16": "f16", "fp32": "f32"}[which.dtype]
     shape = "4x4x4_16b" if name in SIXTEEN else "x".join(map(str, which.warp_tile))
-    assert f"v_mfma_f32_{shape}_{dtype}" in text
+    if name in FP32:
+        shape = "16x16x4"
+        assert "global_load_dwordx4" in text or "async" in which.pipeline
+        assert "global_store_dwordx4" in text
+    assert set(re.findall(r"v_mfma_\w+", text)) == {f"v_mfma_f32_{shape}_{dtype}"}
     assert ("global_load_lds_dwordx4" in text) == ("async" in which.pipeline)
 
 
@@ -133,6 +144,10 @@ GEMMS = (
     "gemm_bf16_crr_comp_async_cshuffle_intrawave_False_False_False_True_64x128x64_2x2x1_32x32x16",
     "gemm_fp16_ccr_compv4_cshuffle_intrawave_True_True_True_False_128x64x64_2x2x1_32x32x16",
 )
+GEMMS_OF_FP32 = (
+    "gemm_fp32_rcr_compv3_cshuffle_intrawave_True_True_True_True_128x128x32_2x2x1_16x16x16",
+    "gemm_fp32_crr_comp_async_default_intrawave_True_True_True_False_64x128x32_2x2x1_16x16x16",
+)
 GEMMS_OF_FP8 = {
     f"gemm_fp8_rcr_{rest}": instruction
     for rest, instruction in (
@@ -144,7 +159,7 @@ GEMMS_OF_FP8 = {
 }
 
 
-@pytest.mark.parametrize("name", [*GEMMS, *GEMMS_OF_FP8])
+@pytest.mark.parametrize("name", [*GEMMS, *GEMMS_OF_FP8, *GEMMS_OF_FP32])
 def test_gemms_for_gfx950_spill_nothing(name: str) -> None:
     which = parse_gemm_name(name)
     assert load_arch("gfx950").refusal(which) is None
@@ -153,6 +168,8 @@ def test_gemms_for_gfx950_spill_nothing(name: str) -> None:
         assert numbers(text, key) == [0], key
     dtype = {"bf16": "bf16", "fp16": "f16"}.get(which.dtype, "")
     shape = GEMMS_OF_FP8.get(name) or f"{'x'.join(map(str, which.warp_tile))}_{dtype}"
+    if name in GEMMS_OF_FP32:
+        shape = "16x16x4_f32"
     assert f"v_mfma_f32_{shape}" in text
     assert "v_mfma_scale" not in text
 
@@ -235,6 +252,11 @@ def test_pipelines_are_different_code(arch: str) -> None:
     ("change", "reason"),
     [
         ({"warp_tile_m": 64, "warp_tile_n": 8, "tile_m": 256}, "the matrix unit's blocks are"),
+        (
+            {"dtype": "fp32", "vector_a": 4, "vector_b": 4, "vector_c": 4, "warp_tile_k": 32},
+            "blocks of fp32 are",
+        ),
+        ({"dtype": "fp32", "vector_b": 4, "vector_c": 4}, "a load or store moves at most 16 bytes"),
         ({"wave_k": 2}, "waves along k are not written"),
         ({"pipeline": "compv4"}, "this pipeline needs two buffers"),
         ({"direction": "bwd_data", "split_image": True}, "split_image is for forward"),
@@ -243,7 +265,7 @@ def test_pipelines_are_different_code(arch: str) -> None:
             "in whole vectors",
         ),
     ],
-    ids=["warp tile", "wave_k", "compv4", "split_image", "tile_k"],
+    ids=["warp tile", "warp tile of fp32", "vectors of fp32", "wave_k", "compv4", "split_image", "tile_k"],
 )
 def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any], reason: str) -> None:
     wrong = replace(kernel("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8"), **change)

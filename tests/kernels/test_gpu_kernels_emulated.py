@@ -1,7 +1,7 @@
 """The GPU kernels of both architectures, run on an emulated device: results, bounds, waits, races in LDS.
 
 The pool `tiny` (a quarter of it) and a sample of all options by default; TILE_ORACLE_EMULATED_POOL=default
-(or full-tests) runs every kernel of that set, in bf16 and fp16, on every problem that it takes.
+(or full-tests) runs every kernel of that set, in bf16, fp16 and (gfx950) fp32, on all problems that it takes.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from tests.kernels.emulated_gpu.problems import awkward_problems
 
 POOL = os.environ.get("TILE_ORACLE_EMULATED_POOL", "tiny")
 ARCHS = ("gfx950", "sm_90")
+
+POOLS = [(arch, dtype) for arch in ARCHS for dtype in (["bf16"] if POOL == "tiny" else ["bf16", "fp16"])]
+POOLS += [] if POOL == "tiny" else [("gfx950", "fp32")]
 
 BOTH = (
     "forward_bf16_2d_16x64x64_basic_v1_interwave_dsb_si",
@@ -45,6 +48,20 @@ ONE = (
     ("gfx950", "bwd_weight_fp16_2d_16x64x64_mem_interwave_w4x1x1_wt4x64x16_v4x8x8"),
     ("gfx950", "bwd_data_fp16_3d_64x16x64_compv6_intrawave_w1x4x1_wt64x4x16_v4x4x8"),
     ("gfx950", "bwd_data_bf16_2d_64x16x128_comp_async_intrawave_dsb_w1x4x1_wt64x4x16_v8x8x8_epdefault"),
+    ("gfx950", "forward_fp32_2d_16x64x32_basic_v1_interwave_dsb_si_w1x4x1_wt16x16x16_v2x4x4"),
+    ("gfx950", "forward_fp32_3d_32x64x32_mem_intrawave_w2x2x1_wt16x16x16_v4x4x4"),
+    ("gfx950", "forward_fp32_2d_64x64x32_comp_async_intrawave_dsb_w4x1x1_wt16x16x16_v4x4x4_gm8"),
+    ("gfx950", "forward_fp32_2d_32x128x32_compv4_intrawave_dsb_w1x4x1_wt16x16x16_v2x2x2"),
+    ("gfx950", "forward_fp32_2d_64x128x32_compv3_intrawave_w2x2x1_wt16x16x4_v4x4x4_eg_pad000"),
+    ("gfx950", "bwd_data_fp32_2d_128x128x32_compv5_intrawave_w4x4x1_wt16x16x16_v4x4x4"),
+    ("gfx950", "bwd_data_fp32_3d_16x64x64_basic_async_v1_interwave_v4x4x4"),
+    ("gfx950", "bwd_data_fp32_2d_32x64x64_compv6_intrawave_dsb_v4x4x4_epdefault"),
+    ("gfx950", "bwd_data_fp32_2d_64x64x64_mem_interwave_dsb_v1x4x1_eg"),
+    ("gfx950", "bwd_data_fp32_2d_64x64x32_comp_async_intrawave_dsb_w2x2x1_wt16x16x4_v4x4x2"),
+    ("gfx950", "bwd_weight_fp32_2d_128x64x64_compv3_intrawave_w8x2x1_wt16x16x16_v4x4x4_2s"),
+    ("gfx950", "bwd_weight_fp32_3d_64x64x32_compv6_intrawave_w4x1x1_wt16x16x16_v4x4x4_gm4"),
+    ("gfx950", "bwd_weight_fp32_2d_32x64x32_comp_async_intrawave_dsb_w2x2x1_wt16x16x16_v4x4x4_epdefault_2s"),
+    ("gfx950", "bwd_weight_fp32_2d_64x128x32_basic_v1_intrawave_w2x2x1_wt16x16x4_v1x4x2"),
     ("sm_90", "forward_bf16_2d_128x256x32_comp_async_intrawave_dsb_w2x4x1_wt32x32x16_v8x8x8"),
     ("sm_90", "bwd_data_fp16_2d_32x64x64_comp_async_intrawave_dsb_v2x2x2_gm2"),
 )
@@ -92,8 +109,7 @@ def test_options(gpu: EmulatedGpu, arch: str, name: str) -> None:
 
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
-@pytest.mark.parametrize("dtype", ["bf16"] if POOL == "tiny" else ["bf16", "fp16"])
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(("arch", "dtype"), POOLS)
 def test_pool(gpu: EmulatedGpu, arch: str, dtype: str, direction: str, ndim: int) -> None:
     kernels = kernel_pool(direction, dtype, ndim, arch, POOL)
     problems = awkward_problems(direction, dtype, ndim)
@@ -129,13 +145,19 @@ GEMMS_OF_FP8 = (
     "gemm_fp8_rcr_compv6_default_intrawave_True_True_True_False_64x64x128_2x2x1_32x32x64",
 )
 
+GEMMS_OF_FP32 = (
+    "gemm_fp32_rcr_compv3_cshuffle_intrawave_True_True_True_True_64x64x32_2x2x1_16x16x16",
+    "gemm_fp32_rrr_mem_default_interwave_True_True_True_False_32x128x32_1x4x1_16x16x4",
+    "gemm_fp32_crr_comp_async_cshuffle_intrawave_True_True_True_True_64x64x32_2x2x1_16x16x16",
+    "gemm_fp32_ccr_compv4_cshuffle_intrawave_True_True_True_False_64x128x32_2x2x1_16x16x16",
+    "gemm_fp32_rrr_compv5_cshuffle_intrawave_False_False_False_True_64x64x32_2x2x1_16x16x16",
+)
+OF_GFX950 = (*FULL_GEMMS, *GEMMS_OF_FP8, *GEMMS_OF_FP32)
+
 
 @pytest.mark.parametrize(
     ("arch", "name"),
-    [
-        *((arch, name) for name in GEMMS for arch in ARCHS),
-        *(("gfx950", name) for name in (*FULL_GEMMS, *GEMMS_OF_FP8)),
-    ],
+    [*((arch, name) for name in GEMMS for arch in ARCHS), *(("gfx950", name) for name in OF_GFX950)],
 )
 def test_gemm(gpu: EmulatedGpu, arch: str, name: str) -> None:
     kernel = parse_gemm_name(name)
@@ -175,6 +197,7 @@ class Mistake:
 
 
 GFX950, SM_90 = ("gfx950",), ("sm_90",)
+FP32 = "forward_fp32_2d_64x64x64_compv3_intrawave_v4x4x4"
 COMP_ASYNC = "forward_bf16_2d_64x64x64_comp_async_intrawave_dsb_v8x8x8"
 INTERWAVE = "forward_bf16_2d_64x64x64_basic_v1_interwave"
 MISTAKES = (
@@ -278,6 +301,28 @@ MISTAKES = (
         ),
         *("g.read_channels % 2 == 0 && g.read_pitch % 2 == 0 || g.read_pitch", "no multiple of that"),
     ),
+    # What kernels of two bytes an element do not show.
+    Mistake(
+        *(
+            "the upper half of an element alone",
+            GFX950,
+            "device.hpp",
+            "u32 element(U4 v, int e) { return v[e]; }",
+        ),
+        *("u32 element(U4 v, int e) { return v[e] & 0xFFFF0000; }", "values wrong", FP32),
+    ),
+    Mistake(
+        *("depths of A with others of B", GFX950, "device.hpp", "element(b, e), element(a, e)"),
+        *("element(b, e), element(a, PER_LANE - 1 - e)", "values wrong", FP32),
+    ),
+    Mistake(
+        *("LDS for two bytes an element", GFX950, "config.hpp", "STAGE_BYTES = STAGE_ELEMENTS * ELEMENT_BYTES;"),
+        *("STAGE_BYTES = STAGE_ELEMENTS * 2;", "of to_lds", FP32),
+    ),
+    Mistake(
+        *("sums rounded to 16 bits", GFX950, "epilogue.hpp", "F4{x[0], x[1], x[2], x[3]}"),
+        *("F4{(float)(_Float16)x[0], x[1], x[2], x[3]}", "values wrong", FP32),
+    ),
     Mistake(
         *("a tile that is not there", ARCHS, "pipeline.hpp"),
         "  m.stash(next, lds);\n  TO_ROLLED\n  for (int i = 0; i < m.count; ++i) {\n    barrier();\n    mul",
@@ -292,6 +337,6 @@ MISTAKES = (
 )
 def test_mistakes_are_seen(gpu: EmulatedGpu, arch: str, mistake: Mistake) -> None:
     found = gpu.kernel(named(mistake.kernel), arch, {mistake.header: (mistake.text, mistake.instead)})
-    problems = awkward_problems("forward", "bf16", 2)
+    problems = awkward_problems("forward", named(mistake.kernel).dtype, 2)
     said = [found.run(problem) for problem in (*problems[:4], *problems[12:14])]
     assert any(mistake.said in (text or "") for text in said), said

@@ -23,18 +23,29 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         yield builder
 
 
-@pytest.mark.parametrize("ndim", [2, 3])
-@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
-def test_every_kernel_fits(direction: str, ndim: int, builder: Builder) -> None:
-    found = find_facts(builder, kernel_pool(direction, "bf16", ndim, "gfx950", "tiny"))
+@pytest.mark.parametrize(
+    ("direction", "dtype", "ndim"),
+    [
+        *(
+            (direction, "bf16", ndim)
+            for direction in ("forward", "bwd_data", "bwd_weight")
+            for ndim in (2, 3)
+        ),
+        *(("bwd_data", "fp32", 2), ("bwd_weight", "fp32", 3)),
+    ],
+)
+def test_every_kernel_fits(direction: str, dtype: str, ndim: int, builder: Builder) -> None:
+    found = find_facts(builder, kernel_pool(direction, dtype, ndim, "gfx950", "tiny"))
     assert len(found) == 8
     assert find_offenders(found, load_arch("gfx950")) == []
     assert all(one.facts.vgprs and one.facts.waves_per_cu for one in found)
 
 
-@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
-def test_every_gemm_fits(layout: str, builder: Builder) -> None:
-    kernels = gemm_pool("bf16", layout, "gfx950", "tiny")
+@pytest.mark.parametrize(
+    ("dtype", "layout"), [*(("bf16", layout) for layout in GEMM_LAYOUTS), ("fp32", "crr")]
+)
+def test_every_gemm_fits(dtype: str, layout: str, builder: Builder) -> None:
+    kernels = gemm_pool(dtype, layout, "gfx950", "tiny")
     coded = [kernel for kernel in kernels if gpu_code_refusal(kernel, "gfx950") is None]
     assert len(coded) >= len(kernels) * 0.8
     bad = find_offenders(find_facts(builder, coded), load_arch("gfx950"))

@@ -24,6 +24,7 @@ from harness.measure.reference import (
     exact_values,
     expectation,
     integer_operands,
+    integer_range,
     random_operands,
     reduction_length,
     spot_points,
@@ -114,9 +115,9 @@ def test_operands_are_reproducible_and_small_enough_to_sum_exactly(
     assert all(np.array_equal(a, b) for a, b in zip((x, y), random_operands(problem, seed), strict=True))
 
 
-def deep(rows: int) -> GroupedConvProblem:
+def deep(rows: int, dtype: str = "bf16") -> GroupedConvProblem:
     """bwd_weight sums over batch and image: the one reduction that grows without end."""
-    return GroupedConvProblem("bwd_weight", "fp32", 2, rows, 1, 1, 1, 64, 64, 1, 1)
+    return GroupedConvProblem("bwd_weight", dtype, 2, rows, 1, 1, 1, 64, 64, 1, 1)
 
 
 @pytest.mark.parametrize(("rows", "amplitude"), [(8, 4), (300, 3), (600, 2), (2000, 1)])
@@ -127,8 +128,31 @@ def test_the_deeper_the_sum_the_smaller_the_integers(rows: int, amplitude: int) 
     assert amplitude**2 * reduction_length(problem) < 2**24
 
 
-def test_a_sum_too_deep_for_ones_is_thinned_out() -> None:
-    problem = deep(4200)
+@pytest.mark.parametrize(
+    ("c", "small", "least"),
+    [(8, 4, 30_000), (100, 4, 4096), (400, 1, 4096), (900, 1, 2000), (5000, 1, 300)],
+)
+def test_integers_of_fp32_reach_into_the_lower_half_of_an_element(c: int, small: int, least: int) -> None:
+    """Of one operand: more than bf16's 8 bits of mantissa and, unless sums are deep, tf32's 11 hold."""
+    problem = GroupedConvProblem("forward", "fp32", 2, 1, c, 8, 1, 9, 9, 3, 3)
+    sizes = [int(np.abs(operand).max()) for operand in integer_operands(problem, 1)]
+    assert min(sizes) == small
+    assert least <= max(sizes) < 2**15
+    assert small * max(sizes) * reduction_length(problem) < 2**24
+
+
+def test_either_operand_of_fp32_has_the_large_integers_in_turn() -> None:
+    of_first = {
+        (limits := integer_range(GroupedConvProblem("forward", "fp32", 2, n, 8, 8, 1, 9, 9, 3, 3))).first
+        > limits.second
+        for n in range(1, 9)
+    }
+    assert of_first == {False, True}
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp32"])
+def test_a_sum_too_deep_for_ones_is_thinned_out(dtype: str) -> None:
+    problem = deep(4200, dtype)
     assert reduction_length(problem) > 2**24
     first, second = integer_operands(problem, 1)
     assert 0 < int(np.count_nonzero(first)) < 2**24

@@ -64,6 +64,9 @@ TO_DEVICE F16 mfma_32x32x16_bf16(U4 a, U4 b, F16 c) { return emu_mfma_32x32(16, 
 TO_DEVICE F16 mfma_32x32x16_fp16(U4 a, U4 b, F16 c) { return emu_mfma_32x32(16, EMU_FP16, a, b, c); }
 TO_DEVICE F4 mfma_4x4x4x16_bf16(U2 a, U2 b, F4 c) { return emu_mfma_4x4x4x16(EMU_BF16, widened(a), widened(b), c); }
 TO_DEVICE F4 mfma_4x4x4x16_fp16(U2 a, U2 b, F4 c) { return emu_mfma_4x4x4x16(EMU_FP16, widened(a), widened(b), c); }
+TO_DEVICE F4 mfma_16x16x4_fp32(u32 a, u32 b, F4 c) {
+  return emu_mfma_16x16(4, EMU_FP32, U4{a, 0, 0, 0}, U4{b, 0, 0, 0}, c);
+}
 TO_DEVICE F4 mfma_16x16x32_fp8(U2 a, U2 b, F4 c) { return emu_mfma_16x16(32, EMU_FP8, widened(a), widened(b), c); }
 TO_DEVICE F16 mfma_32x32x16_fp8(U2 a, U2 b, F16 c) { return emu_mfma_32x32(16, EMU_FP8, widened(a), widened(b), c); }
 TO_DEVICE F4 mfma_16x16x128_fp8(U4 a, U4 a_more, U4 b, U4 b_more, F4 c) {

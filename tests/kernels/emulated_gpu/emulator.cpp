@@ -427,6 +427,7 @@ float fp8_to_float(u8 bits) {
 // Element i of what a lane holds.
 float element(int format, const emu_u4 &v, int i) {
   if (format == EMU_FP8) return value_of_fp8[(u8)(v[i / 4] >> i % 4 * 8)];
+  if (format == EMU_FP32) return bits_to_float(v[i]);
   u16 bits = (u16)(v[i / 2] >> i % 2 * 16);
   return format == EMU_BF16 ? bits_to_float((u32)bits << 16) : value_of_fp16[bits];
 }
@@ -599,7 +600,11 @@ EXPORTED emu_f4 emu_mfma_16x16(int k, int format, emu_u4 a, emu_u4 b, emu_f4 c) 
   now->with.a = a;
   now->with.b = b;
   now->with.c = c;
-  if (arrive(MFMA_16, k)) k == 16 ? mfma<16, 16, emu_f4, &Operands::c>(format) : mfma<16, 32, emu_f4, &Operands::c>(format);
+  if (arrive(MFMA_16, k)) {
+    if (k == 4) mfma<16, 4, emu_f4, &Operands::c>(format);
+    else if (k == 16) mfma<16, 16, emu_f4, &Operands::c>(format);
+    else mfma<16, 32, emu_f4, &Operands::c>(format);
+  }
   return now->with.c;
 }
 

@@ -9,7 +9,7 @@ typedef float emu_f4 __attribute__((ext_vector_type(4)));
 typedef float emu_f16 __attribute__((ext_vector_type(16)));
 
 // Formats of matrix elements.
-enum { EMU_BF16, EMU_FP16, EMU_FP8 };
+enum { EMU_BF16, EMU_FP16, EMU_FP8, EMU_FP32 };
 
 // What the loader of a kernel must know of its module.
 struct emu_module {
