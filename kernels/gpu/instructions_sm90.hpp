@@ -24,13 +24,14 @@
 #define TO_LDS_IS_DYNAMIC 1
 
 // What the host finds by name: constants, and kernels for a number of threads. Waves: what registers leave room for.
-#if defined(__NVCC__)
-#define TO_VISIBLE __attribute__((visibility("default")))
-#else
 #define TO_VISIBLE
-#endif
+#if defined(__NVCC__) // clang puts constants there by itself
+#define TO_CONSTANT __attribute__((constant))
+#define TO_VISIBLE_CONSTANT __attribute__((constant, used))
+#else
 #define TO_CONSTANT __attribute__((device))
 #define TO_VISIBLE_CONSTANT __attribute__((device, used))
+#endif
 #define TO_KERNEL(threads) __attribute__((global, launch_bounds(threads))) void
 #define TO_KERNEL_OF_WAVES(threads, waves) TO_KERNEL(threads)
 
