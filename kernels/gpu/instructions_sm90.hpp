@@ -8,13 +8,6 @@
 #define TO_SM90 1
 
 #define TO_DEVICE __attribute__((device, always_inline)) inline
-#if defined(__NVCC__) // has no such types: it sees where a pointer comes from, or is told by in_global()
-#define TO_SHARED
-#define TO_GLOBAL
-#else
-#define TO_SHARED __attribute__((address_space(3)))
-#define TO_GLOBAL __attribute__((address_space(1)))
-#endif
 #define TO_UNROLL _Pragma("unroll")
 #define TO_ROLLED _Pragma("unroll 1")
 
@@ -25,22 +18,33 @@
 
 // What the host finds by name: constants, and kernels for a number of threads. Waves: what registers leave room for.
 #define TO_VISIBLE
-#if defined(__NVCC__) // clang puts constants there by itself
-#define TO_CONSTANT __attribute__((constant))
-#define TO_VISIBLE_CONSTANT __attribute__((constant, used))
-#else
-#define TO_CONSTANT __attribute__((device))
-#define TO_VISIBLE_CONSTANT __attribute__((device, used))
-#endif
+#define TO_VISIBLE_CONSTANT TO_CONSTANT __attribute__((used))
 #define TO_KERNEL(threads) __attribute__((global, launch_bounds(threads))) void
 #define TO_KERNEL_OF_WAVES(threads, waves) TO_KERNEL(threads)
+
+// Where things lie. nvcc has no types that say so: it sees where a pointer comes from, or is told by in_global(). Its
+// headers are not included; the functions below it knows by name.
+#if defined(__NVCC__)
+#define TO_SHARED
+#define TO_GLOBAL
+#define TO_CONSTANT __attribute__((constant))
+extern "C" {
+__attribute__((device, device_builtin)) void __syncthreads();
+__attribute__((device)) unsigned __nv_isGlobal_impl(const void *);
+__attribute__((device)) decltype(sizeof(0)) __nv_cvta_generic_to_shared_impl(const void *);
+}
+#else
+#define TO_SHARED __attribute__((address_space(3)))
+#define TO_GLOBAL __attribute__((address_space(1)))
+#define TO_CONSTANT __attribute__((device))
+#endif
 
 namespace to {
 
 constexpr int LANES = 32;
 
 #if defined(__NVCC__)
-// Without a header nvcc knows some functions by name. Registers are read by PTX, which does not say how large they get.
+// Registers are read by PTX, which does not say how large they get.
 #define TO_REGISTER(function, name, most)               \
   TO_DEVICE int function() {                            \
     u32 x;                                              \
@@ -57,9 +61,19 @@ TO_REGISTER(threads_of_block, "ntid.x", 1024)
 #undef TO_REGISTER
 TO_DEVICE i64 grid_threads() { return (i64)blocks_along_x() * threads_of_block(); }
 TO_DEVICE void bar_sync() { __syncthreads(); }
-TO_DEVICE void workgroup_barrier() { bar_sync(); } // of device_work.hpp, which has other functions of clang's
 TO_DEVICE u32 shared_address(const u16 *p) { return (u32)__nv_cvta_generic_to_shared_impl(p); }
 TO_DEVICE void in_global(const void *p) { __builtin_assume(__nv_isGlobal_impl(p)); }
+// To nearest, ties to even.
+TO_DEVICE u16 round_to_bf16(float x) {
+  u16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+TO_DEVICE u16 round_to_fp16(float x) {
+  u16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
 #else
 TO_DEVICE int thread_id() { return __nvvm_read_ptx_sreg_tid_x(); }
 TO_DEVICE int block_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
@@ -69,7 +83,11 @@ TO_DEVICE i64 grid_threads() { return (i64)__nvvm_read_ptx_sreg_nctaid_x() * __n
 TO_DEVICE void bar_sync() { __nvvm_bar_sync(0); }
 TO_DEVICE u32 shared_address(const u16 *p) { return (u32)(u64)(TO_SHARED const u16 *)p; }
 TO_DEVICE void in_global(const void *) {}
+// To nearest, ties to even.
+TO_DEVICE u16 round_to_bf16(float x) { return __builtin_bit_cast(u16, (__bf16)x); }
+TO_DEVICE u16 round_to_fp16(float x) { return __builtin_bit_cast(u16, (_Float16)x); }
 #endif
+TO_DEVICE void workgroup_barrier() { bar_sync(); } // as device_work.hpp calls it
 
 TO_DEVICE int shuffle(int x, int lane) {
   int r;
@@ -112,22 +130,7 @@ TO_DEVICE U4 ldmatrix_x4_trans(const u16 *p) {
   return f;
 }
 
-// To nearest, ties to even.
-#if defined(__NVCC__)
-TO_DEVICE u16 round_to_bf16(float x) {
-  u16 r;
-  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}
-TO_DEVICE u16 round_to_fp16(float x) {
-  u16 r;
-  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
-  return r;
-}
-#else
-TO_DEVICE u16 round_to_bf16(float x) { return __builtin_bit_cast(u16, (__bf16)x); }
-TO_DEVICE u16 round_to_fp16(float x) { return __builtin_bit_cast(u16, (_Float16)x); }
-#endif
+// To nearest, ties to even: two numbers.
 TO_DEVICE u32 round_to_bf16x2(float high, float low) {
   u32 r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));

@@ -160,6 +160,15 @@ def test_gemm(gpu: EmulatedGpu, arch: str, name: str) -> None:
     assert taken == (1 if not kernel.pad_m else 6 if kernel.dtype == "fp8" else 7)
 
 
+@pytest.mark.parametrize("name", GEMMS[:4:2] if POOL == "tiny" else GEMMS)
+def test_gemm_with_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> None:
+    kernel = parse_gemm_name(name)
+    problems = tuple(GemmProblem(kernel.dtype, kernel.layout, *shape) for shape in GEMM_SHAPES)
+    taken, wrong = what_is_wrong(gpu_of_classes, kernel, "sm_90", problems)
+    assert wrong == []
+    assert taken > 0
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_tensors_of_more_than_2_31_bytes(gpu: EmulatedGpu, arch: str) -> None:
     """Five images of 2^25 + 1 pixels, of which every 2^20th is read: the rest is never there."""
