@@ -234,6 +234,8 @@ def test_every_access_of_its_kernels_says_which_memory_it_is_to(name: str) -> No
     assert len(accesses) > 10
     assert {access.split(".")[1] for access in accesses} <= {"global", "shared", "param"}
     assert re.search(r"(ld|st)\.global\.v4|cp\.async\.cg", ptx), "16 bytes at once"
+    variables = re.findall(r"^(?:\.\w+ )*\.align \d+ \.b8 ([\w$]+)\[", ptx, re.MULTILINE)
+    assert set(variables) == {"to_launch_info", "to_lds"}, "no initial values that are copied from memory"
 
 
 @real
