@@ -75,8 +75,8 @@ def find_nvcc(name: str, arch: str) -> NvccToolchain | None:
         if found is not None:
             return _nvcc(name, arch, path, Path(found).absolute())
     raise BuildError(
-        f"toolchain {name!r} ({path}) does not start without a host compiler: apt install g++, "
-        "or pip install ziglang, which needs none"
+        f"toolchain {name!r} ({path}) does not start without a host compiler: apt install g++; "
+        "the toolchain ziglang needs none"
     )
 
 

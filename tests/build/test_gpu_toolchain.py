@@ -18,28 +18,16 @@ from harness.build.source import DEVICE_WORK, source_for, source_suffix
 from harness.build.toolchain import zig_folder
 from harness.errors import BuildError, KernelError
 from harness.kernel import GroupedConvKernel, parse_kernel_name
+from tests.build.bare_machine import program, strip_machine
 
 ARCHS = ("gfx950", "sm_90")
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_basic_v1_interwave")
 
 
-def program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!{sys.executable}\n{text}")
-    path.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without any compiler; the folder is its PATH."""
-    monkeypatch.setattr(module, "zig_folder", lambda: None)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(cuda_programs, "_CUDA", tmp_path / "no-cuda")
-    monkeypatch.setattr(cuda_programs, "_WHEELS", ("no_wheel",))
-    return tmp_path / "bin"
+    return strip_machine(monkeypatch, tmp_path)
 
 
 def wrapped_clang(path: Path, says: str) -> Path:

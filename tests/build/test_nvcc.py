@@ -28,31 +28,22 @@ from harness.commands import doctor
 from harness.errors import BuildError
 from harness.kernel import Kernel, parse_gemm_name, parse_kernel_name
 from harness.target.gpu_work import WORK_KERNELS
+from tests.build.bare_machine import program, strip_machine
 
-ZIG = zig_folder()
 SAYS = (
-    "nvcc: NVIDIA (R) Cuda compiler driver\\nCopyright (c) 2005-2025 NVIDIA Corporation\\n"
-    "Cuda compilation tools, release {release}, V{release}.88\\nBuild cuda_{release}.r{release}/compiler.1_0"
+    "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"
+    "Cuda compilation tools, release {release}, V{release}.88\nBuild cuda_{release}.r{release}/compiler.1_0"
 )
-
-
-def program(path: Path, says: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!{sys.executable}\nprint('{says}')\n")
-    path.chmod(0o755)
-    return path
 
 
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without any compiler; the folder is its PATH."""
-    monkeypatch.setattr(module, "zig_folder", lambda: None)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(cuda_programs, "_CUDA", tmp_path / "cuda")
-    monkeypatch.setattr("sys.path", [str(tmp_path / "site-packages")])
-    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
-    return tmp_path / "bin"
+    return strip_machine(monkeypatch, tmp_path)
+
+
+def saying(path: Path, says: str) -> Path:
+    return program(path, f"print({says!r})\n")
 
 
 def found(name: str) -> NvccToolchain:
@@ -64,29 +55,29 @@ def found(name: str) -> NvccToolchain:
 def test_it_is_found_in_cudas_folder_a_wheel_below_cuda_home_and_on_path(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    program(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
+    saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
     with pytest.raises(BuildError, match="'nvcc' is not on this machine: install CUDA"):
         find_gpu_toolchain("nvcc", "sm_90")
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "mine"))
+    monkeypatch.setattr(cuda_programs, "_WHEELS", ("cu13",))
+    monkeypatch.setattr("sys.path", [str(tmp_path / "site-packages")])
+    monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     places = ("cuda/bin/nvcc", "site-packages/nvidia/cu13/bin/nvcc", "mine/bin/nvcc", "bin/nvcc")
     for place in places:
-        made = program(tmp_path / place, SAYS.format(release="13.0"))
+        made = saying(tmp_path / place, SAYS.format(release="13.0"))
         importlib.invalidate_caches()
         assert found("nvcc").compiler == made
-    other = program(tmp_path / "other" / "nvcc", SAYS.format(release="12.4"))
+    other = saying(tmp_path / "other" / "nvcc", SAYS.format(release="12.4"))
     assert (found(str(other)).compiler, found(str(other)).identity) == (other, "nvcc 12.4.88")
 
 
-def test_auto_takes_it_where_there_is_no_clang(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    program(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
-    program(bare / "nvcc", SAYS.format(release="13.0"))
+def test_auto_takes_it_where_there_is_no_clang(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
+    saying(bare / "nvcc", SAYS.format(release="13.0"))
     assert found("auto").identity == "nvcc 13.0.88"
-    monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
     with pytest.raises(BuildError, match="no compiler for gfx950 was found"):
         find_gpu_toolchain("auto", "gfx950")
-    monkeypatch.setattr(module, "zig_folder", lambda: ZIG)
+    monkeypatch.setattr(module, "zig_folder", zig_folder)
     assert find_gpu_toolchain("auto", "sm_90").name == "ziglang"
 
 
@@ -100,21 +91,21 @@ def test_auto_takes_it_where_there_is_no_clang(
     ids=["clang", "nothing", "11.8"],
 )
 def test_what_cannot_be_it_is_refused(bare: Path, says: str, why: str) -> None:
-    program(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
-    program(bare / "nvcc", says)
+    saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
+    saying(bare / "nvcc", says)
     with pytest.raises(BuildError, match=why):
         find_gpu_toolchain("nvcc", "sm_90")
 
 
-def test_without_a_host_compiler_it_says_so(bare: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    program(bare / "nvcc", SAYS.format(release="13.0"))
+def test_without_a_host_compiler_it_says_so(bare: Path) -> None:
+    saying(bare / "nvcc", SAYS.format(release="13.0"))
     with pytest.raises(BuildError, match=r"does not start without a host compiler: apt install g\+\+"):
         find_gpu_toolchain("nvcc", "sm_90")
     (sm_90,) = (target for target in doctor.examine_targets() if target.target == "sm_90")
     assert any("without a host compiler" in f.text for f in sm_90.findings if f.what == "nvcc")
-    program(bare / "clang++", "clang version 19.1.7")
+    saying(bare / "clang++", "clang version 19.1.7")
     assert found("nvcc").host_compiler == bare / "clang++"
-    program(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
+    saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
     assert found("nvcc").host_compiler == bare / "g++"
     (sm_90,) = (target for target in doctor.examine_targets() if target.target == "sm_90")
     assert any("--toolchain nvcc (nvcc 13.0.88)" in f.text for f in sm_90.findings)
