@@ -15,8 +15,6 @@ import pandas as pd
 import pytest
 
 from benchmarks.gpu.run import load_plugin
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.errors import BuildError
 from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
 from tests.pytest_project import Finished, Project, twice
@@ -110,20 +108,6 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     assert (ok["workgroups_per_cu"] >= 1).all()
     if not why_not_readable("nvidia" if gpu.target == "sm_90" else "amd"):
         assert ok["clock_mhz"].notna().any()
-
-
-def test_what_nvcc_builds_is_right(gpu: GpuProject) -> None:
-    """Where nvcc is; a folder that it built elsewhere goes through all of this file instead."""
-    if gpu.target != "sm_90" or KERNELS:
-        pytest.skip("nvcc builds for sm_90 only, and here only where nothing was built before")
-    try:
-        identity = find_gpu_toolchain("nvcc", gpu.target).identity
-    except BuildError as error:
-        pytest.skip(str(error))
-    first = complete(gpu, gpu.run("--toolchain=nvcc"))
-    ok = first[first["status"] == "ok"]
-    assert len(ok) > 0.8 * len(first)
-    assert set(ok["toolchain"]) == {identity}
 
 
 def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
