@@ -1,20 +1,22 @@
 """Toolchains for GPUs: the ziglang wheel's clang, ROCm's or a system clang, hipcc; ptxas where there is one.
 
-All of them are clang, and are given the same flags. Kernels need no vendor's headers and no device library.
+All of them are clang, and are given the same flags; what is not is nvcc (harness.build.nvcc). Kernels need no
+vendor's headers and no device library.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 
+from harness.build.cuda_programs import find_cuda_program
 from harness.build.isa import GPU_MACHINES, Isa
+from harness.build.nvcc import HOW_TO_GET_NVCC, NvccToolchain, find_nvcc, is_nvcc
 from harness.build.toolchain import INCLUDE_FOLDER, ask_compiler, version_number, zig_folder
 from harness.errors import BuildError
 
@@ -44,11 +46,9 @@ _LANGUAGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
 HOW_TO_GET_ONE: Mapping[str, str] = MappingProxyType(
     {
         "amdgcn": "pip install ziglang, or install ROCm (hipcc, or its clang below ROCM_PATH)",
-        "nvptx": "pip install ziglang, or apt install clang",
+        "nvptx": f"pip install ziglang, or apt install clang, or {HOW_TO_GET_NVCC}",
     }
 )
-_CUDA = Path("/usr/local/cuda")
-_PTXAS_WHEELS = ("cuda_nvcc", "cu13")
 _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 
 
@@ -108,11 +108,11 @@ class GpuToolchain:
         )
 
 
-def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain:
-    """The toolchain of a name for a GPU: auto, ziglang, rocm (its clang), hipcc, clang++, or a path.
+def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
+    """The toolchain of a name for a GPU: auto, ziglang, rocm (its clang), hipcc, clang++, nvcc, or a path.
 
-    auto takes the first that there is of ziglang, rocm, hipcc (both for AMD only) and clang++. Raises
-    BuildError, which says how to get one.
+    auto takes the first that there is of ziglang, rocm, hipcc (both for AMD only), clang++ and nvcc (for
+    NVIDIA only). Raises BuildError, which says how to get one.
     """
     machine = GPU_MACHINES[arch]
     if name == "auto":
@@ -121,26 +121,26 @@ def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain:
             if found is not None:
                 return found
         raise BuildError(f"no compiler for {arch} was found: {HOW_TO_GET_ONE[machine]}")
-    if Path(name).name.split("-")[0] == "nvcc":
-        raise BuildError(
-            f"toolchain {name!r} cannot read kernels/gpu, which is written with clang's builtins: "
-            "use ziglang or clang++; ptxas, which comes with nvcc, is used by itself"
-        )
+    if is_nvcc(name) and machine != "nvptx":
+        raise BuildError(f"toolchain {name!r} makes no code for AMD's GPUs: {HOW_TO_GET_ONE[machine]}")
     found = _named("ziglang" if name == "zig" else name, arch, machine)
     if found is None:
-        raise BuildError(f"toolchain {name!r} is not on this machine: {HOW_TO_GET_ONE[machine]}")
+        how = HOW_TO_GET_NVCC if is_nvcc(name) else HOW_TO_GET_ONE[machine]
+        raise BuildError(f"toolchain {name!r} is not on this machine: {how}")
     return found
 
 
 def gpu_toolchain_names(machine: str) -> tuple[str, ...]:
     """What auto looks for, in order."""
-    return ("ziglang", "rocm", "hipcc", "clang++") if machine == "amdgcn" else ("ziglang", "clang++")
+    return ("ziglang", "rocm", "hipcc", "clang++") if machine == "amdgcn" else ("ziglang", "clang++", "nvcc")
 
 
-def _named(name: str, arch: str, machine: str) -> GpuToolchain | None:
+def _named(name: str, arch: str, machine: str) -> GpuToolchain | NvccToolchain | None:
     if name == "ziglang":
         folder = zig_folder()
         return None if folder is None else _zig(folder, arch, machine, find_ptxas(machine))
+    if is_nvcc(name):
+        return find_nvcc(name, arch)
     path = _rocm_clang() if name == "rocm" else _which(name)
     return None if path is None else _clang(path, name, arch, machine, find_ptxas(machine))
 
@@ -168,33 +168,8 @@ def _rocm_clang() -> Path | None:
 
 
 def find_ptxas(machine: str = "nvptx") -> Path | None:
-    """NVIDIA's assembler; None for other machines and where there is none.
-
-    On PATH, below CUDA_HOME, in the wheel nvidia-cuda-nvcc (the extra tile-oracle[cuda]), or where CUDA's
-    packages put it.
-    """
-    if machine != "nvptx":
-        return None
-    found = _which("ptxas")
-    if found is not None:
-        return found
-    folders = [Path(os.environ["CUDA_HOME"])] if os.environ.get("CUDA_HOME") else []
-    for folder in (*folders, *_wheel_folders(), _CUDA):
-        inner = folder / "bin" / "ptxas"
-        if inner.is_file() and os.access(inner, os.X_OK):
-            return inner.absolute()
-    return None
-
-
-def _wheel_folders() -> Iterator[Path]:
-    """Where wheels of CUDA's compiler lie in this Python: nvidia/cuda_nvcc (CUDA 12), nvidia/cu13 (13)."""
-    try:
-        spec = importlib.util.find_spec("nvidia")
-    except (ImportError, ValueError):
-        return
-    for place in spec.submodule_search_locations or () if spec else ():
-        for inner in _PTXAS_WHEELS:
-            yield Path(place) / inner
+    """NVIDIA's assembler (harness.build.cuda_programs); None for other machines and where there is none."""
+    return find_cuda_program("ptxas") if machine == "nvptx" else None
 
 
 @lru_cache(maxsize=16)

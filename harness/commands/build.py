@@ -88,7 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--toolchain",
         default="auto",
         metavar="NAME",
-        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc",
+        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc, "
+        "for sm_90 nvcc",
     )
     parser.add_argument(
         "--ck-tile",

@@ -15,6 +15,7 @@ from harness.build.cache import default_cache_folder
 from harness.build.ck_tile.api import detect
 from harness.build.ck_tile.headers import find_headers
 from harness.build.ck_tile.toolchain import find_ck_tile_toolchain
+from harness.build.cuda_programs import find_cuda_program
 from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
 from harness.build.isa import GPU_MACHINES
 from harness.build.toolchain import find_toolchain
@@ -105,7 +106,7 @@ def examine_targets() -> tuple[TargetFindings, ...]:
     amd, nvidia = amd_presence(), nvidia_presence()
     return (
         TargetFindings("gfx950", (*_gpu("gfx950", amd), _clocks("amd", amd))),
-        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), _clocks("nvidia", nvidia))),
+        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia", nvidia))),
         TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
     )
 
@@ -139,9 +140,11 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
     yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
-    others = [name for name in gpu_toolchain_names(GPU_MACHINES[arch])[1:] if _works(name, arch)]
+    names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
+    others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}
     if others:
-        yield Finding(NOTE, "also there", ", ".join(f"--toolchain {name}" for name in others))
+        found = (f"--toolchain {name} ({identity})" for name, identity in others.items())
+        yield Finding(NOTE, "also there", ", ".join(found))
 
 
 def _counted(presence: Presence) -> str:
@@ -150,12 +153,12 @@ def _counted(presence: Presence) -> str:
     return f"{presence.why}; {presence.devices} device{'s' if presence.devices > 1 else ''}"
 
 
-def _works(name: str, arch: str) -> bool:
+def _identity(name: str, arch: str) -> str | None:
+    """Of a toolchain that works."""
     try:
-        find_gpu_toolchain(name, arch)
+        return find_gpu_toolchain(name, arch).identity
     except HarnessError:
-        return False
-    return True
+        return None
 
 
 def _compiler(identity: Callable[[], str]) -> Finding:
@@ -197,6 +200,16 @@ def _ptxas() -> Finding:
     if path is None:
         return Finding(NOTE, "ptxas", _NO_PTXAS)
     return Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built")
+
+
+def _nvcc() -> Iterator[Finding]:
+    """Why an nvcc that is there cannot be used."""
+    if find_cuda_program("nvcc") is None:
+        return
+    try:
+        find_gpu_toolchain("nvcc", "sm_90")
+    except HarnessError as error:
+        yield Finding(NOTE, "nvcc", str(error))
 
 
 def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:

@@ -66,7 +66,8 @@ def add_options(parser: pytest.Parser) -> None:
         "--toolchain",
         metavar="NAME",
         default="auto",
-        help="compiler: auto, zig, clang++, or a path; on cpu also g++, for gfx950 rocm and hipcc",
+        help="compiler: auto, zig, clang++, or a path; on cpu also g++, for gfx950 rocm and hipcc, "
+        "for sm_90 nvcc",
     )
     add(
         "--ck-tile",

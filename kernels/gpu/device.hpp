@@ -331,8 +331,14 @@ template <class T> TO_DEVICE T lds_load(Lds tile, int index) {
 template <class T> TO_DEVICE void lds_store(Lds tile, int index, T x) {
   *(TO_SHARED T *)(tile + index) = x;
 }
-template <class T> TO_DEVICE T global_load(const u16 *p) { return *(TO_GLOBAL const T *)p; }
-template <class T> TO_DEVICE void global_store(void *p, T x) { *(TO_GLOBAL T *)p = x; }
+template <class T> TO_DEVICE T global_load(const u16 *p) {
+  in_global(p);
+  return *(TO_GLOBAL const T *)p;
+}
+template <class T> TO_DEVICE void global_store(void *p, T x) {
+  in_global(p);
+  *(TO_GLOBAL T *)p = x;
+}
 
 // One vector, from memory to LDS without passing through registers; zeros where it is not live.
 template <int VEC> TO_DEVICE void async_copy(Lds to, const u16 *from, bool live) {

@@ -16,8 +16,14 @@
 
 #if defined(TO_INSTRUCTIONS) // an emulation's
 #include TO_INSTRUCTIONS
-#define TO_WORK_KERNEL extern "C" TO_KERNEL(256)
 #define TO_WORK_DEVICE
+#elif defined(__NVCC__)
+#include "instructions_sm90.hpp"
+#define TO_WORK_DEVICE __attribute__((device))
+#endif
+
+#if defined(TO_DEVICE) // then the instructions have names, in namespace to
+#define TO_WORK_KERNEL extern "C" TO_KERNEL(256)
 #define TO_WORK_SHARED TO_LDS_VARIABLE
 #elif defined(__AMDGCN__) || defined(__NVPTX__)
 #define TO_WORK_KERNEL extern "C" __attribute__((global)) void
@@ -72,7 +78,7 @@ struct Verdict {
   u64 nan;        // other NaN
 };
 
-#if defined(TO_INSTRUCTIONS)
+#if defined(TO_DEVICE)
 TO_WORK_INLINE u32 thread() { return to::thread_id(); }
 TO_WORK_INLINE u32 block() { return to::block_x(); }
 TO_WORK_INLINE u32 blocks() { return (u32)(to::grid_threads() / kThreads); }
@@ -129,8 +135,17 @@ template <> struct Stored<BF16> {
 };
 template <> struct Stored<FP16> {
   typedef u16 type;
+#if defined(__NVCC__)
+  static TO_WORK_DEVICE u16 encode(float value) { return to::round_to_fp16(value); }
+  static TO_WORK_DEVICE float decode(u16 bits) {
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+  }
+#else
   static TO_WORK_DEVICE u16 encode(float value) { return __builtin_bit_cast(u16, (_Float16)value); }
   static TO_WORK_DEVICE float decode(u16 bits) { return (float)__builtin_bit_cast(_Float16, bits); }
+#endif
 };
 template <> struct Stored<FP32> {
   typedef u32 type;
@@ -167,6 +182,15 @@ TO_WORK_INLINE u64 mix(u64 seed, u64 index) {
   z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
   return z ^ (z >> 31);
 }
+
+// Of a number of 64 bits that many threads change at once, in any order.
+#if defined(__NVCC__)
+#define TO_WORK_ADD(to, value) asm volatile("red.relaxed.sys.add.u64 [%0], %1;" ::"l"(&(to)), "l"(value) : "memory")
+#define TO_WORK_LOWER(to, value) asm volatile("red.relaxed.sys.min.u64 [%0], %1;" ::"l"(&(to)), "l"(value) : "memory")
+#else
+#define TO_WORK_ADD(to, value) __atomic_fetch_add(&(to), value, __ATOMIC_RELAXED)
+#define TO_WORK_LOWER(to, value) __atomic_fetch_min(&(to), value, __ATOMIC_RELAXED)
+#endif
 
 TO_WORK_INLINE void store(void *out, i64 at, int dtype, float value) {
   if (dtype == BF16) ((u16 *)out)[at] = Stored<BF16>::encode(value);
@@ -405,10 +429,10 @@ TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, in
     else if ((a & ~sign) > infinity) ++nan;
   }
   if (!wrong) return;
-  __atomic_fetch_add(&verdict->wrong, wrong, __ATOMIC_RELAXED);
-  __atomic_fetch_min(&verdict->first, first, __ATOMIC_RELAXED);
-  if (unwritten) __atomic_fetch_add(&verdict->unwritten, unwritten, __ATOMIC_RELAXED);
-  if (nan) __atomic_fetch_add(&verdict->nan, nan, __ATOMIC_RELAXED);
+  TO_WORK_ADD(verdict->wrong, wrong);
+  TO_WORK_LOWER(verdict->first, first);
+  if (unwritten) TO_WORK_ADD(verdict->unwritten, unwritten);
+  if (nan) TO_WORK_ADD(verdict->nan, nan);
 }
 
 // How many bytes of two ranges are not `value`: the guard zones before and after a buffer.
@@ -418,7 +442,7 @@ TO_WORK_KERNEL to_count_other(const unsigned char *before, const unsigned char *
   u64 other = 0;
   for (i64 i = first_index(); i < each; i += grid_stride())
     other += (before[i] != (u8)value) + (after[i] != (u8)value);
-  if (other) __atomic_fetch_add(&verdict->wrong, other, __ATOMIC_RELAXED);
+  if (other) TO_WORK_ADD(verdict->wrong, other);
 }
 
 #endif

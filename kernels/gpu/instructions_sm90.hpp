@@ -1,4 +1,4 @@
-// sm_90's own instructions (clang's CUDA, warps of 32), one thin function each: nothing here decides anything.
+// sm_90's own instructions (CUDA of clang or nvcc, warps of 32), one thin function each: nothing here decides anything.
 // What stands in for this file in an emulation has the same names (tests/kernels/emulated_gpu).
 #pragma once
 
@@ -8,8 +8,6 @@
 #define TO_SM90 1
 
 #define TO_DEVICE __attribute__((device, always_inline)) inline
-#define TO_SHARED __attribute__((address_space(3)))
-#define TO_GLOBAL __attribute__((address_space(1)))
 #define TO_UNROLL _Pragma("unroll")
 #define TO_ROLLED _Pragma("unroll 1")
 
@@ -20,31 +18,84 @@
 
 // What the host finds by name: constants, and kernels for a number of threads. Waves: what registers leave room for.
 #define TO_VISIBLE
-#define TO_CONSTANT __attribute__((device))
-#define TO_VISIBLE_CONSTANT __attribute__((device, used))
+#define TO_VISIBLE_CONSTANT TO_CONSTANT __attribute__((used))
 #define TO_KERNEL(threads) __attribute__((global, launch_bounds(threads))) void
 #define TO_KERNEL_OF_WAVES(threads, waves) TO_KERNEL(threads)
+
+// Where things lie. nvcc has no types that say so: it sees where a pointer comes from, or is told by in_global(). Its
+// headers are not included; the functions below it knows by name.
+#if defined(__NVCC__)
+#define TO_SHARED
+#define TO_GLOBAL
+#define TO_CONSTANT __attribute__((constant))
+extern "C" {
+__attribute__((device, device_builtin)) void __syncthreads();
+__attribute__((device)) unsigned __nv_isGlobal_impl(const void *);
+__attribute__((device)) decltype(sizeof(0)) __nv_cvta_generic_to_shared_impl(const void *);
+}
+#else
+#define TO_SHARED __attribute__((address_space(3)))
+#define TO_GLOBAL __attribute__((address_space(1)))
+#define TO_CONSTANT __attribute__((device))
+#endif
 
 namespace to {
 
 constexpr int LANES = 32;
 
+#if defined(__NVCC__)
+// Registers are read by PTX, which does not say how large they get.
+#define TO_REGISTER(function, name, most)               \
+  TO_DEVICE int function() {                            \
+    u32 x;                                              \
+    asm("mov.u32 %0, %%" name ";" : "=r"(x));           \
+    __builtin_assume(x <= most);                        \
+    return (int)x;                                      \
+  }
+TO_REGISTER(thread_id, "tid.x", 1023)
+TO_REGISTER(block_x, "ctaid.x", 0x7FFFFFFE)
+TO_REGISTER(block_y, "ctaid.y", 65534)
+TO_REGISTER(block_z, "ctaid.z", 65534)
+TO_REGISTER(blocks_along_x, "nctaid.x", 0x7FFFFFFF)
+TO_REGISTER(threads_of_block, "ntid.x", 1024)
+#undef TO_REGISTER
+TO_DEVICE i64 grid_threads() { return (i64)blocks_along_x() * threads_of_block(); }
+TO_DEVICE void bar_sync() { __syncthreads(); }
+TO_DEVICE u32 shared_address(const u16 *p) { return (u32)__nv_cvta_generic_to_shared_impl(p); }
+TO_DEVICE void in_global(const void *p) { __builtin_assume(__nv_isGlobal_impl(p)); }
+// To nearest, ties to even.
+TO_DEVICE u16 round_to_bf16(float x) {
+  u16 r;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+TO_DEVICE u16 round_to_fp16(float x) {
+  u16 r;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(r) : "f"(x));
+  return r;
+}
+#else
 TO_DEVICE int thread_id() { return __nvvm_read_ptx_sreg_tid_x(); }
 TO_DEVICE int block_x() { return __nvvm_read_ptx_sreg_ctaid_x(); }
 TO_DEVICE int block_y() { return __nvvm_read_ptx_sreg_ctaid_y(); }
 TO_DEVICE int block_z() { return __nvvm_read_ptx_sreg_ctaid_z(); }
 TO_DEVICE i64 grid_threads() { return (i64)__nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_x(); }
+TO_DEVICE void bar_sync() { __nvvm_bar_sync(0); }
+TO_DEVICE u32 shared_address(const u16 *p) { return (u32)(u64)(TO_SHARED const u16 *)p; }
+TO_DEVICE void in_global(const void *) {}
+// To nearest, ties to even.
+TO_DEVICE u16 round_to_bf16(float x) { return __builtin_bit_cast(u16, (__bf16)x); }
+TO_DEVICE u16 round_to_fp16(float x) { return __builtin_bit_cast(u16, (_Float16)x); }
+#endif
+TO_DEVICE void workgroup_barrier() { bar_sync(); } // as device_work.hpp calls it
 
 TO_DEVICE int shuffle(int x, int lane) {
   int r;
   asm volatile("shfl.sync.idx.b32 %0, %1, %2, 31, -1;" : "=r"(r) : "r"(x), "r"(lane));
   return r;
 }
-TO_DEVICE void bar_sync() { __nvvm_bar_sync(0); }
 // The compiler does not know what x is from here on.
 TO_DEVICE void hide(int &x) { asm volatile("" : "+r"(x)); }
-
-TO_DEVICE u32 shared_address(const u16 *p) { return (u32)(u64)(TO_SHARED const u16 *)p; }
 
 // BYTES to shared memory; those from `live` on are zeros, and not read.
 template <int BYTES> TO_DEVICE void cp_async(u16 *to, const u16 *from, u32 live) {
@@ -79,9 +130,7 @@ TO_DEVICE U4 ldmatrix_x4_trans(const u16 *p) {
   return f;
 }
 
-// To nearest, ties to even.
-TO_DEVICE u16 round_to_bf16(float x) { return __builtin_bit_cast(u16, (__bf16)x); }
-TO_DEVICE u16 round_to_fp16(float x) { return __builtin_bit_cast(u16, (_Float16)x); }
+// To nearest, ties to even: two numbers.
 TO_DEVICE u32 round_to_bf16x2(float high, float low) {
   u32 r;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(high), "f"(low));

@@ -22,7 +22,16 @@ struct Result {
   Acc acc[BLOCKS_M][BLOCKS_N];
   int wave_m, wave_n;
 
+#if defined(TO_VECTOR_CLASSES) // acc{} of these nvcc would copy from memory
+  TO_DEVICE Result() {
+    TO_UNROLL
+    for (int i = 0; i < BLOCKS_M; ++i) {
+      TO_UNROLL
+      for (int j = 0; j < BLOCKS_N; ++j) acc[i][j] = Acc{};
+    }
+#else
   TO_DEVICE Result() : acc{} {
+#endif
     int wave = uniform(thread_id() / LANES);
     wave_m = wave / WAVE_N;
     wave_n = wave % WAVE_N;

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.build import cuda_programs
 from harness.build import gpu_toolchain as module
 from harness.build.ahead import AheadFolder
 from harness.build.ahead_build import build_ahead
@@ -17,28 +18,16 @@ from harness.build.source import DEVICE_WORK, source_for, source_suffix
 from harness.build.toolchain import zig_folder
 from harness.errors import BuildError, KernelError
 from harness.kernel import GroupedConvKernel, parse_kernel_name
+from tests.build.bare_machine import program, strip_machine
 
 ARCHS = ("gfx950", "sm_90")
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_basic_v1_interwave")
 
 
-def program(path: Path, text: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!{sys.executable}\n{text}")
-    path.chmod(0o755)
-    return path
-
-
 @pytest.fixture
 def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A machine without any compiler; the folder is its PATH."""
-    monkeypatch.setattr(module, "zig_folder", lambda: None)
-    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    monkeypatch.setenv("ROCM_PATH", str(tmp_path / "rocm"))
-    monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(module, "_CUDA", tmp_path / "no-cuda")
-    monkeypatch.setattr(module, "_PTXAS_WHEELS", ("no_wheel",))
-    return tmp_path / "bin"
+    return strip_machine(monkeypatch, tmp_path)
 
 
 def wrapped_clang(path: Path, says: str) -> Path:
@@ -129,7 +118,7 @@ def test_ptxas_is_found_on_path_then_in_a_wheel_then_in_cudas_folder(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.delenv("CUDA_HOME", raising=False)
-    monkeypatch.setattr(module, "_CUDA", tmp_path / "cuda")
+    monkeypatch.setattr(cuda_programs, "_CUDA", tmp_path / "cuda")
     monkeypatch.setattr("sys.path", [str(tmp_path / "site-packages")])
     monkeypatch.delitem(sys.modules, "nvidia", raising=False)
     assert find_ptxas() is None
@@ -176,12 +165,6 @@ def test_a_machine_without_a_compiler_is_told_how_to_get_one(bare: Path) -> None
         find_gpu_toolchain("auto", "sm_90")
     with pytest.raises(BuildError, match="'hipcc' is not on this machine"):
         find_gpu_toolchain("hipcc", "gfx950")
-
-
-@pytest.mark.parametrize("name", ["nvcc", "/usr/local/cuda/bin/nvcc"])
-def test_nvcc_is_refused_with_the_reason(name: str) -> None:
-    with pytest.raises(BuildError, match="written with clang's builtins: use ziglang"):
-        find_gpu_toolchain(name, "sm_90")
 
 
 def test_what_is_no_clang_is_refused(bare: Path) -> None:

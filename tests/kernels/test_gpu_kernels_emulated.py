@@ -76,6 +76,11 @@ def gpu(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
     return EmulatedGpu(tmp_path_factory.mktemp("emulated"))
 
 
+@pytest.fixture(scope="module")
+def gpu_of_classes(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
+    return EmulatedGpu(tmp_path_factory.mktemp("emulated_classes"), vector_classes=True)
+
+
 def what_is_wrong(
     gpu: EmulatedGpu, kernel: Kernel, arch: str, problems: Sequence[Problem]
 ) -> tuple[int, list[str]]:
@@ -103,6 +108,22 @@ def test_options(gpu: EmulatedGpu, arch: str, name: str) -> None:
     assert load_arch(arch).refusal(kernel) is None
     problems = awkward_problems(kernel.direction, kernel.dtype, kernel.ndim)
     taken, wrong = what_is_wrong(gpu, kernel, arch, problems)
+    assert wrong == []
+    assert taken > 0
+
+
+def one_a_pipeline(names: Sequence[str]) -> list[str]:
+    """The first kernel of each pipeline; all where the whole pool is asked for."""
+    chosen = {named(name).pipeline: name for name in reversed(names)}
+    return list(chosen.values()) if POOL == "tiny" else list(names)
+
+
+@pytest.mark.parametrize("name", one_a_pipeline(BOTH))
+def test_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> None:
+    """As nvcc gets them; what else is different for it are instructions, which are emulated here."""
+    kernel = named(name)
+    problems = awkward_problems(kernel.direction, kernel.dtype, kernel.ndim)
+    taken, wrong = what_is_wrong(gpu_of_classes, kernel, "sm_90", problems)
     assert wrong == []
     assert taken > 0
 
@@ -167,6 +188,15 @@ def test_gemm(gpu: EmulatedGpu, arch: str, name: str) -> None:
     assert wrong == []
     # All but one product of an odd depth, which fp8 does not take; without padding those of whole tiles only.
     assert taken == (1 if not kernel.pad_m else 6 if kernel.dtype == "fp8" else 7)
+
+
+@pytest.mark.parametrize("name", GEMMS[:4:2] if POOL == "tiny" else GEMMS)
+def test_gemm_with_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> None:
+    kernel = parse_gemm_name(name)
+    problems = tuple(GemmProblem(kernel.dtype, kernel.layout, *shape) for shape in GEMM_SHAPES)
+    taken, wrong = what_is_wrong(gpu_of_classes, kernel, "sm_90", problems)
+    assert wrong == []
+    assert taken > 0
 
 
 @pytest.mark.parametrize("arch", ARCHS)

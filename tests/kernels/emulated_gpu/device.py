@@ -92,13 +92,17 @@ def buffer(name: str, size_bytes: int, fill: int = 0xFF, once: bool = False) -> 
 
 
 class EmulatedGpu:
-    """Compiles what it is asked for into `folder`; equal sources are compiled once."""
+    """Compiles what it is asked for into `folder`; equal sources are compiled once.
+
+    `vector_classes`: with the vectors that nvcc gets (kernels/gpu/types.hpp) instead of clang's; sm_90 only.
+    """
 
     _emulator: ClassVar[ctypes.CDLL | None] = None
     """One for the process: kernels find its functions by name, and the first that is loaded has them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, vector_classes: bool = False) -> None:
         self._folder = folder
+        self._defines = "#define TO_VECTOR_CLASSES 1\n" if vector_classes else ""
 
     def kernel(
         self, kernel: Kernel, arch: str, changes: Mapping[str, tuple[str, str]] | None = None
@@ -121,7 +125,7 @@ class EmulatedGpu:
             assert headers[name].count(text) == 1, f"{name} has {headers[name].count(text)} of {text!r}"
             headers[name] = headers[name].replace(text, instead)
         defines = f'#define TO_INSTRUCTIONS "{_INSTRUCTIONS[arch]}"\n'
-        return self._library("kernel.cpp", defines + source, headers, _WATCHED)
+        return self._library("kernel.cpp", defines + self._defines + source, headers, _WATCHED)
 
     def _run(self) -> ctypes._NamedFuncPointer:
         if EmulatedGpu._emulator is None:

@@ -36,6 +36,7 @@ TO_DEVICE void workgroup_barrier() {
   emu_acquire();
 }
 TO_DEVICE void hide(int &) {}
+TO_DEVICE void in_global(const void *) {}
 
 template <int BYTES> TO_DEVICE void cp_async(u16 *to, const u16 *from, u32 live) {
   static_assert(BYTES == 4 || BYTES == 8 || BYTES == 16, "PTX ISA, cp.async: cp-size is 4, 8 or 16");
@@ -44,8 +45,11 @@ template <int BYTES> TO_DEVICE void cp_async(u16 *to, const u16 *from, u32 live)
 TO_DEVICE void cp_async_commit_group() { emu_cp_async_commit(); }
 template <int PENDING> TO_DEVICE void cp_async_wait_group() { emu_cp_async_wait(PENDING); }
 
-TO_DEVICE U4 ldmatrix_x4(const u16 *p) { return emu_ldmatrix_x4(p, 0); }
-TO_DEVICE U4 ldmatrix_x4_trans(const u16 *p) { return emu_ldmatrix_x4(p, 1); }
+// The emulator's vectors are clang's, the kernels' may be classes (types.hpp).
+template <class To, class From> TO_DEVICE To as(From x) { return __builtin_bit_cast(To, x); }
+
+TO_DEVICE U4 ldmatrix_x4(const u16 *p) { return as<U4>(emu_ldmatrix_x4(p, 0)); }
+TO_DEVICE U4 ldmatrix_x4_trans(const u16 *p) { return as<U4>(emu_ldmatrix_x4(p, 1)); }
 
 TO_DEVICE u16 round_to_bf16(float x) { return emu_round(EMU_BF16, x); }
 TO_DEVICE u16 round_to_fp16(float x) { return emu_round(EMU_FP16, x); }
@@ -57,7 +61,10 @@ TO_DEVICE u32 round_to_fp16x2(float high, float low) {
   return (u32)emu_round(EMU_FP16, high) << 16 | emu_round(EMU_FP16, low);
 }
 
-TO_DEVICE void mma_m16n8k16_bf16(F4 &c, U4 a, u32 b0, u32 b1) { c = emu_mma_m16n8k16(EMU_BF16, a, U2{b0, b1}, c); }
-TO_DEVICE void mma_m16n8k16_fp16(F4 &c, U4 a, u32 b0, u32 b1) { c = emu_mma_m16n8k16(EMU_FP16, a, U2{b0, b1}, c); }
+TO_DEVICE void mma_m16n8k16(int format, F4 &c, U4 a, u32 b0, u32 b1) {
+  c = as<F4>(emu_mma_m16n8k16(format, as<emu_u4>(a), emu_u2{b0, b1}, as<emu_f4>(c)));
+}
+TO_DEVICE void mma_m16n8k16_bf16(F4 &c, U4 a, u32 b0, u32 b1) { mma_m16n8k16(EMU_BF16, c, a, b0, b1); }
+TO_DEVICE void mma_m16n8k16_fp16(F4 &c, U4 a, u32 b0, u32 b1) { mma_m16n8k16(EMU_FP16, c, a, b0, b1); }
 
 } // namespace to
