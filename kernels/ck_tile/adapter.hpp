@@ -18,14 +18,17 @@ namespace ck_tile::to_adapter {
 template <class Kernel>
 using KernelArgs = std::remove_cv_t<decltype(Kernel::MakeKernelArgs(std::declval<const Args &>()))>;
 
-// Some versions' GEMM kernels say neither; their pipelines do.
+// Some versions' GEMM kernels do not say it; their pipelines do. As template arguments, since in some versions what
+// says it is for the device alone, and the host may evaluate that only as a constant.
 template <class Of>
 constexpr int lds_bytes_of() {
-  if constexpr (requires { Of::Kernel::GetSmemSize(); })
-    return Of::Kernel::GetSmemSize();
-  else
-    return Of::Pipeline::GetSmemSize() > Of::Epilogue::GetSmemSize() ? Of::Pipeline::GetSmemSize()
-                                                                     : Of::Epilogue::GetSmemSize();
+  if constexpr (requires { Of::Kernel::GetSmemSize(); }) {
+    return std::integral_constant<int, Of::Kernel::GetSmemSize()>::value;
+  } else {
+    constexpr int pipeline = std::integral_constant<int, Of::Pipeline::GetSmemSize()>::value;
+    constexpr int epilogue = std::integral_constant<int, Of::Epilogue::GetSmemSize()>::value;
+    return pipeline > epilogue ? pipeline : epilogue;
+  }
 }
 
 template <class Kernel, int threads, class Kargs>

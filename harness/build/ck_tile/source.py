@@ -270,7 +270,7 @@ def _unit(
         "GemmPipelineProblem" if simple else "UniversalGemmPipelineProblem",
         {
             **dict.fromkeys(("adatatype", "bdatatype", "asdatatype", "bsdatatype", "computedatatype"), "T"),
-            "cdatatype": "float",
+            **dict.fromkeys(("cdatatype", "edatatype"), "float"),
             "blockgemmshape": "Shape",
             "traits": "TileTraits",
             "tilegemmtraits": "TileTraits",
