@@ -36,7 +36,7 @@ INCLUDES = (
 )
 """What a translation unit includes, in order, of those that there are."""
 
-_LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/grouped_convolution", "host")
+_LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/elementwise", "ops/grouped_convolution", "host")
 
 PIPELINE_CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -62,6 +62,18 @@ CONV_KERNELS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """Direction -> the class of the kernel and of the arguments that it is given on the host."""
 
+CONV_DEVICE_ARGS: Mapping[str, str] = MappingProxyType(
+    {
+        "forward": "GroupedConvFwdKernelArgs",
+        "bwd_data": "GroupedConvBwdDataKernelArgs",
+        "bwd_weight": "GroupedConvBwdWeightKernelArgs",
+    }
+)
+"""Direction -> the class of what the kernel is given on the device, which is planned on the host."""
+
+CONVERT = ("ElementWiseShape", "ElementWisePipelineProblem", "ElementWiseKernel", "ElementWiseDefaultPolicy")
+"""What makes the second kernel of two_stage, with `element_wise::UnaryConvert`."""
+
 CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
     {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
 )
@@ -75,6 +87,7 @@ _WARP_TILE = re.compile(
 _GEMM_LAYOUT = re.compile(
     r"is_same_v<\s*Gemm([ABC])Layout\s*,\s*(?:ck_tile::)?tensor_layout::gemm::(\w+)\s*>"
 )
+_MERGES = re.compile(r"\bGroupedConvTraitsType_?::NumGroupsToMerge\s*[;)*/]")
 _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 
 
@@ -116,6 +129,19 @@ class CkTileApi:
     warp_tiles: Mapping[str, frozenset[tuple[int, int, int]]]
     includes: tuple[str, ...]
     nearest: str = ""
+
+    def merges_groups(self, direction: str) -> bool:
+        """Whether a direction's launch is planned with groups that share a workgroup.
+
+        A version may hand the number to its index arithmetic alone, and yet start a workgroup for each group.
+        """
+        args = self.templates.get(CONV_DEVICE_ARGS[direction])
+        return args is not None and _MERGES.search(args.body) is not None
+
+    def splits_image(self, direction: str) -> bool:
+        """Whether a direction's kernel takes a list of pieces of the image."""
+        args = self.templates.get(CONV_DEVICE_ARGS[direction])
+        return args is not None and all(word in args.body for word in ("num_spatial_pieces", "split_image"))
 
     @property
     def tails_are_arguments(self) -> bool:
@@ -229,6 +255,9 @@ _NAMES = (
     "GroupedConvHostArgs",
     "ConvParam",
     *(name for names in CONV_KERNELS.values() for name in names),
+    *CONV_DEVICE_ARGS.values(),
+    *CONVERT,
+    "UnaryConvert",
 )
 
 
