@@ -88,6 +88,9 @@ _GEMM_LAYOUT = re.compile(
     r"is_same_v<\s*Gemm([ABC])Layout\s*,\s*(?:ck_tile::)?tensor_layout::gemm::(\w+)\s*>"
 )
 _MERGES = re.compile(r"\bGroupedConvTraitsType_?::NumGroupsToMerge\s*[;)*/]")
+_ALONG_ROWS = re.compile(r"\bmove_tile_window\(\s*\w*_copy_dram_window,\s*\{\s*0,\s*kKPerBlock\s*\}\s*\)")
+_ONE_WINDOW_EACH = re.compile(r"\boperator\(\)\(\s*a_block_window,\s*b_block_window\b")
+_WINDOW_LENGTH = re.compile(r"tile_windows\w*\.at\(I0\)\.get_length\(")
 _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 
 
@@ -99,7 +102,9 @@ class Pipeline:
     second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
     as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
     the class that turns the length of a loop into template arguments, or "". alternates: two groups of waves
-    take turns in loading and multiplying.
+    take turns in loading and multiplying. along_rows: from step to step it moves along the second axis of both
+    operands, whatever their layout, so that A must be row-major and B column-major. lists_only: it takes lists of
+    operands alone.
     """
 
     name: str
@@ -109,6 +114,8 @@ class Pipeline:
     asks_problem: bool
     tail_handler: str
     alternates: bool
+    along_rows: bool
+    lists_only: bool
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,17 @@ class CkTileApi:
         """
         args = self.templates.get(CONV_DEVICE_ARGS[direction])
         return args is not None and _MERGES.search(args.body) is not None
+
+    def takes_two_buffers(self, direction: str) -> bool:
+        """Whether a direction's kernel compiles with two LDS buffers.
+
+        In a version of late 2025 that of bwd_data asks a tile window for a length, which only views have.
+        """
+        return _WINDOW_LENGTH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
+
+    def passes_lists(self, direction: str) -> bool:
+        """Whether a direction's kernel hands its pipeline lists of operands, not one A and one B."""
+        return _ONE_WINDOW_EACH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
 
     def splits_image(self, direction: str) -> bool:
         """Whether a direction's kernel takes a list of pieces of the image."""
@@ -282,6 +300,8 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
         tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
         alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
+        along_rows=_ALONG_ROWS.search(own.body) is not None,
+        lists_only="is_detected<is_tuple" in own.body and "!is_detected<is_tuple" not in own.body,
     )
 
 

@@ -38,7 +38,13 @@ def source_for(api: CkTileApi, kernel: Kernel) -> str:
 def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
     direction = kernel.direction
     _check_there(api, direction)
-    pipeline = _pipeline(api, kernel, kernel.double_smem_buffer)
+    pipeline = _pipeline(api, kernel, kernel.double_smem_buffer, api.gemm_layouts[direction])
+    if kernel.double_smem_buffer and not api.takes_two_buffers(direction):
+        raise KernelError(f"double_smem_buffer: this CK Tile's {direction} kernel does not compile with two")
+    if pipeline.lists_only and not api.passes_lists(direction):
+        raise KernelError(
+            f"{pipeline.name} of this CK Tile takes lists of operands, which its {direction} kernel does not pass"
+        )
     if kernel.split_image and not api.splits_image(direction):
         raise KernelError(f"split_image: this CK Tile's {direction} kernel takes no pieces of an image")
     if kernel.num_groups_to_merge > 1 and not api.merges_groups(direction):
@@ -149,8 +155,9 @@ def _conv_arguments(api: CkTileApi, kernel: GroupedConvKernel) -> dict[str, str]
 def _gemm_source(api: CkTileApi, kernel: GemmKernel) -> str:
     _check_there(api, kernel.op)
     double_buffer = kernel.pipeline in ("compv4", "comp_async")
-    pipeline = _pipeline(api, kernel, double_buffer)
     a, b, c = tuple(kernel.layout)
+    layouts = (_LETTERS[a], _LETTERS[b], _LETTERS[c])
+    pipeline = _pipeline(api, kernel, double_buffer, layouts)
     rows = {"r": "p.gemm_k", "c": "p.gemm_m"}[a], {"r": "p.gemm_n", "c": "p.gemm_k"}[b]
     stride_c = {"r": "p.gemm_n", "c": "p.gemm_m"}[c]
     args = api.constructor(
@@ -175,7 +182,7 @@ def _gemm_source(api: CkTileApi, kernel: GemmKernel) -> str:
         api,
         kernel,
         pipeline,
-        layouts=(_LETTERS[a], _LETTERS[b], _LETTERS[c]),
+        layouts=layouts,
         widths={},
         double_buffer=double_buffer,
         partitioner=_partitioner(api, spatially_local=True),
@@ -196,7 +203,9 @@ def _check_there(api: CkTileApi, what: str) -> None:
         raise KernelError(f"{api.headers.identity} cannot make {what} kernels: {api.missing[what]}")
 
 
-def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool) -> Pipeline:
+def _pipeline(
+    api: CkTileApi, kernel: Kernel, double_buffer: bool, layouts: tuple[str, str, str]
+) -> Pipeline:
     """The pipeline's class, if it has what the kernel asks for. Raises KernelError."""
     name = kernel.pipeline
     if name.startswith("preshuffle"):
@@ -208,6 +217,11 @@ def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool) -> Pipeline:
     found = api.pipelines[name]
     if kernel.scheduler not in (found.schedulers or {"intrawave"}):
         raise KernelError(f"{found.name} of this CK Tile has no {kernel.scheduler} schedule")
+    if found.along_rows and layouts[:2] != ("RowMajor", "ColumnMajor"):
+        raise KernelError(
+            f"{found.name} of this CK Tile goes along the second axis of A and B whatever their layout: A must be "
+            f"row-major and B column-major, not {layouts[0]} and {layouts[1]}"
+        )
     if found.alternates and kernel.waves != _TWO_GROUPS:
         raise KernelError(f"{found.name} of this CK Tile is for two groups of one wave: waves 1x1x2")
     if found.two_lds and not double_buffer:
