@@ -41,7 +41,7 @@ UNREACHABLE = 3
 
 _KEPT = ("/include/ck_tile/", "/include/ck/tensor_operation/gpu/device/impl/device_grouped_conv")
 _TIMEOUT_S = 300
-_BACKEND = '''\
+_BACKEND = """\
 import email
 import os
 import shutil
@@ -56,9 +56,9 @@ class __legacy__:
         os.mkdir(os.path.join(metadata_directory, name))
         shutil.copy("PKG-INFO", os.path.join(metadata_directory, name, "METADATA"))
         return name
-'''
-"""Stands in for setuptools. pip asks a source package for its metadata before it hands the archive out; those that
-are wanted import torch or look for ROCm to answer, while the answer lies in the archive."""
+"""
+"""Stands in for setuptools. pip asks a source package for its metadata before it hands the archive out; those
+that are wanted import torch or look for ROCm to answer, while the answer lies in the archive."""
 
 
 class CannotBeHad(Exception):

@@ -1,4 +1,4 @@
-"""The implicit GEMM of a launch, carried out on the host by CK Tile's own index arithmetic. See implicit_gemm.hpp."""
+"""The implicit GEMM of a launch, on the host, by CK Tile's index arithmetic (implicit_gemm.hpp)."""
 
 from __future__ import annotations
 

@@ -89,6 +89,9 @@ _GEMM_LAYOUT = re.compile(
 )
 _MERGES = re.compile(r"\bGroupedConvTraitsType_?::NumGroupsToMerge\s*[;)*/]")
 _ALONG_ROWS = re.compile(r"\bmove_tile_window\(\s*\w*_copy_dram_window,\s*\{\s*0,\s*kKPerBlock\s*\}\s*\)")
+_TAKES_ONE_EACH = re.compile(
+    r"!\s*is_detected<is_tuple[^{};]*?\boperator\(\)\(\s*const \w+\s*&\s*\w+,\s*const B\w+"
+)
 _ONE_WINDOW_EACH = re.compile(r"\boperator\(\)\(\s*a_block_window,\s*b_block_window\b")
 _WINDOW_LENGTH = re.compile(r"tile_windows\w*\.at\(I0\)\.get_length\(")
 _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
@@ -102,9 +105,8 @@ class Pipeline:
     second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
     as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
     the class that turns the length of a loop into template arguments, or "". alternates: two groups of waves
-    take turns in loading and multiplying. along_rows: from step to step it moves along the second axis of both
-    operands, whatever their layout, so that A must be row-major and B column-major. lists_only: it takes lists of
-    operands alone.
+    take turns in loading and multiplying. along_rows: it goes along the second axis of both operands, so that
+    A must be row-major and B column-major. lists_only: it takes lists of operands alone.
     """
 
     name: str
@@ -301,7 +303,7 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
         alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
         along_rows=_ALONG_ROWS.search(own.body) is not None,
-        lists_only="is_detected<is_tuple" in own.body and "!is_detected<is_tuple" not in own.body,
+        lists_only="is_detected<is_tuple" in own.body and _TAKES_ONE_EACH.search(own.body) is None,
     )
 
 

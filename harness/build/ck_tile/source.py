@@ -24,7 +24,7 @@ _GROUPED_TILES = ("8", "4")
 _TWO_GROUPS = (1, 1, 2)
 
 _TAKES_MORE_STEPS = frozenset({"compv3"})
-"""Pipelines whose instance for a long loop is right for a shorter one, too: what it does too much is zeros."""
+"""Pipelines whose instance for a long loop is right for a shorter one, too: further steps add zeros."""
 
 
 def source_for(api: CkTileApi, kernel: Kernel) -> str:
@@ -43,12 +43,14 @@ def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
         raise KernelError(f"double_smem_buffer: this CK Tile's {direction} kernel does not compile with two")
     if pipeline.lists_only and not api.passes_lists(direction):
         raise KernelError(
-            f"{pipeline.name} of this CK Tile takes lists of operands, which its {direction} kernel does not pass"
+            f"{pipeline.name} of this CK Tile takes lists of operands; its {direction} kernel passes one each"
         )
     if kernel.split_image and not api.splits_image(direction):
         raise KernelError(f"split_image: this CK Tile's {direction} kernel takes no pieces of an image")
     if kernel.num_groups_to_merge > 1 and not api.merges_groups(direction):
-        raise KernelError(f"num_groups_to_merge: this CK Tile's {direction} kernel is launched group by group")
+        raise KernelError(
+            f"num_groups_to_merge: this CK Tile's {direction} kernel is launched group by group"
+        )
     if not (kernel.pad_m and kernel.pad_n and kernel.pad_k):
         raise KernelError("padding: CK Tile's convolutions have all three paddings on")
     kernel_class, args_class = CONV_KERNELS[direction]
@@ -203,9 +205,7 @@ def _check_there(api: CkTileApi, what: str) -> None:
         raise KernelError(f"{api.headers.identity} cannot make {what} kernels: {api.missing[what]}")
 
 
-def _pipeline(
-    api: CkTileApi, kernel: Kernel, double_buffer: bool, layouts: tuple[str, str, str]
-) -> Pipeline:
+def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool, layouts: tuple[str, str, str]) -> Pipeline:
     """The pipeline's class, if it has what the kernel asks for. Raises KernelError."""
     name = kernel.pipeline
     if name.startswith("preshuffle"):
@@ -219,8 +219,8 @@ def _pipeline(
         raise KernelError(f"{found.name} of this CK Tile has no {kernel.scheduler} schedule")
     if found.along_rows and layouts[:2] != ("RowMajor", "ColumnMajor"):
         raise KernelError(
-            f"{found.name} of this CK Tile goes along the second axis of A and B whatever their layout: A must be "
-            f"row-major and B column-major, not {layouts[0]} and {layouts[1]}"
+            f"{found.name} of this CK Tile goes along the second axis of A and B whatever their layout: A "
+            f"must be row-major and B column-major, not {layouts[0]} and {layouts[1]}"
         )
     if found.alternates and kernel.waves != _TWO_GROUPS:
         raise KernelError(f"{found.name} of this CK Tile is for two groups of one wave: waves 1x1x2")
