@@ -103,7 +103,7 @@ def _digest(include: Path, _state: str) -> tuple[str, int]:
 
 
 def _version(folder: Path, include: Path) -> str:
-    """Version numbers from ck/version.h, ROCm's own file or CMakeLists.txt, and the commit of a git checkout."""
+    """Numbers from ck/version.h, ROCm's own file or CMakeLists.txt, and the commit of a git checkout."""
     parts: list[str] = []
     for name in _VERSION_FILES:
         text = _short_text(include / name)
