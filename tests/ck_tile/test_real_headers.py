@@ -37,12 +37,12 @@ FORWARD_3D = "grouped_conv_forward_fp16_3d_64x64x64_compv3_intrawave"
 WEIGHT = "grouped_conv_bwd_weight_bf16_2d_64x64x64_basic_v1_intrawave"
 GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
 OLDER_GEMM = GEMM.replace("compv3", "basic_v1")
-NEW_FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave_si"
+NEW_FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_basic_v1_intrawave_si"
 NEW_DATA = "grouped_conv_bwd_data_bf16_2d_64x64x64_compv3_intrawave"
 NEW_WEIGHT = "grouped_conv_bwd_weight_bf16_2d_64x64x64_compv3_intrawave_gm2_2s"
-NEW_GEMM = GEMM.replace("128x128x64", "128x64x64")
+NEW_GEMM = OLDER_GEMM.replace("128x128x64", "128x64x64")
 BUILT = {
-    "ck-newer": {NEW_FORWARD: 3, NEW_DATA: 3, NEW_WEIGHT: 3, NEW_GEMM: 3},
+    "ck-newer": {NEW_FORWARD: 1, NEW_DATA: 3, NEW_WEIGHT: 3, NEW_GEMM: 1},
     "ck": {FORWARD: 1, FORWARD_3D: 3, WEIGHT: 1, GEMM: 3},
     "ck-older": {OLDER_GEMM: 1},
 }
