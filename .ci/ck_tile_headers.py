@@ -8,6 +8,7 @@ FOLDER: TILE_ORACLE_HIP_HEADERS, else hip-headers in tile-oracle's cache. It the
     include/hip/...   HIP's headers                      (Debian's libamdhip64-dev)
     wrap/...          clang's wrapper headers for HIP    (Debian's libclang-common-19-dev)
     ockl.bc           the device library                 (Debian's rocm-device-libs)
+    ck-newer/...      CK Tile of November 2025           (amd-aiter's source package)
     ck/include/...    CK Tile of mid 2025                (flash-attn's source package)
     ck-older/...      CK Tile of early 2025, which has no grouped convolution yet
     made.txt          what is in here; written last, so a folder with it is complete
@@ -28,38 +29,36 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-FLASH_ATTN = {"ck": "2.8.3.post2", "ck-older": "2.8.0.post2"}
-"""Folder -> version of the source package whose csrc/composable_kernel it is taken from."""
+SOURCES = {
+    "ck-newer": ("amd-aiter", "0.1.7.post2.dev18", "/aiter_meta/3rdparty/composable_kernel"),
+    "ck": ("flash-attn", "2.8.3.post2", "/csrc/composable_kernel"),
+    "ck-older": ("flash-attn", "2.8.0.post2", "/csrc/composable_kernel"),
+}
+"""Folder -> the source package that it is taken from, its version, and where in it Composable Kernel lies."""
 DEBIAN = ("libamdhip64-dev", "libclang-common-19-dev", "rocm-device-libs")
-BUILD_TOOLS = ("wheel", "setuptools", "packaging", "psutil")
+PIP = (sys.executable, "-m", "pip")
 UNREACHABLE = 3
 
 _KEPT = ("/include/ck_tile/", "/include/ck/tensor_operation/gpu/device/impl/device_grouped_conv")
 _TIMEOUT_S = 300
-_STUB = """\
-__version__ = "2.9.0"
+_BACKEND = """\
+import email
+import os
+import shutil
 
 
-class version:
-    cuda = None
-    hip = None
+class __legacy__:
+    @staticmethod
+    def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+        with open("PKG-INFO", encoding="utf-8") as file:
+            said = email.message_from_file(file)
+        name = said["Name"].replace("-", "_") + "-" + said["Version"] + ".dist-info"
+        os.mkdir(os.path.join(metadata_directory, name))
+        shutil.copy("PKG-INFO", os.path.join(metadata_directory, name, "METADATA"))
+        return name
 """
-_STUB_EXTENSION = """\
-class BuildExtension:
-    pass
-
-
-class CppExtension:
-    pass
-
-
-class CUDAExtension:
-    pass
-
-
-CUDA_HOME = ROCM_HOME = None
-IS_HIP_EXTENSION = False
-"""
+"""Stands in for setuptools. pip asks a source package for its metadata before it hands the archive out; those
+that are wanted import torch or look for ROCm to answer, while the answer lies in the archive."""
 
 
 class CannotBeHad(Exception):
@@ -79,7 +78,7 @@ def default_folder() -> Path:
 
 def recipe() -> str:
     """What a folder of this script says it holds."""
-    packages = [f"flash-attn {version} -> {folder}" for folder, version in FLASH_ATTN.items()]
+    packages = [f"{package} {version} -> {folder}" for folder, (package, version, _) in SOURCES.items()]
     own = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
     return "\n".join([*packages, *DEBIAN, f"made by ck_tile_headers.py {own}", ""])
 
@@ -106,32 +105,25 @@ def run(what: str, command: Sequence[str], folder: Path, **environment: str) -> 
 
 
 def fetch_ck_tile(work: Path, target: Path) -> None:
-    """The headers of Composable Kernel, out of flash-attn's source packages."""
-    python = work / "venv" / "bin" / "python"
-    run("a virtual environment", [sys.executable, "-m", "venv", str(work / "venv")], work)
-    quiet = ("--quiet", "--disable-pip-version-check")
-    run("pip's build tools", [str(python), "-m", "pip", "install", *quiet, *BUILD_TOOLS], work)
-    # pip asks a source package for its metadata, and this one imports torch to answer.
-    stub = work / "stub" / "torch"
-    (stub / "utils").mkdir(parents=True)
-    (stub / "__init__.py").write_text(_STUB)
-    (stub / "utils" / "__init__.py").write_text("")
-    (stub / "utils" / "cpp_extension.py").write_text(_STUB_EXTENSION)
-    for folder, version in FLASH_ATTN.items():
-        print(f"flash-attn {version} ...", file=sys.stderr, flush=True)
-        alone = ("--no-deps", "--no-build-isolation", "--no-binary", "flash-attn")
-        download = [str(python), "-m", "pip", "download", *quiet, *alone, f"flash-attn=={version}"]
+    """The headers of Composable Kernel, out of source packages. Nothing of the packages is run."""
+    backend = work / "backend" / "setuptools"
+    backend.mkdir(parents=True)
+    (backend / "__init__.py").write_text("")
+    (backend / "build_meta.py").write_text(_BACKEND)
+    for folder, (package, version, below) in SOURCES.items():
+        print(f"{package} {version} ...", file=sys.stderr, flush=True)
+        alone = ("--no-deps", "--no-build-isolation", "--use-pep517", "--no-binary", package)
+        quiet = ("--quiet", "--disable-pip-version-check")
         run(
-            f"the source package of flash-attn {version}",
-            [*download, "-d", str(work / folder)],
+            f"the source package of {package} {version}",
+            [*PIP, "download", *quiet, *alone, f"{package}=={version}", "-d", str(work / folder)],
             work,
-            PYTHONPATH=str(stub.parent),
-            FLASH_ATTENTION_SKIP_CUDA_BUILD="TRUE",
+            PYTHONPATH=str(backend.parent),
         )
         archive = next(iter(sorted((work / folder).glob("*.tar.gz"))), None)
         if archive is None:
-            raise CannotBeHad(f"the source package of flash-attn {version}: pip left no archive")
-        unpack(archive, "/csrc/composable_kernel", target / folder)
+            raise CannotBeHad(f"the source package of {package} {version}: pip left no archive")
+        unpack(archive, below, target / folder)
 
 
 def unpack(archive: Path, below: str, target: Path) -> None:

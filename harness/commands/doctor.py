@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import os
 import platform
@@ -12,14 +13,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.build.cache import default_cache_folder
-from harness.build.ck_tile.api import detect
+from harness.build.ck_tile.api import CkTileApi, detect
 from harness.build.ck_tile.headers import find_headers
+from harness.build.ck_tile.source import source_for
 from harness.build.ck_tile.toolchain import find_ck_tile_toolchain
 from harness.build.cuda_programs import find_cuda_program
 from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
 from harness.build.isa import GPU_MACHINES
 from harness.build.toolchain import find_toolchain
-from harness.errors import HarnessError
+from harness.errors import HarnessError, KernelError
+from harness.pool import kernel_pool
+from harness.problem import DIRECTIONS
 from harness.target.device_state import DeviceState, open_reader, why_not_readable
 from harness.target.gpu_presence import Presence, amd_presence, nvidia_presence
 from harness.version import __version__
@@ -127,7 +131,8 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
     found = [Finding(GOOD, "headers", f"{headers.identity}, {headers.count} files in {headers.include}")]
     for operation in ("forward", "bwd_data", "bwd_weight", "gemm"):
         why = api.missing.get(operation)
-        found.append(Finding(BAD if why else GOOD, operation, why or "kernels can be made"))
+        made = "kernels can be made" + (_of_the_pool(api, operation) if operation in DIRECTIONS else "")
+        found.append(Finding(BAD if why else GOOD, operation, why or made))
     pipelines = ", ".join(
         f"{name} ({'/'.join(sorted(pipeline.schedulers)) or 'one schedule'})"
         for name, pipeline in sorted(api.pipelines.items())
@@ -135,6 +140,17 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
     found.append(Finding(NOTE, "pipelines", pipelines or "none that are known"))
     found.append(_compiler(lambda: find_ck_tile_toolchain("auto", "gfx950", headers).identity))
     return tuple(found)
+
+
+def _of_the_pool(api: CkTileApi, direction: str) -> str:
+    """How much of the default pool a version of CK Tile has; `build` and `pytest` give each reason."""
+    pool = kernel_pool(direction, "bf16", 2, "gfx950")
+    there = 0
+    for kernel in pool:
+        with contextlib.suppress(KernelError):
+            source_for(api, kernel)
+            there += 1
+    return f", {there} of the {len(pool)} in the default pool (2D, bf16)"
 
 
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:

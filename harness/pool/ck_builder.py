@@ -33,7 +33,13 @@ _SUFFIXES = (".conf", ".config")
 _MOST_FILES, _MOST_BYTES, _MOST_LINES = 500, 8 << 20, 100_000
 _WAVEFRONT = 64
 
-_TYPE_STRING = re.compile(r"str\s*<<\s*\"(Device\w+)\"\s*<<\s*\"<\"\s*<<(.*?);", re.DOTALL)
+_TYPE_STRING = re.compile(
+    r"str\s*<<\s*\"(Device\w+)\"\s*"
+    # Later versions may print more of the name, as a template argument says.
+    r"(?:;\s*(?:if\s+constexpr\s*\(\w+\)\s*\{\s*str\s*<<\s*\"(\w+)\"\s*;\s*\}\s*)?str\s*)?"
+    r"<<\s*\"<\"\s*<<(.*?);",
+    re.DOTALL,
+)
 _LINE = re.compile(r"(Device\w+)\s*<(.*)>\s*[,;]?\s*")
 _LABEL = re.compile(r"[A-Za-z]\w*:\s*")
 _DIRECTIONS = (("BwdWeight", "bwd_weight"), ("BwdData", "bwd_data"), ("Fwd", "forward"))
@@ -168,10 +174,11 @@ def _fields_by_class(folder: Path) -> dict[str, list[tuple[str, ...]]]:
             text = path.read_text("utf-8", "replace")
         except OSError as error:
             raise RuleError(f"{path} cannot be read: {error.strerror}") from None
-        for name, printed in _TYPE_STRING.findall(text):
+        for name, more, printed in _TYPE_STRING.findall(text):
             names = tuple(_printed(printed))
-            if names and names not in found.setdefault(name, []):
-                found[name].append(names)
+            for full in {name, name + more}:
+                if names and names not in found.setdefault(full, []):
+                    found[full].append(names)
     return found
 
 
@@ -206,6 +213,8 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
     direction = next((ours for theirs, ours in _DIRECTIONS if theirs in name), None)
     if direction is None:
         raise _Unreadable(f"{name} does not say its direction")
+    if name.endswith("_DirectLoad"):
+        raise _Unreadable(f"{name} loads straight to LDS, which none of the versions v1 to v5 does")
     special = next((v for k, v in value.items() if k.endswith("Specialization")), "Default")
     if special != "Default":
         raise _Unreadable(f"specialisation {special[:40]}: kernels here are for all filters")

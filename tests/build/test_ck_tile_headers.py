@@ -60,6 +60,13 @@ def test_the_version_is_read_from_the_header(tmp_path: Path) -> None:
     assert found.identity == f"CK Tile 1.2.0, commit 0123456789ab (headers {found.digest[:12]})"
 
 
+def test_of_a_source_package_it_is_the_version_that_cmake_sets(tmp_path: Path) -> None:
+    folder = checkout(tmp_path)
+    (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.14)\nset(version 1.2.0)\n")
+    assert find_headers(folder).version == "1.2.0"
+    assert find_headers(checkout(tmp_path / "other")).version == ""
+
+
 def test_of_a_rocm_install_it_is_rocm_s(tmp_path: Path) -> None:
     folder = checkout(tmp_path)
     (folder / ".info").mkdir()

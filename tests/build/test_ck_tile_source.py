@@ -110,7 +110,8 @@ def test_kernels_that_differ_have_sources_that_differ(api: CkTileApi) -> None:
             {"vector_b": 4},
             {"vector_c": 4},
             {"pipeline": "compv4", "double_smem_buffer": True},
-            {"num_groups_to_merge": 2},
+            {"direction": "bwd_weight"},
+            {"direction": "bwd_weight", "num_groups_to_merge": 2},
         )
     ]
     # Without the name, which every source has in it.
@@ -149,7 +150,8 @@ def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) 
         (FORWARD + "_eg", "GroupedConvTraits has no parameter for explicitgemm"),
         (FORWARD + "_epdefault", "epilogue default is not in this CK Tile"),
         (FORWARD + "_pad110", "padding"),
-        (FORWARD.replace("forward", "bwd_weight") + "_2s", "two_stage"),
+        (FORWARD + "_gm2", "num_groups_to_merge: .*forward kernel is launched group by group"),
+        (FORWARD.replace("forward", "bwd_weight") + "_2s", "two_stage .*it has no ElementWiseShape"),
         (GEMM.replace("compv3", "preshufflev2"), "shuffled first"),
     ],
 )
@@ -178,6 +180,62 @@ def test_parameters_may_change_places_and_spelling(changed: Path) -> None:
     text = source_for(api, parse_kernel_name(FORWARD.replace("64x64x64", "16x64x64")))
     # Tile 16 x 64, waves 1 x 4: M's wave now stands first.
     assert "element_wise::PassThrough, 1, 64, 16, 4, 16, 16, 16" in text
+
+
+CONV_KERNEL = (
+    "struct GroupedConvolutionForwardKernel : "
+    "ConvKernelOf<TilePartitioner_, GemmPipeline_, EpiloguePipeline_> {"
+)
+COMPV3 = "struct GemmPipelineAgBgCrCompV3 {"
+
+
+def test_a_pipeline_that_goes_along_rows_is_for_one_pair_of_layouts(changed: Path) -> None:
+    step = "move_tile_window(as_copy_dram_window, {0, kKPerBlock});"
+    api = edit(changed, "gemm/double.hpp", COMPV3, f"{COMPV3} void step() {{ {step} }}")
+    assert source_for(api, parse_kernel_name(FORWARD))
+    with pytest.raises(KernelError, match="row-major and B column-major, not ColumnMajor and RowMajor"):
+        source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_weight")))
+    with pytest.raises(KernelError, match="row-major and B column-major"):
+        source_for(api, parse_kernel_name(GEMM.replace("rcr", "crr")))
+    assert source_for(api, parse_kernel_name(GEMM))
+
+
+@pytest.mark.parametrize(("one_each", "taken"), [(False, False), (True, True)])
+def test_a_pipeline_for_lists_is_not_for_kernels_with_one_operand_each(
+    changed: Path, one_each: bool, taken: bool
+) -> None:
+    run = "void run() { GemmPipeline{}.template operator()(a_block_window, b_block_window, loops); }"
+    edit(changed, "grouped_convolution/double.hpp", CONV_KERNEL, CONV_KERNEL + run)
+    lists = (
+        "template <class A, enable_if_t<{}is_detected<is_tuple, A>::value, bool> = true> auto operator()({});"
+    )
+    overloads = lists.format("", "const A& as, const B& bs, index_t loops")
+    if one_each:
+        overloads += lists.format("!", "const A& a, const BWindow& b, index_t loops")
+    else:
+        overloads += lists.format("!", "const A& a, const Function& f, const BWindow& b, index_t loops")
+    api = edit(changed, "gemm/double.hpp", COMPV3, COMPV3 + overloads)
+    assert api.pipelines["compv3"].lists_only != taken
+    if taken:
+        assert source_for(api, parse_kernel_name(FORWARD))
+    else:
+        with pytest.raises(KernelError, match="takes lists of operands; its forward kernel passes"):
+            source_for(api, parse_kernel_name(FORWARD))
+    assert source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
+
+
+def test_a_kernel_that_cannot_have_two_buffers_is_refused_with_them(changed: Path) -> None:
+    asks = "void run() { GetLoopNum(gemm_tile_windows.at(I0).get_length(I1)); }"
+    api = edit(changed, "grouped_convolution/double.hpp", CONV_KERNEL, CONV_KERNEL + asks)
+    two = FORWARD.replace("compv3", "compv4") + "_dsb"
+    with pytest.raises(KernelError, match="forward kernel does not compile with two"):
+        source_for(api, parse_kernel_name(two))
+    assert source_for(api, parse_kernel_name(two.replace("forward", "bwd_data")))
+
+
+def test_the_accumulator_s_type_has_had_two_names(changed: Path) -> None:
+    api = edit(changed, "gemm/double.hpp", "typename CDataType_,", "typename EDataType_,")
+    assert "<T, T, float, Shape, TileTraits, " in source_for(api, parse_kernel_name(FORWARD))
 
 
 def test_a_version_without_a_kernel_says_which(changed: Path) -> None:

@@ -1,4 +1,4 @@
-"""CK Tile itself, two public versions: detected, compiled for gfx950, its host code run on a recording HIP.
+"""CK Tile itself, three public versions: detected, compiled for gfx950, its host code run on a recording HIP.
 
 Nothing here has a GPU: what is checked is that the kernels compile, what they take of the hardware, and that
 CK Tile's own host code, called through the library, supports, refuses and launches what it should.
@@ -10,7 +10,7 @@ import importlib.util
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -37,15 +37,20 @@ FORWARD_3D = "grouped_conv_forward_fp16_3d_64x64x64_compv3_intrawave"
 WEIGHT = "grouped_conv_bwd_weight_bf16_2d_64x64x64_basic_v1_intrawave"
 GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"
 OLDER_GEMM = GEMM.replace("compv3", "basic_v1")
+NEW_FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_basic_v1_intrawave_si"
+NEW_DATA = "grouped_conv_bwd_data_bf16_2d_64x64x64_compv3_intrawave"
+NEW_WEIGHT = "grouped_conv_bwd_weight_bf16_2d_64x64x64_compv3_intrawave_gm2_2s"
+NEW_GEMM = OLDER_GEMM.replace("128x128x64", "128x64x64")
 BUILT = {
+    "ck-newer": {NEW_FORWARD: 1, NEW_DATA: 3, NEW_WEIGHT: 3, NEW_GEMM: 1},
     "ck": {FORWARD: 1, FORWARD_3D: 3, WEIGHT: 1, GEMM: 3},
     "ck-older": {OLDER_GEMM: 1},
 }
 """Folder of headers -> kernel -> its instances: with compv3 a loop ends in one of three ways."""
 
 
-def load_double() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("ck_tile_double", DOUBLE)
+def load(path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -53,7 +58,8 @@ def load_double() -> ModuleType:
     return module
 
 
-double = load_double()
+double = load(DOUBLE)
+implicit_gemm = load(Path(__file__).with_name("implicit_gemm.py"))
 
 
 def api_of(headers: Path, folder: str) -> CkTileApi:
@@ -85,6 +91,23 @@ def libraries(headers: Path) -> Iterator[dict[str, Path]]:
         builder.close()
 
 
+def test_the_version_of_november_2025_has_all(headers: Path) -> None:
+    api = api_of(headers, "ck-newer")
+    assert dict(api.missing) == {}
+    assert set(api.pipelines) == {
+        *("basic_v1", "basic_v2", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async"),
+    }
+    assert {name for name, pipeline in api.pipelines.items() if pipeline.lists_only} == {
+        "compv6",
+        "comp_async",
+    }
+    directions = ("forward", "bwd_data", "bwd_weight")
+    assert [d for d in directions if api.merges_groups(d)] == ["bwd_weight"]
+    assert [d for d in directions if api.splits_image(d)] == ["forward"]
+    assert [d for d in directions if api.takes_two_buffers(d)] == ["forward", "bwd_weight"]
+    assert {(16, 16, 32), (32, 32, 16)} <= api.warp_tiles["bf16"]
+
+
 def test_the_version_of_mid_2025_has_all_but_bwd_data(headers: Path) -> None:
     api = api_of(headers, "ck")
     assert dict(api.missing) == {
@@ -111,21 +134,44 @@ def test_the_version_of_early_2025_has_gemm_alone(headers: Path) -> None:
         source_for(api, parse_kernel_name(GEMM))
 
 
-def test_the_default_pool_is_taken_or_refused_with_a_reason(headers: Path) -> None:
-    api = api_of(headers, "ck")
+def pool_of(api: CkTileApi, direction: str) -> tuple[int, set[str]]:
+    """How many kernels of the default pool a version has, and why not the others."""
     taken, reasons = 0, set()
-    for kernel in kernel_pool("forward", "bf16", 2, "gfx950"):
+    for kernel in kernel_pool(direction, "bf16", 2, "gfx950"):
         try:
             source_for(api, kernel)
             taken += 1
         except KernelError as error:
             reasons.add(str(error).split(":")[0])
+    return taken, reasons
+
+
+def test_the_default_pool_is_taken_or_refused_with_a_reason(headers: Path) -> None:
+    taken, reasons = pool_of(api_of(headers, "ck"), "forward")
     # Ten tiles in basic_v1, compv3, compv4 with two buffers, and mem in both schedules.
     assert taken == 50
     assert "split_image" in reasons
     assert "GemmPipelineAGmemBGmemCRegV1 of this CK Tile has no interwave schedule" in reasons
     assert "GemmPipelineAgBgCrCompV5 of this CK Tile is for two groups of one wave" in reasons
     assert "pipeline compv6 is not in this CK Tile" in reasons
+
+
+def test_the_default_pool_of_november_2025(headers: Path) -> None:
+    api = api_of(headers, "ck-newer")
+    taken, reasons = pool_of(api, "forward")
+    # As before, with the image in one piece and in pieces.
+    assert taken == 100
+    lists = "GemmPipelineAgBgCrCompV6 of this CK Tile takes lists of operands"
+    assert f"{lists}; its forward kernel passes one each" in reasons
+    taken, reasons = pool_of(api, "bwd_data")
+    assert taken == 30
+    assert "double_smem_buffer" in reasons
+    basic = "GemmPipelineAGmemBGmemCRegV1 of this CK Tile"
+    along = f"{basic} goes along the second axis of A and B whatever their layout"
+    assert along in reasons
+    taken, reasons = pool_of(api, "bwd_weight")
+    assert taken == 40
+    assert along in reasons
 
 
 @pytest.mark.parametrize("name", [name for kernels in BUILT.values() for name in kernels])
@@ -185,8 +231,105 @@ def test_ck_tile_s_own_host_code_decides_and_launches(libraries: dict[str, Path]
     assert len([entry for entry in grids if re.search("GemmPipelineAgBgCrCompV3", entry)]) == 2
 
 
-def test_ck_builder_s_lines_are_read_by_the_headers_own_words(headers: Path, tmp_path: Path) -> None:
-    shutil.copytree(headers / "ck" / "include" / "ck", tmp_path / "include" / "ck")
+def test_november_2025_s_host_code_decides_and_launches(libraries: dict[str, Path], tmp_path: Path) -> None:
+    runs = [
+        (libraries[NEW_FORWARD], conv("forward")),
+        (libraries[NEW_FORWARD], conv("forward", C=6, G=1)),
+        (libraries[NEW_DATA], conv("bwd_data")),
+        # Four GEMMs: a stride of two leaves two places on each axis, three taps fall on both.
+        (libraries[NEW_DATA], conv("bwd_data", stride_h=2, stride_w=2)),
+        (libraries[NEW_WEIGHT], conv("bwd_weight", G=4)),
+        (libraries[NEW_WEIGHT], conv("bwd_weight", G=1)),
+        (libraries[NEW_GEMM], gemm(256, 192, 512)),
+    ]
+    answers, calls = double.run_on_double(double.hip_double(tmp_path), tmp_path, runs)
+    assert [answer[0] for answer in answers] == [
+        *("ok", "unsupported", "ok", "ok", "ok", "unsupported", "ok"),
+    ], answers
+    assert "Conv C is not a multiple of vector load size" in answers[1][1]
+    assert "ConvG must be a multiple of NumGroupsToMerge" in answers[5][1]
+    launches = [call for call in calls if call[0] == "hipLaunchKernel"]
+    grids = {call[1] for call in launches if "to_ck_entry" in call[6]}
+    assert grids == {
+        # 240 rows x 128 columns in tiles of 64, two groups.
+        "8,2,1",
+        # 240 rows x 64 columns, two groups; with the stride four GEMMs of 2 x 5 x 6 rows.
+        "4,2,1",
+        # Two groups of four together: 2 x 64 rows of filters x 2 x 9 x 32 columns.
+        "18,2,1",
+        "6,1,1",
+    }, grids
+    (converted,) = {tuple(call[1:3]) for call in launches if "to_ck_convert" in call[6]}
+    # 256 x 32 x 9 values in blocks of 2048, eight waves each.
+    assert converted == ("36,1,1", "512,1,1")
+
+
+AWKWARD: tuple[dict[str, int], ...] = (
+    {},
+    {"G": 1, "C": 8, "K": 24},
+    {"G": 4, "C": 32, "K": 64},
+    {"Y": 1, "X": 1, "pad_h": 0, "pad_w": 0},
+    {"Y": 1, "X": 1, "pad_h": 0, "pad_w": 0, "stride_h": 2, "stride_w": 2},
+    {"Y": 2, "X": 5, "pad_h": 0, "pad_w": 2, "stride_h": 2, "stride_w": 3},
+    {"Hi": 9, "dilation_h": 2, "dilation_w": 3, "pad_h": 2, "pad_w": 3},
+    {"Hi": 9, "stride_h": 3, "dilation_h": 2, "pad_h": 0},
+    {"Hi": 9, "stride_h": 2, "dilation_h": 2, "pad_h": 2},
+    {"N": 1, "Hi": 1, "Wi": 1},
+)
+AWKWARD_3D: tuple[dict[str, int], ...] = (
+    {"Di": 4, "Z": 3, "pad_d": 1},
+    {"Di": 5, "Z": 2, "stride_d": 2, "dilation_h": 2, "pad_h": 2, "stride_w": 2},
+    {"Di": 3, "Z": 1, "G": 4, "C": 32, "K": 64},
+)
+
+
+def carried_out(
+    headers: Path, folder: Path, name: str, fields: Sequence[dict[str, int]]
+) -> dict[GroupedConvProblem, str]:
+    """What CK Tile's own descriptors make of some small problems; see implicit_gemm.py."""
+    api = api_of(headers, "ck-newer")
+    toolchain = find_ck_tile_toolchain("ziglang", "gfx950", api.headers, {HIP_HEADERS: str(headers)})
+    kernel = parse_kernel_name(name)
+    library = implicit_gemm.build_host_part(api, toolchain, kernel, folder / "built")
+    small = {"N": 2, "C": 16, "K": 16, "G": 2, "Hi": 7, "Wi": 8, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
+    problems = [
+        GroupedConvProblem(kernel.direction, "bf16", kernel.ndim, **{**small, **given}) for given in fields
+    ]
+    found = implicit_gemm.carried_out(library, double.hip_double(folder), folder, problems)
+    return dict(zip(problems, found, strict=True))
+
+
+@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
+@pytest.mark.parametrize("ndim", [2, 3])
+def test_the_implicit_gemm_is_the_convolution(
+    headers: Path, tmp_path: Path, direction: str, ndim: int
+) -> None:
+    """Every index of a launch, by CK Tile's own descriptors, in whole numbers against the definition."""
+    name = f"grouped_conv_{direction}_bf16_{ndim}d_64x64x64_compv3_intrawave"
+    found = carried_out(headers, tmp_path, name, AWKWARD if ndim == 2 else AWKWARD_3D)
+    assert set(found.values()) == {"right"}, found
+
+
+def test_the_implicit_gemm_of_two_groups_is_the_convolution(headers: Path, tmp_path: Path) -> None:
+    found = carried_out(headers, tmp_path, NEW_WEIGHT.removesuffix("_2s"), AWKWARD)
+    for problem, answer in found.items():
+        assert answer == ("right" if problem.G % 2 == 0 else "refused"), problem.id
+
+
+def test_loops_that_end_in_different_ways_are_refused_where_the_end_is_compiled_in(
+    headers: Path, tmp_path: Path
+) -> None:
+    # A tap is 64 deep, one step: 9 steps; with the stride four GEMMs of 4, 2, 2 and 1.
+    deep = ({"K": 128}, {"K": 128, "stride_h": 2, "stride_w": 2})
+    found = carried_out(headers, tmp_path, NEW_DATA.replace("compv3", "mem"), deep)
+    assert list(found.values()) == ["right", "refused"]
+
+
+@pytest.mark.parametrize("version", ["ck", "ck-newer"])
+def test_ck_builder_s_lines_are_read_by_the_headers_own_words(
+    headers: Path, tmp_path: Path, version: str
+) -> None:
+    shutil.copytree(headers / version / "include" / "ck", tmp_path / "include" / "ck")
     config = tmp_path / "configs" / "forward" / "profiler" / "nhwgc_bf16.conf"
     config.parent.mkdir(parents=True)
     scheduled = "BlkGemmPipelineScheduler: Intrawave, BlkGemmPipelineVersion:"

@@ -33,7 +33,7 @@ def test_doctor_shows_what_was_detected(capsys: pytest.CaptureFixture[str]) -> N
     shown = capsys.readouterr().out
     section = shown.split(f"CK Tile in {DOUBLE}:")[1].split("\n\n")[0]
     assert re.search(r"ok +headers: CK Tile \(headers [0-9a-f]{12}\), \d+ files", section)
-    assert re.search(r"ok +bwd_data: kernels can be made", section)
+    assert re.search(r"ok +bwd_data: kernels can be made, 20 of the 150 in the default pool", section)
     assert "compv3 (one schedule)" in section
     assert "missing compiler: no compiler for CK Tile was found: no hipcc" in section
     assert "run .ci/ck_tile_headers.py" in section

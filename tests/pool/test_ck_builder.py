@@ -92,6 +92,22 @@ def test_version_4_has_two_buffers(checkout: Path) -> None:
     assert kernel.name.split("64_")[1].startswith("compv4_intrawave_dsb")
 
 
+def test_a_name_may_be_printed_in_parts(checkout: Path) -> None:
+    header = next(checkout.rglob("device_grouped_conv_fwd.hpp"))
+    begin = 'str << "DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_V3"'
+    parts = (
+        ';\n        if constexpr(DirectLoad) {\n            str << "_DirectLoad";\n        }\n        str '
+    )
+    text = header.read_text().replace(begin, begin + parts)
+    assert parts in text
+    header.write_text(text)
+    write(checkout, GOOD, GOOD.replace("_V3<", "_V3_DirectLoad<"))
+    configs = read_builder_configs("profiler", checkout)
+    assert [line.pipeline for line in configs.lines] == ["compv3"]
+    ((_, reason),) = configs.left_out
+    assert "_V3_DirectLoad loads straight to LDS" in reason
+
+
 def test_sets_are_kept_apart(checkout: Path) -> None:
     write(checkout, GOOD)
     with pytest.raises(RuleError, match=r"no config file .* in a folder tests below"):

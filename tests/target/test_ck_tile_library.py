@@ -149,13 +149,19 @@ def test_pixels_that_nothing_reaches_are_zeros(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
     with_gaps = problem("bwd_data", Y=1, X=1, stride_h=2, stride_w=2, pad_h=0, pad_w=0)
-    answers, calls = double.run_on_double(
-        runtime, folder, [(libraries[BWD_DATA], problem("bwd_data")), (libraries[BWD_DATA], with_gaps)]
-    )
+    # Taps at rows 0, 2 and 4, and so on by 3: none is at row 1, which two rows of padding keep outside.
+    dilated = {"stride_h": 3, "dilation_h": 2}
+    runs = [
+        problem("bwd_data"),
+        with_gaps,
+        problem("bwd_data", pad_h=2, **dilated),
+        problem("bwd_data", pad_h=1, **dilated),
+    ]
+    answers, calls = double.run_on_double(runtime, folder, [(libraries[BWD_DATA], run) for run in runs])
     fills = [call for call in calls if call[0] == "hipMemsetAsync"]
-    # bf16: 2 images of 10 x 12 pixels of 64 channels; none for the first problem, whose filter reaches all.
+    # bf16: 2 images of 10 x 12 pixels of 64 channels; none where the filter reaches all.
     assert {(call[1], call[2], call[3]) for call in fills} == {
-        (hex(answers[1][3]), "0", str(2 * 2 * 120 * 64))
+        (hex(answers[number][3]), "0", str(2 * 2 * 120 * 64)) for number in (1, 3)
     }
     names = [call[0] for call in calls if call[0] in ("hipMemsetAsync", "hipLaunchKernel")]
     assert names[-2:] == ["hipMemsetAsync", "hipLaunchKernel"]

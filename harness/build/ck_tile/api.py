@@ -36,7 +36,7 @@ INCLUDES = (
 )
 """What a translation unit includes, in order, of those that there are."""
 
-_LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/grouped_convolution", "host")
+_LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/elementwise", "ops/grouped_convolution", "host")
 
 PIPELINE_CLASSES: Mapping[str, str] = MappingProxyType(
     {
@@ -62,6 +62,18 @@ CONV_KERNELS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 """Direction -> the class of the kernel and of the arguments that it is given on the host."""
 
+CONV_DEVICE_ARGS: Mapping[str, str] = MappingProxyType(
+    {
+        "forward": "GroupedConvFwdKernelArgs",
+        "bwd_data": "GroupedConvBwdDataKernelArgs",
+        "bwd_weight": "GroupedConvBwdWeightKernelArgs",
+    }
+)
+"""Direction -> the class of what the kernel is given on the device, which is planned on the host."""
+
+CONVERT = ("ElementWiseShape", "ElementWisePipelineProblem", "ElementWiseKernel", "ElementWiseDefaultPolicy")
+"""What makes the second kernel of two_stage, with `element_wise::UnaryConvert`."""
+
 CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
     {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
 )
@@ -75,6 +87,13 @@ _WARP_TILE = re.compile(
 _GEMM_LAYOUT = re.compile(
     r"is_same_v<\s*Gemm([ABC])Layout\s*,\s*(?:ck_tile::)?tensor_layout::gemm::(\w+)\s*>"
 )
+_MERGES = re.compile(r"\bGroupedConvTraitsType_?::NumGroupsToMerge\s*[;)*/]")
+_ALONG_ROWS = re.compile(r"\bmove_tile_window\(\s*\w*_copy_dram_window,\s*\{\s*0,\s*kKPerBlock\s*\}\s*\)")
+_TAKES_ONE_EACH = re.compile(
+    r"!\s*is_detected<is_tuple[^{};]*?\boperator\(\)\(\s*const \w+\s*&\s*\w+,\s*const B\w+"
+)
+_ONE_WINDOW_EACH = re.compile(r"\boperator\(\)\(\s*a_block_window,\s*b_block_window\b")
+_WINDOW_LENGTH = re.compile(r"tile_windows\w*\.at\(I0\)\.get_length\(")
 _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 
 
@@ -86,7 +105,8 @@ class Pipeline:
     second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
     as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
     the class that turns the length of a loop into template arguments, or "". alternates: two groups of waves
-    take turns in loading and multiplying.
+    take turns in loading and multiplying. along_rows: it goes along the second axis of both operands, so that
+    A must be row-major and B column-major. lists_only: it takes lists of operands alone.
     """
 
     name: str
@@ -96,6 +116,8 @@ class Pipeline:
     asks_problem: bool
     tail_handler: str
     alternates: bool
+    along_rows: bool
+    lists_only: bool
 
 
 @dataclass(frozen=True)
@@ -116,6 +138,30 @@ class CkTileApi:
     warp_tiles: Mapping[str, frozenset[tuple[int, int, int]]]
     includes: tuple[str, ...]
     nearest: str = ""
+
+    def merges_groups(self, direction: str) -> bool:
+        """Whether a direction's launch is planned with groups that share a workgroup.
+
+        A version may hand the number to its index arithmetic alone, and yet start a workgroup for each group.
+        """
+        args = self.templates.get(CONV_DEVICE_ARGS[direction])
+        return args is not None and _MERGES.search(args.body) is not None
+
+    def takes_two_buffers(self, direction: str) -> bool:
+        """Whether a direction's kernel compiles with two LDS buffers.
+
+        In a version of late 2025 that of bwd_data asks a tile window for a length, which only views have.
+        """
+        return _WINDOW_LENGTH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
+
+    def passes_lists(self, direction: str) -> bool:
+        """Whether a direction's kernel hands its pipeline lists of operands, not one A and one B."""
+        return _ONE_WINDOW_EACH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
+
+    def splits_image(self, direction: str) -> bool:
+        """Whether a direction's kernel takes a list of pieces of the image."""
+        args = self.templates.get(CONV_DEVICE_ARGS[direction])
+        return args is not None and all(word in args.body for word in ("num_spatial_pieces", "split_image"))
 
     @property
     def tails_are_arguments(self) -> bool:
@@ -229,6 +275,9 @@ _NAMES = (
     "GroupedConvHostArgs",
     "ConvParam",
     *(name for names in CONV_KERNELS.values() for name in names),
+    *CONV_DEVICE_ARGS.values(),
+    *CONVERT,
+    "UnaryConvert",
 )
 
 
@@ -253,6 +302,8 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         asks_problem=re.search(r"return\s+Problem::VectorSizeA\b", own.body) is not None,
         tail_handler=base.name if base is not None and "TailHandler" in base.body else "",
         alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
+        along_rows=_ALONG_ROWS.search(own.body) is not None,
+        lists_only="is_detected<is_tuple" in own.body and _TAKES_ONE_EACH.search(own.body) is None,
     )
 
 

@@ -20,6 +20,7 @@ _VERSION_FILES = ("ck/version.h", "ck_tile/version.h", "../.info/version", "../.
 _NUMBER = re.compile(
     r"#\s*define\s+CK_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)|#\s*define\s+CK_COMMIT_ID\s+\"?(\w+)"
 )
+_CMAKE_VERSION = re.compile(r"^\s*set\s*\(\s*version\s+(\d+(?:\.\d+){1,3})\s*\)", re.M | re.I)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -102,7 +103,7 @@ def _digest(include: Path, _state: str) -> tuple[str, int]:
 
 
 def _version(folder: Path, include: Path) -> str:
-    """Version numbers from ck/version.h or ROCm's own file, and the commit of a git checkout."""
+    """Numbers from ck/version.h, ROCm's own file or CMakeLists.txt, and the commit of a git checkout."""
     parts: list[str] = []
     for name in _VERSION_FILES:
         text = _short_text(include / name)
@@ -116,6 +117,9 @@ def _version(folder: Path, include: Path) -> str:
         if name.startswith("..") and re.fullmatch(r"\d+\.\d+[\w.-]*", text.strip()):
             parts.append(f"of ROCm {text.strip()}")
             break
+    cmake = _CMAKE_VERSION.search(_short_text(include.parent / "CMakeLists.txt"))
+    if cmake is not None and not parts:
+        parts.append(cmake[1])
     commit = _git_commit(folder)
     if commit:
         parts.append(f"commit {commit[:12]}")

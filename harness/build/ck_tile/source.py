@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.build.ck_tile.api import (
     CONV_KERNELS,
     CONV_LAYOUTS,
+    CONVERT,
     DTYPES,
     PIPELINE_CLASSES,
     CkTileApi,
@@ -22,6 +23,9 @@ _GROUPED_TILES = ("8", "4")
 
 _TWO_GROUPS = (1, 1, 2)
 
+_TAKES_MORE_STEPS = frozenset({"compv3"})
+"""Pipelines whose instance for a long loop is right for a shorter one, too: further steps add zeros."""
+
 
 def source_for(api: CkTileApi, kernel: Kernel) -> str:
     """The text of the kernel's translation unit.
@@ -34,16 +38,19 @@ def source_for(api: CkTileApi, kernel: Kernel) -> str:
 def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
     direction = kernel.direction
     _check_there(api, direction)
-    pipeline = _pipeline(api, kernel, kernel.double_smem_buffer)
-    if direction == "bwd_data" and api.tails_are_arguments and pipeline.tail_handler:
+    pipeline = _pipeline(api, kernel, kernel.double_smem_buffer, api.gemm_layouts[direction])
+    if kernel.double_smem_buffer and not api.takes_two_buffers(direction):
+        raise KernelError(f"double_smem_buffer: this CK Tile's {direction} kernel does not compile with two")
+    if pipeline.lists_only and not api.passes_lists(direction):
         raise KernelError(
-            "bwd_data is several GEMMs of different depth, and this CK Tile fixes the depth's tail when a "
-            f"kernel is compiled: {kernel.pipeline} does not work there"
+            f"{pipeline.name} of this CK Tile takes lists of operands; its {direction} kernel passes one each"
         )
-    if kernel.split_image:
-        raise KernelError("split_image: CK Tile's host code plans the pieces, which is not adapted")
-    if kernel.two_stage:
-        raise KernelError("two_stage: CK Tile's second kernel, which converts the sum, is not adapted")
+    if kernel.split_image and not api.splits_image(direction):
+        raise KernelError(f"split_image: this CK Tile's {direction} kernel takes no pieces of an image")
+    if kernel.num_groups_to_merge > 1 and not api.merges_groups(direction):
+        raise KernelError(
+            f"num_groups_to_merge: this CK Tile's {direction} kernel is launched group by group"
+        )
     if not (kernel.pad_m and kernel.pad_n and kernel.pad_k):
         raise KernelError("padding: CK Tile's convolutions have all three paddings on")
     kernel_class, args_class = CONV_KERNELS[direction]
@@ -52,6 +59,7 @@ def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
     widths = {name: str(width) for name, width in vectors.items()}
     extra = {
         "numgroupstomerge": str(kernel.num_groups_to_merge) if kernel.num_groups_to_merge > 1 else "",
+        "enablesplitimage": "true" if kernel.split_image else "",
         "explicitgemm": "true" if kernel.explicit_gemm else "",
     }
     wanted = {name: value for name, value in extra.items() if value}
@@ -71,6 +79,11 @@ def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
     )
     own = "FixedGemmParams" in api.templates["GroupedConvTraits"].body
     args = api.templates[args_class]
+    features = ["#define TO_CK_SPLIT_IMAGE"] if kernel.split_image else []
+    if kernel.two_stage:
+        features += [f"using Convert = {_convert(api)};", "#define TO_CK_TWO_STAGE"]
+    if kernel.pipeline in _TAKES_MORE_STEPS:
+        features.append("#define TO_CK_TAKES_MORE_STEPS")
     return _unit(
         api,
         kernel,
@@ -87,19 +100,35 @@ def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
             f"  return {'{h, w}' if kernel.ndim == 2 else '{d, h, w}'};",
             "}",
             "inline Args host_args(const to_ck_problem& p) {",
-            f"  return Args({api.constructor('GroupedConvHostArgs', _conv_arguments(api, direction))});",
+            f"  return Args({api.constructor('GroupedConvHostArgs', _conv_arguments(api, kernel))});",
             "}",
+            *features,
         ],
         direction=direction,
+        result="float" if kernel.two_stage else "T",
     )
 
 
-def _conv_arguments(api: CkTileApi, direction: str) -> dict[str, str]:
+def _convert(api: CkTileApi) -> str:
+    """The kernel that rounds the sums of two_stage: tiles as in CK Tile's example. Raises KernelError."""
+    lacking = [name for name in (*CONVERT, "UnaryConvert") if name not in api.templates]
+    if lacking:
+        raise KernelError(f"two_stage is not in this CK Tile: it has no {', '.join(lacking)}")
+    shape_name, problem_name, kernel_name, policy = CONVERT
+    sizes = {"blockwarps": "sequence<8>", "blocktile": "sequence<2048>", "warptile": "sequence<64>"}
+    shape = api.arguments(shape_name, {**sizes, "computedatatype": "float"})
+    types = {"xdatatype": "float", "computedatatype": "float", "ydatatype": "T"}
+    what = {"blockshape": shape, "elementwiseoperation": "element_wise::UnaryConvert"}
+    problem = api.arguments(problem_name, {**types, **what})
+    return api.arguments(kernel_name, {"problem": problem, "policy": policy})
+
+
+def _conv_arguments(api: CkTileApi, kernel: GroupedConvKernel) -> dict[str, str]:
     pointers = {
         "forward": ("p.in0", "p.in1", "p.out"),
         "bwd_data": ("p.out", "p.in1", "p.in0"),
-        "bwd_weight": ("p.in0", "p.out", "p.in1"),
-    }[direction]
+        "bwd_weight": ("p.in0", "p.workspace" if kernel.two_stage else "p.out", "p.in1"),
+    }[kernel.direction]
     pads = "extents(p.pad_d, p.pad_h, p.pad_w)"
     param = api.constructor(
         "ConvParam",
@@ -128,8 +157,9 @@ def _conv_arguments(api: CkTileApi, direction: str) -> dict[str, str]:
 def _gemm_source(api: CkTileApi, kernel: GemmKernel) -> str:
     _check_there(api, kernel.op)
     double_buffer = kernel.pipeline in ("compv4", "comp_async")
-    pipeline = _pipeline(api, kernel, double_buffer)
     a, b, c = tuple(kernel.layout)
+    layouts = (_LETTERS[a], _LETTERS[b], _LETTERS[c])
+    pipeline = _pipeline(api, kernel, double_buffer, layouts)
     rows = {"r": "p.gemm_k", "c": "p.gemm_m"}[a], {"r": "p.gemm_n", "c": "p.gemm_k"}[b]
     stride_c = {"r": "p.gemm_n", "c": "p.gemm_m"}[c]
     args = api.constructor(
@@ -154,7 +184,7 @@ def _gemm_source(api: CkTileApi, kernel: GemmKernel) -> str:
         api,
         kernel,
         pipeline,
-        layouts=(_LETTERS[a], _LETTERS[b], _LETTERS[c]),
+        layouts=layouts,
         widths={},
         double_buffer=double_buffer,
         partitioner=_partitioner(api, spatially_local=True),
@@ -175,7 +205,7 @@ def _check_there(api: CkTileApi, what: str) -> None:
         raise KernelError(f"{api.headers.identity} cannot make {what} kernels: {api.missing[what]}")
 
 
-def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool) -> Pipeline:
+def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool, layouts: tuple[str, str, str]) -> Pipeline:
     """The pipeline's class, if it has what the kernel asks for. Raises KernelError."""
     name = kernel.pipeline
     if name.startswith("preshuffle"):
@@ -187,6 +217,11 @@ def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool) -> Pipeline:
     found = api.pipelines[name]
     if kernel.scheduler not in (found.schedulers or {"intrawave"}):
         raise KernelError(f"{found.name} of this CK Tile has no {kernel.scheduler} schedule")
+    if found.along_rows and layouts[:2] != ("RowMajor", "ColumnMajor"):
+        raise KernelError(
+            f"{found.name} of this CK Tile goes along the second axis of A and B whatever their layout: A "
+            f"must be row-major and B column-major, not {layouts[0]} and {layouts[1]}"
+        )
     if found.alternates and kernel.waves != _TWO_GROUPS:
         raise KernelError(f"{found.name} of this CK Tile is for two groups of one wave: waves 1x1x2")
     if found.two_lds and not double_buffer:
@@ -231,6 +266,7 @@ def _unit(
     before: list[str],
     host_args: list[str],
     direction: str,
+    result: str = "T",
 ) -> str:
     a, b, c = (_GEMM + layout for layout in layouts)
     flags = {name: "true" if getattr(kernel, name) else "false" for name in ("pad_m", "pad_n", "pad_k")}
@@ -270,7 +306,7 @@ def _unit(
         "GemmPipelineProblem" if simple else "UniversalGemmPipelineProblem",
         {
             **dict.fromkeys(("adatatype", "bdatatype", "asdatatype", "bsdatatype", "computedatatype"), "T"),
-            "cdatatype": "float",
+            **dict.fromkeys(("cdatatype", "edatatype"), "float"),
             "blockgemmshape": "Shape",
             "traits": "TileTraits",
             "tilegemmtraits": "TileTraits",
@@ -281,7 +317,8 @@ def _unit(
         needed=tuple(name for name in widths if name != "vectorsizec"),
     )
     epilogue = {
-        **dict.fromkeys(("adatatype", "bdatatype", "asdatatype", "bsdatatype", "odatatype"), "T"),
+        **dict.fromkeys(("adatatype", "bdatatype", "asdatatype", "bsdatatype"), "T"),
+        "odatatype": result,
         "dsdatatype": "tuple<>",
         "accdatatype": "float",
         "dslayout": "tuple<>",

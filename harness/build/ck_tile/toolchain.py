@@ -33,8 +33,9 @@ _COMMON = (
     "-O3",
     "-fvisibility=hidden",
     "-fuse-cuid=none",
-    # As flash-attention's own build sets them for CK Tile's kernels.
+    # As Composable Kernel's own build and its examples of GEMM and convolutions set them.
     *("-mllvm", "--lsr-drop-solution=1", "-mllvm", "-enable-post-misched=0"),
+    *("-mllvm", "-enable-noalias-to-md-conversion=0"),
     "-w",
     # An error since clang 19, which some of CK Tile's headers have.
     "-Wno-missing-template-arg-list-after-template-kw",

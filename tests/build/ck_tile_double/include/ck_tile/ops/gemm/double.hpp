@@ -1,4 +1,4 @@
-// Later than the public versions: loops' tails are found on the device, element-wise functions are parameters, and
+// Unlike the public versions: loops' tails are found on the device, only A's element-wise function is a parameter, and
 // one parameter has a default that names an earlier one.
 #pragma once
 #include "ck_tile/core.hpp"

@@ -32,7 +32,7 @@ template <index_t NDimSpatial_, ConvolutionSpecialization ConvSpecialization_, t
           typename DsLayout_, typename OutLayout_, index_t VectorSizeA_ = 1, index_t VectorSizeB_ = 1,
           index_t VectorSizeC_ = 1, index_t NumGroupsToMerge_ = 1>
 struct GroupedConvTraits {
-  static constexpr index_t NDimSpatial = NDimSpatial_;
+  static constexpr index_t NDimSpatial = NDimSpatial_, NumGroupsToMerge = NumGroupsToMerge_;
   struct FixedGemmParams {
     static constexpr index_t TilePartitionerGroupNum = 8;
   };
@@ -43,6 +43,11 @@ struct ConvKernelArgs {
   void *out;
   const void *first, *second;
   index_t m, n, groups, channels;
+};
+
+template <typename GroupedConvTraitsType_>
+struct GroupedConvBwdWeightKernelArgs : ConvKernelArgs {
+  static constexpr index_t NumGroupsPerBatch = GroupedConvTraitsType_::NumGroupsToMerge;
 };
 
 template <typename Partitioner, typename Pipeline, typename Epilogue>
