@@ -1,0 +1,107 @@
+"""A machine with emulated GPUs: what a process needs to find them, as a user's process finds real ones.
+
+As a plugin (`-p tests.kernels.emulated_gpu.machine`) it shows the harness device nodes that are not there;
+the rest is the environment: libraries, their emulated code, a compiler.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.kernels.emulated_gpu.device import EmulatedGpu
+
+ROOT = Path(__file__).resolve().parents[3]
+PLUGIN = "tests.kernels.emulated_gpu.machine"
+LIBRARIES = {"gfx950": "libamdhip64.so", "sm_90": "libcuda.so.1"}
+VISIBLE = {"gfx950": "HIP_VISIBLE_DEVICES", "sm_90": "CUDA_VISIBLE_DEVICES"}
+_NODES = "EMULATED_NODES"
+
+
+@dataclass(frozen=True)
+class EmulatedMachine:
+    """A machine with GPUs of one architecture, in a folder of its own.
+
+    compiler: for --toolchain; its binaries run here. code: where libraries for binaries of others can be filed.
+    """
+
+    arch: str
+    folder: Path
+    compiler: Path
+
+    @property
+    def code(self) -> Path:
+        return self.folder / "code"
+
+    @property
+    def work(self) -> Path:
+        """Of EmulatedGpu."""
+        return self.folder / "work"
+
+    @property
+    def library(self) -> Path:
+        """libamdhip64 or libcuda."""
+        return self.folder / "lib" / LIBRARIES[self.arch]
+
+    def environment(self, gpus: int = 1) -> dict[str, str]:
+        """Variables of a process that shall find this many GPUs."""
+        search = {name: os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")}
+        first = {"LD_LIBRARY_PATH": self.folder / "lib", "PYTHONPATH": ROOT, "PATH": self.folder / "bin"}
+        return {
+            **{name: os.pathsep.join(filter(None, [str(first[name]), search[name]])) for name in search},
+            "EMULATED_CODE": str(self.code),
+            "EMULATED_GPUS": str(gpus),
+            _NODES: str(_nodes(self.folder / f"nodes-{gpus}", self.arch, gpus)),
+        }
+
+
+def make_machine(folder: Path, arch: str) -> EmulatedMachine:
+    """Compiles the runtime into a folder. Once for each: what is there is taken as it is."""
+    machine = EmulatedMachine(arch, folder, folder / "bin" / "emulating-clang++")
+    for inner in ("lib", "bin", "code", "work"):
+        (folder / inner).mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(EmulatedGpu(machine.work).runtime(cuda=arch == "sm_90"), machine.library)
+    words = [sys.executable, str(Path(__file__).with_name("compiler.py")), str(machine.work), str(machine.code)]
+    programs = {"emulating-clang++": "clang"}
+    if shutil.which("ptxas"):
+        programs["ptxas"] = "ptxas"
+    for name, program in programs.items():
+        path = folder / "bin" / name
+        path.write_text(f'#!/bin/sh\nexec {shlex.join([*words, program])} "$@"\n')
+        path.chmod(0o755)
+    return machine
+
+
+def _nodes(folder: Path, arch: str, gpus: int) -> Path:
+    """Device nodes of NVIDIA's driver, or nodes of the KFD's topology: a CPU's and the GPUs'."""
+    dev, topology = folder / "dev", folder / "topology"
+    for path in (dev, topology):
+        path.mkdir(parents=True, exist_ok=True)
+    for number in range(gpus):
+        (dev / f"nvidia{number}").touch()
+    if arch == "gfx950":
+        for path in dev.iterdir():
+            path.unlink()
+        (dev / "kfd").touch()
+        for number in range(gpus + 1):
+            (topology / str(number)).mkdir(exist_ok=True)
+            (topology / str(number) / "gpu_id").write_text(f"{number * 4711}\n")
+    return folder
+
+
+def _show_nodes() -> None:
+    """Lets gpu_presence look where EMULATED_NODES says."""
+    from harness.target import gpu_presence
+
+    folder = Path(os.environ[_NODES])
+    gpu_presence.KFD = folder / "dev" / "kfd"
+    gpu_presence._DEV = folder / "dev"
+    gpu_presence._KFD_NODES = folder / "topology"
+
+
+if _NODES in os.environ:
+    _show_nodes()
