@@ -1,71 +1,132 @@
-"""Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget.
+"""Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget, faults.
 
-TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler;
+Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own functions
+(tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
+
+TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler, and
+TILE_ORACLE_GPU_TEST_KERNELS one of the kernels that misbehave (test_on_gpu.py);
 TILE_ORACLE_FIGURES_TARGET=cpu runs all of it on the CPU, to find out whether it would run at all.
+TILE_ORACLE_EMULATED_SESSIONS=all runs all of it on both emulated GPUs, not only some of it on each.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from benchmarks.gpu.run import load_plugin
+from harness.build.toolchain import zig_folder
+from harness.data_files import data_folder
 from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
+from tests.evil_gpu_kernels.evil_gpu import evil_headers
+from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import Finished, Project, twice
 
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
 KERNELS = os.environ.get("TILE_ORACLE_FIGURES_KERNELS")
+EVIL_KERNELS = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
+ALL = os.environ.get("TILE_ORACLE_EMULATED_SESSIONS") == "all"
 PROBLEMS = (
     "forward-bf16-n2-c64-k64-i14x14-f3x3-p1",
     "forward-bf16-n1-c96-k64-i9x9-f1x1",
     "forward-bf16-n1-c32-k128-i13x13-f3x3-s2",
     "forward-bf16-n3-c7-k9-i6x5-f3x3-p1",
 )
+SMALL_PROBLEMS = (
+    "forward-bf16-n2-c64-k64-i5x4-f3x3-p1",
+    "forward-bf16-n1-c96-k64-i5x5-f1x1",
+    "forward-bf16-n1-c32-k72-i7x7-f3x3-s2",
+    "forward-bf16-n3-c7-k9-i4x5-f3x3-p1",
+)
+FEW_KERNELS = (
+    "tile_m == 64 and tile_n == 64 and tile_k == 64 and scheduler == 'intrawave' and not split_image "
+    "and not explicit_gemm and num_groups_to_merge == 1 and warp_tile_m == 16 and vector_a == {vector} and "
+    "(pipeline in ('basic_v1', 'mem', 'compv3') and not double_smem_buffer or pipeline == 'compv4')"
+)
 
 
-@pytest.fixture(scope="module")
-def target() -> str:
+@dataclass(frozen=True)
+class Where:
+    """A GPU and what its sessions are asked for. machine: None for a real one."""
+
+    target: str
+    problems: tuple[str, ...]
+    kernel_filter: str
+    options: tuple[str, ...] = ()
+    machine: emulated.EmulatedMachine | None = None
+
+    def environment(self, gpus: int = 1) -> dict[str, str]:
+        return self.machine.environment(gpus) if self.machine is not None else {}
+
+
+def real_gpu() -> Where:
     there = {"gfx950": amd_presence(), "sm_90": nvidia_presence()}
     name = GIVEN or next((name for name, presence in there.items() if presence.usable), None)
     if name is None:
         pytest.skip("; ".join(presence.why for presence in there.values()))
-    return name
+    pipelines = "pipeline in ('basic_v1', 'compv3')"
+    # The GPU may be one that a machine emulates for the process that runs this file.
+    options = ("-p", emulated.PLUGIN) if emulated.NODES in os.environ else ()
+    if name == "cpu":
+        return Where(name, PROBLEMS, pipelines, (*options, "--kernel-set=tiny"))
+    return Where(name, PROBLEMS, f"{pipelines} and tile_m == 64", options)
+
+
+@pytest.fixture(
+    scope="module",
+    params=["gpu", "emulated_gfx950", "emulated_sm_90"],
+)
+def where(
+    request: pytest.FixtureRequest, emulated_machine: Callable[[str], emulated.EmulatedMachine]
+) -> Where:
+    if request.param == "gpu":
+        return real_gpu()
+    if GIVEN or zig_folder() is None:
+        pytest.skip("only the GPU is asked for" if GIVEN else "the emulated GPU needs the ziglang wheel")
+    arch = request.param.removeprefix("emulated_")
+    machine = emulated_machine(arch)
+    kernels = FEW_KERNELS.format(vector=4 if arch == "gfx950" else 8)
+    options = ("-p", emulated.PLUGIN, f"--toolchain={machine.compiler}", "--kernel-budget=1ms")
+    return Where(arch, SMALL_PROBLEMS, kernels, options, machine)
 
 
 class GpuProject:
     """A user's project whose sessions run on the GPU."""
 
-    def __init__(self, project: Project, target: str) -> None:
-        self.project, self.target = project, target
-        project.problem_set("four.csv", PROBLEMS)
+    def __init__(self, project: Project, where: Where) -> None:
+        self.project, self.where, self.target = project, where, where.target
+        project.problem_set("four.csv", where.problems)
 
     def options(self, *more: str) -> list[str]:
         """Values in one word with their option: pytest takes a folder behind a space for a test's."""
-        cpu = self.target == "cpu"
-        kernels = "pipeline in ('basic_v1', 'compv3')" + ("" if cpu else " and tile_m == 64")
         options = [
             f"--target={self.target}",
             "--problem-set=four.csv",
-            f"--kernel-set={'tiny' if cpu else 'default'}",
-            f"--kernel-filter={kernels}",
+            f"--kernel-filter={self.where.kernel_filter}",
             "--model=none",
             "-v",
+            *self.where.options,
         ]
-        if KERNELS:
+        if KERNELS and self.where.machine is None:
             options.append(f"--build-dir={KERNELS}")
         return [*options, *load_plugin(), *more]
 
-    def run(self, *more: str) -> Finished:
-        return self.project.pytest(*self.options(*more))
+    def run(self, *more: str, gpus: int = 1, environment: Mapping[str, str] | None = None) -> Finished:
+        given = {**self.where.environment(gpus), **(environment or {})}
+        return self.project.pytest(*self.options(*more), environment=given)
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        return self.project.start(*self.options(*more))
+        return self.project.start(*self.options(*more), environment=self.where.environment())
 
     @property
     def records(self) -> pd.DataFrame:
@@ -73,8 +134,8 @@ class GpuProject:
 
 
 @pytest.fixture
-def gpu(project: Project, target: str) -> GpuProject:
-    return GpuProject(project, target)
+def gpu(project: Project, where: Where) -> GpuProject:
+    return GpuProject(project, where)
 
 
 def complete(gpu: GpuProject, finished: Finished) -> pd.DataFrame:
@@ -83,11 +144,11 @@ def complete(gpu: GpuProject, finished: Finished) -> pd.DataFrame:
     records = gpu.records
     assert not len(twice(records))
     first = records[records["round"] == 0]
-    assert set(first["problem"]) == set(PROBLEMS)
+    assert set(first["problem"]) == set(gpu.where.problems)
     assert set(first["status"]) <= {"ok", "noisy", "unsupported"}, first["detail"].unique()
     kernels = first["kernel"].nunique()
     assert kernels >= 4
-    assert len(first) == kernels * len(PROBLEMS)
+    assert len(first) == kernels * len(gpu.where.problems)
     return first
 
 

@@ -1,6 +1,6 @@
 """A compiler whose binaries run on the emulated GPU: ziglang's clang, and the same source for the emulator beside it.
 
-Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... ptxas ARGUMENTS...`, with the arguments that
+Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... /path/of/ptxas ARGUMENTS...`, with the arguments that
 harness.build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder. WORK is for
 emulated libraries; CODE is where runtime.cpp looks for them, by the sha256 of the real binary.
 """
@@ -91,14 +91,8 @@ def _clang(work: Path, code: Path, arguments: list[str]) -> int:
     return 0
 
 
-def _ptxas(code: Path, arguments: list[str]) -> int:
-    here = Path(sys.argv[0]).resolve()
-    real = next(
-        path
-        for folder in os.environ["PATH"].split(os.pathsep)
-        if (path := Path(folder) / "ptxas").is_file() and str(here) not in path.read_text(errors="replace")
-    )
-    status = subprocess.call([str(real), *arguments])
+def _ptxas(real: str, code: Path, arguments: list[str]) -> int:
+    status = subprocess.call([real, *arguments])
     if status == 0 and "-o" in arguments:
         file_under(Path(arguments[arguments.index("-o") + 1]), Path(_EMULATED), code)
     return status
@@ -107,7 +101,7 @@ def _ptxas(code: Path, arguments: list[str]) -> int:
 def main(work: str, code: str, program: str, *arguments: str) -> int:
     if program == "clang":
         return _clang(Path(work), Path(code), list(arguments))
-    return _ptxas(Path(code), list(arguments))
+    return _ptxas(program, Path(code), list(arguments))
 
 
 if __name__ == "__main__":

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.build.gpu_toolchain import find_ptxas
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = "tests.kernels.emulated_gpu.machine"
 LIBRARIES = {"gfx950": "libamdhip64.so", "sm_90": "libcuda.so.1"}
 VISIBLE = {"gfx950": "HIP_VISIBLE_DEVICES", "sm_90": "CUDA_VISIBLE_DEVICES"}
-_NODES = "EMULATED_NODES"
+NODES = "EMULATED_NODES"
+"""The variable that names the folder of device nodes."""
 
 
 @dataclass(frozen=True)
@@ -55,25 +56,33 @@ class EmulatedMachine:
             **{name: os.pathsep.join(filter(None, [str(first[name]), search[name]])) for name in search},
             "EMULATED_CODE": str(self.code),
             "EMULATED_GPUS": str(gpus),
-            _NODES: str(_nodes(self.folder / f"nodes-{gpus}", self.arch, gpus)),
+            NODES: str(_nodes(self.folder / f"nodes-{gpus}", self.arch, gpus)),
         }
 
 
 def make_machine(folder: Path, arch: str) -> EmulatedMachine:
-    """Compiles the runtime into a folder. Once for each: what is there is taken as it is."""
+    """Compiles the runtime into a folder, which several processes may share."""
     machine = EmulatedMachine(arch, folder, folder / "bin" / "emulating-clang++")
     for inner in ("lib", "bin", "code", "work"):
         (folder / inner).mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(EmulatedGpu(machine.work).runtime(cuda=arch == "sm_90"), machine.library)
+    _put(machine.library, EmulatedGpu(machine.work).runtime(cuda=arch == "sm_90").read_bytes(), 0o644)
     words = [sys.executable, str(Path(__file__).with_name("compiler.py")), str(machine.work), str(machine.code)]
     programs = {"emulating-clang++": "clang"}
-    if shutil.which("ptxas"):
-        programs["ptxas"] = "ptxas"
+    ptxas = find_ptxas()
+    if ptxas is not None:
+        programs["ptxas"] = str(ptxas)
     for name, program in programs.items():
-        path = folder / "bin" / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.join([*words, program])} "$@"\n')
-        path.chmod(0o755)
+        script = f'#!/bin/sh\nexec {shlex.join([*words, program])} "$@"\n'
+        _put(folder / "bin" / name, script.encode(), 0o755)
     return machine
+
+
+def _put(path: Path, content: bytes, mode: int) -> None:
+    """In one piece: others may be using what is there."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}")
+    scratch.write_bytes(content)
+    scratch.chmod(mode)
+    scratch.rename(path)
 
 
 def _nodes(folder: Path, arch: str, gpus: int) -> Path:
@@ -81,11 +90,10 @@ def _nodes(folder: Path, arch: str, gpus: int) -> Path:
     dev, topology = folder / "dev", folder / "topology"
     for path in (dev, topology):
         path.mkdir(parents=True, exist_ok=True)
-    for number in range(gpus):
-        (dev / f"nvidia{number}").touch()
-    if arch == "gfx950":
-        for path in dev.iterdir():
-            path.unlink()
+    if arch == "sm_90":
+        for number in range(gpus):
+            (dev / f"nvidia{number}").touch()
+    else:
         (dev / "kfd").touch()
         for number in range(gpus + 1):
             (topology / str(number)).mkdir(exist_ok=True)
@@ -97,11 +105,11 @@ def _show_nodes() -> None:
     """Lets gpu_presence look where EMULATED_NODES says."""
     from harness.target import gpu_presence
 
-    folder = Path(os.environ[_NODES])
+    folder = Path(os.environ[NODES])
     gpu_presence.KFD = folder / "dev" / "kfd"
     gpu_presence._DEV = folder / "dev"
     gpu_presence._KFD_NODES = folder / "topology"
 
 
-if _NODES in os.environ:
+if NODES in os.environ:
     _show_nodes()
