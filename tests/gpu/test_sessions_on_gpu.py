@@ -16,6 +16,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,14 +25,17 @@ import pandas as pd
 import pytest
 
 from benchmarks.gpu.run import load_plugin
+from harness.build.ahead import AheadFolder
 from harness.build.toolchain import zig_folder
 from harness.data_files import data_folder
 from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
-from tests.evil_gpu_kernels.evil_gpu import evil_headers
+from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import Finished, Project, twice
+from tests.session.recorded import train_model
 
+ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
 KERNELS = os.environ.get("TILE_ORACLE_FIGURES_KERNELS")
 EVIL_KERNELS = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
@@ -57,12 +61,13 @@ FEW_KERNELS = (
 
 @dataclass(frozen=True)
 class Where:
-    """A GPU and what its sessions are asked for. machine: None for a real one."""
+    """A GPU and what its sessions are asked for. gpus: that there are. machine: None for real ones."""
 
     target: str
     problems: tuple[str, ...]
     kernel_filter: str
     options: tuple[str, ...] = ()
+    gpus: int = 1
     machine: emulated.EmulatedMachine | None = None
 
     def environment(self, gpus: int = 1) -> dict[str, str]:
@@ -79,7 +84,8 @@ def real_gpu() -> Where:
     options = ("-p", emulated.PLUGIN) if emulated.NODES in os.environ else ()
     if name == "cpu":
         return Where(name, PROBLEMS, pipelines, (*options, "--kernel-set=tiny"))
-    return Where(name, PROBLEMS, f"{pipelines} and tile_m == 64", options)
+    gpus = max(1, there[name].devices)
+    return Where(name, PROBLEMS, f"{pipelines} and tile_m == 64", options, gpus)
 
 
 @pytest.fixture(
@@ -97,7 +103,7 @@ def where(
     machine = emulated_machine(arch)
     kernels = FEW_KERNELS.format(vector=4 if arch == "gfx950" else 8)
     options = ("-p", emulated.PLUGIN, f"--toolchain={machine.compiler}", "--kernel-budget=1ms")
-    return Where(arch, SMALL_PROBLEMS, kernels, options, machine)
+    return Where(arch, SMALL_PROBLEMS, kernels, options, machine=machine)
 
 
 class GpuProject:
@@ -164,6 +170,11 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     assert (ok["busy_ms"] > 0).all()
     if gpu.target == "cpu":
         return
+    # Short kernels are timed some at a time: what one sample takes is longer than the kernel.
+    short = ok[ok["latency_ms"] < 0.1]
+    assert (short["busy_ms"] >= short["samples"] * (100 * short["latency_ms"]).clip(upper=0.2)).all()
+    if gpu.where.machine is not None:
+        assert len(short)
     for column in ("vgprs", "lds_bytes", "spills", "workgroups_per_cu", "loop_matrix_instructions"):
         assert ok[column].notna().all(), column
     assert (ok["workgroups_per_cu"] >= 1).all()
@@ -187,12 +198,20 @@ def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
     assert len(gpu.project.runs) == 1
 
 
-def test_two_workers_share_what_gpus_there_are(gpu: GpuProject) -> None:
-    finished = gpu.run("-n", "2")
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_path: Path) -> None:
+    if gpu.where.machine is None:
+        if gpus > 1 and gpu.where.gpus < gpus:
+            pytest.skip(f"needs {gpus} GPUs")
+        gpus = min(2, gpu.where.gpus)
+    # A folder for locks of its own: their names say which GPUs were timed on.
+    finished = gpu.run("-n", "2", gpus=gpus, environment={"TMPDIR": str(tmp_path)})
     complete(gpu, finished)
     (run,) = gpu.project.runs
     writers = {path.name.split("-")[1] for path in (run / "measurements").glob("*.parquet")}
     assert len(writers) == 2, "each worker writes parts of its own"
+    if gpu.target != "cpu":
+        assert len(list((tmp_path / "tile-oracle-gpus").glob("*.lock"))) == gpus
 
 
 def test_a_budget_ends_a_session_that_can_go_on(gpu: GpuProject) -> None:
@@ -216,6 +235,136 @@ def test_cold_caches_are_slower(gpu: GpuProject) -> None:
     both = warm.merge(cold, on=["problem", "kernel"], suffixes=("_warm", "_cold"))
     ratio = (both["latency_ms_cold"] / both["latency_ms_warm"]).dropna()
     assert ratio.median() > 1.0
+    if gpu.where.machine is not None:
+        # Its clock is exact, and adds the same to every run that finds the caches cold, and to no other.
+        assert (ratio > 1.0).all()
+
+
+# ---- binaries of another machine, and what comes of records ------------------------------------------
+
+
+def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_path: Path) -> None:
+    machine = gpu.where.machine
+    if machine is None:
+        pytest.skip("the folder of kernels that is given is one")
+    command = [sys.executable, "-m", "harness.cli", "build", "-o", str(tmp_path / "built"), "--ndim=2"]
+    command += [f"--arch={gpu.target}", "--direction=forward", "--dtype=bf16"]
+    command += [f"--toolchain={machine.compiler}", f"--kernel-filter={gpu.where.kernel_filter}"]
+    environment = {**gpu.project.environment, **machine.environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first = complete(gpu, gpu.run(f"--build-dir={tmp_path / 'built'}", "--toolchain=/no/such/clang++"))
+    assert set(first["toolchain"].dropna()) == {AheadFolder(tmp_path / "built").facts.toolchain}
+
+
+def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
+    """A model that was trained on a session's records, by the gate; on a clock that is always the same."""
+    if gpu.where.machine is None:
+        pytest.skip("another session's times differ")
+    reports, models = gpu.project.folder / "reports", gpu.project.folder / "models"
+    records = complete(gpu, gpu.run("--run-name=measured"))
+    train_model(records, models / "right")
+    upside_down = records.groupby("problem")["latency_ms"].transform(lambda times: times.max() / times)
+    train_model(records.assign(latency_ms=upside_down, tflops=1 / upside_down), models / "wrong")
+    accepted = gpu.run("--model=right", "--update-baseline", "--run-name=accepted")
+    assert "baseline written" in accepted.output, accepted.output[-3000:]
+    again = gpu.run("--model=right", "--run-name=again")
+    assert "verdict passed: every criterion is met" in again.output, again.output[-3000:]
+    assert again.status == 0
+    replayed = gpu.run("--model=right", "--target=replay", f"--oracle={reports / 'measured'}")
+    assert "verdict passed: every criterion is met" in replayed.output, replayed.output[-3000:]
+    shutil.copytree(models / "right" / "emulated", models / "wrong" / "emulated")
+    worse = gpu.run("--model=wrong", "--target=replay", f"--oracle={reports / 'measured'}")
+    assert "verdict FAILED: criteria not met" in worse.output, worse.output[-3000:]
+    assert worse.status == 1
+
+
+# ---- kernels that misbehave --------------------------------------------------------------------------
+
+FAULTS = ("out_of_bounds", "illegal", "endless", "wrong", "unwritten", "beside", "other_abi", "too_much_lds")
+ENDS = {
+    "good": {"ok", "noisy"},
+    "out_of_bounds": {"crash"},
+    "illegal": {"crash"},
+    "endless": {"timeout"},
+    "wrong": {"wrong"},
+    "unwritten": {"wrong"},
+    "beside": {"wrong"},
+    "other_abi": {"build_error"},
+    "too_much_lds": {"unsupported", "build_error"},
+}
+SMALL = "forward-bf16-n2-c8-k8-i9x9-f3x3-p1"
+
+
+def evil_session(
+    gpu: GpuProject, pool: list[tuple[str, int]], folder: Path, *more: str, **environment: str
+) -> tuple[Finished, pd.DataFrame]:
+    """A session over kernels of tests/evil_gpu_kernels on one problem, and the records of its first round."""
+    if gpu.target == "cpu":
+        pytest.skip("kernels that misbehave on the CPU are another folder's")
+    gpu.project.problem_set("small.csv", (SMALL,))
+    environment |= {"EVIL_GPU_HEADERS": str(evil_headers(folder)), "EVIL_GPU_POOL": json.dumps(pool)}
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), gpu.where.environment().get("PYTHONPATH") or os.environ.get("PYTHONPATH")])
+    )
+    options = ["-p", "tests.evil_gpu_kernels.in_sessions", "--problem-set=small.csv", "--kernel-filter="]
+    if EVIL_KERNELS and gpu.where.machine is None:
+        options.append(f"--build-dir={EVIL_KERNELS}")
+    finished = gpu.run(*options, "--kernel-timeout=4s", *more, environment=environment)
+    records = gpu.records
+    names = {evil_gpu_kernel(mode, variant).name: mode for mode, variant in pool}
+    records = records[records["round"] == 0].sort_values("time", kind="stable", ignore_index=True)
+    return finished, records.assign(mode=records["kernel"].map(names))
+
+
+def test_faults_are_recorded_and_the_next_kernel_is_right(gpu: GpuProject, tmp_path: Path) -> None:
+    pool = [pair for number, mode in enumerate(FAULTS) for pair in (("good", 64 + number), (mode, 64))]
+    finished, records = evil_session(gpu, pool, tmp_path / "evil")
+    assert finished.status == 1, finished.output[-4000:]
+    assert len(records) == len(pool)
+    for mode, status in zip(records["mode"], records["status"], strict=True):
+        assert status in ENDS[mode], f"{mode}: {records.to_string()}"
+    for fault in ("out_of_bounds", "illegal", "endless"):
+        (at,) = records.index[records["mode"] == fault]
+        assert "good" in set(records["mode"][at + 1 :]), "a kernel was run after it"
+    details = dict(zip(records["mode"], records["detail"], strict=True))
+    assert "no result after 4 s" in details["endless"]
+    assert "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)" in details["wrong"]
+    assert "wrote 2 bytes beside its output" in details["beside"]
+    if gpu.where.machine is not None:
+        assert "writes 4 bytes out of bounds" in details["out_of_bounds"]
+        assert "traps" in details["illegal"]
+
+
+def test_a_fault_may_be_an_error_number_in_hip_too(gpu: GpuProject, tmp_path: Path) -> None:
+    if gpu.where.machine is None or gpu.target != "gfx950":
+        pytest.skip("what a real runtime does is its own affair")
+    pool = [("good", 65), ("out_of_bounds", 64), ("illegal", 64), ("good", 66)]
+    _, records = evil_session(gpu, pool, tmp_path / "evil", EMULATED_HIP_FAULTS="code")
+    assert records.set_index("mode")["status"].to_dict() == {
+        **{"good": "ok", "out_of_bounds": "crash", "illegal": "crash"},
+    }
+    details = dict(zip(records["mode"], records["detail"], strict=True))
+    assert "hipErrorIllegalAddress (700)" in details["out_of_bounds"]
+    assert "hipErrorLaunchFailure (719)" in details["illegal"]
+
+
+def test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong(gpu: GpuProject, tmp_path: Path) -> None:
+    """The real kernels, without the last step of the pipelines that prefetch."""
+    if gpu.where.machine is None:
+        pytest.skip("needs a compiler, and shows nothing of the GPU")
+    headers = shutil.copytree(data_folder("kernels") / "gpu", tmp_path / "gpu")
+    text = (headers / "pipeline.hpp").read_text()
+    right, wrong = "g.last_step - g.first_step)", "g.last_step - g.first_step - 1)"
+    assert text.count(right) == 1
+    (headers / "pipeline.hpp").write_text(text.replace(right, wrong))
+    finished = gpu.run("-p", "tests.evil_gpu_kernels.in_sessions", environment={"EVIL_GPU_HEADERS": str(headers)})
+    records = gpu.records
+    assert set(records["status"]) == {"wrong"}
+    assert records["detail"].str.contains("values wrong, at (", regex=False).all()
+    assert records["tflops"].isna().all()
+    assert finished.status == 1
+    assert "0 of 4 problems" in finished.output
 
 
 def test_the_project_is_where_it_was(gpu: GpuProject, tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ constexpr int MOST_GPUS = 8, COMPUTE_UNITS = 4;
 constexpr int LDS_OF_UNIT = BOTH(160, 228) << 10, LDS_OF_LAUNCH = BOTH(160, 227) << 10, LDS_UNASKED = BOTH(160, 48) << 10;
 constexpr int REGISTERS = 128, MOST_ARGUMENTS = 16;
 // Nanoseconds of the device's clock.
-constexpr double NS_ACCESS = 4, NS_LAUNCH = 3000, NS_IN_GRAPH = 1000, NS_MISS = 20000, BYTES_A_NS = 4000;
+constexpr double NS_ACCESS = 1, NS_LAUNCH = 3000, NS_IN_GRAPH = 1000, NS_MISS = 20000, BYTES_A_NS = 4000;
 constexpr u64 CACHE_BYTES = 32 << 20;
 
 int fault;        // of a kernel, found out about by the next call that waits
