@@ -44,4 +44,10 @@ def evil_headers(folder: Path) -> Path:
     shutil.copy(_HEADER, folder)
     for name in ("abi.h", "device_work.hpp"):
         shutil.copy(data_folder("kernels") / "gpu" / name, folder)
+    # Without its kernels, which take a compiler some seconds.
+    work = (folder / "device_work.hpp").read_text()
+    functions, end, kernels = work.partition("} // namespace to_work\n")
+    assert "TO_WORK_KERNEL to_" not in functions
+    assert "TO_WORK_KERNEL to_reference(" in kernels
+    (folder / "work_functions.hpp").write_text(f"{functions}{end}#endif\n")
     return folder

@@ -1,9 +1,9 @@
 // GPU kernels that misbehave on demand: what one does is its tile_m. Built in the place of kernels/gpu/grouped_conv.hpp,
-// beside the real abi.h and device_work.hpp.
+// beside the real abi.h and what of device_work.hpp is no kernel.
 #pragma once
 
 #include "abi.h"
-#include "device_work.hpp"
+#include "work_functions.hpp"
 
 enum Mode {
     GOOD = 1,

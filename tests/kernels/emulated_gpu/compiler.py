@@ -62,19 +62,16 @@ def file_under(binary: Path, library: Path, code: Path) -> None:
     scratch.rename(place)
 
 
-def _toolchain(arch: str) -> GpuToolchain:
+def clang(arch: str) -> GpuToolchain:
+    """What makes the real binaries: of sm_90 PTX."""
     return replace(find_gpu_toolchain("ziglang", arch), ptxas=None)
 
 
-def _clang(work: Path, code: Path, arguments: list[str]) -> int:
-    if "--version" in arguments:
-        real = _toolchain("sm_90")
-        print(f"clang version {real.version} (with code for the emulated GPU)")
-        return 0
+def _compile(work: Path, code: Path, arguments: list[str]) -> int:
     arch = next(found[1] for found in map(_ARCH.fullmatch, arguments) if found)
     output = arguments[arguments.index("-o") + 1]
     source = next(word for word in arguments if word.endswith((".hip", ".cu")))
-    toolchain, here = _toolchain(arch), Path.cwd()
+    toolchain, here = clang(arch), Path.cwd()
     toolchain.prepare(here)
     flags = tuple(arguments[: arguments.index("-I")])
     for command in toolchain.commands(source, output, flags):
@@ -100,7 +97,7 @@ def _ptxas(real: str, code: Path, arguments: list[str]) -> int:
 
 def main(work: str, code: str, program: str, *arguments: str) -> int:
     if program == "clang":
-        return _clang(Path(work), Path(code), list(arguments))
+        return _compile(Path(work), Path(code), list(arguments))
     return _ptxas(program, Path(code), list(arguments))
 
 

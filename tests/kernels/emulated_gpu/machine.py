@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.build.gpu_toolchain import find_ptxas
+from tests.kernels.emulated_gpu.compiler import clang
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -66,13 +67,16 @@ def make_machine(folder: Path, arch: str) -> EmulatedMachine:
     for inner in ("lib", "bin", "code", "work"):
         (folder / inner).mkdir(parents=True, exist_ok=True)
     _put(machine.library, EmulatedGpu(machine.work).runtime(cuda=arch == "sm_90").read_bytes(), 0o644)
-    words = [sys.executable, str(Path(__file__).with_name("compiler.py")), str(machine.work), str(machine.code)]
-    programs = {"emulating-clang++": "clang"}
+    version = f"clang version {clang(arch).version} (with code for the emulated GPU)"
+    programs = {machine.compiler.name: ("clang", f"printf '%s\\n' {shlex.quote(version)}")}
     ptxas = find_ptxas()
     if ptxas is not None:
-        programs["ptxas"] = str(ptxas)
-    for name, program in programs.items():
-        script = f'#!/bin/sh\nexec {shlex.join([*words, program])} "$@"\n'
+        programs["ptxas"] = (str(ptxas), shlex.join([str(ptxas), "--version"]))
+    words = [sys.executable, str(Path(__file__).with_name("compiler.py")), str(machine.work), str(machine.code)]
+    for name, (program, says_version) in programs.items():
+        run = shlex.join([*words, program])
+        # A version is asked for often, and Python takes its time to start.
+        script = f'#!/bin/sh\n[ "$1" = --version ] && exec {says_version}\nexec {run} "$@"\n'
         _put(folder / "bin" / name, script.encode(), 0o755)
     return machine
 
