@@ -6,6 +6,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from tests.kernels.emulated_gpu.machine import EmulatedMachine
     from tests.pytest_project import Project
 
 EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
@@ -48,14 +50,27 @@ def evil_builder(evil_folder: Path) -> Iterator[object]:
 
 
 @pytest.fixture(scope="session")
+def emulated_machine(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], EmulatedMachine]:
+    """Makes machines with emulated GPUs, for an architecture; one of each for all who ask."""
+    from tests.kernels.emulated_gpu.machine import make_machine
+
+    base = _common_folder(tmp_path_factory) / "emulated-machines"
+    return cache(lambda arch: make_machine(base / arch, arch))
+
+
+def _common_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Workers of pytest-xdist have folders of their own below a common one."""
+    base = tmp_path_factory.getbasetemp()
+    return base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+
+
+@pytest.fixture(scope="session")
 def make_project(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], Project]:
     """Makes projects of users (tests.pytest_project); all of them share one cache of compiled kernels."""
     from tests.pytest_project import Project
 
-    base = tmp_path_factory.getbasetemp()
-    # Workers of pytest-xdist have folders of their own below a common one.
-    cache = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "compiled-kernels"
-    return lambda: Project(tmp_path_factory.mktemp("project"), cache)
+    compiled = _common_folder(tmp_path_factory) / "compiled-kernels"
+    return lambda: Project(tmp_path_factory.mktemp("project"), compiled)
 
 
 @pytest.fixture

@@ -40,6 +40,7 @@ def main() -> int:
     parser.add_argument("--dtype", default="bf16,fp16", help="of bf16, fp16 (default: both)")
     parser.add_argument("--direction", default="forward,bwd_data,bwd_weight", help="default: all")
     parser.add_argument("--ndim", default="2,3", help="of 2, 3 (default: %(default)s)")
+    parser.add_argument("--kernel-filter", help="only kernels for which it is true, as in sessions")
     parser.add_argument("--build-dir", type=Path, help="cache of binaries (default: the user's)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--python", default="3.12", help="of the other machine, for packages")
@@ -76,6 +77,8 @@ def build(args: argparse.Namespace, folder: Path) -> bool:
     command = [sys.executable, "-m", "harness.cli", "build", "-o", str(folder), f"--arch={args.arch}"]
     command += [f"--kernel-set={kernel_set(args)}", f"--direction={args.direction}"]
     command += [f"--dtype={args.dtype}", f"--ndim={args.ndim}", f"--jobs={args.jobs}"]
+    if args.kernel_filter is not None:
+        command.append(f"--kernel-filter={args.kernel_filter}")
     if args.build_dir is not None:
         command.append(f"--build-dir={args.build_dir}")
     return subprocess.run(command, check=False, env=environment()).returncode == 0

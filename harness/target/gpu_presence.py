@@ -92,6 +92,14 @@ def visible_device(variable: str, devices: int) -> str:
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not worker.startswith("gw") or not worker[2:].isdigit():
         return ""
-    allowed = [part.strip() for part in os.environ.get(variable, "").split(",") if part.strip()]
+    allowed = _listed(variable)
+    if variable == "HIP_VISIBLE_DEVICES":
+        # HIP heeds CUDA's variable where its own is not set, and counts among what ROCR leaves.
+        allowed = allowed or _listed("CUDA_VISIBLE_DEVICES")
+        devices = len(_listed("ROCR_VISIBLE_DEVICES")) or devices
     choices = allowed or [str(number) for number in range(devices)]
     return choices[int(worker[2:]) % len(choices)] if len(choices) > 1 else ""
+
+
+def _listed(variable: str) -> list[str]:
+    return [part.strip() for part in os.environ.get(variable, "").split(",") if part.strip()]

@@ -27,14 +27,27 @@ def evil_gpu_kernel(mode: str, variant: int = 64, **fields: object) -> GroupedCo
     return GroupedConvKernel(**(values | fields))  # type: ignore[arg-type]
 
 
-def evil_gpu_builder(folder: Path, arch: str, prebuilt: Path | None = None) -> Builder:
+def evil_gpu_builder(
+    folder: Path, arch: str, prebuilt: Path | None = None, toolchain: str = "auto"
+) -> Builder:
     """A builder of these kernels, with its headers and its cache below `folder`.
 
     prebuilt: a folder of them that another machine made, for one without a compiler.
     """
-    include = folder / "include"
-    include.mkdir(parents=True, exist_ok=True)
-    shutil.copy(_HEADER, include)
+    include = evil_headers(folder / "include")
+    return Builder(arch, toolchain, build_dir=folder / "cache", include=include, prebuilt=prebuilt)
+
+
+def evil_headers(folder: Path) -> Path:
+    """A folder of headers to build them from."""
+    folder.mkdir(parents=True, exist_ok=True)
+    shutil.copy(_HEADER, folder)
     for name in ("abi.h", "device_work.hpp"):
-        shutil.copy(data_folder("kernels") / "gpu" / name, include)
-    return Builder(arch, build_dir=folder / "cache", include=include, prebuilt=prebuilt)
+        shutil.copy(data_folder("kernels") / "gpu" / name, folder)
+    # Without its kernels, which take a compiler some seconds.
+    work = (folder / "device_work.hpp").read_text()
+    functions, end, kernels = work.partition("} // namespace to_work\n")
+    assert "TO_WORK_KERNEL to_" not in functions
+    assert "TO_WORK_KERNEL to_reference(" in kernels
+    (folder / "work_functions.hpp").write_text(f"{functions}{end}#endif\n")
+    return folder

@@ -1,9 +1,9 @@
 // GPU kernels that misbehave on demand: what one does is its tile_m. Built in the place of kernels/gpu/grouped_conv.hpp,
-// beside the real abi.h and device_work.hpp.
+// beside the real abi.h and what of device_work.hpp is no kernel.
 #pragma once
 
 #include "abi.h"
-#include "device_work.hpp"
+#include "work_functions.hpp"
 
 enum Mode {
     GOOD = 1,
@@ -27,7 +27,16 @@ enum Mode {
 #define DTYPE_TO_FP16 1
 #define DTYPE_OF(word) JOIN(DTYPE_, word)
 
-extern "C" __attribute__((device, used, visibility("protected"))) const to_gpu_launch_info to_launch_info = {
+#if defined(TO_INSTRUCTIONS) // an emulation's
+TO_LDS_OF_TILES(0)
+#define EVIL_KERNEL extern "C" void
+#define EVIL_INFO extern "C" __attribute__((used, visibility("default")))
+#else
+#define EVIL_KERNEL extern "C" __attribute__((global)) void
+#define EVIL_INFO extern "C" __attribute__((device, used, visibility("protected")))
+#endif
+
+EVIL_INFO const to_gpu_launch_info to_launch_info = {
     TILE_ORACLE_GPU_ABI_VERSION + (TO_TILE_M == OTHER_ABI),
     64,
     TO_TILE_M == TOO_MUCH_LDS ? 300 * 1024 : 0,
@@ -38,7 +47,7 @@ extern "C" __attribute__((device, used, visibility("protected"))) const to_gpu_l
     TO_TILE_K,
     1};
 
-extern "C" __attribute__((global)) void to_conv(to_gpu_args a) {
+EVIL_KERNEL to_conv(to_gpu_args a) {
   using namespace to_work;
   u32 lane = thread();
   if (TO_TILE_M == ENDLESS)
@@ -57,4 +66,4 @@ extern "C" __attribute__((global)) void to_conv(to_gpu_args a) {
   if (TO_TILE_M == BEFORE_WORKSPACE && lane == 0) ((u16 *)a.workspace)[-1] = 1;
 }
 
-extern "C" __attribute__((global)) void to_finish(to_gpu_args) {}
+EVIL_KERNEL to_finish(to_gpu_args) {}

@@ -1,71 +1,147 @@
-"""Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget.
+"""Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget, faults.
 
-TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler;
+Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own functions
+(tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
+
+TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler, and
+TILE_ORACLE_GPU_TEST_KERNELS one of the kernels that misbehave (test_on_gpu.py);
 TILE_ORACLE_FIGURES_TARGET=cpu runs all of it on the CPU, to find out whether it would run at all.
+TILE_ORACLE_EMULATED_SESSIONS=all runs all of it on both emulated GPUs, not only some of it on each.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
 import pytest
 
 from benchmarks.gpu.run import load_plugin
+from harness.build.ahead import AheadFolder
+from harness.build.toolchain import zig_folder
+from harness.data_files import data_folder
 from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
+from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
+from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import Finished, Project, twice
+from tests.session.recorded import train_model
 
+ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
 KERNELS = os.environ.get("TILE_ORACLE_FIGURES_KERNELS")
+EVIL_KERNELS = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
+ALL = os.environ.get("TILE_ORACLE_EMULATED_SESSIONS") == "all"
 PROBLEMS = (
     "forward-bf16-n2-c64-k64-i14x14-f3x3-p1",
     "forward-bf16-n1-c96-k64-i9x9-f1x1",
     "forward-bf16-n1-c32-k128-i13x13-f3x3-s2",
     "forward-bf16-n3-c7-k9-i6x5-f3x3-p1",
 )
+SMALL_PROBLEMS = (
+    "forward-bf16-n2-c64-k64-i5x4-f3x3-p1",
+    "forward-bf16-n1-c96-k64-i5x5-f1x1",
+    "forward-bf16-n1-c32-k72-i7x7-f3x3-s2",
+    "forward-bf16-n3-c7-k9-i4x5-f3x3-p1",
+)
+FEW_KERNELS = (
+    "tile_m == 64 and tile_n == 64 and tile_k == 64 and scheduler == 'intrawave' and not split_image "
+    "and not explicit_gemm and num_groups_to_merge == 1 and warp_tile_m == 16 and vector_a == {vector} and "
+    "(pipeline in ('basic_v1', 'mem', 'compv3') and not double_smem_buffer or pipeline == 'compv4')"
+)
+IN_EVERY_TEST_RUN = {
+    "test_a_session_measures_and_records_what_made_it": ("gfx950", "sm_90"),
+    "test_faults_are_recorded_and_the_next_kernel_is_right": ("gfx950", "sm_90"),
+    "test_a_session_that_is_killed_goes_on": ("sm_90",),
+    "test_two_workers_share_what_gpus_there_are": ("gfx950",),
+    "test_a_fault_may_be_an_error_number_in_hip_too": ("gfx950",),
+    "test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong": ("sm_90",),
+}
+"""Of the sessions on emulated GPUs: test -> architectures. The others take minutes together."""
 
 
-@pytest.fixture(scope="module")
-def target() -> str:
+@dataclass(frozen=True)
+class Where:
+    """A GPU and what its sessions are asked for. gpus: that there are. machine: None for real ones."""
+
+    target: str
+    problems: tuple[str, ...]
+    kernel_filter: str
+    options: tuple[str, ...] = ()
+    gpus: int = 1
+    machine: emulated.EmulatedMachine | None = None
+
+    def environment(self, gpus: int = 1) -> dict[str, str]:
+        return self.machine.environment(gpus) if self.machine is not None else {}
+
+
+def real_gpu() -> Where:
     there = {"gfx950": amd_presence(), "sm_90": nvidia_presence()}
     name = GIVEN or next((name for name, presence in there.items() if presence.usable), None)
     if name is None:
         pytest.skip("; ".join(presence.why for presence in there.values()))
-    return name
+    pipelines = "pipeline in ('basic_v1', 'compv3')"
+    if name == "cpu":
+        return Where(name, PROBLEMS, pipelines, ("--kernel-set=tiny",))
+    pipelines += " and tile_m == 64"
+    if emulated.NODES in os.environ:  # dry_run.py: it is no real one, after all
+        return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, "--kernel-budget=1ms"))
+    return Where(name, PROBLEMS, pipelines, gpus=max(1, there[name].devices))
+
+
+@pytest.fixture(
+    scope="module",
+    params=["gpu", "emulated_gfx950", "emulated_sm_90"],
+)
+def where(
+    request: pytest.FixtureRequest, emulated_machine: Callable[[str], emulated.EmulatedMachine]
+) -> Where:
+    if request.param == "gpu":
+        return real_gpu()
+    if GIVEN or zig_folder() is None:
+        pytest.skip("only the GPU is asked for" if GIVEN else "the emulated GPU needs the ziglang wheel")
+    arch = request.param.removeprefix("emulated_")
+    machine = emulated_machine(arch)
+    kernels = FEW_KERNELS.format(vector=4 if arch == "gfx950" else 8)
+    options = ("-p", emulated.PLUGIN, f"--toolchain={machine.compiler}", "--kernel-budget=1ms")
+    return Where(arch, SMALL_PROBLEMS, kernels, options, machine=machine)
 
 
 class GpuProject:
     """A user's project whose sessions run on the GPU."""
 
-    def __init__(self, project: Project, target: str) -> None:
-        self.project, self.target = project, target
-        project.problem_set("four.csv", PROBLEMS)
+    def __init__(self, project: Project, where: Where) -> None:
+        self.project, self.where, self.target = project, where, where.target
+        project.problem_set("four.csv", where.problems)
 
     def options(self, *more: str) -> list[str]:
         """Values in one word with their option: pytest takes a folder behind a space for a test's."""
-        cpu = self.target == "cpu"
-        kernels = "pipeline in ('basic_v1', 'compv3')" + ("" if cpu else " and tile_m == 64")
         options = [
             f"--target={self.target}",
             "--problem-set=four.csv",
-            f"--kernel-set={'tiny' if cpu else 'default'}",
-            f"--kernel-filter={kernels}",
+            f"--kernel-filter={self.where.kernel_filter}",
             "--model=none",
             "-v",
+            *self.where.options,
         ]
-        if KERNELS:
+        if KERNELS and self.where.machine is None:
             options.append(f"--build-dir={KERNELS}")
         return [*options, *load_plugin(), *more]
 
-    def run(self, *more: str) -> Finished:
-        return self.project.pytest(*self.options(*more))
+    def run(self, *more: str, gpus: int = 1, environment: Mapping[str, str] | None = None) -> Finished:
+        given = {**self.where.environment(gpus), **(environment or {})}
+        return self.project.pytest(*self.options(*more), environment=given)
 
     def start(self, *more: str) -> subprocess.Popen[str]:
-        return self.project.start(*self.options(*more))
+        return self.project.start(*self.options(*more), environment=self.where.environment())
 
     @property
     def records(self) -> pd.DataFrame:
@@ -73,8 +149,11 @@ class GpuProject:
 
 
 @pytest.fixture
-def gpu(project: Project, target: str) -> GpuProject:
-    return GpuProject(project, target)
+def gpu(request: pytest.FixtureRequest, project: Project, where: Where) -> GpuProject:
+    archs = IN_EVERY_TEST_RUN.get(request.node.originalname, ())
+    if where.machine is not None and not ALL and where.target not in archs:
+        pytest.skip("TILE_ORACLE_EMULATED_SESSIONS=all runs it")
+    return GpuProject(project, where)
 
 
 def complete(gpu: GpuProject, finished: Finished) -> pd.DataFrame:
@@ -83,11 +162,11 @@ def complete(gpu: GpuProject, finished: Finished) -> pd.DataFrame:
     records = gpu.records
     assert not len(twice(records))
     first = records[records["round"] == 0]
-    assert set(first["problem"]) == set(PROBLEMS)
+    assert set(first["problem"]) == set(gpu.where.problems)
     assert set(first["status"]) <= {"ok", "noisy", "unsupported"}, first["detail"].unique()
     kernels = first["kernel"].nunique()
     assert kernels >= 4
-    assert len(first) == kernels * len(PROBLEMS)
+    assert len(first) == kernels * len(gpu.where.problems)
     return first
 
 
@@ -103,6 +182,11 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     assert (ok["busy_ms"] > 0).all()
     if gpu.target == "cpu":
         return
+    # Short kernels are timed some at a time: what one sample takes is longer than the kernel.
+    short = ok[ok["latency_ms"] < 0.1]
+    assert (short["busy_ms"] >= short["samples"] * (100 * short["latency_ms"]).clip(upper=0.2)).all()
+    if gpu.where.machine is not None:
+        assert len(short)
     for column in ("vgprs", "lds_bytes", "spills", "workgroups_per_cu", "loop_matrix_instructions"):
         assert ok[column].notna().all(), column
     assert (ok["workgroups_per_cu"] >= 1).all()
@@ -126,12 +210,20 @@ def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
     assert len(gpu.project.runs) == 1
 
 
-def test_two_workers_share_what_gpus_there_are(gpu: GpuProject) -> None:
-    finished = gpu.run("-n", "2")
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_path: Path) -> None:
+    if gpu.where.machine is None:
+        if gpus > 1 and gpu.where.gpus < gpus:
+            pytest.skip(f"needs {gpus} GPUs")
+        gpus = min(2, gpu.where.gpus)
+    # A folder for locks of its own: their names say which GPUs were timed on.
+    finished = gpu.run("-n", "2", gpus=gpus, environment={"TMPDIR": str(tmp_path)})
     complete(gpu, finished)
     (run,) = gpu.project.runs
     writers = {path.name.split("-")[1] for path in (run / "measurements").glob("*.parquet")}
     assert len(writers) == 2, "each worker writes parts of its own"
+    if gpu.target != "cpu":
+        assert len(list((tmp_path / "tile-oracle-gpus").glob("*.lock"))) == gpus
 
 
 def test_a_budget_ends_a_session_that_can_go_on(gpu: GpuProject) -> None:
@@ -155,6 +247,137 @@ def test_cold_caches_are_slower(gpu: GpuProject) -> None:
     both = warm.merge(cold, on=["problem", "kernel"], suffixes=("_warm", "_cold"))
     ratio = (both["latency_ms_cold"] / both["latency_ms_warm"]).dropna()
     assert ratio.median() > 1.0
+    if gpu.where.machine is not None:
+        # Its clock is exact, and adds the same to every run that finds the caches cold, and to no other.
+        assert (ratio > 1.0).all()
+
+
+# ---- binaries of another machine, and what comes of records ------------------------------------------
+
+
+def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_path: Path) -> None:
+    machine = gpu.where.machine
+    if machine is None:
+        pytest.skip("the folder of kernels that is given is one")
+    command = [sys.executable, "-m", "harness.cli", "build", "-o", str(tmp_path / "built"), "--ndim=2"]
+    command += [f"--arch={gpu.target}", "--direction=forward", "--dtype=bf16"]
+    command += [f"--toolchain={machine.compiler}", f"--kernel-filter={gpu.where.kernel_filter}"]
+    environment = {**gpu.project.environment, **machine.environment()}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    first = complete(gpu, gpu.run(f"--build-dir={tmp_path / 'built'}", "--toolchain=/no/such/clang++"))
+    assert set(first["toolchain"].dropna()) == {AheadFolder(tmp_path / "built").facts.toolchain}
+
+
+def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
+    """A model that was trained on a session's records, by the gate; on a clock that is always the same."""
+    if gpu.where.machine is None:
+        pytest.skip("another session's times differ")
+    reports, models = gpu.project.folder / "reports", gpu.project.folder / "models"
+    records = complete(gpu, gpu.run("--run-name=measured"))
+    train_model(records, models / "right")
+    upside_down = records.groupby("problem")["latency_ms"].transform(lambda times: times.max() / times)
+    train_model(records.assign(latency_ms=upside_down, tflops=1 / upside_down), models / "wrong")
+    accepted = gpu.run("--model=right", "--update-baseline", "--run-name=accepted")
+    assert "baseline written" in accepted.output, accepted.output[-3000:]
+    again = gpu.run("--model=right", "--run-name=again")
+    assert "verdict passed: every criterion is met" in again.output, again.output[-3000:]
+    assert again.status == 0
+    replayed = gpu.run("--model=right", "--target=replay", f"--oracle={reports / 'measured'}")
+    assert "verdict passed: every criterion is met" in replayed.output, replayed.output[-3000:]
+    (baselines,) = (models / "right").glob("emulated-*")
+    shutil.copytree(baselines, models / "wrong" / baselines.name)
+    worse = gpu.run("--model=wrong", "--target=replay", f"--oracle={reports / 'measured'}")
+    assert "verdict FAILED: criteria not met" in worse.output, worse.output[-3000:]
+    assert worse.status == 1
+
+
+# ---- kernels that misbehave --------------------------------------------------------------------------
+
+FAULTS = ("out_of_bounds", "illegal", "endless", "wrong", "unwritten", "beside", "other_abi", "too_much_lds")
+ENDS = {
+    "good": {"ok", "noisy"},
+    "out_of_bounds": {"crash"},
+    "illegal": {"crash"},
+    "endless": {"timeout"},
+    "wrong": {"wrong"},
+    "unwritten": {"wrong"},
+    "beside": {"wrong"},
+    "other_abi": {"build_error"},
+    "too_much_lds": {"unsupported", "build_error"},
+}
+SMALL = "forward-bf16-n2-c8-k8-i9x9-f3x3-p1"
+
+
+def evil_session(
+    gpu: GpuProject, pool: list[tuple[str, int]], folder: Path, *more: str, **environment: str
+) -> tuple[Finished, pd.DataFrame]:
+    """A session over kernels of tests/evil_gpu_kernels on one problem, and the records of its first round."""
+    if gpu.target == "cpu":
+        pytest.skip("kernels that misbehave on the CPU are another folder's")
+    gpu.project.problem_set("small.csv", (SMALL,))
+    environment |= {"EVIL_GPU_HEADERS": str(evil_headers(folder)), "EVIL_GPU_POOL": json.dumps(pool)}
+    environment["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(ROOT), gpu.where.environment().get("PYTHONPATH") or os.environ.get("PYTHONPATH")])
+    )
+    options = ["-p", "tests.evil_gpu_kernels.in_sessions", "--problem-set=small.csv", "--kernel-filter="]
+    if EVIL_KERNELS and gpu.where.machine is None:
+        options.append(f"--build-dir={EVIL_KERNELS}")
+    finished = gpu.run(*options, "--kernel-timeout=4s", *more, environment=environment)
+    records = gpu.records
+    names = {evil_gpu_kernel(mode, variant).name: mode for mode, variant in pool}
+    records = records[records["round"] == 0].sort_values("time", kind="stable", ignore_index=True)
+    return finished, records.assign(mode=records["kernel"].map(names))
+
+
+def test_faults_are_recorded_and_the_next_kernel_is_right(gpu: GpuProject, tmp_path: Path) -> None:
+    pool = [pair for number, mode in enumerate(FAULTS) for pair in (("good", 64 + number), (mode, 64))]
+    finished, records = evil_session(gpu, pool, tmp_path / "evil")
+    assert finished.status == 1, finished.output[-4000:]
+    assert len(records) == len(pool)
+    for mode, status in zip(records["mode"], records["status"], strict=True):
+        assert status in ENDS[mode], f"{mode}: {records.to_string()}"
+    for fault in ("out_of_bounds", "illegal", "endless"):
+        (at,) = records.index[records["mode"] == fault]
+        assert "good" in set(records["mode"][at + 1 :]), "a kernel was run after it"
+    details = dict(zip(records["mode"], records["detail"], strict=True))
+    assert "no result after 4 s" in details["endless"]
+    assert "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)" in details["wrong"]
+    assert "wrote 2 bytes beside its output" in details["beside"]
+    if gpu.where.machine is not None:
+        assert "writes 4 bytes out of bounds" in details["out_of_bounds"]
+        assert "traps" in details["illegal"]
+
+
+def test_a_fault_may_be_an_error_number_in_hip_too(gpu: GpuProject, tmp_path: Path) -> None:
+    if gpu.where.machine is None or gpu.target != "gfx950":
+        pytest.skip("what a real runtime does is its own affair")
+    pool = [("good", 65), ("out_of_bounds", 64), ("illegal", 64), ("good", 66)]
+    _, records = evil_session(gpu, pool, tmp_path / "evil", EMULATED_HIP_FAULTS="code")
+    assert records.set_index("mode")["status"].to_dict() == {
+        **{"good": "ok", "out_of_bounds": "crash", "illegal": "crash"},
+    }
+    details = dict(zip(records["mode"], records["detail"], strict=True))
+    assert "hipErrorIllegalAddress (700)" in details["out_of_bounds"]
+    assert "hipErrorLaunchFailure (719)" in details["illegal"]
+
+
+def test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong(gpu: GpuProject, tmp_path: Path) -> None:
+    """The real kernels, without the last step of the pipelines that prefetch."""
+    if gpu.where.machine is None:
+        pytest.skip("needs a compiler, and shows nothing of the GPU")
+    headers = shutil.copytree(data_folder("kernels") / "gpu", tmp_path / "gpu")
+    text = (headers / "pipeline.hpp").read_text()
+    right, wrong = "g.last_step - g.first_step)", "g.last_step - g.first_step - 1)"
+    assert text.count(right) == 1
+    (headers / "pipeline.hpp").write_text(text.replace(right, wrong))
+    finished = gpu.run("-p", "tests.evil_gpu_kernels.in_sessions", environment={"EVIL_GPU_HEADERS": str(headers)})
+    records = gpu.records
+    assert set(records["status"]) == {"wrong"}
+    assert records["detail"].str.contains("values wrong, at (", regex=False).all()
+    assert records["tflops"].isna().all()
+    assert finished.status == 1
+    assert "0 of 4 problems" in finished.output
 
 
 def test_the_project_is_where_it_was(gpu: GpuProject, tmp_path: Path) -> None:

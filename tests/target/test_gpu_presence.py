@@ -160,5 +160,29 @@ def test_workers_of_xdist_take_the_devices_in_turn(
     worker: str, variable: str, devices: int, visible: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER", worker)
+    for name in ("ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", variable)
     assert visible_device("HIP_VISIBLE_DEVICES", devices) == visible
+
+
+@pytest.mark.parametrize(
+    ("given", "hip", "cuda"),
+    [
+        # HIP counts among the devices that ROCR leaves, which is how clusters hand them out.
+        ({"ROCR_VISIBLE_DEVICES": "4,6"}, "1", "3"),
+        ({"ROCR_VISIBLE_DEVICES": "5"}, "", "3"),
+        # Where its own variable is not set, HIP heeds CUDA's.
+        ({"CUDA_VISIBLE_DEVICES": "2,5"}, "5", "5"),
+        ({"CUDA_VISIBLE_DEVICES": "1,0", "ROCR_VISIBLE_DEVICES": "4,6"}, "0", "0"),
+        ({"CUDA_VISIBLE_DEVICES": "2,5", "HIP_VISIBLE_DEVICES": "3,6"}, "6", "5"),
+    ],
+)
+def test_no_device_is_taken_that_the_user_has_hidden(
+    given: dict[str, str], hip: str, cuda: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw3")
+    for name in ("ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, given.get(name, ""))
+    assert visible_device("HIP_VISIBLE_DEVICES", 8) == hip
+    assert visible_device("CUDA_VISIBLE_DEVICES", 8) == cuda

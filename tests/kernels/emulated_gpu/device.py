@@ -13,6 +13,7 @@ import mmap
 import platform
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,6 +42,7 @@ _WATCHED = (
     *("-O1", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
     # A store must not hide a load before it: the load may be the one that is out of bounds.
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
+    "-ftrap-function=emu_trap",
 )
 READS, WRITES, _WRITES_ONCE = 1, 2, 4
 _INFO_BYTES = 36
@@ -118,14 +120,30 @@ class EmulatedGpu:
         """A library that was made here, loaded."""
         return EmulatedModule(library, self._run())
 
-    def library(self, source: str, arch: str, changes: Mapping[str, tuple[str, str]] | None = None) -> Path:
-        """Any source with the headers of kernels/gpu. What is to be launched needs TO_LAUNCHER(name)."""
-        headers = {path.name: path.read_text() for path in sorted(HEADERS.iterdir())}
+    def library(
+        self,
+        source: str,
+        arch: str,
+        changes: Mapping[str, tuple[str, str]] | None = None,
+        include: Path | None = None,
+    ) -> Path:
+        """Any source with the headers of kernels/gpu. What is to be launched needs TO_LAUNCHER(name).
+
+        include: a folder of headers that are taken instead of those of the same names.
+        """
+        folders = (HEADERS,) if include is None else (HEADERS, include)
+        headers = {path.name: path.read_text() for folder in folders for path in sorted(folder.iterdir())}
         for name, (text, instead) in (changes or {}).items():
             assert headers[name].count(text) == 1, f"{name} has {headers[name].count(text)} of {text!r}"
             headers[name] = headers[name].replace(text, instead)
         defines = f'#define TO_INSTRUCTIONS "{_INSTRUCTIONS[arch]}"\n'
         return self._library("kernel.cpp", defines + self._defines + source, headers, _WATCHED)
+
+    def runtime(self, *, cuda: bool) -> Path:
+        """The emulated device as a library with HIP's functions, or CUDA's: runtime.cpp."""
+        emulator = {"emulator.cpp": (HERE / "emulator.cpp").read_text()}
+        flags = ("-O3", "-DAS_CUDA") if cuda else ("-O3",)
+        return self._library("runtime.cpp", (HERE / "runtime.cpp").read_text(), emulator, flags)
 
     def _run(self) -> ctypes._NamedFuncPointer:
         if EmulatedGpu._emulator is None:
@@ -141,8 +159,8 @@ class EmulatedGpu:
         made = self._folder / f"{key}.emulated"
         if made.exists():
             return made
-        work = self._folder / f"{key}.work"
-        work.mkdir(parents=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._folder))  # others may be making the same
         toolchain = find_toolchain("ziglang")
         toolchain.prepare(work)
         for include in (own, headers):

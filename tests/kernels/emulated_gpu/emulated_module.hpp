@@ -32,11 +32,20 @@ template <class... A> struct emu_caller<void(A...)> {
     kernel(*(const A *)values[I]...);
   }
   using All = __make_integer_seq<IndicesOf, unsigned long, sizeof...(A)>;
+  // Bytes of each argument, for who must keep their values; returns how many there are.
+  __attribute__((no_sanitize("thread"))) static int sizes(int *bytes) {
+    const int each[] = {(int)sizeof(A)...};
+    for (unsigned long i = 0; i < sizeof...(A); ++i) bytes[i] = each[i];
+    return (int)sizeof...(A);
+  }
 };
 #define TO_LAUNCHER(kernel)                                                          \
   extern "C" TO_VISIBLE void launch_##kernel(const void *values) {                   \
     using Caller = emu_caller<decltype(kernel)>;                                     \
     Caller::call(kernel, (void *const *)values, Caller::All{});                      \
+  }                                                                                  \
+  extern "C" TO_VISIBLE int arguments_of_##kernel(int *bytes) {                      \
+    return emu_caller<decltype(kernel)>::sizes(bytes);                               \
   }
 
 #define TO_EMULATED_MODULE(lanes, static_lds_bytes)                                              \

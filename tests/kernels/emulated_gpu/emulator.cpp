@@ -200,7 +200,8 @@ bool all_released;
 u32 epoch = 1, first_epoch = 1; // of the launches so far; of this workgroup
 int lds_bytes;
 u8 *variables, *variables_end;
-bool failed;
+bool failed, trapped;
+u64 accesses; // of all launches so far: the nearest thing to time that there is here
 
 template <class... T> [[noreturn]] void fail(const char *format, T... values) {
   int used = snprintf(launch->message, sizeof launch->message, "workgroup (%d, %d, %d), lane %d: ", block[0], block[1],
@@ -254,6 +255,7 @@ void write_cell(int at) {
 
 // Every access of a kernel comes by here. aligned: the code counts on an address that the size divides.
 void touch(const void *address, u64 bytes, bool write, bool aligned) {
+  ++accesses;
   const u8 *p = (const u8 *)address;
   if ((u64)(p - now->stack) < STACK_BYTES) return;
   const char *does = write ? "writes" : "reads";
@@ -463,6 +465,12 @@ EXPORTED unsigned short emu_round(int format, float x) {
 EXPORTED _Float16 __truncsfhf2(float x) { return __builtin_bit_cast(_Float16, emu_round(EMU_FP16, x)); }
 EXPORTED float __extendhfsf2(_Float16 x) { return value_of_fp16[__builtin_bit_cast(u16, x)]; }
 #endif
+
+// What __builtin_trap() is compiled to (-ftrap-function).
+EXPORTED void emu_trap() {
+  trapped = true;
+  fail("traps");
+}
 
 EXPORTED void emu_release() { now->released = true; }
 EXPORTED void emu_acquire() { now->epoch = epoch; }

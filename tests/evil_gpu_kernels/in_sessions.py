@@ -1,0 +1,36 @@
+"""A plugin (`-p`) by which the GPU kernels of a whole pytest session misbehave.
+
+EVIL_GPU_HEADERS names the folder that kernels are compiled from in the place of kernels/gpu. With EVIL_GPU_POOL, a
+JSON list of (mode, variant), the pool of every problem is those kernels of evil_gpu.py, and no rule refuses one.
+All else is the session's own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+from harness.build.builder import Builder
+from harness.kernel import Kernel
+from harness.problem import Problem
+from harness.session import plan
+from harness.target import gpu
+from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel
+
+
+def _nothing_refused(self: gpu.GpuTarget, kernel: Kernel, problem: Problem) -> str | None:
+    return None
+
+
+def _misbehave() -> None:
+    gpu.Builder = partial(Builder, include=Path(os.environ["EVIL_GPU_HEADERS"]))  # type: ignore[misc,assignment]
+    asked = os.environ.get("EVIL_GPU_POOL")
+    if asked is not None:
+        pool = tuple(evil_gpu_kernel(mode, variant) for mode, variant in json.loads(asked))
+        plan.pool_of_kind = lambda kind, **_: pool  # type: ignore[assignment]
+        gpu.GpuTarget.refusal = _nothing_refused  # type: ignore[method-assign]
+
+
+_misbehave()
