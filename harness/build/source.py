@@ -207,7 +207,7 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
     under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
     most = _MOST_HELD // max(1, threads // _FULL_WORKGROUP)
     little_else = kernel.layout == "rcr" and kernel.scheduler == "intrawave" and kernel.pipeline != "compv4"
-    if sums > most // 2 and (kernel.persistent or kernel.dtype not in ("bf16", "fp16")):
+    if kernel.dtype == "fp32" or (sums > most // 2 and (kernel.persistent or kernel.dtype == "fp8")):
         little_else = False
     if little_else and threads == _FULL_WORKGROUP:
         most = _MOST_HELD_WITH_LITTLE_ELSE

@@ -7,9 +7,11 @@
 TO_LDS_OF_TILES(to::LDS_BYTES)
 
 namespace to {
-// On gfx950: 512 registers a lane where sums and tiles under way take half of 256.
+// On gfx950: 512 registers a lane where sums and tiles under way take half of 256, and in fp32, whose fragments are twice
+// as large, where so many loads need addresses.
 constexpr int HELD_VALUES = TILE_M * TILE_N / THREADS + TILE_VECTORS * 4 * (IS_ASYNC ? 0 : PIPELINE == TO_MEM ? IN_FLIGHT : 1);
-constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : HELD_VALUES >= 128 && THREADS <= 256 ? 1 : 2;
+constexpr bool HOLDS_MUCH = HELD_VALUES >= 128 || (ELEMENT_BYTES == 4 && TILE_VECTORS > 16);
+constexpr int WAVES_PER_SIMD = THREADS > 512 ? THREADS / 256 : HOLDS_MUCH && THREADS <= 256 ? 1 : 2;
 } // namespace to
 
 static_assert(sizeof(to_gpu_gemm_args) == 48 && sizeof(to_gpu_launch_info) == 36);

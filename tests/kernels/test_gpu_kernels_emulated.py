@@ -346,7 +346,12 @@ MISTAKES = (
         *("element(b, e), element(a, PER_LANE - 1 - e)", "values wrong", FP32),
     ),
     Mistake(
-        *("LDS for two bytes an element", GFX950, "config.hpp", "STAGE_BYTES = STAGE_ELEMENTS * ELEMENT_BYTES;"),
+        *(
+            "LDS for two bytes an element",
+            GFX950,
+            "config.hpp",
+            "STAGE_BYTES = STAGE_ELEMENTS * ELEMENT_BYTES;",
+        ),
         *("STAGE_BYTES = STAGE_ELEMENTS * 2;", "of to_lds", FP32),
     ),
     Mistake(
