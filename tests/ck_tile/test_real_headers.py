@@ -28,7 +28,7 @@ from harness.errors import KernelError
 from harness.kernel import parse_kernel_name
 from harness.pool import kernel_pool, rules_of
 from harness.pool.ck_builder import read_builder_configs
-from harness.problem import GemmProblem, GroupedConvProblem
+from harness.problem import DIRECTIONS, GemmProblem, GroupedConvProblem
 
 DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
 
@@ -101,10 +101,9 @@ def test_the_version_of_november_2025_has_all(headers: Path) -> None:
         "compv6",
         "comp_async",
     }
-    directions = ("forward", "bwd_data", "bwd_weight")
-    assert [d for d in directions if api.merges_groups(d)] == ["bwd_weight"]
-    assert [d for d in directions if api.splits_image(d)] == ["forward"]
-    assert [d for d in directions if api.takes_two_buffers(d)] == ["forward", "bwd_weight"]
+    assert [d for d in DIRECTIONS if api.merges_groups(d)] == ["bwd_weight"]
+    assert [d for d in DIRECTIONS if api.splits_image(d)] == ["forward"]
+    assert [d for d in DIRECTIONS if api.takes_two_buffers(d)] == ["forward", "bwd_weight"]
     assert {(16, 16, 32), (32, 32, 16)} <= api.warp_tiles["bf16"]
 
 
@@ -284,10 +283,10 @@ AWKWARD_3D: tuple[dict[str, int], ...] = (
 
 
 def carried_out(
-    headers: Path, folder: Path, name: str, fields: Sequence[dict[str, int]]
+    headers: Path, folder: Path, name: str, fields: Sequence[dict[str, int]], version: str = "ck-newer"
 ) -> dict[GroupedConvProblem, str]:
     """What CK Tile's own descriptors make of some small problems; see implicit_gemm.py."""
-    api = api_of(headers, "ck-newer")
+    api = api_of(headers, version)
     toolchain = find_ck_tile_toolchain("ziglang", "gfx950", api.headers, {HIP_HEADERS: str(headers)})
     kernel = parse_kernel_name(name)
     library = implicit_gemm.build_host_part(api, toolchain, kernel, folder / "built")
@@ -299,14 +298,20 @@ def carried_out(
     return dict(zip(problems, found, strict=True))
 
 
-@pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
-@pytest.mark.parametrize("ndim", [2, 3])
+@pytest.mark.parametrize(
+    ("version", "direction", "ndim"),
+    [
+        ("ck", "forward", 2),
+        ("ck", "bwd_weight", 2),
+        *(("ck-newer", direction, ndim) for direction in DIRECTIONS for ndim in (2, 3)),
+    ],
+)
 def test_the_implicit_gemm_is_the_convolution(
-    headers: Path, tmp_path: Path, direction: str, ndim: int
+    headers: Path, tmp_path: Path, version: str, direction: str, ndim: int
 ) -> None:
     """Every index of a launch, by CK Tile's own descriptors, in whole numbers against the definition."""
     name = f"grouped_conv_{direction}_bf16_{ndim}d_64x64x64_compv3_intrawave"
-    found = carried_out(headers, tmp_path, name, AWKWARD if ndim == 2 else AWKWARD_3D)
+    found = carried_out(headers, tmp_path, name, AWKWARD if ndim == 2 else AWKWARD_3D, version)
     assert set(found.values()) == {"right"}, found
 
 
