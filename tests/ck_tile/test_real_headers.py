@@ -25,7 +25,7 @@ from harness.build.ck_tile.source import source_for
 from harness.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
 from harness.build.code_facts import code_facts
 from harness.errors import KernelError
-from harness.kernel import parse_kernel_name
+from harness.kernel import GroupedConvKernel, parse_kernel_name
 from harness.pool import kernel_pool, rules_of
 from harness.pool.ck_builder import read_builder_configs
 from harness.problem import DIRECTIONS, GemmProblem, GroupedConvProblem
@@ -121,6 +121,8 @@ def test_the_version_of_mid_2025_has_all_but_bwd_data(headers: Path) -> None:
         "compv5": ["intrawave"],
     }
     assert (16, 16, 32) in api.warp_tiles["bf16"]
+    # There is one, taken out by #if 0.
+    assert api.missing_for_two_stage == "it has no UnaryConvert"
     with pytest.raises(KernelError, match="cannot make bwd_data kernels: it has no GroupedConv"):
         source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
 
@@ -289,12 +291,14 @@ def carried_out(
     api = api_of(headers, version)
     toolchain = find_ck_tile_toolchain("ziglang", "gfx950", api.headers, {HIP_HEADERS: str(headers)})
     kernel = parse_kernel_name(name)
+    assert isinstance(kernel, GroupedConvKernel)
     library = implicit_gemm.build_host_part(api, toolchain, kernel, folder / "built")
     small = {"N": 2, "C": 16, "K": 16, "G": 2, "Hi": 7, "Wi": 8, "Y": 3, "X": 3, "pad_h": 1, "pad_w": 1}
     problems = [
         GroupedConvProblem(kernel.direction, "bf16", kernel.ndim, **{**small, **given}) for given in fields
     ]
-    found = implicit_gemm.carried_out(library, double.hip_double(folder), folder, problems)
+    runtime = double.hip_double(folder)
+    found = implicit_gemm.carried_out(library, runtime, folder, problems, kernel.two_stage)
     return dict(zip(problems, found, strict=True))
 
 
@@ -315,8 +319,10 @@ def test_the_implicit_gemm_is_the_convolution(
     assert set(found.values()) == {"right"}, found
 
 
-def test_the_implicit_gemm_of_two_groups_is_the_convolution(headers: Path, tmp_path: Path) -> None:
-    found = carried_out(headers, tmp_path, NEW_WEIGHT.removesuffix("_2s"), AWKWARD)
+def test_the_implicit_gemm_of_two_groups_is_the_convolution_in_the_workspace(
+    headers: Path, tmp_path: Path
+) -> None:
+    found = carried_out(headers, tmp_path, NEW_WEIGHT, AWKWARD)
     for problem, answer in found.items():
         assert answer == ("right" if problem.G % 2 == 0 else "refused"), problem.id
 
