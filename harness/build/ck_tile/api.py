@@ -167,10 +167,10 @@ class CkTileApi:
     @property
     def missing_for_two_stage(self) -> str:
         """Why bwd_weight cannot leave its sums in fp32 for a second kernel; "" when it can."""
-        lacking = [name for name in (*CONVERT, "UnaryConvert") if name not in self.templates]
+        name = CONV_KERNELS["bwd_weight"][0]
+        lacking = [needed for needed in (name, *CONVERT, "UnaryConvert") if needed not in self.templates]
         if lacking:
             return f"it has no {', '.join(lacking)}"
-        name = CONV_KERNELS["bwd_weight"][0]
         if _WEIGHTS_OF_EPILOGUE.search(self.templates[name].body) is None:
             return f"its {name} stores its sums in the type of its operands"
         return ""
