@@ -80,6 +80,18 @@ def test_what_is_not_there_is_none() -> None:
     assert constructor_parameters(plain) is None
 
 
+def test_what_the_preprocessor_takes_out_is_not_there() -> None:
+    text = without_comments(
+        "#if 0\nstruct A { int gone; };\n#endif\n"
+        "  # if 0 // off\nstruct B {};\n  # else\nstruct C { int kept; };\n  # endif\n"
+    )
+    assert find_template(text, "A") is None
+    assert find_template(text, "B") is None
+    kept = find_template(text, "C")
+    assert kept is not None
+    assert "int kept" in kept.body
+
+
 def test_comments_and_strings_hide_nothing() -> None:
     text = without_comments('struct A { // }\n /* } */ const char* s = "}"; int end; };')
     found = find_template(text, "A")

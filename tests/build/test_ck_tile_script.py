@@ -81,6 +81,30 @@ def test_it_looks_where_the_toolchain_looks(
         assert script.default_folder() == prepared_folder(os.environ)
 
 
+def test_nothing_of_a_source_package_is_run(
+    script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """pip hands out the archive of a package whose setup.py could not run."""
+    package = tmp_path / "some_package-1.0"
+    header = package / "inner" / "ck" / "include" / "ck_tile" / "core.hpp"
+    header.parent.mkdir(parents=True)
+    header.write_text("#pragma once\n")
+    (package / "PKG-INFO").write_text("Metadata-Version: 2.1\nName: some-package\nVersion: 1.0\n")
+    (package / "setup.py").write_text("raise SystemExit('there is no ROCm')\n")
+    with tarfile.open(tmp_path / "some_package-1.0.tar.gz", "w:gz") as tar:
+        tar.add(package, package.name)
+    monkeypatch.setattr(script, "SOURCES", {"ck-new": ("some-package", "1.0", "/inner/ck")})
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    (tmp_path / "work").mkdir()
+    script.fetch_ck_tile(tmp_path / "work", tmp_path / "out")
+    assert (tmp_path / "out" / "ck-new" / "include" / "ck_tile" / "core.hpp").is_file()
+    monkeypatch.setattr(script, "SOURCES", {"ck-new": ("some-package", "2.0", "/inner/ck")})
+    (tmp_path / "again").mkdir()
+    with pytest.raises(script.CannotBeHad, match=r"source package of some-package 2\.0: .*2\.0"):
+        script.fetch_ck_tile(tmp_path / "again", tmp_path / "out")
+
+
 def test_only_the_headers_that_are_needed_are_unpacked(script: ModuleType, tmp_path: Path) -> None:
     below = "package-1/csrc/composable_kernel/include"
     wanted = ("ck_tile/core.hpp", "ck/tensor_operation/gpu/device/impl/device_grouped_conv_fwd.hpp")

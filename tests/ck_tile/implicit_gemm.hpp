@@ -53,8 +53,14 @@ void carry_out(const Kargs &kargs, dim3 grid) {
       multiply(kargs.a_grid_desc_m_k, false, at(kargs.in_ptr, a), kargs.b_grid_desc_n_k, false, at(kargs.wei_ptr, b),
                kargs.c_grid_desc_m_n, at(kargs.out_ptr, c), kargs.GemmM, kargs.GemmN, kargs.GemmK);
     } else if constexpr (direction == 'w') {
-      multiply(kargs.a_grid_desc_k_m, true, at(kargs.out_ptr, a), kargs.b_grid_desc_k_n, true, at(kargs.in_ptr, b),
-               kargs.c_grid_desc_m_n, at(kargs.wei_ptr, c), kargs.GemmM, kargs.GemmN, kargs.GemmK);
+      auto weights = [&](const auto &a_of, const auto &b_of, bool turned) {
+        multiply(a_of, turned, at(kargs.out_ptr, a), b_of, turned, at(kargs.in_ptr, b), kargs.c_grid_desc_m_n,
+                 at(kargs.wei_ptr, c), kargs.GemmM, kargs.GemmN, kargs.GemmK);
+      };
+      if constexpr (requires { kargs.a_grid_desc_k_m; })
+        weights(kargs.a_grid_desc_k_m, kargs.b_grid_desc_k_n, true);
+      else  // mid 2025
+        weights(kargs.a_grid_desc_m_k, kargs.b_grid_desc_n_k, false);
     } else {
       for (index_t gemm = 0; gemm < kargs.gemm_count; gemm++) {
         const auto &a_of = kargs.a_grid_descs_m_k[gemm];

@@ -88,6 +88,7 @@ _GEMM_LAYOUT = re.compile(
     r"is_same_v<\s*Gemm([ABC])Layout\s*,\s*(?:ck_tile::)?tensor_layout::gemm::(\w+)\s*>"
 )
 _MERGES = re.compile(r"\bGroupedConvTraitsType_?::NumGroupsToMerge\s*[;)*/]")
+_WEIGHTS_OF_EPILOGUE = re.compile(r"\bWeiDataType\s*=[^;]*\bEpiloguePipeline\w*::ODataType\b")
 _ALONG_ROWS = re.compile(r"\bmove_tile_window\(\s*\w*_copy_dram_window,\s*\{\s*0,\s*kKPerBlock\s*\}\s*\)")
 _TAKES_ONE_EACH = re.compile(
     r"!\s*is_detected<is_tuple[^{};]*?\boperator\(\)\(\s*const \w+\s*&\s*\w+,\s*const B\w+"
@@ -162,6 +163,17 @@ class CkTileApi:
         """Whether a direction's kernel takes a list of pieces of the image."""
         args = self.templates.get(CONV_DEVICE_ARGS[direction])
         return args is not None and all(word in args.body for word in ("num_spatial_pieces", "split_image"))
+
+    @property
+    def missing_for_two_stage(self) -> str:
+        """Why bwd_weight cannot leave its sums in fp32 for a second kernel; "" when it can."""
+        name = CONV_KERNELS["bwd_weight"][0]
+        lacking = [needed for needed in (name, *CONVERT, "UnaryConvert") if needed not in self.templates]
+        if lacking:
+            return f"it has no {', '.join(lacking)}"
+        if _WEIGHTS_OF_EPILOGUE.search(self.templates[name].body) is None:
+            return f"its {name} stores its sums in the type of its operands"
+        return ""
 
     @property
     def tails_are_arguments(self) -> bool:

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"", re.DOTALL)
+_TAKEN_OUT = re.compile(
+    r"^[ \t]*#[ \t]*if[ \t]+0\b.*?^[ \t]*#[ \t]*(?:else|endif)\b", re.DOTALL | re.MULTILINE
+)
 _LONGEST_LIST = 20_000
 _DECLARED = re.compile(r"(?:\.\.\.\s*)?([A-Za-z_]\w*)\s*(?:\[[^\]]*\])?$")
 
@@ -40,8 +43,9 @@ class Template:
 
 
 def without_comments(text: str) -> str:
-    """The text with comments and string literals blanked out, so that brackets can be counted."""
-    return _COMMENTS.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
+    """The text without comments, strings and what `#if 0` takes out, so that brackets can be counted."""
+    text = _COMMENTS.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
+    return _TAKEN_OUT.sub(" ", text)
 
 
 def find_template(text: str, name: str) -> Template | None:

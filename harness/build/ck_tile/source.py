@@ -111,9 +111,8 @@ def _conv_source(api: CkTileApi, kernel: GroupedConvKernel) -> str:
 
 def _convert(api: CkTileApi) -> str:
     """The kernel that rounds the sums of two_stage: tiles as in CK Tile's example. Raises KernelError."""
-    lacking = [name for name in (*CONVERT, "UnaryConvert") if name not in api.templates]
-    if lacking:
-        raise KernelError(f"two_stage is not in this CK Tile: it has no {', '.join(lacking)}")
+    if api.missing_for_two_stage:
+        raise KernelError(f"two_stage is not in this CK Tile: {api.missing_for_two_stage}")
     shape_name, problem_name, kernel_name, policy = CONVERT
     sizes = {"blockwarps": "sequence<8>", "blocktile": "sequence<2048>", "warptile": "sequence<64>"}
     shape = api.arguments(shape_name, {**sizes, "computedatatype": "float"})
