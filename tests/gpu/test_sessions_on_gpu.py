@@ -1,7 +1,7 @@
 """Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget, faults.
 
-Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own functions
-(tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
+Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own
+functions (tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
 
 TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler, and
 TILE_ORACLE_GPU_TEST_KERNELS one of the kernels that misbehave (test_on_gpu.py);
@@ -18,7 +18,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -371,7 +371,9 @@ def test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong(gpu: GpuProject, tmp_pa
     right, wrong = "g.last_step - g.first_step)", "g.last_step - g.first_step - 1)"
     assert text.count(right) == 1
     (headers / "pipeline.hpp").write_text(text.replace(right, wrong))
-    finished = gpu.run("-p", "tests.evil_gpu_kernels.in_sessions", environment={"EVIL_GPU_HEADERS": str(headers)})
+    finished = gpu.run(
+        "-p", "tests.evil_gpu_kernels.in_sessions", environment={"EVIL_GPU_HEADERS": str(headers)}
+    )
     records = gpu.records
     assert set(records["status"]) == {"wrong"}
     assert records["detail"].str.contains("values wrong, at (", regex=False).all()
