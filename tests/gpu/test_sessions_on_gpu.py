@@ -252,6 +252,41 @@ def test_cold_caches_are_slower(gpu: GpuProject) -> None:
         assert (ratio > 1.0).all()
 
 
+@pytest.mark.parametrize(
+    ("problems", "kernels"),
+    [
+        (
+            ("bwd_weight-bf16-n2-c9-k21-i6x5-f3x2-p1x0", "bwd_weight-bf16-n1-c16-k8-i4x4x4-f2x1x2"),
+            # With a second stage, which only sm_90's default set has, and without one.
+            "tile_m == 32 and pipeline == 'basic_v1' and not double_smem_buffer "
+            "and (two_stage or vector_a == 4)",
+        ),
+        (
+            ("bwd_data-fp16-n2-g3-c9-k21-i6x5-f3x2-p1x0", "bwd_data-fp16-n2-c64-k32-i7x7-f3x3-s2-p1"),
+            "tile_m == 64 and pipeline == 'compv3' and vector_a == 4 and not double_smem_buffer",
+        ),
+        (
+            ("gemm-bf16-crr-m33-n70-k130", "gemm-bf16-crr-m64-n128-k64"),
+            "tile_m == 64 and pipeline == 'compv3'",
+        ),
+    ],
+    ids=["bwd_weight", "bwd_data", "gemm"],
+)
+def test_other_kinds_of_problems(gpu: GpuProject, problems: tuple[str, ...], kernels: str) -> None:
+    if gpu.target == "cpu" or (KERNELS and gpu.where.machine is None):
+        pytest.skip("needs a GPU, and a compiler for it")
+    gpu.project.problem_set("others.csv", problems)
+    narrowed = f"{kernels} and tile_n == 64 and tile_k == 64 and scheduler == 'intrawave'"
+    if not problems[0].startswith("gemm"):
+        narrowed += " and not split_image and num_groups_to_merge == 1"
+    finished = gpu.run("--problem-set=others.csv", f"--kernel-filter={narrowed}")
+    assert finished.status == 0, finished.output[-4000:]
+    first = gpu.records
+    first = first[first["round"] == 0]
+    assert set(first["status"]) <= {"ok", "noisy", "unsupported"}, first["detail"].unique()
+    assert set(first["problem"][first["status"] != "unsupported"]) == set(problems)
+
+
 # ---- binaries of another machine, and what comes of records ------------------------------------------
 
 
