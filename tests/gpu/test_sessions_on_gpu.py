@@ -3,8 +3,9 @@
 Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own
 functions (tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
 
-TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler, and
-TILE_ORACLE_GPU_TEST_KERNELS one of the kernels that misbehave (test_on_gpu.py);
+TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler,
+TILE_ORACLE_FIGURES_FILTER the --kernel-filter that it was made with, and TILE_ORACLE_GPU_TEST_KERNELS a folder
+of the kernels that misbehave (test_on_gpu.py).
 TILE_ORACLE_FIGURES_TARGET=cpu runs all of it on the CPU, to find out whether it would run at all.
 TILE_ORACLE_EMULATED_SESSIONS=all runs all of it on both emulated GPUs, not only some of it on each.
 """
@@ -38,6 +39,7 @@ from tests.session.recorded import train_model
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
 KERNELS = os.environ.get("TILE_ORACLE_FIGURES_KERNELS")
+KERNELS_FILTER = os.environ.get("TILE_ORACLE_FIGURES_FILTER")
 EVIL_KERNELS = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
 ALL = os.environ.get("TILE_ORACLE_EMULATED_SESSIONS") == "all"
 PROBLEMS = (
@@ -91,7 +93,7 @@ def real_gpu() -> Where:
     pipelines = "pipeline in ('basic_v1', 'compv3')"
     if name == "cpu":
         return Where(name, PROBLEMS, pipelines, ("--kernel-set=tiny",))
-    pipelines += " and tile_m == 64"
+    pipelines += " and tile_m == 64" + (f" and ({KERNELS_FILTER})" if KERNELS_FILTER else "")
     if emulated.NODES in os.environ:  # dry_run.py: it is no real one, after all
         return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, "--kernel-budget=1ms"))
     return Where(name, PROBLEMS, pipelines, gpus=max(1, there[name].devices))
