@@ -4,8 +4,8 @@ Each runs on this machine's GPU, and on an emulated one of either architecture b
 functions (tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
 
 TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler,
-TILE_ORACLE_FIGURES_FILTER the --kernel-filter that it was made with, and TILE_ORACLE_GPU_TEST_KERNELS a folder
-of the kernels that misbehave (test_on_gpu.py).
+TILE_ORACLE_FIGURES_FILTER the --kernel-filter that it was made with, and TILE_ORACLE_GPU_TEST_KERNELS one of
+the kernels that misbehave (test_on_gpu.py).
 TILE_ORACLE_FIGURES_TARGET=cpu runs all of it on the CPU, to find out whether it would run at all.
 TILE_ORACLE_EMULATED_SESSIONS=all runs all of it on both emulated GPUs, not only some of it on each.
 """
