@@ -92,10 +92,10 @@ class Project:
         return path
 
     def problem_set(self, name: str, ids: tuple[str, ...]) -> Path:
-        from harness.problem import GroupedConvProblem
+        from harness.problem import problem_from_id
         from harness.problem_set import format_problem_set
 
-        problems = [GroupedConvProblem.from_id(one) for one in ids]
+        problems = [problem_from_id(one) for one in ids]
         text = format_problem_set(problems, [""] * len(problems), "problems of a test")
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)

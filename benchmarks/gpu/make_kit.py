@@ -40,7 +40,11 @@ def main() -> int:
     parser.add_argument("--dtype", default="bf16,fp16", help="of bf16, fp16 (default: both)")
     parser.add_argument("--direction", default="forward,bwd_data,bwd_weight", help="default: all")
     parser.add_argument("--ndim", default="2,3", help="of 2, 3 (default: %(default)s)")
-    parser.add_argument("--kernel-filter", help="only kernels for which it is true, as in sessions")
+    parser.add_argument(
+        "--kernel-filter",
+        default="",
+        help="only kernels for which it is true; enough for faults and sessions",
+    )
     parser.add_argument("--build-dir", type=Path, help="cache of binaries (default: the user's)")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--python", default="3.12", help="of the other machine, for packages")
@@ -60,6 +64,7 @@ def main() -> int:
             packages(work / "packages", args.python)
             pack(work / "packages", args.folder / "packages.tar.xz")
     facts = {"arch": args.arch, "kernel_set": kernel_set(args), "python": args.python, "dtype": args.dtype}
+    facts["kernel_filter"] = args.kernel_filter
     (args.folder / "kit.json").write_text(json.dumps(facts, indent=1) + "\n")
     size = sum(path.stat().st_size for path in args.folder.rglob("*") if path.is_file())
     print(f"{args.folder}: {size / 2**20:.1f} MiB")
@@ -77,7 +82,7 @@ def build(args: argparse.Namespace, folder: Path) -> bool:
     command = [sys.executable, "-m", "harness.cli", "build", "-o", str(folder), f"--arch={args.arch}"]
     command += [f"--kernel-set={kernel_set(args)}", f"--direction={args.direction}"]
     command += [f"--dtype={args.dtype}", f"--ndim={args.ndim}", f"--jobs={args.jobs}"]
-    if args.kernel_filter is not None:
+    if args.kernel_filter:
         command.append(f"--kernel-filter={args.kernel_filter}")
     if args.build_dir is not None:
         command.append(f"--build-dir={args.build_dir}")

@@ -53,6 +53,7 @@ def main() -> int:
         unpack(archive, unpacked / archive.name.removesuffix(".tar.xz"))
     environment = session_environment(args.target or facts["arch"], unpacked, out)
     environment["TILE_ORACLE_FIGURES_DTYPES"] = facts["dtype"]
+    environment["TILE_ORACLE_FIGURES_FILTER"] = facts.get("kernel_filter", "")
     statuses = {}
     for step in args.steps or STEPS:
         print(f"== {step}", flush=True)

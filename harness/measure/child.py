@@ -16,6 +16,8 @@ from harness.measure.protocol import Channel, ChannelClosed
 
 _TAIL_BYTES = 8192
 _TAIL_SHOWN = 400
+_DIES_WITHIN_S = 60.0
+"""After SIGKILL. A driver may take its time to get a hanging kernel off its GPU; some never do."""
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -106,12 +108,16 @@ class Child:
         self._close_output()
 
     def kill(self) -> None:
-        """End the process and all that it started. Safe to call twice."""
+        """End the process and all that it started. Safe to call twice.
+
+        One that not even SIGKILL ends, being stuck in its driver, is left behind.
+        """
         if not self._killed:
             self._killed = True
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
-            self._process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(timeout=_DIES_WITHIN_S)
         self.channel.close()
         self._close_output()
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import math
 import os
+import resource
 import select
 import sys
 import threading
@@ -215,10 +216,17 @@ def _seal(journals: Path) -> None:
         pause.wait(_SEAL_WAIT_SECONDS)
 
 
+def _leave_no_core() -> None:
+    """Crashes are part of the work. A core file of a process with a GPU may be as large as the GPU's memory,
+    and the parent would not hear of the death before it is written."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
 def main(arguments: list[str]) -> int:
     """READ_FD WRITE_FD [JOURNALS]: serve until told to quit."""
     read_fd, write_fd = int(arguments[0]), int(arguments[1])
     journals = Path(arguments[2]) if len(arguments) > 2 else None
+    _leave_no_core()
     threading.Thread(target=_watch_parent, args=(read_fd, journals), daemon=True).start()
     try:
         Worker(Channel(read_fd, write_fd)).serve()

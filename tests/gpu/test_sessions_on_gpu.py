@@ -1,10 +1,11 @@
 """Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget, faults.
 
-Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own functions
-(tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
+Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own
+functions (tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
 
-TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler, and
-TILE_ORACLE_GPU_TEST_KERNELS one of the kernels that misbehave (test_on_gpu.py);
+TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler,
+TILE_ORACLE_FIGURES_FILTER the --kernel-filter that it was made with, and TILE_ORACLE_GPU_TEST_KERNELS one of
+the kernels that misbehave (test_on_gpu.py).
 TILE_ORACLE_FIGURES_TARGET=cpu runs all of it on the CPU, to find out whether it would run at all.
 TILE_ORACLE_EMULATED_SESSIONS=all runs all of it on both emulated GPUs, not only some of it on each.
 """
@@ -18,7 +19,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -38,6 +39,7 @@ from tests.session.recorded import train_model
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
 KERNELS = os.environ.get("TILE_ORACLE_FIGURES_KERNELS")
+KERNELS_FILTER = os.environ.get("TILE_ORACLE_FIGURES_FILTER")
 EVIL_KERNELS = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
 ALL = os.environ.get("TILE_ORACLE_EMULATED_SESSIONS") == "all"
 PROBLEMS = (
@@ -91,7 +93,7 @@ def real_gpu() -> Where:
     pipelines = "pipeline in ('basic_v1', 'compv3')"
     if name == "cpu":
         return Where(name, PROBLEMS, pipelines, ("--kernel-set=tiny",))
-    pipelines += " and tile_m == 64"
+    pipelines += " and tile_m == 64" + (f" and ({KERNELS_FILTER})" if KERNELS_FILTER else "")
     if emulated.NODES in os.environ:  # dry_run.py: it is no real one, after all
         return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, "--kernel-budget=1ms"))
     return Where(name, PROBLEMS, pipelines, gpus=max(1, there[name].devices))
@@ -252,6 +254,41 @@ def test_cold_caches_are_slower(gpu: GpuProject) -> None:
         assert (ratio > 1.0).all()
 
 
+@pytest.mark.parametrize(
+    ("problems", "kernels"),
+    [
+        (
+            ("bwd_weight-bf16-n2-c9-k21-i6x5-f3x2-p1x0", "bwd_weight-bf16-n1-c16-k8-i4x4x4-f2x1x2"),
+            # With a second stage, which only sm_90's default set has, and without one.
+            "tile_m == 32 and pipeline == 'basic_v1' and not double_smem_buffer "
+            "and (two_stage or vector_a == 4)",
+        ),
+        (
+            ("bwd_data-fp16-n2-g3-c9-k21-i6x5-f3x2-p1x0", "bwd_data-fp16-n2-c64-k32-i7x7-f3x3-s2-p1"),
+            "tile_m == 64 and pipeline == 'compv3' and vector_a == 4 and not double_smem_buffer",
+        ),
+        (
+            ("gemm-bf16-crr-m33-n70-k130", "gemm-bf16-crr-m64-n128-k64"),
+            "tile_m == 64 and pipeline == 'compv3'",
+        ),
+    ],
+    ids=["bwd_weight", "bwd_data", "gemm"],
+)
+def test_other_kinds_of_problems(gpu: GpuProject, problems: tuple[str, ...], kernels: str) -> None:
+    if gpu.target == "cpu" or (KERNELS and gpu.where.machine is None):
+        pytest.skip("needs a GPU, and a compiler for it")
+    gpu.project.problem_set("others.csv", problems)
+    narrowed = f"{kernels} and tile_n == 64 and tile_k == 64 and scheduler == 'intrawave'"
+    if not problems[0].startswith("gemm"):
+        narrowed += " and not split_image and num_groups_to_merge == 1"
+    finished = gpu.run("--problem-set=others.csv", f"--kernel-filter={narrowed}")
+    assert finished.status == 0, finished.output[-4000:]
+    first = gpu.records
+    first = first[first["round"] == 0]
+    assert set(first["status"]) <= {"ok", "noisy", "unsupported"}, first["detail"].unique()
+    assert set(first["problem"][first["status"] != "unsupported"]) == set(problems)
+
+
 # ---- binaries of another machine, and what comes of records ------------------------------------------
 
 
@@ -371,7 +408,9 @@ def test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong(gpu: GpuProject, tmp_pa
     right, wrong = "g.last_step - g.first_step)", "g.last_step - g.first_step - 1)"
     assert text.count(right) == 1
     (headers / "pipeline.hpp").write_text(text.replace(right, wrong))
-    finished = gpu.run("-p", "tests.evil_gpu_kernels.in_sessions", environment={"EVIL_GPU_HEADERS": str(headers)})
+    finished = gpu.run(
+        "-p", "tests.evil_gpu_kernels.in_sessions", environment={"EVIL_GPU_HEADERS": str(headers)}
+    )
     records = gpu.records
     assert set(records["status"]) == {"wrong"}
     assert records["detail"].str.contains("values wrong, at (", regex=False).all()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import sys
@@ -113,3 +114,41 @@ def test_no_descriptors_stay_open() -> None:
 def test_numerical_libraries_of_the_worker_use_one_thread(start: Callable[[str], Child]) -> None:
     child = start("import os; print(os.environ['OMP_NUM_THREADS'], os.environ['OPENBLAS_NUM_THREADS'])")
     assert child.death() == "exited with code 0; it printed: 1 1"
+
+
+def test_a_process_that_no_signal_ends_is_left_behind(
+    start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one may be whose driver waits for a GPU that hangs."""
+    child = start("input()")
+    process, waited = child._process, list[float | None]()
+
+    def never(timeout: float | None = None) -> int:
+        waited.append(timeout)
+        raise subprocess.TimeoutExpired("worker", timeout or 0.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(process, "wait", never)
+        child.kill()
+    assert waited == [child_module._DIES_WITHIN_S]
+    assert process.wait(timeout=20) == -signal.SIGKILL
+
+
+def test_a_worker_leaves_no_core_file() -> None:
+    """Of a GPU's process it may be as large as the GPU's memory, and nothing shows before it is written."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    if hard == 0:
+        pytest.skip("no process of this machine writes one")
+    resource.setrlimit(resource.RLIMIT_CORE, (hard, hard))
+    try:
+        child = Child(None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_CORE, (soft, hard))
+    child.channel.send({"do": "open", "device_module": "no_such_module", "timing": {}})
+    answer = child.channel.receive(60)
+    limits = Path(f"/proc/{child.pid}/limits").read_text()
+    child.kill()
+    assert answer is not None
+    assert "failed" in answer
+    (line,) = (line for line in limits.splitlines() if line.startswith("Max core file size"))
+    assert line.split()[4] == "0"

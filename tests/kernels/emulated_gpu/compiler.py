@@ -1,8 +1,8 @@
-"""A compiler whose binaries run on the emulated GPU: ziglang's clang, and the same source for the emulator beside it.
+"""A compiler whose binaries run on the emulated GPU: ziglang's clang, and the same source for the emulator.
 
-Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... /path/of/ptxas ARGUMENTS...`, with the arguments that
-harness.build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder. WORK is for
-emulated libraries; CODE is where runtime.cpp looks for them, by the sha256 of the real binary.
+Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... /path/of/ptxas ARGUMENTS...`, with the arguments
+that harness.build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder.
+WORK is for emulated libraries; CODE is where runtime.cpp looks for them, by the sha256 of the real binary.
 """
 
 from __future__ import annotations

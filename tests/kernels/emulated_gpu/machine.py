@@ -28,7 +28,7 @@ NODES = "EMULATED_NODES"
 class EmulatedMachine:
     """A machine with GPUs of one architecture, in a folder of its own.
 
-    compiler: for --toolchain; its binaries run here. code: where libraries for binaries of others can be filed.
+    compiler: for --toolchain; its binaries run here. code: where libraries for binaries of others are filed.
     """
 
     arch: str
@@ -72,7 +72,12 @@ def make_machine(folder: Path, arch: str) -> EmulatedMachine:
     ptxas = find_ptxas()
     if ptxas is not None:
         programs["ptxas"] = (str(ptxas), shlex.join([str(ptxas), "--version"]))
-    words = [sys.executable, str(Path(__file__).with_name("compiler.py")), str(machine.work), str(machine.code)]
+    words = [
+        sys.executable,
+        str(Path(__file__).with_name("compiler.py")),
+        str(machine.work),
+        str(machine.code),
+    ]
     for name, (program, says_version) in programs.items():
         run = shlex.join([*words, program])
         # A version is asked for often, and Python takes its time to start.
