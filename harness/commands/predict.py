@@ -69,18 +69,24 @@ def run(args: argparse.Namespace) -> int:
         ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
         arch = load_arch(predictor.spec.arch)
         refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
+        scores = predictor.ranker.orders_only
         if args.json:
             picks = [
-                {"kernel": kernel.name, "predicted_tflops": tflops, "refusal": refusals[kernel.name]}
+                {
+                    "kernel": kernel.name,
+                    "predicted_tflops": None if scores else tflops,
+                    "refusal": refusals[kernel.name],
+                }
                 for kernel, tflops in ranked
             ]
             print(json.dumps({"problem": problem.id, "model": folder.name, "picks": picks}))
             continue
-        print(f"{problem.id}  ({folder.name})")
+        print(f"{problem.id}  ({folder.name}{', which orders kernels and predicts no TFLOPS' * scores})")
         for place, (kernel, tflops) in enumerate(ranked, 1):
             reason = refusals[kernel.name]
             refused = f"  (refuses this problem: {reason})" if reason else ""
-            print(f"{place:>4}  {tflops:9.2f} TFLOPS  {kernel.name}{refused}")
+            said = "" if scores else f"{tflops:9.2f} TFLOPS  "
+            print(f"{place:>4}  {said}{kernel.name}{refused}")
     return 0
 
 

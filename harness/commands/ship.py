@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
     from harness.problem_set import ProblemSet
 
+TRAINING_FILE = "training.parquet"
+"""In the model's folder: what it was trained on."""
+
 HELP = "train a model on records and put model, oracle and baseline into one folder"
 
 _EXAMPLES = """\
@@ -24,7 +27,8 @@ examples:
   pytest --problem-set forward_validation_300 --target replay --model mine          gates what was shipped
 
 The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
-on these. What is written: the model (as `tile-oracle train` does), the oracle of the held-out problems
+on these. What is written: the model (as `tile-oracle train` does), the records that it was trained on
+(training.parquet: the same command makes the same model of it), the oracle of the held-out problems
 (`tile-oracle oracle`), study.json (`tile-oracle study`), and the baseline, which is that of a replayed
 session of the model.
 """
@@ -70,6 +74,7 @@ def run(args: argparse.Namespace) -> int:
     from harness.heuristic.train import Effort, train
     from harness.problem_set import load_problem_set
     from harness.record.dataset import read_rows
+    from harness.record.dataset_file import write_dataset
     from harness.record.merge import merge_records
     from harness.record.oracle_records import oracle_records
 
@@ -88,6 +93,7 @@ def run(args: argparse.Namespace) -> int:
         sources=tuple(path.name for path in args.records),
     )
     model.save(args.out)
+    write_dataset(training, args.out / TRAINING_FILE)
     oracle, lines = write_oracle(
         args.records,
         model=args.out,

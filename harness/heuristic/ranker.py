@@ -109,6 +109,14 @@ class Ranker:
             f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}"
         )
 
+    @property
+    def orders_only(self) -> bool:
+        """Whether predictions mean nothing beyond their order within a problem: the picks are made by scores
+        (LambdaRank, pairs), or no member knows a time."""
+        picking = [member.target for member in tree_members(self) if self.weights.get(member.name, 0.0) > 0]
+        absolute = any(not isinstance(m, TreeMember) or not m.target.relative for m in self.members)
+        return any(target.is_score for target in picking) or not absolute
+
     def knowing(self, code: CodeTable) -> Ranker:
         """The ranker with figures of further binaries; those that it has go before them."""
         return replace(self, members=tuple(_knowing(member, code) for member in self.members))

@@ -38,6 +38,11 @@ class Target:
     relative: bool = False
     logged: bool = False
 
+    @property
+    def is_score(self) -> bool:
+        """Whether differences of predictions are in no unit: what is fitted is an order, not a quantity."""
+        return self.objective != "regression"
+
     def unlogged(self) -> Target:
         """The same target of a model that was trained on the plain value."""
         return replace(self, logged=False)

@@ -45,7 +45,8 @@ class PredictorRanker:
 class Candidates:
     """The pool of a kind of problem, and what ranks it: None where no model does, and then `why` not.
 
-    model: the model folder's name, "" without one. engine: native or python.
+    model: the model folder's name, "" without one. engine: native or python. order_only: its predictions are
+    scores and no TFLOPS.
     """
 
     kernels: tuple[Kernel, ...]
@@ -53,6 +54,7 @@ class Candidates:
     model: str = ""
     engine: str = ""
     why: str = ""
+    order_only: bool = False
 
 
 def load_candidates(
@@ -89,13 +91,15 @@ def load_candidates(
     name = folder.resolve().name
     if engine != PYTHON:
         try:
-            return Candidates(pool, _native(folder, pool, say), name, NATIVE)
+            native = _native(folder, pool, say)
+            return Candidates(pool, native, name, NATIVE, order_only=predictor.ranker.orders_only)
         except (BuildError, ModelError, TargetError) as error:
             if engine == NATIVE:
                 raise
             if say is not None:
                 say(f"{name} picks in Python, in milliseconds: native code cannot be had: {error}")
-    return Candidates(pool, PredictorRanker(predictor, pool), name, PYTHON)
+    ranker = PredictorRanker(predictor, pool)
+    return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only)
 
 
 def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> PoolRanker:

@@ -228,14 +228,15 @@ class Registry:
         for asked in (k, None):
             ranked = candidates.ranker.rank(problem, asked)
             for kernel, tflops in ranked[passed:]:
-                yield Pick(kernel, MODEL, tflops, None, candidates.model, note)
+                predicted = None if candidates.order_only else tflops
+                yield Pick(kernel, MODEL, predicted, None, candidates.model, note)
             if asked is None or len(ranked) < asked:
                 return
             # Seldom: those asked for were refused, tuned or failed. Equal predictions keep their order.
             passed = len(ranked)
 
     def _predicted(self, problem: Problem, kernel: Kernel, candidates: Candidates) -> float | None:
-        if candidates.ranker is None:
+        if candidates.ranker is None or candidates.order_only:
             return None
         return next((tflops for one, tflops in candidates.ranker.rank(problem) if one == kernel), None)
 

@@ -28,11 +28,13 @@ THROTTLED = "throttled"
 class RankedBy:
     """Which model ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
     cross-validated on this run's own records, each problem ranked by one that never saw it) or "none".
-    detail: one more sentence, such as the folds or the training data."""
+    detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
+    which say nothing of TFLOPS."""
 
     kind: str = NO_MODEL
     name: str = ""
     detail: str = ""
+    order_only: bool = False
 
     @property
     def sentence(self) -> str:
@@ -198,6 +200,8 @@ def analyse(
     final = everything[everything["problem"].isin(problem_table(problems)["problem"])].reset_index(drop=True)
     oracles = find_oracles(final)
     selection = select(problems, final, oracles, rankings)
+    if ranked_by is not None and ranked_by.order_only:
+        selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
     counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
     fixed = fixed_choice(final, selection)
     again = selection[selection["oracle_remeasured"].fillna(False).astype(bool)]["sweep_winner_efficiency"]

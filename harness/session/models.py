@@ -133,7 +133,8 @@ def rank(
             for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
                 some = of_kind[first : first + _PROBLEMS_AT_ONCE]
                 frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
-        return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name)
+        scores = any(predictor.ranker.orders_only for predictor in predictors.values())
+        return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
     pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
     try:
         table = out_of_fold(own, arch, pool)
