@@ -27,15 +27,13 @@ def evil_gpu_kernel(mode: str, variant: int = 64, **fields: object) -> GroupedCo
     return GroupedConvKernel(**(values | fields))  # type: ignore[arg-type]
 
 
-def evil_gpu_builder(
-    folder: Path, arch: str, prebuilt: Path | None = None, toolchain: str = "auto"
-) -> Builder:
+def evil_gpu_builder(folder: Path, arch: str, prebuilt: Path | None = None) -> Builder:
     """A builder of these kernels, with its headers and its cache below `folder`.
 
     prebuilt: a folder of them that another machine made, for one without a compiler.
     """
     include = evil_headers(folder / "include")
-    return Builder(arch, toolchain, build_dir=folder / "cache", include=include, prebuilt=prebuilt)
+    return Builder(arch, build_dir=folder / "cache", include=include, prebuilt=prebuilt)
 
 
 def evil_headers(folder: Path) -> Path:

@@ -96,7 +96,8 @@ def real_gpu() -> Where:
     pipelines += " and tile_m == 64" + (f" and ({KERNELS_FILTER})" if KERNELS_FILTER else "")
     if emulated.NODES in os.environ:  # dry_run.py: it is no real one, after all
         return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, "--kernel-budget=1ms"))
-    return Where(name, PROBLEMS, pipelines, gpus=max(1, there[name].devices))
+    chosen = [one for one in os.environ.get(emulated.VISIBLE[name], "").split(",") if one.strip()]
+    return Where(name, PROBLEMS, pipelines, gpus=max(1, len(chosen) or there[name].devices))
 
 
 @pytest.fixture(

@@ -17,11 +17,11 @@ from harness.kernel import Kernel, parse_gemm_name, parse_kernel_name
 from harness.measure.reference import STORAGE, Array, decode, encode, exact_output, integer_range
 from harness.problem import GemmProblem, GroupedConvProblem, Problem
 from harness.target.gpu_device import GpuDevice
-from harness.target.gpu_work import WORK_KERNELS, DeviceWork
+from harness.target.gpu_work import DeviceWork
+from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
 
-WORK_LAUNCHERS = "TO_LDS_OF_TILES(0)\n" + "".join(f"TO_LAUNCHER({name})\n" for name in WORK_KERNELS)
 PROBLEMS = (
     *(
         GroupedConvProblem.from_id(f"{direction}-{rest}")

@@ -52,8 +52,11 @@ class EmulatedMachine:
     def environment(self, gpus: int = 1) -> dict[str, str]:
         """Variables of a process that shall find this many GPUs."""
         search = {name: os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")}
+        # A user's choice among real GPUs is none among these: an empty variable counts as none.
+        chosen = {name: "" for name in (*VISIBLE.values(), "ROCR_VISIBLE_DEVICES") if name in os.environ}
         first = {"LD_LIBRARY_PATH": self.folder / "lib", "PYTHONPATH": ROOT, "PATH": self.folder / "bin"}
         return {
+            **chosen,
             **{name: os.pathsep.join(filter(None, [str(first[name]), search[name]])) for name in search},
             "EMULATED_CODE": str(self.code),
             "EMULATED_GPUS": str(gpus),

@@ -314,6 +314,7 @@ int see_devices() {
   const char *number = getenv("EMULATED_GPUS"), *list = getenv(BOTH("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"));
   int there = number ? (int)strtol(number, nullptr, 10) : 1;
   if (there > MOST_GPUS) there = MOST_GPUS;
+  if (list && !*list) list = nullptr;
   visible_count = 0;
   for (int i = 0; !list && i < there; ++i) visible[visible_count++] = i;
   // As the vendors do it: what stands behind a number that is no device is not seen.
