@@ -7,11 +7,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.optimize
 
 from harness.heuristic.features import Array
 
 _LEAST_REPEATS = 200
 _ROBUST = 1.4826
+_PARTS = 8
+"""Of the measurements, by their times: each shows one deviation."""
+_LEAST_RELATIVE = 1e-4
+_LEAST_LOG, _MOST_LOG = float(np.log(1e-9)), float(np.log(1e4))
+"""Between which both parts lie, as logarithms."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +50,23 @@ def measured_noise(records: pd.DataFrame) -> NoiseModel:
     level = grouped.transform("mean").to_numpy()
     deviation = (repeated["log"].to_numpy() - level) * np.sqrt(count / (count - 1))
     order = np.argsort(level)
-    parts = np.array_split(order, 4)
+    parts = np.array_split(order, _PARTS)
     scales = np.array([_ROBUST * np.median(np.abs(deviation[part])) for part in parts])
     times = np.array([np.exp(np.median(level[part])) for part in parts])
-    relative = max(float(scales.min()), 1e-4)
-    absolute = float(np.median(times * np.sqrt(np.maximum(scales**2 - relative**2, 0.0))))
-    return NoiseModel(relative, absolute)
+    return _fitted(times, np.maximum(scales, _LEAST_RELATIVE))
+
+
+def _fitted(times_ms: Array, scales: Array) -> NoiseModel:
+    """The two parts that come closest to the deviations at these times, by ratio: each counts the same."""
+
+    def misfit(logs: Array) -> Array:
+        relative, absolute = np.exp(logs)
+        return np.asarray(0.5 * np.log(relative**2 + (absolute / times_ms) ** 2) - np.log(scales))
+
+    start = np.log([float(scales.min()), float(times_ms[0] * scales[0])])
+    found = scipy.optimize.least_squares(misfit, start, bounds=(_LEAST_LOG, _MOST_LOG))
+    relative, absolute = np.exp(found.x)
+    return NoiseModel(float(relative), float(absolute))
 
 
 def enough_repeats(records: pd.DataFrame) -> bool:

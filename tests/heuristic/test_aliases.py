@@ -132,4 +132,23 @@ def test_noise_is_measured_from_repeats() -> None:
     noise = measured_noise(pd.concat(again, ignore_index=True))
     assert float(noise.sigma(0.05)) == pytest.approx(0.02, rel=0.25)
     assert measured_noise(again[0]) == NoiseModel()
+
+
+@pytest.mark.parametrize(
+    ("relative", "absolute_ms"), [(0.005, 0.0), (0.004, 0.00025), (0.01, 0.002)], ids=["cpu", "gpu", "host"]
+)
+def test_noise_of_short_and_long_kernels_is_told_apart(relative: float, absolute_ms: float) -> None:
+    """Times from 2 us to 1 s; long kernels vary more than they should, as on a CPU that others use, too."""
+    random = np.random.default_rng(3)
+    true_ms = np.exp(random.uniform(np.log(0.002), np.log(1000), 1500))
+    sigma = np.sqrt(relative**2 + (absolute_ms / true_ms) ** 2) * np.where(true_ms > 30, 2, 1)
+    once = pd.DataFrame({"problem": [f"p{i}" for i in range(1500)], "kernel": "k", "status": "ok"})
+    records = pd.concat(
+        [once.assign(latency_ms=true_ms * np.exp(sigma * random.standard_normal(1500))) for _ in range(2)],
+        ignore_index=True,
+    )
+    noise = measured_noise(records)
+    for time_ms in (0.003, 0.02, 1.0):
+        truly = np.sqrt(relative**2 + (absolute_ms / time_ms) ** 2)
+        assert float(noise.sigma(time_ms)) == pytest.approx(truly, rel=0.5)
     assert NoiseModel().sigma(0.004) > NoiseModel().sigma(0.4)
