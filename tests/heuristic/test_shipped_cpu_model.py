@@ -1,0 +1,59 @@
+"""The shipped model of one CPU: what its folder says of it can be made again from what lies in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import lightgbm
+import pandas as pd
+import pytest
+
+from harness.data_files import data_folder
+from harness.heuristic.evaluate import rank_records
+from harness.heuristic.predictor import Predictor, find_model
+from harness.heuristic.recipe import recipe_named
+from harness.heuristic.train import train
+from harness.oracle import final_measurements, find_oracles
+from harness.problem_set import load_problem_set
+from harness.record.dataset import read_rows
+from harness.record.merge import merge_records
+from harness.selection import select, summarise
+
+FOLDER = data_folder("models") / "grouped_conv_forward_bf16_cpu"
+SET = load_problem_set("forward_validation_300")
+(ORACLE,) = FOLDER.glob(f"*/{SET.name}/tiny.parquet")
+
+
+@pytest.fixture(scope="module")
+def training() -> pd.DataFrame:
+    return merge_records([read_rows(FOLDER / "training.parquet")])[0]
+
+
+def test_it_is_found_for_its_cpu_and_no_other() -> None:
+    assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 26, model 2") == FOLDER
+    assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 25, model 1") is None
+
+
+def test_no_problem_of_the_validation_set_was_trained_on(training: pd.DataFrame) -> None:
+    assert not set(training["problem"]) & {problem.id for problem in SET.problems}
+
+
+def test_its_records_make_it_again_byte_for_byte(training: pd.DataFrame, tmp_path: Path) -> None:
+    manifest = json.loads((FOLDER / "train_manifest.json").read_text())
+    if manifest["lightgbm_version"] != lightgbm.__version__:
+        pytest.skip(f"made with lightgbm {manifest['lightgbm_version']}, here is {lightgbm.__version__}")
+    train(training, recipe_named("lambdarank"), n_splits=2).save(tmp_path / "again")
+    name = "model_lambdarank.lgbm.gz"
+    assert (tmp_path / "again" / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+def test_the_oracle_says_what_the_documentation_says() -> None:
+    records = merge_records([read_rows(ORACLE)])[0]
+    final = final_measurements(records)
+    rankings = rank_records(Predictor.load(FOLDER), final)
+    efficiency = summarise(select(SET.problems, final, find_oracles(final), rankings))
+    assert efficiency.covered == 300
+    assert efficiency.mean_percent == pytest.approx(98.42, abs=0.005)
+    assert efficiency.median_percent == 100.0
+    assert efficiency.p10_percent == pytest.approx(96.29, abs=0.005)
