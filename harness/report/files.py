@@ -176,7 +176,12 @@ def _read_json(path: Path) -> dict[str, Any]:
     return document
 
 
-_JSON_KINDS: Mapping[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+_JSON_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "float": (int, float),
+    "bool": (bool,),
+}
 
 
 def _known(cls: type[Any], values: object) -> dict[str, Any]:
@@ -187,7 +192,7 @@ def _known(cls: type[Any], values: object) -> dict[str, Any]:
         if one.name in members:
             value = members[one.name]
             expected = _JSON_KINDS.get(str(one.type), (dict,))
-            if isinstance(value, bool) or not isinstance(value, expected):
+            if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
                 raise RecordError(
                     f"{VERDICT}: {one.name} = {str(value)[:40]!r} is not of the kind it should be"
                 )

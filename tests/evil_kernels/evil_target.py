@@ -58,6 +58,7 @@ class EvilTarget:
     name = "cpu"
     arch = "cpu"
     device_module = "harness.target.cpu_device"
+    device_name = ""
 
     def __init__(
         self,

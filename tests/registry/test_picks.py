@@ -28,6 +28,7 @@ from harness.registry.measuring import PoolMeasurements
 from harness.registry.registry import MEASURED, MODEL, TUNED
 from harness.registry.seed import entries_of_records
 from harness.selector.ranker import NativeRanker
+from harness.target.cpu_info import cpu_name
 from tests.heuristic.made_records import make_problems, make_records
 
 GFX = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
@@ -39,7 +40,9 @@ EVIL = small_problem()
 def cpu_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder of models with one that was trained for forward fp32 2D on the CPU."""
     problems = [replace(problem, dtype="fp32") for problem in make_problems(12)]
-    rows = make_records(problems, kernel_pool("forward", "fp32", 2, "cpu", "tiny"), arch="cpu")
+    rows = make_records(problems, kernel_pool("forward", "fp32", 2, "cpu", "tiny"), arch="cpu").assign(
+        device=cpu_name()
+    )
     part = TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=8))
     models = tmp_path_factory.mktemp("models")
     train(rows, Recipe("few", "a few trees", (part,)), n_splits=2).save(models / "mine")

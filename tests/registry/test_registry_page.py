@@ -16,7 +16,7 @@ PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
 @pytest.mark.parametrize(
     ("number", "shown"),
     [
-        (0, ["measured ", "no model was trained for forward bf16 2D on cpu; ", " (1, 14, 14, 1, 32) "]),
+        (0, ["measured ", "no model was trained for forward fp16 2D on cpu; ", " (1, 14, 14, 1, 32) "]),
         (1, [" TFLOPS  grouped_conv_forward_bf16_2d_"]),
     ],
 )

@@ -26,7 +26,7 @@ from harness.registry.tuned import TunedEntry, now
 from tests.measure.test_reference import problems
 from tests.registry.conftest import DTYPES, GEMM_DTYPES
 
-CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
+CONV = problem_from_id("forward-fp16-n1-c8-k5-i7x6-f3x3-p1")
 
 
 def operands(problem: Problem, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -92,13 +92,13 @@ def test_real_numbers_are_computed_as_numpy_does(registry: Registry) -> None:
 
 def test_nan_and_infinity_of_the_caller_come_through(registry: Registry) -> None:
     """As bits of any NaN: even of the one that tells of unwritten values."""
-    problem = problem_from_id("forward-bf16-n1-c8-k16-i3x3-f1x1")
+    problem = problem_from_id("forward-fp16-n1-c8-k16-i3x3-f1x1")
     x, w, _ = operands(problem)
     x = x.copy()
     x[0, 0, 0, 0, 0] = 0xFFFF
-    x[0, 2, 2, 0, 0] = 0x7F80
-    w = np.maximum(w, encode(np.array([1.0]), "bf16"))  # no zero meets the infinity
-    found = decode(registry.run(problem, x=x, w=w).output, "bf16")
+    x[0, 2, 2, 0, 0] = 0x7C00
+    w = np.maximum(w, encode(np.array([1.0]), "fp16"))  # no zero meets the infinity
+    found = decode(registry.run(problem, x=x, w=w).output, "fp16")
     assert np.isnan(found[0, 0, 0]).all()
     assert not np.isfinite(found[0, 2, 2]).any()
     assert np.isfinite(found[0, 1, 1]).all()
@@ -125,7 +125,7 @@ WRONG: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
     ((X,), {"x": W}, "a forward problem takes x and w, not 1 by position, x"),
     ((X, W[:, :4]), {}, f"w has shape 1x4x3x3x8: {CONV.id} wants 1x5x3x3x8, axes G K/G Y X C/G"),
     ((X[0], W), {}, f"x has shape 7x6x1x8: {CONV.id} wants 1x7x6x1x8, axes N Hi Wi G C/G"),
-    ((X.astype(np.float32), W), {}, f"x is float32: {CONV.id} wants uint16, the bits of bf16"),
+    ((X.astype(np.float32), W), {}, f"x is float32: {CONV.id} wants uint16, the bits of fp16"),
     ((X.astype(">u2"), W), {}, f"x is uint16 of foreign byte order: {CONV.id} wants uint16"),
     ((X.tolist(), W), {}, "x is a list: give a numpy array of uint16"),
     ((X, np.asfortranarray(W)), {}, "kernels read C order: give np.ascontiguousarray(w)"),

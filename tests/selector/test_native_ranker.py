@@ -40,6 +40,7 @@ PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))
 
 FORWARD: Kind = ("forward", "bf16", 2)
 SHIPPED = sorted(path.parent for path in data_folder("models").glob(f"*/{SPEC_FILE}"))
+OF_GFX950 = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
 
 
 def assert_same(
@@ -84,7 +85,7 @@ def test_a_shipped_model_on_the_kernels_that_it_knows(folder: Path) -> None:
 @pytest.mark.parametrize(("kernel_set", "problems"), [("default", PROBLEMS // 20), ("full", 3)])
 def test_the_shipped_model_on_pools_that_it_does_not_know(kernel_set: str, problems: int) -> None:
     kernels = pool_of_kind(FORWARD, "gfx950", kernel_set)
-    assert_same(SHIPPED[0], kernels, random_problems(FORWARD, max(problems, 3), seed=1))
+    assert_same(OF_GFX950, kernels, random_problems(FORWARD, max(problems, 3), seed=1))
 
 
 @pytest.mark.parametrize("log", [True, False])
@@ -150,7 +151,7 @@ def test_equal_predictions_keep_the_order_of_the_pool(records: pd.DataFrame, tmp
 
 def test_one_ranker_asked_by_many_threads() -> None:
     kernels, problems = pool_of_kind(FORWARD, "gfx950", "default"), random_problems(FORWARD, 300)
-    ranker = NativeRanker.load(SHIPPED[0], kernels)
+    ranker = NativeRanker.load(OF_GFX950, kernels)
     expected = [ranker.rank(problem, 5) for problem in problems]
     with ThreadPoolExecutor(4) as pool:
         for found in pool.map(lambda _: [ranker.rank(problem, 5) for problem in problems], range(8)):
@@ -161,7 +162,7 @@ def test_one_ranker_asked_by_many_threads() -> None:
 
 
 def test_nothing_to_choose_from(records: pd.DataFrame) -> None:
-    ranker, problem = NativeRanker.load(SHIPPED[0], []), make_problems(1)[0]
+    ranker, problem = NativeRanker.load(OF_GFX950, []), make_problems(1)[0]
     assert ranker.rank(problem) == []
     assert ranker.log_time(problem).shape == (0,)
     with pytest.raises(ModelError, match="no kernel to choose from"):
@@ -170,7 +171,7 @@ def test_nothing_to_choose_from(records: pd.DataFrame) -> None:
 
 def test_problems_and_kernels_of_another_kind() -> None:
     kernels, problem = make_kernels(), make_problems(1)[0]
-    ranker = NativeRanker.load(SHIPPED[0], kernels)
+    ranker = NativeRanker.load(OF_GFX950, kernels)
     for change, message in (
         ({"direction": "bwd_data"}, "trained for forward, not bwd_data"),
         ({"dtype": "fp16"}, "trained for bf16, not fp16"),
@@ -185,15 +186,15 @@ def test_problems_and_kernels_of_another_kind() -> None:
         ranker.select(gemm)
     strange = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv3")
     with pytest.raises(ModelError, match=r"of several: .* and grouped_conv_bwd_data"):
-        NativeRanker.load(SHIPPED[0], [*kernels, strange])
+        NativeRanker.load(OF_GFX950, [*kernels, strange])
     with pytest.raises(ModelError, match="trained for forward, not bwd_data"):
-        NativeRanker.load(SHIPPED[0], [strange])
+        NativeRanker.load(OF_GFX950, [strange])
     with pytest.raises(ModelError, match="is for grouped_conv: gemm_bf16"):
-        NativeRanker.load(SHIPPED[0], pool_of_kind(("gemm", "bf16", "rcr"), "gfx950", "tiny"))
+        NativeRanker.load(OF_GFX950, pool_of_kind(("gemm", "bf16", "rcr"), "gfx950", "tiny"))
 
 
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
-    good, kernels = SHIPPED[0], make_kernels()
+    good, kernels = OF_GFX950, make_kernels()
     with pytest.raises(ModelError, match="no model folder"):
         NativeRanker.load(tmp_path / "nowhere", kernels)
 
