@@ -17,15 +17,14 @@ from harness.target import TargetOptions
 from harness.target.cpu import CpuTarget
 
 DTYPES = {
-    ("forward", 2): "fp16",
-    ("bwd_data", 2): "bf16",
+    ("forward", 2): "bf16",
+    ("bwd_data", 2): "fp16",
     ("bwd_weight", 2): "fp32",
     ("forward", 3): "fp32",
     ("bwd_data", 3): "bf16",
     ("bwd_weight", 3): "fp16",
 }
-"""One data type for each direction and rank: every one of each occurs, few kernels are compiled, and of none a
-shipped model may be of the CPU at hand."""
+"""One data type for each direction and rank: every one of each occurs, and few kernels are compiled."""
 
 GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32", "ccr": "fp32"}
 """Most of their kernels share their binary with a convolution's above."""
