@@ -71,6 +71,11 @@ class Recipe:
         return replace(self, trees=tuple(parts), meaning=meaning)
 
     @property
+    def orders_only(self) -> bool:
+        """Whether its picks are made by scores: see `Ranker.orders_only`."""
+        return any(target_named(name).is_score for name in self.picking_weights if name != "physical")
+
+    @property
     def reads_code(self) -> bool:
         """Whether a member reads figures of the kernels' binaries."""
         return any(schema_named(part.schema).optional for part in self.trees)

@@ -54,6 +54,10 @@ from harness.version import __version__
 Report = Callable[[str], None]
 """Called with one line of progress."""
 
+OUT_OF_FOLD_RECIPE = "lambdarank"
+"""What ranks a run by its own records: of the recipes that need no physical model, and so know nothing of the
+target, the best by problem on every set of records looked at (docs/heuristic.md)."""
+
 _STOPPING_SHARE = 8
 _GAIN_SETTINGS = TreeSettings(trees=200)
 """By what trees the strongest features are found: the same whatever the trees that then read them."""
@@ -318,7 +322,7 @@ def out_of_fold(
     records: pd.DataFrame,
     arch: str,
     pool: Sequence[Kernel] | None = None,
-    recipe: str | Recipe = "log_time",
+    recipe: str | Recipe = OUT_OF_FOLD_RECIPE,
     n_splits: int = 5,
     seed: int = 0,
     threads: int = 1,

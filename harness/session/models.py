@@ -121,7 +121,8 @@ def rank(
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
     from harness.heuristic.evaluate import rank_all
     from harness.heuristic.predictor import Predictor
-    from harness.heuristic.train import out_of_fold
+    from harness.heuristic.recipe import recipe_named
+    from harness.heuristic.train import OUT_OF_FOLD_RECIPE, out_of_fold
 
     own = records[records["problem"].isin([problem.id for problem in problems.problems])]
     if choice.folders:
@@ -141,7 +142,9 @@ def rank(
     except ModelError as error:
         return None, RankedBy(NO_MODEL, detail=str(error))
     folds = table.loc[table["fold"] >= 0, "fold"].nunique()
-    return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", f"{folds} folds, grouped by problem")
+    grouped = f"{folds} folds, grouped by problem"
+    scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
+    return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:

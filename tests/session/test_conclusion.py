@@ -47,6 +47,15 @@ def test_without_a_baseline_that_is_said_and_nothing_fails(accepted: tuple[Proje
     assert "efficiency    mean " in finished.output
 
 
+def test_scores_that_order_kernels_are_not_told_as_tflops(accepted: tuple[Project, Finished]) -> None:
+    project, finished = accepted
+    (selection,) = (project.folder / "reports").glob("*/selection.parquet")
+    table = pd.read_parquet(selection)
+    assert table["pick_kernel"].notna().all()
+    assert table["pick_predicted_tflops"].isna().all()
+    assert "predicted" not in finished.output
+
+
 def test_update_baseline_writes_what_was_found(accepted: tuple[Project, Finished]) -> None:
     project, finished = accepted
     path, baseline = baseline_of(project)
