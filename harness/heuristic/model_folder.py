@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.data_files import data_folder
 from harness.errors import ModelError
 
 if TYPE_CHECKING:
@@ -43,6 +44,10 @@ _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
 _MAX_MODEL_BYTES = 2 << 30
 _MAX_JSON_BYTES = 64 << 20
+
+
+MANY_DEVICES = "cpu"
+"""The architecture whose devices are so unlike that a model of one says nothing of another."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +98,16 @@ class ModelSpec:
             "aliases": dict(self.aliases),
             "devices": list(self.devices),
         }
+
+
+def model_places(own: Path | None, arch: str, replayed: bool = False) -> tuple[Path, ...]:
+    """Where models and their baselines are looked for, in order: the user's own folder, then shipped ones.
+
+    A shipped model of a CPU is of one machine, and others of that CPU measure otherwise: it is for replayed
+    sessions, and for who names it.
+    """
+    shipped = () if arch == MANY_DEVICES and not replayed else (data_folder("models"),)
+    return ((own,) if own is not None else ()) + shipped
 
 
 def read_spec(folder: Path) -> ModelSpec:

@@ -20,6 +20,7 @@ from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
     CODE_FILE,
     MANIFEST_FILE,
+    MANY_DEVICES,
     PHYSICAL_FILE,
     SPEC_FILE,
     ModelSpec,
@@ -41,9 +42,6 @@ from harness.heuristic.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_
 from harness.heuristic.targets import Target, target_named
 from harness.kernel import Kernel
 from harness.problem import PROBLEM_TYPES, Kind, Problem
-
-_MANY_DEVICES = "cpu"
-"""The architecture whose devices are so unlike that a model of one says nothing of another."""
 
 _PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
 
@@ -196,7 +194,7 @@ def find_model(
                 wanted
                 and spec.direction in (None, direction)
                 and (not spec.ndims or ndim in (None, *spec.ndims))
-                and (arch != _MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
+                and (arch != MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
             ):
                 return folder
     return None

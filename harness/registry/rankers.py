@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from harness.data_files import data_folder
 from harness.errors import BuildError, ModelError, TargetError
+from harness.heuristic.model_folder import model_places
 from harness.heuristic.predictor import Predictor, find_model_of
 from harness.kernel import Kernel
 from harness.problem import Problem, kind_text
@@ -76,8 +76,7 @@ def load_candidates(
     folder that cannot be read; with `native`, also BuildError where that cannot be had.
     """
     pool = tuple(kernels)
-    places = [place for place in (models, data_folder("models")) if place is not None]
-    found = (find_model_of(problem.kind, arch, device, place) for place in places)
+    found = (find_model_of(problem.kind, arch, device, place) for place in model_places(models, arch))
     folder = model if model is not None else next((path for path in found if path is not None), None)
     if folder is None:
         return Candidates(pool, None, why=f"no model was trained for {kind_text(problem.kind)} on {arch}")

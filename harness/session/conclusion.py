@@ -70,7 +70,7 @@ def _conclude_set(
     ids = {problem.id for problem in part.problems}
     own = records[records["problem"].isin(ids)]
     device = _most_common(own, "device")
-    baseline = baseline_for(choice, part, device, options) if device else None
+    baseline = baseline_for(choice, part, device, options, session.target) if device else None
     rankings, ranked_by = rank(choice, plan, part, own, session.target.arch)
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)

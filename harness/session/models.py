@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING
 from harness.data_files import data_folder
 from harness.errors import GateError, ModelError
 from harness.gate import Baseline, baseline_path, load_baseline
+from harness.heuristic.model_folder import model_places
 from harness.kernel import Kernel
 from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of
 from harness.target.base import Target
+from harness.target.replay import NAME as REPLAY
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,10 +61,10 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
         return ModelChoice(OUT_OF_FOLD)
     from harness.heuristic.predictor import find_model_of
 
-    places = (options.models_dir, data_folder("models"))
     if options.model != AUTO:
-        folder = _folder(options.model, places)
+        folder = _folder(options.model, (options.models_dir, data_folder("models")))
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
+    places = model_places(options.models_dir, target.arch, target.name == REPLAY)
     folders = {}
     for kind in kinds:
         found = (find_model_of(kind, target.arch, target.device_name, place) for place in places)
@@ -153,10 +155,10 @@ def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, option
 
 
 def baseline_for(
-    choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
+    choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
 ) -> Baseline | None:
     """The baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
-    for root in (options.baseline_dir, data_folder("models")):
+    for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
         baseline = load_baseline(_path(root, choice, problems, device, options))
         if baseline is not None:
             return baseline

@@ -153,7 +153,7 @@ class SweepSession:
 
     def _learn_known_failures(self, device: str) -> None:
         for choice, part in zip(self.models, self.plan.sets, strict=True):
-            baseline = baseline_for(choice, part, device, self.options) if device else None
+            baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
             if baseline is not None:
                 self._known |= _known_failures(baseline)
 

@@ -11,6 +11,7 @@ import pytest
 
 from harness.data_files import data_folder
 from harness.heuristic.evaluate import rank_records
+from harness.heuristic.model_folder import model_places
 from harness.heuristic.predictor import Predictor, find_model
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.train import train
@@ -33,6 +34,14 @@ def training() -> pd.DataFrame:
 def test_it_is_found_for_its_cpu_and_no_other() -> None:
     assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 26, model 2") == FOLDER
     assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 25, model 1") is None
+
+
+def test_sessions_that_measure_look_for_models_of_a_cpu_in_the_users_folder_alone() -> None:
+    own, shipped = Path("mine"), data_folder("models")
+    assert model_places(own, "cpu") == (own,)
+    assert model_places(own, "cpu", replayed=True) == (own, shipped)
+    assert model_places(own, "gfx950") == (own, shipped)
+    assert model_places(None, "sm_90") == (shipped,)
 
 
 def test_no_problem_of_the_validation_set_was_trained_on(training: pd.DataFrame) -> None:
