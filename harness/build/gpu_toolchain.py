@@ -17,7 +17,13 @@ from types import MappingProxyType
 from harness.build.cuda_programs import find_cuda_program
 from harness.build.isa import GPU_MACHINES, Isa
 from harness.build.nvcc import HOW_TO_GET_NVCC, NvccToolchain, find_nvcc, is_nvcc
-from harness.build.toolchain import INCLUDE_FOLDER, ask_compiler, version_number, zig_folder
+from harness.build.toolchain import (
+    INCLUDE_FOLDER,
+    ask_compiler,
+    check_found_for,
+    version_number,
+    zig_folder,
+)
 from harness.errors import BuildError
 
 _COMMON = (
@@ -78,8 +84,7 @@ class GpuToolchain:
         return ".cubin" if self.ptxas is not None else ".ptx"
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        if arch != self.arch:
-            raise BuildError(f"toolchain {self.name} was found for {self.arch}, not for {arch}")
+        check_found_for(self.name, self.arch, arch)
         return (*(word.format(arch=arch) for word in _LANGUAGE[self.machine]), *_COMMON)
 
     def prepare(self, work: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from harness.build.cuda_programs import find_cuda_program
 from harness.build.isa import Isa
-from harness.build.toolchain import INCLUDE_FOLDER, ask_compiler
+from harness.build.toolchain import INCLUDE_FOLDER, ask_compiler, check_found_for
 from harness.errors import BuildError
 
 HOW_TO_GET_NVCC = "install CUDA 12.0 or newer, or pip install nvidia-cuda-nvcc"
@@ -40,8 +40,7 @@ class NvccToolchain:
     suffix: str = ".cubin"
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        if arch != self.arch:
-            raise BuildError(f"toolchain {self.name} was found for {self.arch}, not for {arch}")
+        check_found_for(self.name, self.arch, arch)
         # What is compiled as a whole program hides its variables; the host asks for to_launch_info by name.
         return (f"-arch={arch}", "-std=c++20", "-O3", "-rdc=true", "-Xcompiler", "-nostdinc")
 

@@ -150,6 +150,12 @@ def _cpu_flags(isa: Isa) -> tuple[str, ...]:
     return (*_CPU_FLAGS, *control_flow, *isa.flags)
 
 
+def check_found_for(toolchain: str, found_for: str, arch: str) -> None:
+    """Raises BuildError when a toolchain that was found for one architecture is asked for another."""
+    if arch != found_for:
+        raise BuildError(f"toolchain {toolchain} was found for {found_for}, not for {arch}")
+
+
 def _check_arch(name: str, arch: str) -> None:
     if arch != "cpu":
         raise BuildError(f"toolchain {name} does not build for {arch!r}: it builds for cpu")

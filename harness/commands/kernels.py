@@ -167,8 +167,9 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     if arch.name not in COMPUTE_UNITS:
         raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(COMPUTE_UNITS)}")
     allowed = [kernel for kind in kinds for kernel in kind.pool.accepted]
-    reasons = Counter(filter(None, (gpu_code_refusal(kernel, arch.name) for kernel in allowed)))
-    kernels = [kernel for kernel in allowed if gpu_code_refusal(kernel, arch.name) is None]
+    refusals = {kernel: gpu_code_refusal(kernel, arch.name) for kernel in allowed}
+    reasons = Counter(reason for reason in refusals.values() if reason is not None)
+    kernels = [kernel for kernel, reason in refusals.items() if reason is None]
     if not kernels:
         why = f"none has code: {next(iter(reasons))}" if reasons else "--refused says why"
         raise RuleError(f"there is no kernel for {arch.name} to compile: {why}")

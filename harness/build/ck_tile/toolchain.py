@@ -19,7 +19,13 @@ from harness.build.ck_tile import offload_bundle
 from harness.build.ck_tile.headers import CkTileHeaders
 from harness.build.gpu_toolchain import rocm_folders
 from harness.build.isa import GPU_MACHINES, Isa
-from harness.build.toolchain import INCLUDE_FOLDER, ask_compiler, version_number, zig_folder
+from harness.build.toolchain import (
+    INCLUDE_FOLDER,
+    ask_compiler,
+    check_found_for,
+    version_number,
+    zig_folder,
+)
 from harness.errors import BuildError
 
 HIP_HEADERS = "TILE_ORACLE_HIP_HEADERS"
@@ -63,7 +69,7 @@ class HipccToolchain:
     suffix: str = ".so"
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        _check_arch(self, arch)
+        check_found_for(self.name, self.arch, arch)
         # Uncompressed, the code object in the library can be looked at: registers, LDS, spills.
         return (f"--offload-arch={arch}", "--no-offload-compress", "-fPIC", *_COMMON, *_ROCM)
 
@@ -95,7 +101,7 @@ class WheelToolchain:
     suffix: str = ".so"
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        _check_arch(self, arch)
+        check_found_for(self.name, self.arch, arch)
         defines = ("-D__HIP_PLATFORM_AMD__", "-D__HIP_ROCclr__", "-D__AMDGCN_WAVEFRONT_SIZE=64")
         return (f"--offload-arch={arch}", "-nogpulib", "-nogpuinc", *defines, *_COMMON)
 
@@ -213,8 +219,3 @@ def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) ->
     identity = f"clang {version} (ziglang {own}), {headers.identity}"
     fingerprint = f"{identity}; {first}; g++ {gcc}; {hashlib.sha256(contents).hexdigest()}; {headers.digest}"
     return WheelToolchain(folder, Path(linker), made, arch, headers, version, identity, fingerprint)
-
-
-def _check_arch(toolchain: CkTileToolchain, arch: str) -> None:
-    if arch != toolchain.arch:
-        raise BuildError(f"toolchain {toolchain.name} was found for {toolchain.arch}, not for {arch}")
