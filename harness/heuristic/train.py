@@ -55,8 +55,8 @@ Report = Callable[[str], None]
 """Called with one line of progress."""
 
 OUT_OF_FOLD_RECIPE = "lambdarank"
-"""What ranks a run by its own records: of the recipes that need no physical model, and so know nothing of the
-target, the best by problem on every set of records looked at (docs/heuristic.md)."""
+"""What ranks a run by its own records: it needs no physical model, and so nothing of the target, and held out by
+problem it did better than `log_time` on the records of gfx950, of a CPU and of GEMMs (docs/heuristic.md)."""
 
 _STOPPING_SHARE = 8
 _GAIN_SETTINGS = TreeSettings(trees=200)
