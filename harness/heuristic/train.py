@@ -55,7 +55,7 @@ Report = Callable[[str], None]
 """Called with one line of progress."""
 
 OUT_OF_FOLD_RECIPE = "lambdarank"
-"""What ranks a run by its own records: it needs no physical model, and so nothing of the target, and held out by
+"""What ranks a run by its own records: it needs no physical model, and so nothing of the target. Held out by
 problem it did better than `log_time` on the records of gfx950, of a CPU and of GEMMs (docs/heuristic.md)."""
 
 _STOPPING_SHARE = 8
