@@ -20,6 +20,7 @@ from benchmarks.gpu.figures import (
     throughput,
 )
 from harness.arch import load_arch
+from harness.build.toolchain import zig_folder
 from harness.pool import kernel_pool
 from harness.problem import DIRECTIONS
 from harness.problem_set import load_problem_sets
@@ -116,6 +117,25 @@ def test_a_kit_is_unpacked_once(tmp_path: Path) -> None:
     file.write_text("kept")
     run.unpack(archive, tmp_path / "there")
     assert file.read_text() == "kept"
+
+
+def test_what_would_be_an_empty_archive_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "made").mkdir()
+    with pytest.raises(SystemExit, match=r"nothing in .*made to pack"):
+        make_kit.pack(tmp_path / "made", tmp_path / "made.tar.xz")
+
+
+@pytest.mark.skipif(zig_folder() is None, reason="needs the ziglang wheel")
+def test_a_kit_for_a_gpu_has_the_kernels_that_misbehave_too(tmp_path: Path) -> None:
+    """In a folder that is named as `make gpu-kit` names it: relative to where it is called."""
+    command = [sys.executable, str(GPU / "make_kit.py"), "kit", "--arch", "sm_90", "--no-packages"]
+    command += ["--direction=forward", "--ndim=2", "--dtype=bf16", "--build-dir", str(tmp_path / "cache")]
+    command.append("--kernel-filter=tile_m == 16 and tile_k == 64 and vector_a == 8 and pipeline == 'mem'")
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    with tarfile.open(tmp_path / "kit" / "evil.tar.xz") as tar:
+        assert "manifest.json" in tar.getnames()
+        assert sum(name.startswith("binaries/") for name in tar.getnames()) > 10
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,20 @@
-"""Kernel Tuner (the package kernel-tuner) over binaries that were compiled ahead of time.
+"""Kernel Tuner (the package kernel-tuner) over our kernels, compiled ahead of time or not.
+
+    python benchmarks/gpu/kernel_tuner_run.py PROBLEMS MOST OUTPUT [KERNELS]
+
+KERNELS is a folder that `tile-oracle build` made; without it every kernel is compiled when its turn comes.
+MOST kernels of the pool are tried on each problem. What it came to is written to OUTPUT, as JSON.
 
 Its own backends compile CUDA C++ with NVRTC, which cannot read kernels/gpu; so this gives it a backend that
-loads the binaries through harness.target.runtime, which also spares it the time of compiling. All else is its
-own: searching, verifying against the expected output, and timing with events, 20 runs a configuration.
+compiles and loads through harness.build and harness.target.runtime. All else is its own: searching, verifying
+against the expected output, and timing with events, 20 runs a configuration.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,11 +26,10 @@ from kernel_tuner.backends import nvcuda
 from kernel_tuner.backends.backend import GPUBackend
 from kernel_tuner.observers.observer import BenchmarkObserver
 
-from harness.arch import load_arch
+from benchmarks.gpu.setting import some_kernels
 from harness.build.builder import Builder
 from harness.kernel import parse_kernel_name
 from harness.measure.reference import STORAGE
-from harness.pool import kernel_pool
 from harness.problem import GroupedConvProblem
 from harness.problem_set import load_problem_sets
 from harness.target.gpu_abi import KERNEL, LAUNCH_INFO, gpu_args, plan_launch, read_launch_info
@@ -33,7 +38,6 @@ from harness.target.runtime.cuda import open_cuda
 from harness.target.runtime.driver import Arguments, Driver, Launch
 
 ITERATIONS = 20
-MOST_KERNELS = 100
 
 
 class Timer(BenchmarkObserver):
@@ -86,7 +90,7 @@ class PrebuiltBackend(GPUBackend):
         return addresses
 
     def compile(self, kernel_instance: Any) -> Any:
-        """Loads what was compiled beforehand."""
+        """Loads what was compiled beforehand, or is compiled now."""
         if self._module:
             self.driver.unload_module(self._module)
         built = self.builder.need(parse_kernel_name(kernel_instance.params["kernel"]))
@@ -172,34 +176,35 @@ def tune(
     return len(results), time.monotonic() - began
 
 
-def main(problem_set: str, kernels: str, output: str, open_driver: Callable[[], Driver] = open_cuda) -> None:
-    """Writes what it came to as JSON."""
+def main(
+    problem_set: str,
+    most: str,
+    output: str,
+    kernels: str | None = None,
+    open_driver: Callable[[], Driver] = open_cuda,
+) -> None:
     nvcuda.CudaFunctions = PrebuiltBackend
-    arch = load_arch("sm_90")
-    with Builder("sm_90", build_dir=Path(kernels)) as builder:
+    configurations, seconds = 0, 0.0
+    with (
+        tempfile.TemporaryDirectory() as empty,
+        Builder("sm_90", build_dir=Path(kernels or empty)) as builder,
+    ):
         driver = open_driver()
         PrebuiltBackend.driver, PrebuiltBackend.builder = driver, builder
         work = DeviceWork(driver, builder.device_work().path)
-        configurations, seconds = 0, 0.0
         for problem in load_problem_sets(problem_set).problems:
             assert isinstance(problem, GroupedConvProblem)
-            pool = kernel_pool(problem.direction, problem.dtype, problem.ndim, "sm_90")
-            able = [kernel for kernel in pool if arch.problem_refusal(kernel, problem) is None]
-            step = max(1, len(able) // MOST_KERNELS)
-            names = [kernel.name for kernel in able[::step][:MOST_KERNELS]]
+            names = some_kernels(problem, int(most))
             count, taken_s = tune(problem, names, operands(driver, work, problem))
             configurations, seconds = configurations + count, seconds + taken_s
-    Path(output).write_text(
-        json.dumps(
-            {
-                "configurations": configurations,
-                "seconds": seconds,
-                "configurations_per_s": configurations / seconds,
-                "kernel_tuner": kernel_tuner.__version__,
-            }
-        )
-    )
+    found = {
+        "configurations": configurations,
+        "seconds": seconds,
+        "configurations_per_s": configurations / seconds,
+        "kernel_tuner": kernel_tuner.__version__,
+    }
+    Path(output).write_text(json.dumps(found))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:5])

@@ -50,6 +50,7 @@ def main() -> int:
     parser.add_argument("--python", default="3.12", help="of the other machine, for packages")
     parser.add_argument("--no-packages", action="store_true", help="neither nvidia-ml-py nor Kernel Tuner")
     args = parser.parse_args()
+    args.folder = args.folder.absolute()  # what is started below works in folders of its own
     args.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=args.folder) as scratch:
         work = Path(scratch)
@@ -107,6 +108,8 @@ def pack(folder: Path, archive: Path) -> None:
         for path in sorted(folder.rglob("*")):
             if path.is_file() and "__pycache__" not in path.parts:
                 tar.add(path, path.relative_to(folder).as_posix())
+        if not tar.getmembers():
+            raise SystemExit(f"there is nothing in {folder} to pack")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.gpu.run import load_plugin
-from harness.problem import Problem
+from harness.arch import load_arch
+from harness.pool import kernel_pool
+from harness.problem import GroupedConvProblem, Problem
 from harness.problem_set import format_problem_set, load_problem_sets
 from harness.record.dataset import load_records
 from harness.target.gpu_presence import amd_presence, nvidia_presence
@@ -136,6 +138,13 @@ def write_problems(setting: Setting, name: str, problems: Sequence[Problem]) -> 
     path = setting.out / f"{name}.csv"
     path.write_text(format_problem_set(problems, [""] * len(problems), f"{name}: made by benchmarks/gpu"))
     return path
+
+
+def some_kernels(problem: GroupedConvProblem, most: int) -> list[str]:
+    """Names of kernels of sm_90's default pool that can take a problem, evenly spread over the pool."""
+    pool, arch = kernel_pool(problem.direction, problem.dtype, problem.ndim, "sm_90"), load_arch("sm_90")
+    able = [kernel.name for kernel in pool if arch.problem_refusal(kernel, problem) is None]
+    return able[:: max(1, len(able) // most)][:most]
 
 
 def note(setting: Setting, name: str, figures: Any) -> None:

@@ -7,16 +7,32 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from benchmarks.gpu.figures import agreement, oracles, throughput
-from benchmarks.gpu.setting import HERE, Setting, environment, note, run_session, some_problems
+from benchmarks.gpu.setting import (
+    HERE,
+    Setting,
+    environment,
+    note,
+    run_session,
+    some_kernels,
+    some_problems,
+)
+from harness.build.gpu_toolchain import find_gpu_toolchain
+from harness.errors import BuildError
+from harness.problem_set import load_problem_sets
 
 SAMPLES = "--samples=20"
 LEAST_BUSY_SHARE = 0.60
 LEAST_TIMES_KERNEL_TUNER = 5.0
 LEAST_AGREEING_SHARE = 0.95
+KERNELS_FROM_SOURCE, MOST_WITH_BINARIES = 150, 100
 
 
 def problems_of(setting: Setting, count: int):  # type: ignore[no-untyped-def]
@@ -42,28 +58,71 @@ def test_the_gpu_is_busy_and_two_runs_agree(setting: Setting) -> None:
         assert found.busy_share >= LEAST_BUSY_SHARE
 
 
-def test_beside_kernel_tuner(setting: Setting) -> None:
-    """Both tune the same binaries over the same pairs, compiled beforehand, verified, 20 timed runs each."""
+def why_no_kernel_tuner(setting: Setting) -> str:
     if setting.target == "gfx950":
-        pytest.skip("the backend for Kernel Tuner is over CUDA's driver")
+        return "the backend for Kernel Tuner is over CUDA's driver"
     if importlib.util.find_spec("kernel_tuner") is None:
-        pytest.skip("Kernel Tuner is not installed (pip install kernel-tuner)")
-    if setting.dry or setting.kernels is None:
-        pytest.skip("it runs binaries of a folder that tile-oracle build made, on an NVIDIA GPU")
-    problems = some_problems(setting, "forward_validation_300", 3)
-    ours = run_session(setting, "beside-kernel-tuner", problems, SAMPLES)
-    measured = throughput(ours.records, ours.wall_s)
+        return "Kernel Tuner is not installed (pip install kernel-tuner)"
+    return "it needs an NVIDIA GPU" if setting.dry else ""
+
+
+def kernel_tuner(setting: Setting, problems: Path, most: int, *kernels: str) -> dict[str, Any]:
+    """What benchmarks/gpu/kernel_tuner_run.py says."""
     output = setting.out / "kernel_tuner.json"
     script = [
         sys.executable,
         str(HERE / "kernel_tuner_run.py"),
         str(problems),
-        str(setting.kernels),
+        str(most),
         str(output),
+        *kernels,
     ]
     done = subprocess.run(script, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
-    theirs = json.loads(output.read_text())
+    found: dict[str, Any] = json.loads(output.read_text())
+    return found
+
+
+def test_beside_kernel_tuner_from_source(setting: Setting) -> None:
+    """Both are given the same pairs and no binaries. Ours compiles many at once, and while it measures."""
+    why = why_no_kernel_tuner(setting)
+    if why:
+        pytest.skip(why)
+    try:
+        find_gpu_toolchain("auto", setting.target)
+    except BuildError as error:
+        pytest.skip(str(error))
+    problems = some_problems(setting, "forward_validation_300", 3)
+    pairs = setting.out / "pairs-from-source.csv"
+    rows = [
+        f"{problem.id},{kernel}"
+        for problem in load_problem_sets(str(problems)).problems
+        for kernel in some_kernels(problem, KERNELS_FROM_SOURCE)  # type: ignore[arg-type]
+    ]
+    pairs.write_text("\n".join(["problem,kernel", *rows]) + "\n")
+    with tempfile.TemporaryDirectory() as empty:
+        compiling = replace(setting, kernels=Path(empty))
+        ours = run_session(compiling, "from-source", problems, SAMPLES, f"--pairs={pairs}")
+    measured = throughput(ours.records, ours.wall_s)
+    theirs = kernel_tuner(setting, problems, KERNELS_FROM_SOURCE)
     times = measured.pairs_per_s / theirs["configurations_per_s"]
-    note(setting, "kernel_tuner", {"ours": measured.pairs_per_s, "times": times, **theirs})
+    figures = {"ours": measured.pairs_per_s, "times": times, "cores": os.cpu_count(), **theirs}
+    note(setting, "kernel_tuner_from_source", figures)
+    assert measured.pairs == theirs["configurations"]
     assert times >= LEAST_TIMES_KERNEL_TUNER
+
+
+def test_beside_kernel_tuner_with_binaries(setting: Setting) -> None:
+    """Both find the same binaries. Its 20 runs of a short kernel are single launches; ours fill 20 graphs."""
+    why = why_no_kernel_tuner(setting)
+    if not why and setting.kernels is None:
+        why = "there is no folder of binaries that tile-oracle build made"
+    if why:
+        pytest.skip(why)
+    problems = some_problems(setting, "forward_validation_300", 3)
+    ours = run_session(setting, "beside-kernel-tuner", problems, SAMPLES)
+    measured = throughput(ours.records, ours.wall_s)
+    theirs = kernel_tuner(setting, problems, MOST_WITH_BINARIES, str(setting.kernels))
+    times = measured.pairs_per_s / theirs["configurations_per_s"]
+    note(setting, "kernel_tuner_with_binaries", {"ours": measured.pairs_per_s, "times": times, **theirs})
+    assert times > 1.0

@@ -34,7 +34,6 @@ from harness.target.gpu_presence import amd_presence, nvidia_presence
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import Finished, Project, twice
-from tests.session.recorded import train_model
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
@@ -66,6 +65,7 @@ IN_EVERY_TEST_RUN = {
     "test_two_workers_share_what_gpus_there_are": ("gfx950",),
     "test_a_fault_may_be_an_error_number_in_hip_too": ("gfx950",),
     "test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong": ("sm_90",),
+    "test_a_launch_may_ask_for_all_that_it_gets_unasked": ("sm_90",),
 }
 """Of the sessions on emulated GPUs: test -> architectures. The others take minutes together."""
 
@@ -290,6 +290,22 @@ def test_other_kinds_of_problems(gpu: GpuProject, problems: tuple[str, ...], ker
     assert set(first["problem"][first["status"] != "unsupported"]) == set(problems)
 
 
+def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
+    """48 KiB: with the little that the kernel declares it is more, which CUDA must be told before."""
+    if gpu.target != "sm_90" or (KERNELS_FILTER and gpu.where.machine is None):
+        pytest.skip("needs sm_90, and a kernel of its own")
+    gpu.project.problem_set("one.csv", gpu.where.problems[1:2])
+    kernels = (
+        "tile_m == 32 and tile_n == 64 and tile_k == 128 and double_smem_buffer and not split_image "
+        "and pipeline == 'basic_v1' and scheduler == 'intrawave'"
+    )
+    finished = gpu.run("--problem-set=one.csv", f"--kernel-filter={kernels}")
+    assert finished.status == 0, finished.output[-4000:]
+    records = gpu.records
+    assert set(records["status"]) == {"ok"}, records["detail"].unique()
+    assert (records["lds_bytes"] > 48 << 10).all()
+
+
 # ---- binaries of another machine, and what comes of records ------------------------------------------
 
 
@@ -311,6 +327,8 @@ def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
     """A model that was trained on a session's records, by the gate; on a clock that is always the same."""
     if gpu.where.machine is None:
         pytest.skip("another session's times differ")
+    from tests.session.recorded import train_model  # LightGBM is not everywhere where there is a GPU
+
     reports, models = gpu.project.folder / "reports", gpu.project.folder / "models"
     records = complete(gpu, gpu.run("--run-name=measured"))
     train_model(records, models / "right")

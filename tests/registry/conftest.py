@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,9 @@ GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32", "ccr": "fp32"}
 
 SHORT = SweepSettings(timing=TimingPlan(budget_ms=0.5), final_budget_ms=0.1, final_passes=1)
 """Measurements of some milliseconds: these tests are not about figures."""
+
+STEADY = replace(SHORT, timing=TimingPlan(budget_ms=10.0), final_budget_ms=10.0, final_passes=5)
+"""For tests in which one kernel must win, and be ok, while other work goes on on the machine."""
 
 
 def _small(kernels: tuple[Kernel, ...]) -> Kernel:

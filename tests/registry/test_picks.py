@@ -30,6 +30,7 @@ from harness.registry.seed import entries_of_records
 from harness.selector.ranker import NativeRanker
 from harness.target.cpu_info import cpu_name
 from tests.heuristic.made_records import make_problems, make_records
+from tests.registry.conftest import STEADY
 
 GFX = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
 MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")
@@ -192,7 +193,7 @@ def test_where_no_model_fits_the_pool_is_measured_once_kept_and_said(
 ) -> None:
     slow, good, wrong = evil_kernel("slow"), evil_kernel("good"), evil_kernel("wrong")
     target, pool = EvilTarget(evil_builder), [wrong, slow, good]
-    registry = make_registry(target=target, kernels=pool, fallback=Budget(60.0, None))
+    registry = make_registry(target=target, kernels=pool, fallback=Budget(60.0, None), settings=STEADY)
     first = registry.select(EVIL)
     assert (first.kernel, first.source, first.predicted_tflops) == (good, MEASURED, None)
     assert first.measured_tflops is not None
@@ -339,7 +340,9 @@ def test_the_oracles_of_a_run_become_tuned_results(
     from harness.measure.service import MeasureService
 
     good, slow = evil_kernel("good"), evil_kernel("slow")
-    registry = make_registry(target=EvilTarget(evil_builder), kernels=[slow, good], fallback=None)
+    registry = make_registry(
+        target=EvilTarget(evil_builder), kernels=[slow, good], fallback=None, settings=STEADY
+    )
     run = open_run(tmp_path, {"a": 1}, stem="s", name="mine", resume=False)
     log = RunLog(run, "w")
     service = MeasureService(registry._supervisor(), lambda problem: [slow, good], log)

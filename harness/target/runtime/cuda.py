@@ -17,8 +17,6 @@ _FUNCTION_ATTRIBUTES = {"lds_bytes": 1, "scratch_bytes": 3, "vgprs": 4}
 """Static shared memory, local memory a thread, registers a thread."""
 _MOST_BLOCKS = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 _WARP, _REGISTER_BYTES = 32, 4
-_DEFAULT_LDS_BYTES = 48 << 10
-"""What a launch may ask for without being allowed more before."""
 
 
 class CudaDriver(Driver):
@@ -90,9 +88,9 @@ class CudaDriver(Driver):
         return self._number("device_attribute", number, self.device)
 
     def allow_lds(self, function: int, lds_bytes: int) -> None:
-        if lds_bytes > _DEFAULT_LDS_BYTES:
-            allow = self._function("cuFuncSetAttribute", (c_void_p, c_int, c_int))
-            self._check("cuFuncSetAttribute", allow(function, _MAX_DYNAMIC_LDS, lds_bytes))
+        # Always: unasked, 48 KiB are all for what the launch asks for and what the kernel declares together.
+        allow = self._function("cuFuncSetAttribute", (c_void_p, c_int, c_int))
+        self._check("cuFuncSetAttribute", allow(function, _MAX_DYNAMIC_LDS, lds_bytes))
 
     def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
         number = c_int()

@@ -79,6 +79,10 @@ struct Module {
   void *library;
   const emu_module *code;
 };
+// What its kernels declare, beside which a launch asks for more.
+int declared_lds_bytes(const emu_module *code) {
+  return code->static_lds_bytes + (int)(code->variables_end - code->variables);
+}
 struct Function {
   size_t module; // its handle
   const emu_module *code;
@@ -266,7 +270,7 @@ int check_launch(const Function &f, const Node &n, const unsigned *block) {
   if (block[1] != 1 || block[2] != 1 || n.threads < 1 || n.threads > MOST_LANES) return INVALID_VALUE;
   for (int i = 0; i < 3; ++i)
     if (n.grid[i] < 1 || (i && n.grid[i] > 65535)) return INVALID_VALUE;
-  if (n.lds_bytes > f.dynamic_lds_bytes || f.code->static_lds_bytes + n.lds_bytes > LDS_OF_LAUNCH) return INVALID_VALUE;
+  if (n.lds_bytes > f.dynamic_lds_bytes || declared_lds_bytes(f.code) + n.lds_bytes > LDS_OF_LAUNCH) return INVALID_VALUE;
   return FINE;
 }
 
@@ -506,7 +510,7 @@ API(hipModuleGetFunction, cuModuleGetFunction, handle *function, handle module, 
   f->code = loaded->code;
   f->entry = (void (*)(const void *))entry;
   f->argument_count = ((int (*)(int *))sizes)(f->argument_bytes);
-  f->dynamic_lds_bytes = LDS_UNASKED;
+  f->dynamic_lds_bytes = LDS_UNASKED - declared_lds_bytes(f->code);
   *function = add(FUNCTION, f);
   return FINE;
 }
@@ -657,7 +661,7 @@ EXPORTED int cuFuncGetAttribute(int *value, int attribute, handle function) {
   Function *f = find<Function>(function, FUNCTION);
   if (!f) return INVALID_HANDLE;
   // The emulator has no registers; this many are said to be used.
-  *value = attribute == 1 ? f->code->static_lds_bytes : attribute == 4 ? REGISTERS : 0;
+  *value = attribute == 1 ? declared_lds_bytes(f->code) : attribute == 4 ? REGISTERS : 0;
   return FINE;
 }
 EXPORTED int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, handle function, int threads, size_t lds) {
@@ -665,7 +669,7 @@ EXPORTED int cuOccupancyMaxActiveBlocksPerMultiprocessor(int *count, handle func
   Function *f = find<Function>(function, FUNCTION);
   if (!f || threads < 1) return f ? INVALID_VALUE : INVALID_HANDLE;
   int by_threads = 2048 / threads, by_registers = 65536 / (REGISTERS * threads);
-  int by_lds = LDS_OF_UNIT / (int)(f->code->static_lds_bytes + lds + 1024);
+  int by_lds = LDS_OF_UNIT / (int)(declared_lds_bytes(f->code) + lds + 1024);
   *count = by_threads < by_registers ? by_threads : by_registers;
   if (by_lds < *count) *count = by_lds;
   return FINE;
