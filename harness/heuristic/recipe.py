@@ -95,8 +95,16 @@ class Recipe:
 OWN = "grouped_conv_own_1"
 PUBLISHED = "grouped_conv_97"
 WITH_CODE = "grouped_conv_own_2"
-_SCHEMAS_OF_GEMM = {OWN: "gemm_own_1", WITH_CODE: "gemm_own_2", PUBLISHED: "gemm_universal_72"}
+WITH_LAUNCH = "grouped_conv_own_3"
+_SCHEMAS_OF_GEMM = {
+    OWN: "gemm_own_1",
+    WITH_CODE: "gemm_own_2",
+    WITH_LAUNCH: "gemm_own_2",
+    PUBLISHED: "gemm_universal_72",
+}
 _CORRECTION = TreeSettings(trees=200)
+_LAUNCH_ORDER = TreeSettings(trees=500, num_leaves=31, min_child_samples=20)
+_LAUNCH_EFFICIENCY = TreeSettings(trees=600, num_leaves=31)
 _GEMM_DEFAULT = Recipe(
     "default",
     "own features, ln(time), four seeds averaged, rows near the best count more",
@@ -143,6 +151,16 @@ RECIPES: dict[str, Recipe] = {
         Recipe("log_time", "own features, ln(time)", _trees("log_time")),
         Recipe("log_efficiency", "own features, ln(efficiency within the problem)", _trees("log_efficiency")),
         Recipe("lambdarank", "own features, LambdaRank", _trees("lambdarank")),
+        Recipe(
+            "launch",
+            "LambdaRank and ln(efficiency), with what launches of kernels/gpu come to, and binaries",
+            (
+                TreePart("lambdarank", WITH_LAUNCH, _LAUNCH_ORDER),
+                TreePart("log_efficiency", WITH_LAUNCH, _LAUNCH_EFFICIENCY),
+            ),
+            # The scores of LambdaRank spread about eight times as far: it counts some more of the two.
+            {"lambdarank": 0.3, "log_efficiency": 1.0},
+        ),
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
         Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
         Recipe(

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from harness.arch import load_arch
 from harness.data_files import data_folder
 from harness.errors import GateError, ModelError
 from harness.gate import Baseline, baseline_path, load_baseline
 from harness.heuristic.model_folder import model_places
-from harness.kernel import Kernel
-from harness.problem import Kind, Problem
+from harness.kernel import Kernel, parse_kernel_name
+from harness.problem import Kind, Problem, problem_from_id
 from harness.problem_set import ProblemSet
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of
@@ -96,20 +97,22 @@ class Picks:
     def of(self, problem: Problem) -> tuple[Kernel, ...]:
         """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
         folder = self._folders.get(kind_of(problem))
-        kernels = self._plan.kernels(problem)
-        if folder is None or not kernels:
+        if folder is None:
             return ()
         if folder not in self._predictors:
             from harness.heuristic.predictor import Predictor
 
             self._predictors[folder] = Predictor.load(folder)
-        return (self._predictors[folder].select(problem, kernels),)
+        predictor = self._predictors[folder]
+        arch = load_arch(predictor.spec.arch)
+        able = [k for k in self._plan.kernels(problem) if arch.problem_refusal(k, problem) is None]
+        return (predictor.select(problem, able),) if able else ()
 
 
 def rank(
     choice: ModelChoice, plan: Plan, problems: ProblemSet, records: pd.DataFrame, arch: str
 ) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The model's predictions for every pair of a set, and where they come from.
+    """The model's predictions for every pair of a set that it may pick, and where they come from.
 
     Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on
     the run's other problems. Where that is not possible the reason is given, and there is no ranking.
@@ -137,7 +140,8 @@ def rank(
                 some = of_kind[first : first + _PROBLEMS_AT_ONCE]
                 frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
         scores = any(predictor.ranker.orders_only for predictor in predictors.values())
-        return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
+        table = without_refused(pd.concat(frames, ignore_index=True), own, arch)
+        return table, RankedBy(FOLDER, choice.name, order_only=scores)
     pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
     try:
         table = out_of_fold(own, arch, pool)
@@ -146,7 +150,25 @@ def rank(
     folds = table.loc[table["fold"] >= 0, "fold"].nunique()
     grouped = f"{folds} folds, grouped by problem"
     scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
+    table = without_refused(table, own, arch)
     return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
+
+
+def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
+    """The rankings less the kernels that the architecture's rules refuse for the problem: whoever picks asks
+    the rules first, as harness.registry does. What was measured ok is kept, whatever the rules say."""
+    import pandas as pd
+
+    names = ["problem", "kernel"]
+    ok = pd.MultiIndex.from_frame(records.loc[records["status"] == "ok", names].astype(str))
+    doubtful = rankings[~pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(ok)]
+    judge, refused = load_arch(arch), []
+    for problem_id, of_problem in doubtful.groupby("problem", sort=False):
+        problem = problem_from_id(str(problem_id))
+        for row, name in of_problem["kernel"].items():
+            if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
+                refused.append(row)
+    return rankings.drop(index=refused).reset_index(drop=True)
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:

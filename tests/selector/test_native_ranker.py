@@ -117,11 +117,12 @@ def test_members_of_several_targets(records: pd.DataFrame, tmp_path: Path, weigh
     assert_same(tmp_path / "m", make_kernels(("compv3", "mem")), random_problems(FORWARD, 40))
 
 
-def test_figures_of_binaries(records: pd.DataFrame, tmp_path: Path) -> None:
+@pytest.mark.parametrize("schema", ["grouped_conv_own_2", "grouped_conv_own_3"])
+def test_figures_of_binaries(records: pd.DataFrame, tmp_path: Path, schema: str) -> None:
     kernels = make_kernels(("compv3", "mem", "compv6"))
     code = made_code(make_kernels())
     columns = {name.removeprefix("code_"): c for name, c in code.columns(records["kernel"]).items()}
-    part = TreePart("log_time", "grouped_conv_own_2", TreeSettings(trees=30, colsample_bytree=1))
+    part = TreePart("log_time", schema, TreeSettings(trees=30, colsample_bytree=1))
     with_code = records.assign(**columns)
     train(with_code, Recipe("with_code", "", (part,)), n_splits=2).save(tmp_path / "m")
     problems = random_problems(FORWARD, 30)

@@ -15,20 +15,26 @@ from harness.heuristic.schemas.gemm_own import GEMM_OWN
 from harness.heuristic.schemas.gemm_published import GEMM_55, GEMM_72
 from harness.heuristic.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from harness.heuristic.schemas.grouped_conv_published import GROUPED_CONV_83, GROUPED_CONV_91, GROUPED_CONV_97
+from harness.heuristic.schemas.launch_columns import LAUNCH_FEATURES
 
 GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
+GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN_2.extended("grouped_conv_own_3", LAUNCH_FEATURES)
 GEMM_OWN_2 = GEMM_OWN.extended("gemm_own_2", CODE_FEATURES, CODE_INPUTS)
 
 SCHEMAS: dict[str, FeatureSchema] = {
     schema.name: schema
     for schema in (
-        *(GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
+        *(GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+        *(GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
         *(GEMM_OWN, GEMM_OWN_2, GEMM_55, GEMM_72),
     )
 }
 """Every schema by its name."""
 
-_FALLBACK_ORDER = (GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GEMM_72, GEMM_OWN, GEMM_OWN_2)
+_FALLBACK_ORDER = (
+    *(GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+    *(GEMM_72, GEMM_OWN, GEMM_OWN_2),
+)
 
 
 def schema_named(name: str) -> FeatureSchema:
