@@ -148,11 +148,15 @@ def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequenc
 
 def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions for all problems and kernels of a record table, less the pairs that it shows to be
-    unsupported: a kernel that refuses a problem says so before it is picked. A model that reads figures of
-    binaries has those of the records too."""
+    unsupported. A model that reads figures of binaries has those of the records too."""
     predictor = predictor.knowing(CodeTable.of(records))
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
-    rankings = rank_all(predictor, problems_of(records), kernels)
+    return without_unsupported(rank_all(predictor, problems_of(records), kernels), records)
+
+
+def without_unsupported(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
+    """The rankings less the pairs that records show to be unsupported and nothing else: a kernel that refuses
+    a problem says so before it is picked."""
     unsupported = records["status"] == "unsupported"
     if not unsupported.any():
         return rankings

@@ -15,7 +15,7 @@ import pandas as pd
 
 from harness.atomic_file import write_atomically
 from harness.errors import ModelError
-from harness.heuristic.evaluate import Evaluation, evaluate, rank_records
+from harness.heuristic.evaluate import Evaluation, evaluate, rank_records, without_unsupported
 from harness.heuristic.learning_curve import learning_curve
 from harness.heuristic.model_folder import STUDY_FILE, json_bytes, read_json, read_spec
 from harness.heuristic.picks import read_picks
@@ -146,8 +146,8 @@ def _judged(
     for name in recipes:
         effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
         ranker = fit(recipe_named(name).for_op(records_op(rows)), rows, arch, effort)
-        # Of all kernels, whatever became of them: a model may pick one that is wrong.
-        rankings = predicted_pairs(ranker, test, pool, effort.threads)
+        # Of all kernels that do not refuse the problem: a model may pick one that is wrong.
+        rankings = without_unsupported(predicted_pairs(ranker, test, pool, effort.threads), test)
         found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
     if _is_new_to(folder, test):
         rankings = rank_records(Predictor.load(folder), test)
