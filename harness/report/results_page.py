@@ -48,6 +48,9 @@ _NOT_COMPARABLE = """\
   said with each model. Our own measurements count verified kernels only.
 - Cross-validation holds out problems of the training data, not a validation set; by family it holds out all
   batch and image sizes of a layer together, by problem it does not, which flatters.
+- The published features were made for one library's names, of which they read the first number as a block
+  size; of the kernels here they say less than they could, and so do the rows `recipe published` of other
+  hardware.
 - Efficiency is relative to the pool and the device: a model of one pool or device is not better than one of
   another because its figure is higher."""
 

@@ -30,32 +30,14 @@ from harness.heuristic.schemas.own_columns import (
     TILE,
     WARP_TILE,
     WORKGROUP,
+    by_direction,
+    divided_by,
     fill_column,
     log2_column,
 )
 
 _fill, _log2 = fill_column, log2_column
 _VECTOR_MAX = 16.0
-
-
-def _by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[FeatureTable], Array]:
-    def formula(t: FeatureTable) -> Array:
-        data = t.word_is("direction", lambda word: word == "bwd_data") == 1
-        weight = t.word_is("direction", lambda word: word == "bwd_weight") == 1
-        return np.where(data, t[bwd_data], np.where(weight, t[bwd_weight], t[forward]))
-
-    return formula
-
-
-def _vector_width(name: str) -> Callable[[FeatureTable], Array]:
-    """Widest power of two (to 16) that divides the count: the vector width that it allows."""
-
-    def formula(t: FeatureTable) -> Array:
-        count = t[name].astype(np.int64)
-        widest: Array = np.minimum(count & -count, _VECTOR_MAX)
-        return widest
-
-    return formula
 
 
 def _output_extent(i: str, f: str, axis: str) -> Callable[[FeatureTable], Array]:
@@ -76,14 +58,14 @@ _INTERMEDIATES = (
     Feature("rows_out", lambda t: t.N * t.Do * t.Ho * t.Wo, "output positions of the batch"),
     Feature("depth_forward", lambda t: t.Cg * t.taps, "channels x taps that one output sums over"),
     Feature("depth_data", lambda t: t.Kc * t.taps, "channels x taps that one input gradient sums over"),
-    Feature("M", _by_direction("rows_out", "rows_in", "Kc"), "rows of a group's GEMM"),
-    Feature("Ng", _by_direction("Kc", "Cg", "depth_forward"), "columns of a group's GEMM"),
-    Feature("Kg", _by_direction("depth_forward", "depth_data", "rows_out"), "depth of a group's GEMM"),
+    Feature("M", by_direction("rows_out", "rows_in", "Kc"), "rows of a group's GEMM"),
+    Feature("Ng", by_direction("Kc", "Cg", "depth_forward"), "columns of a group's GEMM"),
+    Feature("Kg", by_direction("depth_forward", "depth_data", "rows_out"), "depth of a group's GEMM"),
     Feature("bytes_input", lambda t: t.rows_in * t.C * t.element_bytes, "bytes of the image tensor"),
     Feature("bytes_output", lambda t: t.rows_out * t.K * t.element_bytes, "bytes of the output tensor"),
     Feature("bytes_weight", lambda t: t.K * t.Cg * t.taps * t.element_bytes, "bytes of the filter"),
     Feature(
-        "bytes_written", _by_direction("bytes_output", "bytes_input", "bytes_weight"), "bytes of the result"
+        "bytes_written", by_direction("bytes_output", "bytes_input", "bytes_weight"), "bytes of the result"
     ),
     Feature(
         "bytes_total", lambda t: t.bytes_input + t.bytes_output + t.bytes_weight, "bytes, each moved once"
@@ -148,8 +130,8 @@ _FEATURES = (
         "padding over image",
     ),
     Feature("log2_row", _log2("Wo"), "log2 of the output columns"),
-    Feature("vector_c_channels", _vector_width("Cg"), "vector width that C/G allows, to 16"),
-    Feature("vector_k_channels", _vector_width("Kc"), "vector width that K/G allows, to 16"),
+    Feature("vector_c_channels", divided_by("Cg", _VECTOR_MAX), "vector width that C/G allows, to 16"),
+    Feature("vector_k_channels", divided_by("Kc", _VECTOR_MAX), "vector width that K/G allows, to 16"),
     Feature(
         "vectors_fit",
         lambda t: flag(

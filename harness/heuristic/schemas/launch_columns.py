@@ -10,36 +10,15 @@ The formulas read intermediates of grouped_conv_own and features of code_columns
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from harness.heuristic.features import Array, Feature, FeatureTable, ceil_div, flag, ratio
+from harness.heuristic.schemas.own_columns import by_direction, divided_by
 
 _MOST_SPLITS = 64.0
 _WIDEST = 64.0
 _ENDS = 4.0
 """K steps that beginning and ending a tile take about as long as."""
-
-
-def _by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[FeatureTable], Array]:
-    def formula(t: FeatureTable) -> Array:
-        data = t.word_is("direction", lambda word: word == "bwd_data") == 1
-        weight = t.word_is("direction", lambda word: word == "bwd_weight") == 1
-        return np.where(data, t[bwd_data], np.where(weight, t[bwd_weight], t[forward]))
-
-    return formula
-
-
-def _divided_by(name: str) -> Callable[[FeatureTable], Array]:
-    """The largest power of two (to 64) that divides a count of channels."""
-
-    def formula(t: FeatureTable) -> Array:
-        count = t[name].astype(np.int64)
-        found: Array = np.minimum(count & -count, _WIDEST)
-        return found
-
-    return formula
 
 
 def _tiles_m(t: FeatureTable) -> Array:
@@ -70,17 +49,15 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
     ),
     Feature("launch_depth_forward", lambda t: t.launch_channels * t.taps, "channels x taps of merged groups"),
     Feature("launch_depth_data", lambda t: t.launch_outputs * t.launch_phase_taps, "of bwd_data"),
-    Feature(
-        "launch_rows", _by_direction("rows_out", "launch_phase_rows", "launch_outputs"), "rows of a GEMM"
-    ),
+    Feature("launch_rows", by_direction("rows_out", "launch_phase_rows", "launch_outputs"), "rows of a GEMM"),
     Feature(
         "launch_columns",
-        _by_direction("launch_outputs", "launch_channels", "launch_depth_forward"),
+        by_direction("launch_outputs", "launch_channels", "launch_depth_forward"),
         "columns of a GEMM",
     ),
     Feature(
         "launch_depth",
-        _by_direction("launch_depth_forward", "launch_depth_data", "rows_out"),
+        by_direction("launch_depth_forward", "launch_depth_data", "rows_out"),
         "depth of a GEMM",
     ),
     Feature(
@@ -168,10 +145,12 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
         "launch_resident", lambda t: np.minimum(t.launch_held, t.launch_rounds), "workgroups that a unit has"
     ),
     Feature("launch_resident_waves", lambda t: t.launch_resident * t.waves, "waves that a unit has"),
-    Feature("launch_c_by", _divided_by("Cg"), "power of two that divides C/G, to 64"),
-    Feature("launch_k_by", _divided_by("Kc"), "power of two that divides K/G, to 64"),
-    Feature("launch_channels_by", _divided_by("launch_channels"), "the same of merged input channels"),
-    Feature("launch_outputs_by", _divided_by("launch_outputs"), "the same of merged output channels"),
+    Feature("launch_c_by", divided_by("Cg", _WIDEST), "power of two that divides C/G, to 64"),
+    Feature("launch_k_by", divided_by("Kc", _WIDEST), "power of two that divides K/G, to 64"),
+    Feature(
+        "launch_channels_by", divided_by("launch_channels", _WIDEST), "the same of merged input channels"
+    ),
+    Feature("launch_outputs_by", divided_by("launch_outputs", _WIDEST), "the same of merged output channels"),
     Feature("launch_load_c", lambda t: np.minimum(t.vector_a, t.launch_c_by), "elements of a load along C"),
     Feature("launch_load_k", lambda t: np.minimum(t.vector_a, t.launch_k_by), "elements of a load along K"),
     Feature("launch_store_c", lambda t: np.minimum(t.vector_c, t.launch_c_by), "elements of a store along C"),

@@ -26,6 +26,28 @@ def fill_column(size: str, tiles: str, tile: str) -> Callable[[FeatureTable], Ar
     return lambda t: t[size] / (t[tiles] * t[tile])
 
 
+def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[FeatureTable], Array]:
+    """The formula of one of three columns, by the direction of the convolution."""
+
+    def formula(t: FeatureTable) -> Array:
+        data = t.word_is("direction", lambda word: word == "bwd_data") == 1
+        weight = t.word_is("direction", lambda word: word == "bwd_weight") == 1
+        return np.where(data, t[bwd_data], np.where(weight, t[bwd_weight], t[forward]))
+
+    return formula
+
+
+def divided_by(name: str, most: float) -> Callable[[FeatureTable], Array]:
+    """The formula of the largest power of two, up to `most`, that divides a count."""
+
+    def formula(t: FeatureTable) -> Array:
+        count = t[name].astype(np.int64)
+        widest: Array = np.minimum(count & -count, most)
+        return widest
+
+    return formula
+
+
 ROUNDS: tuple[Feature, ...] = (
     Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
     Feature("cu_loads", lambda t: t.tiles / t.cus, "tiles a compute unit"),
