@@ -112,12 +112,7 @@ def render(evaluation: Evaluation, worst: int) -> str:
         f"oracle picked first {figures.top_1_percent or 0.0:.1f} %, among the first five "
         f"{figures.top_5_percent or 0.0:.1f} %",
         "  ".join(f"{name.replace('_', '@')} {value:.4f}" for name, value in evaluation.ndcg.items()),
-        "predicted TFLOPS: "
-        + ", ".join(f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items()),
-        "predicted -> measured TFLOPS, five bins: "
-        + ", ".join(
-            f"{one['predicted_tflops']:.3g} -> {one['measured_tflops']:.3g}" for one in evaluation.calibration
-        ),
+        *_speeds(evaluation),
         "",
         *_targets(evaluation),
         "",
@@ -137,6 +132,20 @@ def render(evaluation: Evaluation, worst: int) -> str:
             f"{_short(row['oracle_kernel'])}" + (f" ({row['reason']})" if row["reason"] else "")
         )
     return "\n".join(lines)
+
+
+def _speeds(evaluation: Evaluation) -> list[str]:
+    """How exact the predicted TFLOPS are, of a model that predicts any."""
+    if not evaluation.regression:
+        return ["the model orders kernels and predicts no TFLOPS"]
+    exact = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items())
+    bins = (
+        f"{one['predicted_tflops']:.3g} -> {one['measured_tflops']:.3g}" for one in evaluation.calibration
+    )
+    return [
+        f"predicted TFLOPS: {', '.join(exact)}",
+        f"predicted -> measured TFLOPS, five bins: {', '.join(bins)}",
+    ]
 
 
 def _targets(evaluation: Evaluation) -> list[str]:

@@ -190,6 +190,8 @@ def evaluate(
     percent = 100.0 * covered["efficiency"].to_numpy(dtype=np.float64)
     ranked = ranked_pairs(rankings, final, selection)
     ok = ranked[ranked["status"] == "ok"]
+    # Scores that only order kernels are no TFLOPS, and nothing to be exact about.
+    scores = predictor is not None and predictor.ranker.orders_only
     return Evaluation(
         name,
         selection,
@@ -202,9 +204,9 @@ def evaluate(
             for column in TOP_K_COLUMNS
         },
         {f"ndcg_{k}": _ndcg(ok, k) for k in (1, 3, 5, 10)},
-        _regression(ok),
+        {} if scores else _regression(ok),
         target_figures(_pairs(ok, final), predictor),
-        _calibration(ok),
+        [] if scores else _calibration(ok),
         noise_ceiling(records, noise, seed),
         _slices(problems, selection),
         find_aliases(training_rows(records).table, noise).groups(),

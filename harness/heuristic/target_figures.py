@@ -62,7 +62,8 @@ def r2_of(truth: Array, predicted: Array) -> float:
 
 
 def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tuple[TargetFigures, ...]:
-    """The figures of the pick and, with its predictor, of every member.
+    """The figures of the pick and, with its predictor, of every member. Of a model whose scores only order
+    kernels, what the pick says is an order, too.
 
     ok: ok pairs, one row each, with the columns of problem and kernel, latency_ms and predicted_tflops.
     """
@@ -72,7 +73,10 @@ def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tupl
     tflops = np.maximum(ok["predicted_tflops"].to_numpy(dtype=np.float64), 1e-12)
     by_pick = _quantities(np.log(work.flops) - np.log(tflops * 1e9), work.flops, work.bytes, codes)
     names = ("tflops", "latency", "bandwidth", "log_time", "efficiency")
-    found = [_figures(PICK, name, measured[name], by_pick[name], codes) for name in names]
+    if predictor is not None and predictor.ranker.orders_only:
+        found = [_without_unit(PICK, measured["log_efficiency"], by_pick["log_efficiency"], codes)]
+    else:
+        found = [_figures(PICK, name, measured[name], by_pick[name], codes) for name in names]
     if predictor is None:
         return tuple(found)
     for member, score in predictor.scores(ok).items():

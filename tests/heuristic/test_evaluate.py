@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
+from harness.cli import main
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
 from harness.heuristic.bootstrap import interval, mean_of, paired_interval, quantile_of
@@ -21,6 +22,7 @@ from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.train import train
 from harness.oracle import problems_of
+from harness.record.dataset_file import write_dataset
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
 
 PICK_DIMENSIONS = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "Ho", "Wo")
@@ -100,6 +102,25 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
     assert figures.loc[("efficiency_percent", "mean", ""), "low"] == found.headlines["mean"].low
     assert figures.index.is_unique
     assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
+
+
+def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
+    records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(records, recipe_named("lambdarank").with_trees(60), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    found = evaluate("m", records, rank_records(predictor, records), predictor=predictor)
+    assert (found.regression, found.calibration) == ({}, [])
+    pick, member = found.targets
+    assert (pick.of, pick.quantity, pick.r2, pick.rmse) == ("pick", "order", None, None)
+    assert member.rank_correlation == pytest.approx(pick.rank_correlation)
+    json.dumps(found.as_json(), default=str)
+    assert found.figures().set_index(["section", "name", "figure"]).index.is_unique
+    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), tmp_path / "records.parquet")
+    assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "records.parquet")]) == 0
+    printed = capsys.readouterr().out
+    assert "the model orders kernels and predicts no TFLOPS" in printed
+    assert "predicted TFLOPS" not in printed
 
 
 def test_always_the_second_best(records: pd.DataFrame) -> None:
