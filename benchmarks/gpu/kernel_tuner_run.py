@@ -43,7 +43,7 @@ ITERATIONS = 20
 class Timer(BenchmarkObserver):
     """The time between the backend's two events, as Kernel Tuner's own backends observe it."""
 
-    def __init__(self, backend: PrebuiltBackend) -> None:
+    def __init__(self, backend: DriverBackend) -> None:
         self._backend = backend
         self._times: list[float] = []
 
@@ -57,7 +57,7 @@ class Timer(BenchmarkObserver):
         return found
 
 
-class PrebuiltBackend(GPUBackend):
+class DriverBackend(GPUBackend):
     """See kernel_tuner.backends.backend.GPUBackend, which makes it; what it needs besides is on the class."""
 
     driver: Driver
@@ -158,7 +158,7 @@ def tune(
     problem: GroupedConvProblem, names: Sequence[str], values: Sequence[np.ndarray]
 ) -> tuple[int, float]:
     """How many configurations were measured, and in how many seconds."""
-    PrebuiltBackend.problem = problem
+    DriverBackend.problem = problem
     empty = np.zeros_like(values[2])
     began = time.monotonic()
     results, _ = kernel_tuner.tune_kernel(
@@ -183,14 +183,14 @@ def main(
     kernels: str | None = None,
     open_driver: Callable[[], Driver] = open_cuda,
 ) -> None:
-    nvcuda.CudaFunctions = PrebuiltBackend
+    nvcuda.CudaFunctions = DriverBackend
     configurations, seconds = 0, 0.0
     with (
         tempfile.TemporaryDirectory() as empty,
         Builder("sm_90", build_dir=Path(kernels or empty)) as builder,
     ):
         driver = open_driver()
-        PrebuiltBackend.driver, PrebuiltBackend.builder = driver, builder
+        DriverBackend.driver, DriverBackend.builder = driver, builder
         work = DeviceWork(driver, builder.device_work().path)
         for problem in load_problem_sets(problem_set).problems:
             assert isinstance(problem, GroupedConvProblem)

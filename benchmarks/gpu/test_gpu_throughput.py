@@ -58,12 +58,13 @@ def test_the_gpu_is_busy_and_two_runs_agree(setting: Setting) -> None:
         assert found.busy_share >= LEAST_BUSY_SHARE
 
 
-def why_no_kernel_tuner(setting: Setting) -> str:
+def need_kernel_tuner(setting: Setting) -> None:
     if setting.target == "gfx950":
-        return "the backend for Kernel Tuner is over CUDA's driver"
+        pytest.skip("the backend for Kernel Tuner is over CUDA's driver")
     if importlib.util.find_spec("kernel_tuner") is None:
-        return "Kernel Tuner is not installed (pip install kernel-tuner)"
-    return "it needs an NVIDIA GPU" if setting.dry else ""
+        pytest.skip("Kernel Tuner is not installed (pip install kernel-tuner)")
+    if setting.dry:
+        pytest.skip("it needs an NVIDIA GPU")
 
 
 def kernel_tuner(setting: Setting, problems: Path, most: int, *kernels: str) -> dict[str, Any]:
@@ -85,9 +86,7 @@ def kernel_tuner(setting: Setting, problems: Path, most: int, *kernels: str) -> 
 
 def test_beside_kernel_tuner_from_source(setting: Setting) -> None:
     """Both are given the same pairs and no binaries. Ours compiles many at once, and while it measures."""
-    why = why_no_kernel_tuner(setting)
-    if why:
-        pytest.skip(why)
+    need_kernel_tuner(setting)
     try:
         find_gpu_toolchain("auto", setting.target)
     except BuildError as error:
@@ -114,11 +113,9 @@ def test_beside_kernel_tuner_from_source(setting: Setting) -> None:
 
 def test_beside_kernel_tuner_with_binaries(setting: Setting) -> None:
     """Both find the same binaries. Its 20 runs of a short kernel are single launches; ours fill 20 graphs."""
-    why = why_no_kernel_tuner(setting)
-    if not why and setting.kernels is None:
-        why = "there is no folder of binaries that tile-oracle build made"
-    if why:
-        pytest.skip(why)
+    need_kernel_tuner(setting)
+    if setting.kernels is None:
+        pytest.skip("there is no folder of binaries that tile-oracle build made")
     problems = some_problems(setting, "forward_validation_300", 3)
     ours = run_session(setting, "beside-kernel-tuner", problems, SAMPLES)
     measured = throughput(ours.records, ours.wall_s)

@@ -97,7 +97,8 @@ class Picks:
     def of(self, problem: Problem) -> tuple[Kernel, ...]:
         """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
         folder = self._folders.get(kind_of(problem))
-        if folder is None:
+        kernels = self._plan.kernels(problem)
+        if folder is None or not kernels:
             return ()
         if folder not in self._predictors:
             from harness.heuristic.predictor import Predictor
@@ -105,7 +106,7 @@ class Picks:
             self._predictors[folder] = Predictor.load(folder)
         predictor = self._predictors[folder]
         arch = load_arch(predictor.spec.arch)
-        able = [k for k in self._plan.kernels(problem) if arch.problem_refusal(k, problem) is None]
+        able = [kernel for kernel in kernels if arch.problem_refusal(kernel, problem) is None]
         return (predictor.select(problem, able),) if able else ()
 
 
@@ -140,18 +141,19 @@ def rank(
                 some = of_kind[first : first + _PROBLEMS_AT_ONCE]
                 frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
         scores = any(predictor.ranker.orders_only for predictor in predictors.values())
-        table = without_refused(pd.concat(frames, ignore_index=True), own, arch)
-        return table, RankedBy(FOLDER, choice.name, order_only=scores)
-    pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
-    try:
-        table = out_of_fold(own, arch, pool)
-    except ModelError as error:
-        return None, RankedBy(NO_MODEL, detail=str(error))
-    folds = table.loc[table["fold"] >= 0, "fold"].nunique()
-    grouped = f"{folds} folds, grouped by problem"
-    scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
-    table = without_refused(table, own, arch)
-    return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
+        table = pd.concat(frames, ignore_index=True)
+        ranked_by = RankedBy(FOLDER, choice.name, order_only=scores)
+    else:
+        pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+        try:
+            table = out_of_fold(own, arch, pool)
+        except ModelError as error:
+            return None, RankedBy(NO_MODEL, detail=str(error))
+        folds = table.loc[table["fold"] >= 0, "fold"].nunique()
+        grouped = f"{folds} folds, grouped by problem"
+        scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
+        ranked_by = RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
+    return without_refused(table, own, arch), ranked_by
 
 
 def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:

@@ -69,7 +69,7 @@ def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured
     assert len(both.drop_duplicates(["problem", "kernel"])) > 3 * PUBLISHED_VOLUME[direction]
 
 
-@pytest.mark.parametrize("direction", ["bwd_data", "bwd_weight"])
+@pytest.mark.parametrize("direction", FIGURES)
 def test_its_picks_are_as_good_as_is_said(direction: str, folder: Path) -> None:
     """Of forward the second command of README says it: tests/test_docs.py."""
     final = final_measurements(oracle(folder, direction))

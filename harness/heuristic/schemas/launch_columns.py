@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from harness.heuristic.features import Array, Feature, FeatureTable, ceil_div, flag, ratio
-from harness.heuristic.schemas.own_columns import by_direction, divided_by
+from harness.heuristic.schemas.own_columns import by_direction, divided_by, fill_column
 
 _MOST_SPLITS = 64.0
 _WIDEST = 64.0
@@ -27,9 +27,13 @@ def _tiles_m(t: FeatureTable) -> Array:
     return np.where(t.split_image == 1, images, ceil_div(t.launch_rows, t.tile_m))
 
 
+def _tiles(t: FeatureTable) -> Array:
+    """Of all groups, at one position of the stride."""
+    return t.launch_tiles_m * t.launch_tiles_n * ceil_div(t.G, t.groups_at_once)
+
+
 def _splits(t: FeatureTable) -> Array:
-    blocks = t.launch_tiles_m * t.launch_tiles_n * ceil_div(t.G, t.groups_at_once)
-    wanted = ceil_div(2 * t.cus, np.maximum(blocks, 1.0))
+    wanted = ceil_div(2 * t.cus, np.maximum(_tiles(t), 1.0))
     splits = np.minimum(np.minimum(ceil_div(t.rows_out, t.tile_k), _MOST_SPLITS), wanted)
     return np.where(t.two_stage == 1, np.maximum(splits, 1.0), 1.0)
 
@@ -72,17 +76,7 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
     Feature("launch_tiles_m", _tiles_m, "tiles along the rows"),
     Feature("launch_tiles_n", lambda t: ceil_div(t.launch_columns, t.tile_n), "tiles along the columns"),
     Feature("launch_splits", _splits, "parts that the depth is split into"),
-    Feature(
-        "launch_workgroups",
-        lambda t: (
-            t.launch_tiles_m
-            * t.launch_tiles_n
-            * ceil_div(t.G, t.groups_at_once)
-            * t.launch_phases
-            * t.launch_splits
-        ),
-        "workgroups",
-    ),
+    Feature("launch_workgroups", lambda t: _tiles(t) * t.launch_phases * t.launch_splits, "workgroups"),
     Feature(
         "launch_steps",
         lambda t: ceil_div(ceil_div(t.launch_depth, t.tile_k), t.launch_splits),
@@ -95,12 +89,12 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
     ),
     Feature(
         "launch_fill_rows",
-        lambda t: ratio(t.launch_rows, t.launch_tiles_m * t.tile_m),
+        fill_column("launch_rows", "launch_tiles_m", "tile_m"),
         "share of the tiles along the rows that is work",
     ),
     Feature(
         "launch_fill_columns",
-        lambda t: ratio(t.launch_columns, t.launch_tiles_n * t.tile_n),
+        fill_column("launch_columns", "launch_tiles_n", "tile_n"),
         "share of the tiles along the columns that is work",
     ),
     Feature(
