@@ -10,11 +10,12 @@ import pandas as pd
 import pytest
 
 from harness.heuristic.columns import pair_columns
+from harness.heuristic.cross_validation import out_of_fold
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.predictor import Predictor, find_model
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.schemas import schema_named
-from harness.heuristic.train import Effort, fit, out_of_fold
 from harness.heuristic.training_rows import training_rows
 from harness.record.importers import import_file
 from tests.heuristic.conftest import GFX950

@@ -10,8 +10,9 @@ from harness.commands.evaluate import rankings_of
 from harness.errors import ModelError
 from harness.heuristic.compare import compare
 from harness.heuristic.evaluate import evaluate
+from harness.heuristic.fit import Effort
 from harness.heuristic.recipe import RECIPES
-from harness.heuristic.train import Effort, train
+from harness.heuristic.train import train
 from harness.record.dataset import load_records
 
 HELP = "validate the current model, train a new one, validate it, compare"

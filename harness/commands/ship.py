@@ -70,8 +70,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the folder and says what it reaches. Raises HarnessError."""
     from harness.commands.oracle import write_oracle
+    from harness.heuristic.fit import Effort
     from harness.heuristic.study import study, write_study
-    from harness.heuristic.train import Effort, train
+    from harness.heuristic.train import train
     from harness.problem_set import load_problem_set
     from harness.record.dataset import read_rows
     from harness.record.dataset_file import write_dataset

@@ -44,8 +44,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the file and prints the headline figures. Raises RecordError, ModelError."""
     from harness.errors import ModelError
+    from harness.heuristic.fit import Effort
     from harness.heuristic.study import study, write_study
-    from harness.heuristic.train import Effort
     from harness.record.dataset import load_records
 
     picks = {}

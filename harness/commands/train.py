@@ -12,8 +12,9 @@ import pandas as pd
 from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
 from harness.heuristic.compact import PYTHON_PICKS, choose_compact
+from harness.heuristic.fit import Effort
 from harness.heuristic.recipe import RECIPES
-from harness.heuristic.train import Effort, RecipeSearch, TrainedModel, train
+from harness.heuristic.train import RecipeSearch, TrainedModel, train
 from harness.kernel import parse_kernel_name
 from harness.record.dataset import load_records
 

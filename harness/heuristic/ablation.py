@@ -8,11 +8,12 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic.cross_validation import cross_validate
 from harness.heuristic.crossval_figures import selection_of
 from harness.heuristic.evaluate import Evaluation, evaluate
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.recipe import Recipe
-from harness.heuristic.train import Effort, cross_validate, fit
 from harness.heuristic.training_rows import training_rows
 from harness.oracle import records_op
 from harness.selection import Efficiency, summarise

@@ -26,6 +26,7 @@ from harness.errors import ModelError
 from harness.heuristic.bootstrap import Interval, mean_of, paired_interval, quantile_of
 from harness.heuristic.crossval_figures import picked_efficiencies
 from harness.heuristic.features import Array
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import GROUPINGS, fold_codes, group_codes, group_folds
 from harness.heuristic.model_folder import json_bytes, packed_booster
 from harness.heuristic.physics import PhysicalModel
@@ -33,14 +34,7 @@ from harness.heuristic.predictor import Predictor
 from harness.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from harness.heuristic.recipe import Recipe, TreePart
 from harness.heuristic.schemas import schema_named
-from harness.heuristic.train import (
-    Effort,
-    RecipeChoice,
-    TrainedModel,
-    fit,
-    manifest_of,
-    spec_of,
-)
+from harness.heuristic.train import RecipeChoice, TrainedModel, manifest_of, spec_of
 from harness.kernel import Kernel, parse_kernel_name
 from harness.oracle import problems_of
 from harness.problem import Problem

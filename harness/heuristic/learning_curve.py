@@ -12,9 +12,9 @@ import pandas as pd
 from harness.errors import ModelError
 from harness.heuristic.bootstrap import Interval, interval, mean_of, quantile_of
 from harness.heuristic.crossval_figures import selection_of
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import fold_codes, group_codes, group_folds
 from harness.heuristic.recipe import Recipe
-from harness.heuristic.train import Effort, fit
 from harness.selection import COVERED
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)

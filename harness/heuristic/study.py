@@ -15,13 +15,14 @@ import pandas as pd
 
 from harness.atomic_file import write_atomically
 from harness.errors import ModelError
+from harness.heuristic.cross_validation import predicted_pairs
 from harness.heuristic.evaluate import Evaluation, evaluate, rank_records, without_unsupported
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.learning_curve import learning_curve
 from harness.heuristic.model_folder import STUDY_FILE, json_bytes, read_json, read_spec
 from harness.heuristic.picks import read_picks
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import Effort, fit, predicted_pairs
 from harness.heuristic.training_rows import training_rows
 from harness.kernel import parse_kernel_name
 from harness.oracle import final_measurements, find_oracles, problems_of, records_op

@@ -19,11 +19,11 @@ from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases, find_aliases, merge
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.features import Array
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
 from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import Effort, fit
 from harness.heuristic.training_rows import IMPORTANCE, training_rows
 from harness.kernel import Kernel
 from harness.oracle import records_op

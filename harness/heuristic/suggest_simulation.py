@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.suggest import suggest
-from harness.heuristic.train import Effort, fit
 from harness.heuristic.training_rows import training_rows
 from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of, records_op

@@ -125,10 +125,10 @@ def rank(
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    from harness.heuristic.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
     from harness.heuristic.evaluate import rank_all
     from harness.heuristic.predictor import Predictor
     from harness.heuristic.recipe import recipe_named
-    from harness.heuristic.train import OUT_OF_FOLD_RECIPE, out_of_fold
 
     own = records[records["problem"].isin([problem.id for problem in problems.problems])]
     if choice.folders:

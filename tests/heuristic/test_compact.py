@@ -31,12 +31,15 @@ from harness.heuristic.compact import (
     table_lines,
     trade_off,
 )
+from harness.heuristic.cross_validation import cross_validate
 from harness.heuristic.crossval_figures import check, picked_efficiencies, selection_of
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.model_folder import read_json
 from harness.heuristic.predictor import Predictor
+from harness.heuristic.ranker import tree_members
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
-from harness.heuristic.train import Effort, cross_validate, fit, train, tree_members
+from harness.heuristic.train import train
 from harness.heuristic.training_rows import training_rows
 from harness.heuristic.trees import TreeSettings
 from harness.kernel import Kernel

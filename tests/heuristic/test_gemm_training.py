@@ -23,7 +23,9 @@ from harness.commands import train as train_command
 from harness.errors import ModelError
 from harness.heuristic.aliases import find_aliases, merge
 from harness.heuristic.columns import pair_columns
+from harness.heuristic.cross_validation import out_of_fold
 from harness.heuristic.evaluate import evaluate, rank_records
+from harness.heuristic.fit import fit
 from harness.heuristic.folds import fold_codes, group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import PhysicalModel
@@ -34,7 +36,7 @@ from harness.heuristic.schemas.physical_terms import GEMM_TERMS
 from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
 from harness.heuristic.search_space import Space
 from harness.heuristic.suggest import suggest
-from harness.heuristic.train import fit, out_of_fold, train
+from harness.heuristic.train import train
 from harness.heuristic.training_rows import training_rows
 from harness.kernel import GemmKernel, parse_kernel_name
 from harness.oracle import problems_of

@@ -8,13 +8,14 @@ import pandas as pd
 import pytest
 
 from harness.heuristic.compact import TOLERANCE_POINTS, Variant, recipe_of
+from harness.heuristic.cross_validation import cross_validate
 from harness.heuristic.crossval_figures import check
 from harness.heuristic.evaluate import evaluate
+from harness.heuristic.fit import fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.model_folder import read_json
 from harness.heuristic.picks import read_picks
 from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import cross_validate, fit
 from harness.heuristic.training_rows import training_rows
 from harness.oracle import problems_of
 

@@ -10,11 +10,13 @@ import pandas as pd
 import pytest
 
 from harness.errors import ModelError
+from harness.heuristic.cross_validation import cross_validate, out_of_fold
+from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named
 from harness.heuristic.targets import TARGETS
-from harness.heuristic.train import Effort, cross_validate, fit, mine_hard_examples, out_of_fold, train
+from harness.heuristic.train import mine_hard_examples, train
 from harness.heuristic.training_rows import training_rows, with_importance
 from harness.heuristic.trees import TreeSettings
 from harness.problem import GroupedConvProblem
