@@ -133,7 +133,12 @@ def unpack(archive: Path, below: str, target: Path) -> None:
             _, found, rest = member.name.partition(below)
             if found and member.isfile() and rest.startswith(_KEPT):
                 member.name = rest.lstrip("/")
-                tar.extract(member, target, filter="data")
+                if hasattr(tarfile, "data_filter"):
+                    tar.extract(member, target, filter="data")
+                elif (target / member.name).resolve().is_relative_to(target.resolve()):
+                    tar.extract(member, target)  # Python before 3.11.4, as in Debian 12; it is a plain file
+                else:
+                    raise CannotBeHad(f"{archive.name} has a file out of its folder: {member.name}")
 
 
 def fetch_hip(work: Path, target: Path) -> None:

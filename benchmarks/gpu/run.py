@@ -72,8 +72,10 @@ def unpack(archive: Path, folder: Path) -> None:
     if mark.exists() and mark.read_text() == made:
         return
     folder.mkdir(parents=True, exist_ok=True)
+    # Python 3.11 has filters from 3.11.4 on only; Debian 12 has 3.11.2. A kit holds plain files either way.
+    safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        tar.extractall(folder, **safely)
     mark.write_text(made)
 
 

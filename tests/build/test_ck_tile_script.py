@@ -114,7 +114,8 @@ def test_only_the_headers_that_are_needed_are_unpacked(script: ModuleType, tmp_p
             file = tmp_path / "file"
             file.write_text(name)
             tar.add(file, f"{below}/{name}")
-    with pytest.raises(tarfile.FilterError):
+    # Python before 3.11.4 has no filters.
+    with pytest.raises(getattr(tarfile, "FilterError", script.CannotBeHad)):
         script.unpack(archive, "/csrc/composable_kernel", tmp_path / "out")
     found = [path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.hpp")]
     assert sorted(found) == sorted(f"include/{name}" for name in wanted)
