@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,9 +18,7 @@ from harness.measure import reference
 from harness.measure.reference import decode, exact_output, exact_values, expectation, integer_operands
 from harness.problem import GEMM_LAYOUTS, GemmProblem
 from harness.target.cpu_device import CpuDevice, open_device
-
-if TYPE_CHECKING:
-    from tests.pytest_project import Project
+from tests.pytest_project import SHORTLY, Project
 
 BASE = parse_gemm_name("gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_16x16x64_1x1x1_4x16x1")
 SIZES = [(1, 64, 64), (33, 1, 70), (20, 30, 1), (1, 1, 1), (17, 47, 131), (64, 48, 128)]
@@ -123,7 +120,7 @@ def test_a_large_product_is_checked_at_points_that_equal_the_whole(monkeypatch: 
 # ---- a session -----------------------------------------------------------------------------------
 
 SHAPES = "layout,M,N,K\nrcr,1,64,64\nrrr,24,40,56\ncrr,17,1,33\n"
-QUICK = ("--kernel-set", "tiny", "--kernel-budget", "1ms", "--kernel-filter", "tile_m == 16")
+QUICK = ("--kernel-set", "tiny", *SHORTLY, "--kernel-filter", "tile_m == 16")
 
 
 def test_a_session_measures_records_judges_and_resumes(make_project: Callable[[], Project]) -> None:

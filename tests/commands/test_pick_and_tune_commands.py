@@ -95,7 +95,8 @@ def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
     assert re.search(
         rf"^{MINE}: [\d.]+ TFLOPS  grouped_conv_forward_fp32_2d_\S+$", tuned.stdout, re.MULTILINE
     )
-    assert "best of 2 of 8 kernels (2 ok)" in tuned.stdout
+    # Other work on this machine may make one noisy.
+    assert re.search(r"best of 2 of 8 kernels \((1 noisy, 1 ok|2 noisy|2 ok)\)", tuned.stdout)
     assert "tuned results: " in tuned.stdout
     assert re.search(r"^ +1/2  [\d.]+ TFLOPS +grouped_conv_", tuned.stderr, re.MULTILINE)
     picked = run("pick", MINE, *SMALL, *kept, "--json", cwd=tmp_path)

@@ -181,8 +181,9 @@ int32_t to_time(const to_conv_args *a, int64_t count, uint64_t *nanoseconds) {
         timespec_ before, after;
         clock_gettime(1, &before);
         static int calls = 0;
-        const bool slow = TO_TILE_M == SLOW || (TO_TILE_M == JITTERS_UNTIL_FLAGGED && ++calls % 2 && !steady);
-        for (int repeat = 0; repeat < (slow ? 8 : 1); ++repeat) convolve(a);
+        // Every other call jitters by so much that other work on the machine cannot fill the gap.
+        const int repeats = TO_TILE_M == SLOW ? 8 : !steady && ++calls % 2 ? 40 : 1;
+        for (int repeat = 0; repeat < repeats; ++repeat) convolve(a);
         clock_gettime(1, &after);
         nanoseconds[i] = (uint64_t)((after.seconds - before.seconds) * 1000000000 + after.nanoseconds - before.nanoseconds);
     }

@@ -33,7 +33,7 @@ from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
-from tests.pytest_project import Finished, Project, twice
+from tests.pytest_project import SHORTLY, Finished, Project, twice
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
@@ -95,7 +95,7 @@ def real_gpu() -> Where:
         return Where(name, PROBLEMS, pipelines, ("--kernel-set=tiny",))
     pipelines += " and tile_m == 64" + (f" and ({KERNELS_FILTER})" if KERNELS_FILTER else "")
     if emulated.NODES in os.environ:  # dry_run.py: it is no real one, after all
-        return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, "--kernel-budget=1ms"))
+        return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, *SHORTLY))
     chosen = [one for one in os.environ.get(emulated.VISIBLE[name], "").split(",") if one.strip()]
     return Where(name, PROBLEMS, pipelines, gpus=max(1, len(chosen) or there[name].devices))
 
@@ -114,7 +114,7 @@ def where(
     arch = request.param.removeprefix("emulated_")
     machine = emulated_machine(arch)
     kernels = FEW_KERNELS.format(vector=4 if arch == "gfx950" else 8)
-    options = ("-p", emulated.PLUGIN, f"--toolchain={machine.compiler}", "--kernel-budget=1ms")
+    options = ("-p", emulated.PLUGIN, f"--toolchain={machine.compiler}", *SHORTLY)
     return Where(arch, SMALL_PROBLEMS, kernels, options, machine=machine)
 
 
@@ -302,7 +302,7 @@ def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
     finished = gpu.run("--problem-set=one.csv", f"--kernel-filter={kernels}")
     assert finished.status == 0, finished.output[-4000:]
     records = gpu.records
-    assert set(records["status"]) == {"ok"}, records["detail"].unique()
+    assert set(records["status"]) <= {"ok", "noisy"}, records["detail"].unique()
     assert (records["lds_bytes"] > 48 << 10).all()
 
 

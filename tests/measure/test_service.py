@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from evil_target import EvilTarget, evil_kernel, small_problem
+from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
 from harness.build.builder import Builder
 from harness.errors import KernelError, RecordError
@@ -22,7 +22,10 @@ from harness.record.dataset import IDENTITY
 from harness.record.run import RunLog, open_run
 
 SETTINGS = SweepSettings(
-    timing=TimingPlan(budget_ms=0.5), final_budget_ms=0.1, final_passes=1, leaders_within=1e3
+    timing=TimingPlan(budget_ms=0.5, noisy_above=NOISE_ALLOWED),
+    final_budget_ms=0.1,
+    final_passes=1,
+    leaders_within=1e3,
 )
 PROBLEM, OTHER = small_problem(), small_problem(N=2)
 KERNELS = [evil_kernel("good", i) for i in (1, 2, 3)]

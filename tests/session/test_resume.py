@@ -14,11 +14,15 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 
-from tests.pytest_project import PROBLEMS, QUICK, TWO_KERNELS, Finished, Project, children, twice
+from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project, children, twice
 
 ALL_PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
-SWEEP = ("--problem-set", "four.csv", *QUICK, "--kernel-budget", "5ms", "-v", "--resume")
+SWEEP = (
+    *("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "5ms", "--model", "none"),
+    *("-v", "--resume"),
+)
+"""Long enough to be interrupted: other work on this machine may make a kernel noisy, and its test a skip."""
 
 
 @pytest.fixture
@@ -123,7 +127,8 @@ def test_an_interrupted_run_ends_in_order_and_resumes(four: Project) -> None:
     kept = four.records()
     assert set(seen) <= pairs(kept)
     assert len(pairs(kept)) < ALL_PAIRS
-    assert four.pytest(*SWEEP).counts() == {"passed": ALL_PAIRS}
+    counts = four.pytest(*SWEEP).counts()
+    assert counts["passed"] + counts.get("skipped", 0) == ALL_PAIRS
     again = four.records()
     assert again["time"].isin(kept["time"]).sum() == len(kept)
     assert len(pairs(again)) == ALL_PAIRS
@@ -205,7 +210,7 @@ def test_kill_9_loses_nothing_that_was_finished(
     assert reported <= pairs(early)
     assert list((four.runs[0] / "measurements").glob(".*")) == []
     # A kernel cannot be told from what kills its process: at most one a kill takes the blame.
-    blamed = records[(records["round"] == 0) & (records["status"] != "ok")]
+    blamed = records[(records["round"] == 0) & ~records["status"].isin(["ok", "noisy"])]
     assert len(blamed) <= (moments if kill is kill_measuring_worker else 0)
 
 
