@@ -120,7 +120,7 @@ def test_a_process_that_no_signal_ends_is_left_behind(
     start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one may be whose driver waits for a GPU that hangs."""
-    child = start("input()")
+    child = start("import threading; threading.Event().wait()")
     process, waited = child._process, list[float | None]()
 
     def never(timeout: float | None = None) -> int:

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -24,9 +24,7 @@ from harness.kernel import parse_kernel_name
 from harness.problem import GemmProblem, GroupedConvProblem
 from harness.target.gpu import GpuTarget
 from harness.target.gpu_presence import Presence
-
-if TYPE_CHECKING:
-    from tests.pytest_project import Project
+from tests.pytest_project import SHORTLY, Project
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
@@ -364,7 +362,7 @@ def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
     )
     finished = project.pytest(
         *("-p", "amd_machine", "--problem-set", "convs.csv", "--model", "none", "--toolchain", "ziglang"),
-        *("--ck-tile", DOUBLE, "--kernel-filter", where, "--build-dir", folder / "cache"),
+        *("--ck-tile", DOUBLE, "--kernel-filter", where, "--build-dir", folder / "cache", *SHORTLY),
         environment={
             "PYTHONPATH": f"{project.folder}{os.pathsep}{ROOT}",
             "LD_LIBRARY_PATH": str(runtime.parent),
