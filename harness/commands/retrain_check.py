@@ -11,7 +11,7 @@ from harness.errors import ModelError
 from harness.heuristic.compare import compare
 from harness.heuristic.evaluate import evaluate
 from harness.heuristic.fit import Effort
-from harness.heuristic.recipe import RECIPES
+from harness.heuristic.recipe import RECIPES, SUITED
 from harness.heuristic.train import train
 from harness.record.dataset import load_records
 
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--validate", nargs="+", required=True, metavar="RECORDS", help="records of other problems"
     )
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="where the new model is written")
-    parser.add_argument("--recipe", default="default", choices=sorted(RECIPES), help="(default: %(default)s)")
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"(default: {SUITED})")
     parser.add_argument(
         "--folds", type=int, default=3, metavar="N", help="cross-validation folds (default: 3)"
     )

@@ -25,18 +25,19 @@ _EXAMPLES = """\
 examples:
   tile-oracle ship reports/training reports/validation --problem-set forward_validation_300 -o models/mine
   pytest --problem-set forward_validation_300 --target replay --model mine          gates what was shipped
+  tile-oracle ship f.parquet --also d.parquet --problem-set forward_validation_300 -o models/f --recipe launch
 
 The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
 on these. What is written: the model (as `tile-oracle train` does), the records that it was trained on
-(training.parquet: the same command makes the same model of it), the oracle of the held-out problems
-(`tile-oracle oracle`), study.json (`tile-oracle study`), and the baseline, which is that of a replayed
-session of the model.
+(training.parquet, without those of --also: the same command makes the same model of it), the oracle of the
+held-out problems (`tile-oracle oracle`), study.json (`tile-oracle study`), and the baseline, which is that of
+a replayed session of the model.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle ship`."""
-    from harness.heuristic.recipe import RECIPES
+    from harness.heuristic.recipe import RECIPES, SUITED
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "From the records of runs to a folder that `pytest --target replay` gates."
@@ -57,8 +58,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "then is no measure of how well the model does on new problems",
     )
     parser.add_argument(
-        "--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)"
+        "--also",
+        action="append",
+        default=[],
+        metavar="RECORDS",
+        type=Path,
+        help="records whose rows of other directions teach as well (may be repeated), less those of shapes "
+        "that are held out",
     )
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
     parser.add_argument("--folds", type=int, default=5, metavar="N", help="folds (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
     parser.add_argument(
@@ -70,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the folder and says what it reaches. Raises HarnessError."""
     from harness.commands.oracle import write_oracle
+    from harness.heuristic.code_table import CodeTable
     from harness.heuristic.fit import Effort
     from harness.heuristic.study import study, write_study
     from harness.heuristic.train import train
@@ -92,6 +101,8 @@ def run(args: argparse.Namespace) -> int:
         n_splits=args.folds,
         effort=effort,
         sources=tuple(path.name for path in args.records),
+        also=_teaching(args.also, held_out) if args.also else None,
+        code=CodeTable.of(records),  # what a binary takes is known before anything is measured
     )
     model.save(args.out)
     write_dataset(training, args.out / TRAINING_FILE)
@@ -142,6 +153,16 @@ def _divided(
         f"({problem_set.name})"
     )
     return held_out, others
+
+
+def _teaching(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
+    """The records of other directions that may teach: of no shape that is held out."""
+    from harness.heuristic.companions import not_of_shapes
+    from harness.record.dataset import read_rows
+    from harness.record.merge import merge_records
+
+    merged, _ = merge_records(read_rows(path) for path in paths)
+    return not_of_shapes(merged, held_out)
 
 
 def _replay(problem_set: str, model: Path, oracle: Path) -> int:

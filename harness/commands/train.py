@@ -13,7 +13,7 @@ from harness.errors import ModelError
 from harness.heuristic.baseline import out_of_fold_baseline, save_beside
 from harness.heuristic.compact import PYTHON_PICKS, choose_compact
 from harness.heuristic.fit import Effort
-from harness.heuristic.recipe import RECIPES
+from harness.heuristic.recipe import RECIPES, SUITED
 from harness.heuristic.train import RecipeSearch, TrainedModel, train
 from harness.kernel import parse_kernel_name
 from harness.record.dataset import load_records
@@ -22,15 +22,17 @@ HELP = "train a model that picks kernels, from recorded measurements"
 
 _EXAMPLES = """\
 examples:
-  tile-oracle train reports/my_run -o models/mine                     the default recipe
+  tile-oracle train reports/my_run -o models/mine                     the recipe that suits
   tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
   tile-oracle train run.parquet -o models/s --compact                 the smallest that is as good
   tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
   tile-oracle train run.parquet -o models/w --weights mine.csv        problem,weight: what matters more
+  tile-oracle train fwd.parquet -o models/j --recipe launch --also bwd.parquet   learn of other directions
 
-Records of GEMM train the same recipes on GEMM's features (published: 72); their default is four seeds of
-ln(time). Recipes with figures of the kernels' binaries keep these in the folder: see docs/heuristic.md.
+Records of GEMM train the same recipes on GEMM's features (published: 72); the one called default is four
+seeds of ln(time). Recipes with figures of the kernels' binaries keep these in the folder:
+see docs/heuristic.md.
 """
 
 
@@ -55,9 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
     )
     parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
-    parser.add_argument(
-        "--recipe", default="default", choices=sorted(RECIPES), help="what to train (default: %(default)s)"
-    )
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
     parser.add_argument(
         "--target",
         metavar="NAME,...",
@@ -76,6 +76,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--weights",
         metavar="FILE",
         help="CSV file: weight, and problem (id) or kernel (name) or both: how much rows count (else 1)",
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="RECORDS",
+        help="records whose rows of other directions teach as well (may be repeated): kernels of one family "
+        "behave alike. Nothing is judged by them",
     )
     parser.add_argument("--warm-start", metavar="FOLDER", help="grow further trees on an existing model")
     parser.add_argument(
@@ -129,6 +137,7 @@ def run(args: argparse.Namespace) -> int:
         weights=_weights(args.weights) if args.weights else None,
         sources=tuple(Path(path).name for path in args.records),
         choose=_smaller(effort) if args.compact else None,
+        also=load_records(args.also) if args.also else None,
     )
     model.save(args.out)
     out = Path(args.out)

@@ -68,6 +68,11 @@ class CodeTable:
         """Both; what both know is as in this one."""
         return CodeTable({**other.figures, **self.figures})
 
+    def without(self, kernels: Iterable[str]) -> CodeTable:
+        """The figures of all other kernels."""
+        gone = set(kernels)
+        return CodeTable({name: values for name, values in self.figures.items() if name not in gone})
+
     def columns(self, kernels: Any) -> dict[str, Column]:
         """code_{column} of every kernel name, 0 where it is not known."""
         codes, names = pd.factorize(np.asarray(kernels, dtype=object))

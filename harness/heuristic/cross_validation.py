@@ -10,6 +10,7 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.columns import pair_columns
+from harness.heuristic.companions import is_companion, not_of_shapes, own_rows, with_companions
 from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import fold_codes, group_codes, group_folds
 from harness.heuristic.ranker import Ranker, constant_groups
@@ -45,13 +46,15 @@ def cross_validate(
     pool: Sequence[Kernel] | None = None,
     effort: Effort | None = None,
 ) -> CrossValidation:
-    """Every problem of the rows, predicted by a model trained on the other folds.
+    """Every problem of the rows, predicted by a model trained on the other folds, and on the companions
+    that are not of a held-out shape; companions are not predicted.
 
     With a pool every problem is predicted for every kernel of the pool that matches it, measured or
     not; without one, for the kernels that it has rows of. There are at most as many folds as groups.
     Raises ModelError when there is only one group: nothing is left to learn from.
     """
     effort = effort or Effort()
+    rows, companions = own_rows(rows), rows[is_companion(rows)]
     groups = fold_codes(rows, grouping)
     count = len(np.unique(groups))
     if count < 2:
@@ -68,7 +71,10 @@ def cross_validate(
             f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, "
             f"{int(held.sum())} held out"
         )
-        ranker = fit(recipe, rows[~held], arch, replace(effort, report=None))
+        learnt = rows[~held]
+        if len(companions):
+            learnt = with_companions(learnt, not_of_shapes(companions, rows[held], grouping))
+        ranker = fit(recipe, learnt, arch, replace(effort, report=None))
         parts.append(predicted_pairs(ranker, rows[held], pool, effort.threads).assign(fold=fold))
     return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)
 

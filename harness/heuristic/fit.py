@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 
 import lightgbm as lgb
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases, find_aliases, merge
 from harness.heuristic.code_table import CODE_COLUMNS, CodeTable
+from harness.heuristic.companions import is_companion
 from harness.heuristic.folds import group_codes, group_folds
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
@@ -48,14 +50,19 @@ class Effort:
 def fit(
     recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None, start: Ranker | None = None
 ) -> Ranker:
-    """A ranker trained on every row of a training table (`training_rows(...).table`).
+    """A ranker trained on every row of a training table (`training_rows(...).table`), companions included.
 
     `start`: a model whose trees are grown further (warm start); its features must be the recipe's.
 
     Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
-    of trees. Raises ModelError for rows that cannot be used.
+    of trees. Raises ModelError for rows that cannot be used, and for companions where the recipe merges
+    aliases or fits a physical model, which are of one direction.
     """
     effort = effort or Effort()
+    if (recipe.aliases or recipe.physical) and is_companion(rows).any():
+        raise ModelError(
+            f"recipe {recipe.name} is of one direction: none other can teach it. Take one of trees alone"
+        )
     hardware = hardware_figures(arch)
     aliases = Aliases()
     if recipe.aliases:
@@ -70,6 +77,8 @@ def fit(
     if importance is not None:
         near = near * importance
     code = _code_of(recipe, rows, start)
+    own = ~is_companion(rows)
+    kept = None if code is None else code.without(rows.loc[~own, "kernel"].unique())
     physical = None
     members: list[Member] = []
     if recipe.physical:
@@ -92,8 +101,9 @@ def fit(
         schema = schema_named(part.schema)
         data = TreeData(schema.compute(rows, hardware), goal, near if part.near_best else importance, groups)
         if code is not None and schema.optional:
-            data = data.followed_by(schema.compute(rows.assign(**code.columns(rows["kernel"])), hardware))
-        trees = _fit_trees(part, data, effort, start, code)
+            known = schema.compute(rows.assign(**code.columns(rows["kernel"])), hardware)
+            data = replace(data, features=known, unseen=data.features)
+        trees = _fit_trees(part, data, own, effort, start, kept)
         members.append(
             CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
         )
@@ -101,9 +111,7 @@ def fit(
 
 
 def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
-    """The figures of the binaries that a recipe reads, and those that a warm start's model knew. Every row is
-    then learnt twice, with them and without, so that the model can predict a kernel whose binary nobody has
-    seen."""
+    """The figures of the binaries that a recipe reads, and those that a warm start's model knew."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
@@ -118,30 +126,36 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
 
 
 def _fit_trees(
-    part: TreePart, data: TreeData, effort: Effort, start: Ranker | None, code: CodeTable | None
+    part: TreePart,
+    data: TreeData,
+    own: npt.NDArray[np.bool_],
+    effort: Effort,
+    start: Ranker | None,
+    code: CodeTable | None,
 ) -> TreeMember:
+    """own: which rows are no companions. Of an ensemble every second booster learns of these alone: it knows
+    the kernels better that were measured often, the others know the rest better."""
     target, schema = target_named(part.target), schema_named(part.schema)
     settings, valid, names = part.settings, None, schema.names
     if 0 < part.strongest < len(names):
         looking = replace(part, strongest=0, ensemble=1, settings=_GAIN_SETTINGS)
-        first = _fit_trees(looking, data, replace(effort, report=None), None, code)
+        first = _fit_trees(looking, data, own, replace(effort, report=None), None, code)
         kept = set(list(importances(first.boosters, names))[: part.strongest])
-        chosen = [name in kept for name in names]
+        data = data.columns(np.array([name in kept for name in names]))
         names = tuple(name for name in names if name in kept)
-        data = replace(data, features=np.ascontiguousarray(data.features[:, chosen]))
     boosters = []
     for number in range(part.ensemble):
         seed = effort.seed + number
-        train_data = data
-        if settings.early_stopping_rounds and data.groups.max() + 1 >= _STOPPING_SHARE:
-            held = group_folds(data.groups, _STOPPING_SHARE, seed) == 0
-            train_data, valid = data.take(~held), data.take(held)
+        train_data = data if number % 2 == 0 else data.take(own)
+        if settings.early_stopping_rounds and train_data.groups.max() + 1 >= _STOPPING_SHARE:
+            held = group_folds(train_data.groups, _STOPPING_SHARE, seed) == 0
+            train_data, valid = train_data.take(~held), train_data.take(held)
         effort.say(f"  {target.name}: growing up to {settings.trees} trees (seed {seed})")
         init = None if start is None else _init_booster(start, part, number, names)
         boosters.append(
             grow(
                 target,
-                train_data,
+                train_data.followed_by_unseen(seed),
                 settings,
                 seed,
                 effort.threads,

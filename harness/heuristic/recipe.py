@@ -103,8 +103,7 @@ _SCHEMAS_OF_GEMM = {
     PUBLISHED: "gemm_universal_72",
 }
 _CORRECTION = TreeSettings(trees=200)
-_LAUNCH_ORDER = TreeSettings(trees=500, num_leaves=31, min_child_samples=20)
-_LAUNCH_EFFICIENCY = TreeSettings(trees=600, num_leaves=31)
+_LAUNCH_ORDER = TreeSettings(trees=1000, num_leaves=31, min_child_samples=20)
 _GEMM_DEFAULT = Recipe(
     "default",
     "own features, ln(time), four seeds averaged, rows near the best count more",
@@ -153,13 +152,8 @@ RECIPES: dict[str, Recipe] = {
         Recipe("lambdarank", "own features, LambdaRank", _trees("lambdarank")),
         Recipe(
             "launch",
-            "LambdaRank and ln(efficiency), with what launches of kernels/gpu come to, and binaries",
-            (
-                TreePart("lambdarank", WITH_LAUNCH, _LAUNCH_ORDER),
-                TreePart("log_efficiency", WITH_LAUNCH, _LAUNCH_EFFICIENCY),
-            ),
-            # The scores of LambdaRank spread about eight times as far: it counts some more of the two.
-            {"lambdarank": 0.3, "log_efficiency": 1.0},
+            "LambdaRank, two seeds, with what launches of kernels/gpu come to, and binaries",
+            (TreePart("lambdarank", WITH_LAUNCH, _LAUNCH_ORDER, ensemble=2),),
         ),
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
         Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
@@ -195,6 +189,21 @@ RECIPES: dict[str, Recipe] = {
     )
 }
 """The recipes by name."""
+
+
+SUITED = "what did best on such kernels: default on gfx950 and of GEMM, launch on sm_90, lambdarank on cpu"
+"""What `suited_recipe` answers, for help texts."""
+
+
+def suited_recipe(op: str, arch: str, *, has_code: bool) -> str:
+    """The name of the recipe that did best on measurements of such kernels (docs/heuristic.md, docs/gemm.md).
+
+    has_code: whether the records have figures of the kernels' binaries. An architecture of which nothing was
+    measured has what its kind has.
+    """
+    if op != "grouped_conv" or arch.startswith("gfx"):
+        return "default"
+    return "launch" if has_code and arch != "cpu" else "lambdarank"
 
 
 def recipe_named(name: str) -> Recipe:

@@ -14,6 +14,8 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import ModelError
+from harness.heuristic.code_table import CodeTable
+from harness.heuristic.companions import own_rows, records_that_teach, with_companions
 from harness.heuristic.cross_validation import cross_validate
 from harness.heuristic.crossval_figures import Check, check, metrics_json, selection_of
 from harness.heuristic.fit import Effort, fit
@@ -34,7 +36,7 @@ from harness.heuristic.ranker import (
     Ranker,
     tree_members,
 )
-from harness.heuristic.recipe import Recipe, recipe_named
+from harness.heuristic.recipe import Recipe, recipe_named, suited_recipe
 from harness.heuristic.training_rows import IMPORTANCE, training_rows, with_importance
 from harness.heuristic.trees import importances
 from harness.oracle import records_op
@@ -105,7 +107,7 @@ class TrainedModel:
 
 def train(
     records: pd.DataFrame,
-    recipe: str | Recipe = "default",
+    recipe: str | Recipe | None = None,
     arch: str | None = None,
     direction: str | None = None,
     dtype: str | None = None,
@@ -118,23 +120,27 @@ def train(
     hard_example_rounds: int = 0,
     weights: pd.DataFrame | None = None,
     choose: RecipeSearch | None = None,
+    also: pd.DataFrame | None = None,
+    code: CodeTable | None = None,
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
     `arch`, `direction` and `dtype` choose rows; each may be left out where the records have only one.
+    `recipe`: by default what suits them (`suited_recipe`).
     `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on an
     existing model with the same features; it is not cross-validated, since the old model may have seen
     the held-out problems. `hard_example_rounds` repeats the training with more weight on the problems
     that were picked badly, and keeps the best round. `weights`: how much rows count
-    (`with_importance`). `choose` looks for a better recipe first (harness.heuristic.compact).
+    (`with_importance`). `choose` looks for a better recipe first (harness.heuristic.compact). `also`: records
+    whose rows of other directions teach as well (harness.heuristic.companions); in a fold those of held-out
+    shapes do not. `code`: figures of further kernels' binaries for the folder.
 
     Raises ModelError for records of several kinds, or of none, for a warm start from a model that does not
-    fit, and for weights that are none.
+    fit, for weights that are none, and for `also` where nothing of it can teach, or together with `choose` or
+    hard examples.
     """
     effort = effort or Effort()
     op = records_op(records)
-    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op)
-    chosen = chosen.with_targets(targets)
     wanted = {"arch": arch, "direction": direction, "dtype": dtype}
     if op == GemmProblem.op:
         if direction is not None:
@@ -143,7 +149,20 @@ def train(
     kind, records = _one_kind(records, wanted)
     usable = training_rows(records)
     rows = usable.table if weights is None else with_importance(usable.table, weights)
+    if recipe is None:
+        recipe = suited_recipe(op, kind["arch"], has_code=bool(CodeTable.of(rows).figures))
+    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op).with_targets(targets)
     effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
+    taught_by: dict[str, int] = {}
+    if also is not None:
+        if choose is not None or hard_example_rounds:
+            raise ModelError("records that teach as well go with neither a smaller model nor hard examples")
+        teaching = training_rows(records_that_teach(also, kind)).table
+        rows = with_companions(rows, teaching)
+        taught_by = {
+            str(name): int(n) for name, n in teaching["direction"].value_counts().sort_index().items()
+        }
+        effort.say(f"taught as well by {', '.join(f'{n} rows of {name}' for name, n in taught_by.items())}")
     start = None
     if warm_start is not None:
         start = _warm(Path(warm_start), kind)
@@ -170,10 +189,13 @@ def train(
             unchecked = str(error)
             effort.say(f"  {error}")
             continue
-        checks.append(check(rows, validation.table, grouping, validation.n_splits))
+        checks.append(check(own_rows(rows), validation.table, grouping, validation.n_splits))
         kept = validation.table if kept is None else kept
     effort.say("fitting all rows")
     ranker = fit(chosen, rows, kind["arch"], effort, start)
+    if code is not None:
+        ranker = ranker.knowing(code)
+    rows = own_rows(rows)
     spec = spec_of(chosen, ranker, kind, rows, _names(records, "device"))
     manifest = manifest_of(ranker, rows, usable.left_out, records, effort.seed, sources)
     if start is not None:
@@ -186,6 +208,8 @@ def train(
         }
     if rounds:
         manifest["hard_example_rounds"] = rounds
+    if taught_by:
+        manifest["taught_by"] = taught_by
     manifest |= found.manifest
     return TrainedModel(ranker, spec, manifest, tuple(checks), kept, unchecked, found.files)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import lightgbm as lgb
@@ -18,6 +18,8 @@ Progress = Callable[[int, int], None]
 
 _RELEVANCE_GAIN = [float(level) for level in range(64)]
 _MIN_CHILD_SHARE = 40
+_UNSEEN_SHARE = 8
+"""One problem of so many is learnt a second time, as if nothing were known of the binaries."""
 
 
 @dataclass(frozen=True)
@@ -72,30 +74,46 @@ PUBLISHED_SETTINGS = TreeSettings(
 
 @dataclass(frozen=True)
 class TreeData:
-    """Features, labels, weights and problem numbers of the rows that trees are grown on."""
+    """Features, labels, weights and problem numbers of the rows that trees are grown on.
+
+    unseen: the features as if nothing were known of the kernels' binaries, where the schema reads such.
+    """
 
     features: Array
     label: Array
     weight: Array | None
     groups: npt.NDArray[np.int64]
+    unseen: Array | None = None
 
-    def followed_by(self, features: Array) -> TreeData:
-        """The same rows, and behind them the same rows again with other features, each counting half."""
-        weight = np.ones(len(self.label)) if self.weight is None else self.weight
+    def followed_by_unseen(self, seed: int) -> TreeData:
+        """The rows, and behind them those of some problems again, drawn by the seed, as if nothing were known
+        of the binaries: so a model can predict a kernel whose binary nobody has seen."""
+        if self.unseen is None:
+            return self
+        distinct = np.unique(self.groups)
+        count = -(-len(distinct) // _UNSEEN_SHARE)
+        again = np.isin(self.groups, np.random.default_rng(seed).permutation(distinct)[:count])
         return TreeData(
-            np.concatenate([self.features, features]),
-            np.tile(self.label, 2),
-            np.tile(weight / 2, 2),
-            np.tile(self.groups, 2),
+            np.concatenate([self.features, self.unseen[again]]),
+            np.concatenate([self.label, self.label[again]]),
+            None if self.weight is None else np.concatenate([self.weight, self.weight[again]]),
+            np.concatenate([self.groups, self.groups[again] + int(self.groups.max(initial=-1)) + 1]),
         )
 
     def take(self, mask: npt.NDArray[np.bool_]) -> TreeData:
+        """The rows of a mask."""
         return TreeData(
             self.features[mask],
             self.label[mask],
             None if self.weight is None else self.weight[mask],
             self.groups[mask],
+            None if self.unseen is None else self.unseen[mask],
         )
+
+    def columns(self, mask: npt.NDArray[np.bool_]) -> TreeData:
+        """The same rows with these features alone."""
+        unseen = None if self.unseen is None else np.ascontiguousarray(self.unseen[:, mask])
+        return replace(self, features=np.ascontiguousarray(self.features[:, mask]), unseen=unseen)
 
 
 def grow(

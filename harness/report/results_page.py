@@ -158,7 +158,7 @@ def _study_rows(one: Shipped) -> list[tuple[str, ...]]:
             (
                 name,
                 _hardware(one),
-                f"{training['measurements']:,}" if own else "as published",
+                _trained_on(one, row["kind"], training["measurements"]),
                 f"{training['problems']:,}" if own else "",
                 f"{row['problems']:,} other problems ({text(study['test']['source'])})",
                 *(_interval(row["headlines"][figure]) for figure in ("mean", "median", "P10")),
@@ -180,7 +180,7 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
             (
                 f"shipped: {code(one.folder.name)}",
                 _hardware(one),
-                f"{one.manifest.get('valid_rows', 0):,}",
+                _learnt_from(one, one.manifest.get("valid_rows", 0)),
                 f"{metrics['covered']:,}",
                 f"the same, {metrics['n_splits']}-fold cross-validation {key.replace('_', ' ')}",
                 f"{metrics['mean_percent']:.2f}",
@@ -208,7 +208,7 @@ def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
             (
                 f"shipped: {code(one.folder.name)}",
                 text(f"{baseline.arch} ({baseline.device})"),
-                f"{one.manifest.get('valid_rows', 0):,}",
+                _learnt_from(one, one.manifest.get("valid_rows", 0)),
                 f"{one.manifest.get('unique_shapes', 0):,}",
                 f"{len(percent):,} problems of {text(baseline.problem_set)} x {text(baseline.kernel_set)} "
                 f"(the baseline of {text(baseline.created[:10])})",
@@ -232,7 +232,7 @@ def _details(one: Shipped) -> list[str]:
         parts += _judged(study, judged)
     else:
         parts.append("No measurement of problems that the recipe was not trained on is at hand.")
-    parts += _curve(study)
+    parts += _curve(study, taught=bool(one.manifest.get("taught_by")))
     return parts
 
 
@@ -298,14 +298,27 @@ def _verification(found: Mapping[str, Any]) -> str:
     return " ".join(lines)
 
 
-def _curve(study: Mapping[str, Any]) -> list[str]:
+def _trained_on(one: Shipped, kind: str, measurements: int) -> str:
+    """Of a row of the study: recipes that stand beside the model learn from its direction alone."""
+    if kind == "picks":
+        return "as published"
+    return _learnt_from(one, measurements) if kind == "model" else f"{measurements:,}"
+
+
+def _learnt_from(one: Shipped, measurements: int) -> str:
+    others = sum(one.manifest.get("taught_by", {}).values())
+    return f"{measurements:,}" + (f" and {others:,} of other directions" if others else "")
+
+
+def _curve(study: Mapping[str, Any], *, taught: bool) -> list[str]:
     curve = study["learning_curve"]
     rows = [
         (f"{point['problems']:,}", *(_interval(point[name]) for name in ("mean", "median", "p10")))
         for point in curve["points"]
     ]
     return [
-        f"Learning curve: recipe {code(curve['recipe'])} trained on some of the training problems, "
+        f"Learning curve: recipe {code(curve['recipe'])} trained on some of the training problems"
+        f"{', on nothing of other directions' if taught else ''}, "
         f"cross-validated by {text(curve['grouping'])} (a larger training set holds the smaller ones):",
         _table(("training problems", "mean", "median", "P10"), rows),
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -133,7 +134,9 @@ def rank(
     own = records[records["problem"].isin([problem.id for problem in problems.problems])]
     if choice.folders:
         frames = []
-        predictors = {folder: Predictor.load(folder) for folder in set(choice.folders.values())}
+        # Nothing is being timed any more: all cores may predict.
+        cores = len(os.sched_getaffinity(0))
+        predictors = {folder: Predictor.load(folder, cores) for folder in set(choice.folders.values())}
         for kind, folder in choice.folders.items():
             of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]
             # Many problems at once: of the time that one takes, most goes into making its columns.

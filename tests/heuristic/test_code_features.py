@@ -186,7 +186,7 @@ def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
         slow = both["kernel"].isin(spilling - set(held_out()))
         error[name] = np.abs(np.log(both["predicted_tflops"] / both["tflops"]))[slow].mean()
     assert error[folder.name] < 0.1
-    assert error[folder.name] < error["blind"] < 0.2
+    assert error[folder.name] < error["blind"] < 0.35, error  # 0.41 where it is not learnt
 
 
 def test_a_warm_start_keeps_the_figures_that_the_old_model_knew(folder: Path) -> None:

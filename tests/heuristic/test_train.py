@@ -14,7 +14,7 @@ from harness.heuristic.cross_validation import cross_validate, out_of_fold
 from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named
+from harness.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
 from harness.heuristic.targets import TARGETS
 from harness.heuristic.train import mine_hard_examples, train
 from harness.heuristic.training_rows import training_rows, with_importance
@@ -94,6 +94,27 @@ def test_each_direction_is_learnt_by_itself() -> None:
     both = both.set_index(["problem", "kernel"])["predicted_tflops"]
     assert len(both) == 48
     assert both.reindex(alone.index).to_numpy() == pytest.approx(alone.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("op", "arch", "has_code", "name"),
+    [
+        ("grouped_conv", "gfx950", True, "default"),
+        ("grouped_conv", "gfx950", False, "default"),
+        ("grouped_conv", "sm_90", True, "launch"),
+        ("grouped_conv", "sm_90", False, "lambdarank"),
+        ("grouped_conv", "cpu", True, "lambdarank"),
+        ("gemm", "cpu", True, "default"),
+    ],
+)
+def test_what_suits_the_measurements_is_trained(op: str, arch: str, has_code: bool, name: str) -> None:
+    assert suited_recipe(op, arch, has_code=has_code) == name
+
+
+def test_without_a_name_the_suited_recipe_is_taken(records: pd.DataFrame) -> None:
+    few = records[records["problem"].isin(records["problem"].unique()[:4])]
+    assert train(few, n_splits=2).spec.recipe == "default"
+    assert train(few.assign(arch="sm_90"), n_splits=2).spec.recipe == "lambdarank"
 
 
 def test_one_problem_cannot_be_cross_validated() -> None:

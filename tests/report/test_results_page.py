@@ -15,6 +15,7 @@ from harness.report.results_page import read_shipped, results_page
 
 ROOT = Path(__file__).parents[2]
 GFX950 = "grouped_conv_forward_bf16_gfx950"
+CPU = "grouped_conv_forward_bf16_cpu"
 
 
 def test_the_committed_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
@@ -65,6 +66,27 @@ def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
     assert "304 problems of some\\|set x measured" in line
     assert f"{100 * np.mean(list(document['efficiencies'].values())):.2f} [" in line
     assert results_page([]).count("nothing was measured yet") == 3
+
+
+def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipes_beside_it(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / CPU
+    shutil.copytree(ROOT / "models" / CPU, folder)
+    untaught = results_page(read_shipped(tmp_path))
+    assert "other directions" not in untaught
+    manifest = json.loads((folder / "train_manifest.json").read_text())
+    manifest["taught_by"] = {"bwd_data": 1500, "bwd_weight": 500}
+    (folder / "train_manifest.json").write_text(json.dumps(manifest))
+    lines = results_page(read_shipped(tmp_path)).splitlines()
+    taught = [line for line in lines if "and 2,000 of other directions" in line]
+    assert [line.split("|")[1].strip() for line in taught] == [
+        "the model as shipped",
+        *[f"shipped: `{CPU}`"] * 3,
+    ]
+    assert f"| {manifest['valid_rows']:,} and 2,000 of other directions |" in taught[-1]
+    (curve,) = (line for line in lines if line.startswith("Learning curve"))
+    assert "on nothing of other directions" in curve
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -39,6 +39,10 @@ def _splits(t: FeatureTable) -> Array:
 
 
 LAUNCH_FEATURES: tuple[Feature, ...] = (
+    Feature("is_bwd_data", lambda t: t.word_is("direction", lambda word: word == "bwd_data"), "direction"),
+    Feature(
+        "is_bwd_weight", lambda t: t.word_is("direction", lambda word: word == "bwd_weight"), "direction"
+    ),
     Feature("launch_channels", lambda t: t.groups_at_once * t.Cg, "input channels of merged groups"),
     Feature("launch_outputs", lambda t: t.groups_at_once * t.Kc, "output channels of merged groups"),
     Feature(
