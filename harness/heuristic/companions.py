@@ -15,15 +15,18 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.folds import group_codes
+from harness.heuristic.training_rows import IMPORTANCE
 
 COMPANION = "companion"
 """Optional column of a training table: whether a row only teaches."""
 
 
 def with_companions(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """A training table followed by rows of another one that only teach."""
+    """A training table followed by rows of another one that only teach; where its own rows are weighed, these
+    count 1."""
+    weights = {IMPORTANCE: 1.0} if IMPORTANCE in table else {}
     return pd.concat(
-        [table.assign(**{COMPANION: False}), others.assign(**{COMPANION: True})], ignore_index=True
+        [table.assign(**{COMPANION: False}), others.assign(**{COMPANION: True}, **weights)], ignore_index=True
     )
 
 

@@ -24,7 +24,7 @@ from harness.heuristic.predictor import Predictor
 from harness.heuristic.ranker import tree_members
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
 from harness.heuristic.train import train
-from harness.heuristic.training_rows import training_rows
+from harness.heuristic.training_rows import IMPORTANCE, training_rows
 from harness.heuristic.trees import TreeSettings
 from harness.problem import problem_from_id
 from harness.problem_set import format_problem_set
@@ -55,6 +55,12 @@ def test_companions_are_told_from_a_table_s_own_rows() -> None:
     pd.testing.assert_frame_equal(own_rows(both), own)
     assert own_rows(own) is own
     assert not is_companion(own).any()
+
+
+def test_a_companion_counts_one_where_own_rows_are_weighed() -> None:
+    own = training_rows(records_of("forward", 3)).table.assign(**{IMPORTANCE: 5.0})
+    both = with_companions(own, training_rows(records_of("bwd_data", 2)).table)
+    assert both[IMPORTANCE].tolist() == [5.0] * len(own) + [1.0] * (len(both) - len(own))
 
 
 @settings(max_examples=25)
