@@ -69,6 +69,10 @@ def assert_same(
             assert native.rank(problem, 3) == ranked[:3]
 
 
+MOST_KERNELS = 150
+"""Of a kind of a shipped model, about: large models and pools take their time in Python."""
+
+
 def trained_kernels(folder: Path) -> list[Kernel]:
     return [parse_kernel_name(str(name)) for name in read_json(folder / MANIFEST_FILE)["kernels"]]
 
@@ -79,7 +83,8 @@ def test_a_shipped_model_on_the_kernels_that_it_knows(folder: Path) -> None:
     for kernel in trained_kernels(folder):
         of_kind.setdefault(kernel.kind, []).append(kernel)
     for kind, kernels in of_kind.items():
-        assert_same(folder, kernels, random_problems(kind, PROBLEMS // len(of_kind)))
+        some = kernels[:: max(1, len(kernels) // MOST_KERNELS)]
+        assert_same(folder, some, random_problems(kind, PROBLEMS // len(of_kind)))
 
 
 @pytest.mark.parametrize(("kernel_set", "problems"), [("default", PROBLEMS // 20), ("full", 3)])
