@@ -12,15 +12,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from tests.kernels.emulated_gpu.machine import EmulatedMachine
     from tests.pytest_project import Project
 
-# No test hangs on how fast the machine is.
-settings.register_profile("tile_oracle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("tile_oracle")
+try:
+    from hypothesis import HealthCheck, settings
+except ImportError:
+    pass  # `make demo` loads this file, too, where nothing is installed that only tests need
+else:
+    # No test hangs on how fast the machine is.
+    settings.register_profile("tile_oracle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("tile_oracle")
 
 EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import sysconfig
+import textwrap
 import venv
 import zipfile
 from pathlib import Path
@@ -94,3 +95,31 @@ def test_the_command_is_installed(installed: Path, tmp_path: Path) -> None:
     done = run(installed, tmp_path, "tile-oracle", "problems")
     assert done.returncode == 0
     assert "forward_validation_300" in done.stdout
+
+
+def test_a_checkout_s_demo_needs_nothing_that_only_tests_need() -> None:
+    """`make demo` installs no more than users have, and pytest loads the conftest files of tests/ as well."""
+    program = """
+        import sys
+        import pytest
+
+        class Absent:
+            def find_spec(self, name, path=None, target=None):
+                if name.partition(".")[0] == "hypothesis":
+                    raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+        sys.meta_path.insert(0, Absent())
+        sys.exit(pytest.main(sys.argv[1:]))
+    """
+    asked = ("--problem-set", "forward_smoke", "--collect-only", "-q", "--model", "none")
+    plain = ("-p", "no:hypothesispytest", "-p", "no:cacheprovider")
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program), *asked, *plain],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "240 tests collected" in done.stdout
