@@ -15,7 +15,7 @@ import pandas as pd
 
 from harness.errors import ModelError
 from harness.heuristic.code_table import CodeTable
-from harness.heuristic.companions import own_rows, records_that_teach, with_companions
+from harness.heuristic.companions import records_that_teach, with_companions
 from harness.heuristic.cross_validation import cross_validate
 from harness.heuristic.crossval_figures import Check, check, metrics_json, selection_of
 from harness.heuristic.fit import Effort, fit
@@ -153,12 +153,11 @@ def train(
         recipe = suited_recipe(op, kind["arch"], has_code=bool(CodeTable.of(rows).figures))
     chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op).with_targets(targets)
     effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
-    taught_by: dict[str, int] = {}
+    teaching, taught_by = None, dict[str, int]()
     if also is not None:
         if choose is not None or hard_example_rounds:
             raise ModelError("records that teach as well go with neither a smaller model nor hard examples")
         teaching = training_rows(records_that_teach(also, kind)).table
-        rows = with_companions(rows, teaching)
         taught_by = {
             str(name): int(n) for name, n in teaching["direction"].value_counts().sort_index().items()
         }
@@ -177,6 +176,7 @@ def train(
             raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
         found = choose(chosen, rows, kind["arch"], n_splits, effort)
         chosen = found.recipe
+    learnt = rows if teaching is None else with_companions(rows, teaching)
     checks, kept, unchecked = [], None, ""
     if start is not None:
         unchecked = "not cross-validated: a warm start's old model may have seen the held-out problems"
@@ -184,18 +184,17 @@ def train(
     for grouping in GROUPINGS if start is None else ():
         effort.say(f"cross-validating by {grouping}")
         try:
-            validation = cross_validate(chosen, rows, kind["arch"], n_splits, grouping, None, effort)
+            validation = cross_validate(chosen, learnt, kind["arch"], n_splits, grouping, None, effort)
         except ModelError as error:
             unchecked = str(error)
             effort.say(f"  {error}")
             continue
-        checks.append(check(own_rows(rows), validation.table, grouping, validation.n_splits))
+        checks.append(check(rows, validation.table, grouping, validation.n_splits))
         kept = validation.table if kept is None else kept
     effort.say("fitting all rows")
-    ranker = fit(chosen, rows, kind["arch"], effort, start)
+    ranker = fit(chosen, learnt, kind["arch"], effort, start)
     if code is not None:
         ranker = ranker.knowing(code)
-    rows = own_rows(rows)
     spec = spec_of(chosen, ranker, kind, rows, _names(records, "device"))
     manifest = manifest_of(ranker, rows, usable.left_out, records, effort.seed, sources)
     if start is not None:
