@@ -2,8 +2,9 @@
 
     python benchmarks/gpu/kernel_tuner_run.py PROBLEMS MOST OUTPUT [KERNELS]
 
-KERNELS is a folder that `tile-oracle build` made; without it every kernel is compiled when its turn comes.
-MOST kernels of the pool are tried on each problem. What it came to is written to OUTPUT, as JSON.
+KERNELS is a folder that `tile-oracle build` made; without it every kernel is compiled when its turn comes,
+for each problem anew: Kernel Tuner keeps no binaries from one tuning to the next. MOST kernels of the pool
+are tried on each problem. What it came to is written to OUTPUT, as JSON, the seconds in compilers apart.
 
 Its own backends compile CUDA C++ with NVRTC, which cannot read kernels/gpu; so this gives it a backend that
 compiles and loads through harness.build and harness.target.runtime. All else is its own: searching, verifying
@@ -12,6 +13,7 @@ against the expected output, and timing with events, 20 runs a configuration.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import tempfile
@@ -63,6 +65,7 @@ class DriverBackend(GPUBackend):
     driver: Driver
     builder: Builder
     problem: GroupedConvProblem
+    compiling_s = 0.0
     units = {"time": "ms"}  # noqa: RUF012
 
     def __init__(
@@ -93,7 +96,9 @@ class DriverBackend(GPUBackend):
         """Loads what was compiled beforehand, or is compiled now."""
         if self._module:
             self.driver.unload_module(self._module)
+        began = time.monotonic()
         built = self.builder.need(parse_kernel_name(kernel_instance.params["kernel"]))
+        DriverBackend.compiling_s += time.monotonic() - began
         assert built.binary is not None, built.log
         self._module = self.driver.load_module(built.binary.path.read_bytes())
         info = read_launch_info(self.driver.global_bytes(self._module, LAUNCH_INFO))
@@ -185,21 +190,22 @@ def main(
 ) -> None:
     nvcuda.CudaFunctions = DriverBackend
     configurations, seconds = 0, 0.0
-    with (
-        tempfile.TemporaryDirectory() as empty,
-        Builder("sm_90", build_dir=Path(kernels or empty)) as builder,
-    ):
-        driver = open_driver()
-        DriverBackend.driver, DriverBackend.builder = driver, builder
-        work = DeviceWork(driver, builder.device_work().path)
-        for problem in load_problem_sets(problem_set).problems:
+    with contextlib.ExitStack() as kept:
+        folder = Path(kernels or kept.enter_context(tempfile.TemporaryDirectory()))
+        driver = DriverBackend.driver = open_driver()
+        with Builder("sm_90", build_dir=folder) as builder:
+            work = DeviceWork(driver, builder.device_work().path)
+        for number, problem in enumerate(load_problem_sets(problem_set).problems):
             assert isinstance(problem, GroupedConvProblem)
             names = some_kernels(problem, int(most))
-            count, taken_s = tune(problem, names, operands(driver, work, problem))
+            build_dir = Path(kernels) if kernels else folder / str(number)
+            with Builder("sm_90", build_dir=build_dir) as DriverBackend.builder:
+                count, taken_s = tune(problem, names, operands(driver, work, problem))
             configurations, seconds = configurations + count, seconds + taken_s
     found = {
         "configurations": configurations,
         "seconds": seconds,
+        "compiling_s": DriverBackend.compiling_s,
         "configurations_per_s": configurations / seconds,
         "kernel_tuner": kernel_tuner.__version__,
     }

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import os
+from collections.abc import Hashable, Mapping
+from typing import Any
 
 import pandas as pd
 
 from harness.errors import ModelError
-from harness.heuristic.suggest import suggest
+from harness.heuristic.code_table import CodeTable
+from harness.heuristic.predictor import Predictor
+from harness.heuristic.suggest import suggest, suggest_picks
 from harness.heuristic.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
 from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of
@@ -20,21 +25,27 @@ _EXAMPLES = """\
 examples:
   tile-oracle suggest measured.parquet --budget 100
   tile-oracle suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
+  tile-oracle suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
   tile-oracle suggest measured.parquet --simulate --budget 60          are suggestions worth it here?
 
 The kernels are those of the records; the problems those of the records or of a problem set. A pair is
 worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
+With --model, a model that was trained on such records names the pairs that it would pick: the first of
+every problem that is not measured, then the second of every problem, and so on.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle suggest`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Pairs that would teach a model most: ensemble disagreement and expected regret."
+    parser.description = "Pairs that would teach most: what an ensemble is unsure of, or a model picks first."
     parser.epilog = _EXAMPLES
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
     parser.add_argument("--budget", type=int, default=50, metavar="N", help="pairs (default: %(default)s)")
     parser.add_argument("--problem-set", metavar="NAME", help="set or CSV file of problems to choose from")
+    parser.add_argument(
+        "--model", metavar="FOLDER", help="the first picks of this model that are not measured"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
     parser.add_argument(
@@ -53,23 +64,35 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(
             f"the records are of {len(archs)} architectures: {', '.join(archs) or 'none is named'}"
         )
+    if args.model and args.simulate:
+        raise ModelError("--simulate judges the suggestions of the records alone: leave --model out")
     if args.simulate:
         return _simulate(records, archs[0], args.budget)
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
-    table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
+    if args.model:
+        predictor = Predictor.load(args.model, len(os.sched_getaffinity(0))).knowing(CodeTable.of(records))
+        table = suggest_picks(records, predictor, problems, kernels, args.budget)
+    else:
+        table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
     if args.csv:
         try:
             table.to_csv(args.csv, index=False)
         except OSError as error:
             raise ModelError(f"cannot write {args.csv}: {error.strerror}") from None
-    print(f"{'disagreement %':>15}{'regret %':>10}  problem and kernel")
+    shown, head = (_ranks, "rank") if args.model else (_worth, f"{'disagreement %':>15}{'regret %':>10}")
+    print(f"{head}  problem and kernel")
     for row in table.to_dict("records"):
-        print(
-            f"{100 * row['disagreement']:>15.1f}{100 * row['expected_regret']:>10.1f}  "
-            f"{row['problem']}  {row['kernel']}"
-        )
+        print(f"{shown(row)}  {row['problem']}  {row['kernel']}")
     return 0
+
+
+def _worth(row: Mapping[Hashable, Any]) -> str:
+    return f"{100 * row['disagreement']:>15.1f}{100 * row['expected_regret']:>10.1f}"
+
+
+def _ranks(row: Mapping[Hashable, Any]) -> str:
+    return f"{row['rank']:>4}"
 
 
 def _simulate(records: pd.DataFrame, arch: str, budget: int) -> int:

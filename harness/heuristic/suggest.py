@@ -4,6 +4,9 @@ An ensemble of models, each fitted to a resampling of the problems, says how sur
 physical time models for convolutions, of ln(time) trees for GEMM, each what picks best there. A pair is
 worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
 slow kernel's exact time decides nothing.
+
+Where there is a model already, `suggest_picks` asks it: the pairs that it would pick, and that were never
+measured, are the mistakes that it makes.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
+from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.training_rows import IMPORTANCE, training_rows
 from harness.kernel import Kernel
@@ -34,6 +38,7 @@ _NEAR = 0.15
 _TOGETHER = 2
 _TRACE = 1e-3
 _TREES = 150
+_ALL_MEASURED = "every pair of these problems and kernels is measured: there is nothing to suggest"
 
 
 def suggest(
@@ -54,8 +59,7 @@ def suggest(
     of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
     or measured problem.
     """
-    if budget < 1:
-        raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
+    _check_budget(budget)
     rows = training_rows(records).table
     op = records_op(rows)
     if any(problem.op != op for problem in problems):
@@ -85,12 +89,48 @@ def suggest(
     found = found.sort_values(["value", "problem", "kernel"], ascending=[False, True, True])
     found = found.drop_duplicates(["problem", "stands"]).drop(columns="stands")
     if found.empty:
-        raise ModelError("every pair of these problems and kernels is measured: there is nothing to suggest")
+        raise ModelError(_ALL_MEASURED)
     place = found.groupby("problem").cumcount()
     found = found.assign(again=place // _TOGETHER).sort_values(
         ["again", "value", "problem", "kernel"], ascending=[True, False, True, True]
     )
     return found.drop(columns="again").head(budget).reset_index(drop=True)
+
+
+def suggest_picks(
+    records: pd.DataFrame,
+    predictor: Predictor,
+    problems: Sequence[Problem],
+    kernels: Sequence[Kernel],
+    budget: int,
+) -> pd.DataFrame:
+    """The `budget` pairs that a model picks first among those that the records do not have.
+
+    The first of every problem, then the second of every problem, and so on. Columns: problem, kernel, and
+    `rank`, from 1, among all of the problem's kernels, measured or not. Raises ModelError for a budget under
+    1, for problems that are not of the model's kind, and where every pair is measured.
+    """
+    _check_budget(budget)
+    measured = records.groupby(records["problem"].astype(str))["kernel"].agg(set)
+    arch = load_arch(predictor.spec.arch)
+    frames = []
+    for number, problem in enumerate(problems):
+        able = [k for k in kernels if k.matches(problem) and arch.problem_refusal(k, problem) is None]
+        names = [kernel.name for kernel, _ in predictor.rank(problem, able)]
+        found = pd.DataFrame({"kernel": names, "rank": range(1, len(names) + 1)})
+        found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(budget)
+        place = range(len(found))
+        frames.append(found.assign(problem=problem.id, place=place, number=number))
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if table.empty:
+        raise ModelError(_ALL_MEASURED)
+    table = table.sort_values(["place", "number"])[["problem", "kernel", "rank"]]
+    return table.head(budget).reset_index(drop=True)
+
+
+def _check_budget(budget: int) -> None:
+    if budget < 1:
+        raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
 
 
 def ensemble_log_times(
