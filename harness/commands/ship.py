@@ -86,14 +86,14 @@ def run(args: argparse.Namespace) -> int:
     from harness.record.dataset import read_rows
     from harness.record.dataset_file import write_dataset
     from harness.record.merge import merge_records
-    from harness.record.oracle_records import oracle_records
+    from harness.record.oracle_records import oracle_records, records_to_learn_from
 
     started = time.monotonic()
     problem_set = load_problem_set(args.problem_set)
     merged, summary = merge_records(read_rows(path) for path in args.records)
     _say("\n".join(summary.lines()))
-    records, _ = oracle_records(merged, args.device)
-    held_out, training = _divided(records, problem_set, args.in_sample)
+    held_out, training = _divided(records_to_learn_from(merged, args.device), problem_set, args.in_sample)
+    held_out, _ = oracle_records(held_out)
     effort = Effort(args.seed, args.threads, _say)
     model = train(
         training,
@@ -102,7 +102,8 @@ def run(args: argparse.Namespace) -> int:
         effort=effort,
         sources=tuple(path.name for path in args.records),
         also=_teaching(args.also, held_out) if args.also else None,
-        code=CodeTable.of(records),  # what a binary takes is known before anything is measured
+        # What a binary takes is known before anything is measured.
+        code=CodeTable.of(held_out).over(CodeTable.of(training)),
     )
     model.save(args.out)
     write_dataset(training, args.out / TRAINING_FILE)

@@ -1,4 +1,5 @@
-"""Which records an oracle stands on: of one device, and of every kernel's newest binary."""
+"""Which records an oracle stands on: of one device, and of every kernel's newest binary. And which may teach:
+of one device, and of every pair's newest binary."""
 
 from __future__ import annotations
 
@@ -45,6 +46,34 @@ def oracle_records(
 
     Raises RecordError where the records are of several devices and none is chosen, or nothing is left.
     """
+    of_device, device = _one_device(records, device)
+    wanted = of_device if problems is None else of_device[of_device["problem"].isin(problems)]
+    if wanted.empty:
+        raise RecordError(f"none of the {of_device['problem'].nunique()} recorded problems is in the set")
+    newest = _newest_binaries(wanted, ["kernel"])
+    return newest, OracleSummary(
+        rows=len(newest),
+        pairs=len(newest.drop_duplicates(["problem", "kernel"])),
+        problems=int(newest["problem"].nunique()),
+        device=device,
+        other_devices=len(records) - len(of_device),
+        other_problems=len(of_device) - len(wanted),
+        older_binaries=len(wanted) - len(newest),
+    )
+
+
+def records_to_learn_from(records: pd.DataFrame, device: str | None = None) -> pd.DataFrame:
+    """The rows of one device that a model may learn from.
+
+    A pair that was measured from several binaries counts by the last one; one that was measured from an older
+    binary alone still teaches: another compiler's release, say, makes new binaries and seldom other code.
+    Raises RecordError where the records are of several devices and none is chosen, or of another one.
+    """
+    return _newest_binaries(_one_device(records, device)[0], ["problem", "kernel"])
+
+
+def _one_device(records: pd.DataFrame, device: str | None) -> tuple[pd.DataFrame, str]:
+    """The rows of the device, or of the only one that there is, and its name."""
     devices = records["device"].astype(object).where(records["device"].notna(), "").value_counts()
     if device is None:
         if len(devices) > 1:
@@ -60,27 +89,15 @@ def oracle_records(
             f"there are no records of the device {device!r}; there are "
             f"{', '.join(map(repr, sorted(devices.index)[:4])) or 'none at all'}"
         )
-    wanted = of_device if problems is None else of_device[of_device["problem"].isin(problems)]
-    if wanted.empty:
-        raise RecordError(f"none of the {of_device['problem'].nunique()} recorded problems is in the set")
-    newest = _newest_binaries(wanted)
-    return newest, OracleSummary(
-        rows=len(newest),
-        pairs=len(newest.drop_duplicates(["problem", "kernel"])),
-        problems=int(newest["problem"].nunique()),
-        device=device,
-        other_devices=len(records) - len(of_device),
-        other_problems=len(of_device) - len(wanted),
-        older_binaries=len(wanted) - len(newest),
-    )
+    return of_device, device
 
 
-def _newest_binaries(records: pd.DataFrame) -> pd.DataFrame:
-    """Of each kernel the rows of the binary that was measured last. Rows without a binary stay: what was
-    refused by rule was never built. Equal times go to the hash that sorts last."""
+def _newest_binaries(records: pd.DataFrame, of: list[str]) -> pd.DataFrame:
+    """Of each kernel, or pair, the rows of the binary that was measured last. Rows without a binary stay:
+    what was refused by rule was never built. Equal times go to the hash that sorts last."""
     built = records.dropna(subset=["source_hash"])
-    last = built.groupby(["kernel", "source_hash"], observed=True)["time"].max().reset_index()
-    last = last.sort_values(["kernel", "time", "source_hash"], na_position="first")
-    newest = last.drop_duplicates("kernel", keep="last").set_index("kernel")["source_hash"]
-    own = records["kernel"].map(newest)
-    return records[records["source_hash"].isna() | (records["source_hash"] == own)]
+    last = built.groupby([*of, "source_hash"], observed=True)["time"].max().reset_index()
+    last = last.sort_values([*of, "time", "source_hash"], na_position="first")
+    newest = last.drop_duplicates(of, keep="last")[[*of, "source_hash"]]
+    own = records[of].merge(newest, on=of, how="left")["source_hash"].to_numpy()
+    return records[(records["source_hash"].isna() | (records["source_hash"] == own)).to_numpy()]

@@ -15,7 +15,7 @@ from harness.oracle import final_measurements, find_oracles
 from harness.record.dataset import load_records
 from harness.record.dataset_file import dataset_bytes, read_about, write_dataset
 from harness.record.journal import rows_table
-from harness.record.oracle_records import oracle_records
+from harness.record.oracle_records import oracle_records, records_to_learn_from
 
 Row = dict[str, Any]
 MakeRow = Callable[..., Row]
@@ -72,6 +72,20 @@ def test_of_each_kernel_the_newest_binary_counts(make_row: MakeRow) -> None:
     assert sorted(records["run"]) == ["a", "b", "c"]
     oracles = find_oracles(final_measurements(records))
     assert oracles["kernels_ok"].tolist() == [2]
+
+
+def test_an_older_binary_teaches_where_no_newer_one_was_measured(make_row: MakeRow) -> None:
+    old, kernel = make_row(0, source_hash="old", run="a"), make_row(0)["kernel"]
+    new = make_row(0, source_hash="new", run="b", time="2026-02-02T00:00:00+00:00")
+    further = make_row(4, source_hash="old", run="c", kernel=kernel)
+    refused = make_row(0, source_hash=None, status="unsupported", latency_ms=None, tflops=None, run="d")
+    records = table_of(old, new, further, refused)
+    assert sorted(oracle_records(records)[0]["run"]) == ["b", "d"]
+    assert sorted(records_to_learn_from(records)["run"]) == ["b", "c", "d"]
+    elsewhere = table_of(old, make_row(0, device="Y"))
+    with pytest.raises(RecordError, match="are of 2 devices"):
+        records_to_learn_from(elsewhere)
+    assert records_to_learn_from(elsewhere, "Y")["device"].tolist() == ["Y"]
 
 
 def test_the_command_and_what_it_says_of_bad_input(
