@@ -83,13 +83,13 @@ def test_the_commands_of_the_page_from_end_to_end(campaign: Project) -> None:
     records = load_records([campaign.folder / "measured.parquet"])
     sweep = records[records["round"] == 0]
     counts = sweep.groupby("run")["problem"].count()
-    assert counts.to_dict() == {"training": 72, "validation": 32, "further": 6}
+    assert counts.to_dict() == {"training": 72, "validation": 32, "further": 6, "picks": 9}
     assert twice(records.assign(problem=records["run"] + records["problem"])).empty
-    suggested = pd.read_csv(campaign.folder / "next.csv")
-    further = sweep[sweep["run"] == "further"]
-    assert set(zip(further["problem"], further["kernel"], strict=True)) == set(
-        zip(suggested["problem"], suggested["kernel"], strict=True)
-    )
+    for name, file in (("further", "next.csv"), ("picks", "picks.csv")):
+        suggested, measured = pd.read_csv(campaign.folder / file), sweep[sweep["run"] == name]
+        assert set(zip(measured["problem"], measured["kernel"], strict=True)) == set(
+            zip(suggested["problem"], suggested["kernel"], strict=True)
+        )
     replayed = next(output for line, output in outputs.items() if "--target replay" in line)
     assert "4 problems, 32 pairs replayed" in replayed
     assert "verdict passed: every criterion is met" in replayed

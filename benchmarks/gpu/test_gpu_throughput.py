@@ -34,7 +34,7 @@ KERNELS_FROM_SOURCE, MOST_WITH_BINARIES = 30, 100
 
 
 def problems_of(setting: Setting, count: int):  # type: ignore[no-untyped-def]
-    """TILE_ORACLE_FIGURES_PROBLEMS=300 for all of the set."""
+    """TILE_ORACLE_FIGURES_PROBLEMS: another number than `count`; 300 for all of the set."""
     if setting.dry:
         return some_problems(setting, "forward_smoke", 2)
     return some_problems(

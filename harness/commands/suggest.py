@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
@@ -72,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
         predictor = Predictor.load(args.model, len(os.sched_getaffinity(0))).knowing(CodeTable.of(records))
-        table = suggest_picks(records, predictor, problems, kernels, args.budget)
+        table = suggest_picks(records, predictor, problems, kernels, args.budget, _say)
     else:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
     if args.csv:
@@ -85,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
     for row in table.to_dict("records"):
         print(f"{shown(row)}  {row['problem']}  {row['kernel']}")
     return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
 
 
 def _worth(row: Mapping[Hashable, Any]) -> str:

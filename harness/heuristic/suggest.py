@@ -22,7 +22,7 @@ from harness.errors import ModelError
 from harness.heuristic.aliases import Aliases, find_aliases, merge
 from harness.heuristic.columns import pair_columns
 from harness.heuristic.features import Array
-from harness.heuristic.fit import Effort, fit
+from harness.heuristic.fit import Effort, Report, fit
 from harness.heuristic.folds import group_codes
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.physics import explain_aliases, fit_physical, nearness
@@ -38,6 +38,7 @@ _NEAR = 0.15
 _TOGETHER = 2
 _TRACE = 1e-3
 _TREES = 150
+_PROBLEMS_A_LINE = 200
 _ALL_MEASURED = "every pair of these problems and kernels is measured: there is nothing to suggest"
 
 
@@ -103,14 +104,17 @@ def suggest_picks(
     problems: Sequence[Problem],
     kernels: Sequence[Kernel],
     budget: int,
+    report: Report | None = None,
 ) -> pd.DataFrame:
     """The `budget` pairs that a model picks first among those that the records do not have.
 
     The first of every problem, then the second of every problem, and so on. Columns: problem, kernel, and
     `rank`, from 1, among all of the problem's kernels, measured or not. Raises ModelError for a budget under
-    1, for problems that are not of the model's kind, and where every pair is measured.
+    1, for problems that are not of the model's kind, and where every pair is measured. `report` is told how
+    far it is.
     """
     _check_budget(budget)
+    effort = Effort(report=report)
     measured = records.groupby(records["problem"].astype(str))["kernel"].agg(set)
     arch = load_arch(predictor.spec.arch)
     frames = []
@@ -121,6 +125,8 @@ def suggest_picks(
         found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(budget)
         place = range(len(found))
         frames.append(found.assign(problem=problem.id, place=place, number=number))
+        if (number + 1) % _PROBLEMS_A_LINE == 0 or number + 1 == len(problems):
+            effort.say(f"{number + 1} of {len(problems)} problems ranked")
     table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
     if table.empty:
         raise ModelError(_ALL_MEASURED)

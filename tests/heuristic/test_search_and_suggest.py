@@ -9,15 +9,17 @@ import pandas as pd
 import pytest
 
 from harness.arch import load_arch
+from harness.cli import main
 from harness.errors import ModelError
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.recipe import recipe_named
 from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
-from harness.heuristic.suggest import suggest
+from harness.heuristic.suggest import suggest, suggest_picks
 from harness.heuristic.suggest_simulation import WAYS, simulate
 from harness.heuristic.train import train
 from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of
+from harness.record.dataset_file import write_dataset
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
 
 
@@ -124,3 +126,48 @@ def test_made_records_of_other_problems_are_not_needed() -> None:
     records = make_records(make_problems(25), make_kernels()[:4])
     found = suggest(records, "gfx950", make_problems(30)[25:], make_kernels()[:4], 3)
     assert set(found["problem"]) <= {p.id for p in make_problems(30)[25:]}
+
+
+def test_a_models_first_picks_that_nobody_measured_come_problem_by_problem(
+    records: pd.DataFrame, predictor: Predictor
+) -> None:
+    problems, kernels = problems_of(records)[:5], make_kernels()
+    ranked = {p.id: [kernel.name for kernel, _ in predictor.rank(p, kernels)] for p in problems}
+    first, third = ranked[problems[0].id][0], ranked[problems[1].id][2]
+    gone = [(problems[0].id, first), (problems[1].id, third)]
+    measured = pd.DataFrame(gone, columns=["problem", "kernel"])
+    said: list[str] = []
+    found = suggest_picks(measured, predictor, problems, kernels, 12, said.append)
+    assert found["problem"].tolist() == [p.id for p in problems] * 2 + [p.id for p in problems[:2]]
+    assert found["rank"].tolist() == [2, 1, 1, 1, 1, 3, 2, 2, 2, 2, 4, 4]
+    assert all(
+        row.kernel == ranked[row.problem][row.rank - 1]  # type: ignore[index, operator]
+        for row in found.itertuples()
+    )
+    assert said[-1] == "5 of 5 problems ranked"
+    everything = [(p.id, kernel.name) for p in problems for kernel in kernels]
+    with pytest.raises(ModelError, match="nothing to suggest"):
+        suggest_picks(
+            pd.DataFrame(everything, columns=["problem", "kernel"]), predictor, problems, kernels, 3
+        )
+    with pytest.raises(ModelError, match="at least 1"):
+        suggest_picks(measured, predictor, problems, kernels, 0)
+
+
+def test_the_command_takes_a_models_picks(
+    records: pd.DataFrame, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = problems_of(records)[0].id
+    timed = records.assign(time=pd.Timestamp("2026-01-01", tz="UTC"))
+    write_dataset(timed[(timed["problem"] != one) | (timed.index % 2 == 0)], tmp_path / "m.parquet")
+    words = ["suggest", str(tmp_path / "m.parquet"), "--model", str(predictor.folder)]
+    assert main([*words, "--budget", "2", "--csv", str(tmp_path / "next.csv")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    written = pd.read_csv(tmp_path / "next.csv")
+    assert written.columns.tolist() == ["problem", "kernel", "rank"]
+    assert written["problem"].tolist() == [one, one]
+    assert [line.split() for line in shown[1:]] == written[["rank", "problem", "kernel"]].astype(
+        str
+    ).to_numpy().tolist()
+    assert main([*words, "--simulate"]) == 2
+    assert "leave --model out" in capsys.readouterr().err
