@@ -412,7 +412,12 @@ class SessionPlugin:
         try:
             self.session.close(interrupted=interrupted)
             if not self._is_worker and not self.config.getoption("collectonly"):
-                red = self._conclude(self._stopped(session, interrupted))
+                stopped = self._stopped(session, interrupted)
+                red = self._conclude(stopped)
+                if stopped and not self.conclusions and exitstatus == pytest.ExitCode.OK:
+                    # No verdict is no pass: a gate that is given no time must not look as if it held.
+                    self.trouble = f"nothing was measured: {stopped}"
+                    session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
         except HarnessError as error:
             self.trouble = str(error)
             red = True

@@ -246,6 +246,13 @@ def test_a_budget_stops_between_problems_and_the_rest_is_for_resume(
     assert twice(four.records()).empty
 
 
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+def test_a_budget_that_ends_before_the_first_pair_is_no_pass(four: Project, more: tuple[str, ...]) -> None:
+    done = four.pytest("--problem-set", "four.csv", *TWO_KERNELS, *more, "--budget", "1ms")
+    assert done.status == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert "nothing was measured: the budget of 1ms is spent" in done.output
+
+
 CLOCK_THAT_JUMPS = '''
     """The budget's clock is two hours on after the first pair of this process."""
     import time
