@@ -15,13 +15,14 @@ from harness.selection import Efficiency, select, summarise
 
 @dataclass(frozen=True)
 class Check:
-    """What cross-validation by one grouping said. r2 and rmse_log are of ln(TFLOPS)."""
+    """What cross-validation by one grouping said. r2 and rmse_log are of ln(TFLOPS), None where the
+    predictions only order kernels."""
 
     grouping: str
     n_splits: int
     efficiency: Efficiency
-    r2: float
-    rmse_log: float
+    r2: float | None
+    rmse_log: float | None
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -59,19 +60,20 @@ def picked_efficiencies(rows: pd.DataFrame, predicted_tflops: Array) -> Array:
     return np.asarray(tflops[picks] / oracle)
 
 
-def check(rows: pd.DataFrame, predictions: pd.DataFrame, grouping: str, n_splits: int) -> Check:
-    """Figures of out-of-fold predictions (problem, kernel, predicted_tflops)."""
+def check(
+    rows: pd.DataFrame, predictions: pd.DataFrame, grouping: str, n_splits: int, *, scores: bool = False
+) -> Check:
+    """Figures of out-of-fold predictions (problem, kernel, predicted_tflops); scores: they are no TFLOPS, and
+    nothing to be exact about (`Recipe.orders_only`)."""
+    efficiency = summarise(selection_of(rows, predictions))
+    if scores:
+        return Check(grouping, n_splits, efficiency, None, None)
     joined = rows[["problem", "kernel", "tflops"]].merge(predictions, on=["problem", "kernel"])
     truth = np.log(joined["tflops"].to_numpy(dtype=np.float64))
     error = np.log(np.maximum(joined["predicted_tflops"].to_numpy(dtype=np.float64), 1e-12)) - truth
     spread = float(((truth - truth.mean()) ** 2).sum())
-    return Check(
-        grouping,
-        n_splits,
-        summarise(selection_of(rows, predictions)),
-        1.0 - float((error**2).sum()) / spread if spread > 0 else 0.0,
-        float(np.sqrt((error**2).mean())),
-    )
+    r2 = 1.0 - float((error**2).sum()) / spread if spread > 0 else 0.0
+    return Check(grouping, n_splits, efficiency, r2, float(np.sqrt((error**2).mean())))
 
 
 def metrics_json(checks: tuple[Check, ...], note: str) -> Mapping[str, object]:

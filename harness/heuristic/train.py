@@ -189,7 +189,7 @@ def train(
             unchecked = str(error)
             effort.say(f"  {error}")
             continue
-        checks.append(check(rows, validation.table, grouping, validation.n_splits))
+        checks.append(check(rows, validation.table, grouping, validation.n_splits, scores=chosen.orders_only))
         kept = validation.table if kept is None else kept
     effort.say("fitting all rows")
     ranker = fit(chosen, learnt, kind["arch"], effort, start)

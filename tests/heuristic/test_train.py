@@ -171,6 +171,13 @@ def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path:
     assert set(TARGETS) >= {"tflops", "latency", "bandwidth"}
 
 
+def test_scores_are_no_tflops_in_the_figures_of_cross_validation(records: pd.DataFrame) -> None:
+    for target, has in (("log_time", True), ("lambdarank", False)):
+        for found in train(records, few_trees(target), n_splits=2).checks:
+            assert (found.r2 is not None, found.rmse_log is not None) == (has, has)
+            assert (found.efficiency.mean_percent or 0.0) > 50
+
+
 def test_a_warm_start_adds_trees_and_says_where_it_came_from(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, few_trees("log_time"), n_splits=2).save(tmp_path / "old")
     more = make_records(make_problems(30, seed=5), make_kernels(), seed=5)
