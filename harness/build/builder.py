@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import deque
@@ -40,6 +39,7 @@ from harness.build.source import (
     source_suffix,
 )
 from harness.build.toolchain import INCLUDE_FOLDER, Toolchain, find_toolchain
+from harness.cores import usable_cores
 from harness.errors import BuildError, KernelError
 from harness.kernel import Kernel
 
@@ -142,7 +142,7 @@ class Builder:
         self._output = "kernel" + (self.toolchain.suffix if self.toolchain is not None else ".so")
         self.cache = BuildCache(build_dir, Path(self._output).suffix, source_suffix(arch))
         self._timeout_s = timeout_s
-        self._jobs = jobs or max(1, len(os.sched_getaffinity(0)) - 1)
+        self._jobs = jobs or max(1, usable_cores() - 1)
         self._processes = CompilerProcesses()
         self._changed = threading.Condition()
         self._futures: dict[Kernel, Future[BuildResult]] = {}

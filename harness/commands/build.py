@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import sys
 import time
 from collections import Counter
@@ -17,6 +16,7 @@ from harness.build.binary import BuildResult
 from harness.build.builder import Builder
 from harness.build.ck_tile.api import detect
 from harness.build.ck_tile.headers import find_headers
+from harness.cores import usable_cores
 from harness.errors import BuildError, KernelError
 from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
         arch=args.arch,
         toolchain=args.toolchain,
         build_dir=args.build_dir,
-        jobs=len(os.sched_getaffinity(0)) if args.jobs is None else args.jobs,
+        jobs=usable_cores() if args.jobs is None else args.jobs,
         isa=args.isa,
         timeout_s=args.compile_timeout,
         runs_here=False,

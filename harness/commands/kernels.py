@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from harness.commands.kernel_facts import (
     markdown_table,
     verdict_lines,
 )
+from harness.cores import usable_cores
 from harness.errors import RuleError
 from harness.kernel import GemmKernel, Kernel, parse_kernel_name
 from harness.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
@@ -173,7 +173,7 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     if not kernels:
         why = f"none has code: {next(iter(reasons))}" if reasons else "--refused says why"
         raise RuleError(f"there is no kernel for {arch.name} to compile: {why}")
-    jobs = args.jobs or len(os.sched_getaffinity(0))
+    jobs = args.jobs or usable_cores()
     with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False) as builder:
         line = ProgressLine(sys.stderr)
         try:

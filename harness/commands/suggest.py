@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Hashable, Mapping
 from typing import Any
 
 import pandas as pd
 
+from harness.cores import usable_cores
 from harness.errors import ModelError
 from harness.heuristic.code_table import CodeTable
 from harness.heuristic.predictor import Predictor
@@ -72,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
     problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
-        predictor = Predictor.load(args.model, len(os.sched_getaffinity(0))).knowing(CodeTable.of(records))
+        predictor = Predictor.load(args.model, usable_cores()).knowing(CodeTable.of(records))
         table = suggest_picks(records, predictor, problems, kernels, args.budget, _say)
     else:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)

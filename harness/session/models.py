@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.arch import load_arch
+from harness.cores import usable_cores
 from harness.data_files import data_folder
 from harness.errors import GateError, ModelError
 from harness.gate import Baseline, baseline_path, load_baseline
@@ -135,7 +135,7 @@ def rank(
     if choice.folders:
         frames = []
         # Nothing is being timed any more: all cores may predict.
-        cores = len(os.sched_getaffinity(0))
+        cores = usable_cores()
         predictors = {folder: Predictor.load(folder, cores) for folder in set(choice.folders.values())}
         for kind, folder in choice.folders.items():
             of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
+from harness.cores import usable_cores
 from harness.gate import Baseline, Criteria
 from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
@@ -294,4 +295,4 @@ def _build_jobs(options: SessionOptions) -> int | None:
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if options.build_jobs is not None or workers == 1:
         return options.build_jobs
-    return max(1, (len(os.sched_getaffinity(0)) - 1) // workers)
+    return max(1, (usable_cores() - 1) // workers)

@@ -7,7 +7,6 @@ CK Tile's own host code, called through the library, supports, refuses and launc
 from __future__ import annotations
 
 import importlib.util
-import os
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -24,6 +23,7 @@ from harness.build.ck_tile.library import code_object_in, instances
 from harness.build.ck_tile.source import source_for
 from harness.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
 from harness.build.code_facts import code_facts
+from harness.cores import usable_cores
 from harness.errors import KernelError
 from harness.kernel import GroupedConvKernel, parse_kernel_name
 from harness.pool import kernel_pool, rules_of
@@ -76,7 +76,7 @@ def libraries(headers: Path) -> Iterator[dict[str, Path]]:
         builder = Builder(
             "gfx950",
             toolchain=toolchain,
-            jobs=len(os.sched_getaffinity(0)),
+            jobs=usable_cores(),
             runs_here=False,
             ck_tile=api,
         )
