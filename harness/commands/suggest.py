@@ -73,6 +73,8 @@ def run(args: argparse.Namespace) -> int:
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     if args.model:
         predictor = Predictor.load(args.model, usable_cores()).knowing(CodeTable.of(records))
+        if predictor.spec.arch != archs[0]:
+            raise ModelError(f"{args.model} is of {predictor.spec.arch}, the records are of {archs[0]}")
         table = suggest_picks(records, predictor, problems, kernels, args.budget, _say)
     else:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)

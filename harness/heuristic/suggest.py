@@ -5,8 +5,8 @@ physical time models for convolutions, of ln(time) trees for GEMM, each what pic
 worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
 slow kernel's exact time decides nothing.
 
-Where there is a model already, `suggest_picks` asks it: the pairs that it would pick, and that were never
-measured, are the mistakes that it makes.
+Where there is a model already, `suggest_picks` asks it: among the pairs that it would pick, and that were
+never measured, are its mistakes.
 """
 
 from __future__ import annotations

@@ -171,3 +171,6 @@ def test_the_command_takes_a_models_picks(
     ).to_numpy().tolist()
     assert main([*words, "--simulate"]) == 2
     assert "leave --model out" in capsys.readouterr().err
+    write_dataset(timed.assign(arch="sm_90"), tmp_path / "m.parquet")
+    assert main(words) == 2
+    assert "is of gfx950, the records are of sm_90" in capsys.readouterr().err
