@@ -1,7 +1,7 @@
 """Every command that the documentation shows is run, in order, as a reader would run it.
 
 Only the time that pytest sessions may take is cut, by options put behind: they measure a problem or two, with
-short samples, and stop cleanly.
+short samples, and stop cleanly as at the end of a budget.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.pytest_project import Project
+from tests.pytest_project import CLOCK_THAT_JUMPS, Project
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-SHORT = ["--budget", "1s", "--kernel-budget", "1ms", "-p", "no:cacheprovider"]
+SHORT = ["--budget=1h", "-p", "clock_that_jumps", "--kernel-budget", "1ms", "-p", "no:cacheprovider"]
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -35,8 +35,9 @@ def commands(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the README's reader has it: the two files that it shows, and nothing else."""
+    """A folder as the README's reader has it: the two files that it shows, and nothing else but a clock."""
     folder = tmp_path_factory.mktemp("reader")
+    (folder / "clock_that_jumps.py").write_text(CLOCK_THAT_JUMPS)
     (folder / "my_shapes.csv").write_text(blocks(ROOT / "README.md", "csv")[0])
     (folder / "test_mine.py").write_text(blocks(ROOT / "README.md", "python")[0])
     return folder
@@ -54,6 +55,7 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": str(folder),
     }
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST"):
         environment.pop(name, None)

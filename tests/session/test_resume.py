@@ -14,7 +14,15 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 
-from tests.pytest_project import PROBLEMS, TWO_KERNELS, Finished, Project, children, twice
+from tests.pytest_project import (
+    CLOCK_THAT_JUMPS,
+    PROBLEMS,
+    TWO_KERNELS,
+    Finished,
+    Project,
+    children,
+    twice,
+)
 
 ALL_PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
@@ -251,20 +259,6 @@ def test_a_budget_that_ends_before_the_first_pair_is_no_pass(four: Project, more
     done = four.pytest("--problem-set", "four.csv", *TWO_KERNELS, *more, "--budget", "1ms")
     assert done.status == pytest.ExitCode.NO_TESTS_COLLECTED
     assert "nothing was measured: the budget of 1ms is spent" in done.output
-
-
-CLOCK_THAT_JUMPS = '''
-    """The budget's clock is two hours on after the first pair of this process."""
-    import time
-    import types
-    import harness.session.sweep as sweep
-
-    done = []
-    sweep.time = types.SimpleNamespace(time_ns=time.time_ns, time=lambda: time.time() + 7200 * bool(done))
-
-    def pytest_runtest_logfinish(nodeid):
-        done.append(nodeid)
-'''
 
 
 def test_cold_and_warm_runs_are_apart(project: Project) -> None:
