@@ -8,8 +8,9 @@ BIN := $(VENV)/bin
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke
 
+# worksteal: a worker begins with a half of the tests in their order, so that what a module shares is made once.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
 
 # CK Tile's own kernels from public packages, for gfx950; skips, and says why, where the packages cannot be had.
 test-ck-tile: $(VENV)/installed-dev

@@ -71,6 +71,8 @@ def test_the_readme_shows_commands() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
     for command in commands(page):
+        if page.name == "README.md" and "--target replay" in command:
+            continue  # run whole below
         done = run(command, reader)
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
