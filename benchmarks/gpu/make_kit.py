@@ -46,7 +46,7 @@ def main() -> int:
         help="only kernels for which it is true; enough for faults and sessions",
     )
     parser.add_argument("--build-dir", type=Path, help="cache of binaries (default: the user's)")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--jobs", type=int, help="compilers at once (default: of tile-oracle build)")
     parser.add_argument("--python", default="3.12", help="of the other machine, for packages")
     parser.add_argument("--no-packages", action="store_true", help="neither nvidia-ml-py nor Kernel Tuner")
     args = parser.parse_args()
@@ -82,7 +82,9 @@ def kernel_set(args: argparse.Namespace) -> str:
 def build(args: argparse.Namespace, folder: Path) -> bool:
     command = [sys.executable, "-m", "harness.cli", "build", "-o", str(folder), f"--arch={args.arch}"]
     command += [f"--kernel-set={kernel_set(args)}", f"--direction={args.direction}"]
-    command += [f"--dtype={args.dtype}", f"--ndim={args.ndim}", f"--jobs={args.jobs}"]
+    command += [f"--dtype={args.dtype}", f"--ndim={args.ndim}"]
+    if args.jobs is not None:
+        command.append(f"--jobs={args.jobs}")
     if args.kernel_filter:
         command.append(f"--kernel-filter={args.kernel_filter}")
     if args.build_dir is not None:

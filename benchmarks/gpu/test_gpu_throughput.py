@@ -31,6 +31,7 @@ LEAST_BUSY_SHARE = 0.60
 LEAST_TIMES_KERNEL_TUNER = 5.0
 LEAST_AGREEING_SHARE = 0.95
 KERNELS_FROM_SOURCE, MOST_WITH_BINARIES = 30, 100
+TUNED_PROBLEMS = 3
 
 
 def problems_of(setting: Setting, count: int):  # type: ignore[no-untyped-def]
@@ -96,11 +97,11 @@ def test_beside_kernel_tuner_from_source(setting: Setting) -> None:
         ours = run_session(compiling, "from-source", problems, SAMPLES)
     measured = throughput(ours.records, ours.wall_s)
     note(setting, "throughput_from_source", measured)
-    theirs = kernel_tuner(setting, some_problems(setting, str(problems), 3), KERNELS_FROM_SOURCE)
+    theirs = kernel_tuner(setting, some_problems(setting, str(problems), TUNED_PROBLEMS), KERNELS_FROM_SOURCE)
     times = measured.pairs_per_s / theirs["configurations_per_s"]
     figures = {"ours": measured.pairs_per_s, "times": times, "cores": os.cpu_count(), **theirs}
     note(setting, "kernel_tuner_from_source", figures)
-    assert theirs["configurations"] > 0
+    assert theirs["configurations"] == TUNED_PROBLEMS * KERNELS_FROM_SOURCE
     assert times >= LEAST_TIMES_KERNEL_TUNER
     assert measured.busy_share >= LEAST_BUSY_SHARE
 
