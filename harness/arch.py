@@ -366,6 +366,10 @@ class Arch:
             return next(self._problem_refusals(kernel, problem), None)
         return None
 
+    def able(self, kernels: Iterable[Kernel], problem: Problem) -> list[Kernel]:
+        """Those of the kernels that can compute this problem, in their order."""
+        return [kernel for kernel in kernels if self.problem_refusal(kernel, problem) is None]
+
     def _problem_refusals(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
         if problem.G % kernel.num_groups_to_merge:
             yield f"num_groups_to_merge: {kernel.num_groups_to_merge} does not divide G = {problem.G}"

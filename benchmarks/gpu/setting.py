@@ -143,7 +143,7 @@ def write_problems(setting: Setting, name: str, problems: Sequence[Problem]) -> 
 def some_kernels(problem: GroupedConvProblem, most: int) -> list[str]:
     """Names of kernels of sm_90's default pool that can take a problem, evenly spread over the pool."""
     pool, arch = kernel_pool(problem.direction, problem.dtype, problem.ndim, "sm_90"), load_arch("sm_90")
-    able = [kernel.name for kernel in pool if arch.problem_refusal(kernel, problem) is None]
+    able = [kernel.name for kernel in arch.able(pool, problem)]
     return able[:: max(1, len(able) // most)][:most]
 
 

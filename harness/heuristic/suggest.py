@@ -119,8 +119,7 @@ def suggest_picks(
     arch = load_arch(predictor.spec.arch)
     frames = []
     for number, problem in enumerate(problems):
-        able = [k for k in kernels if k.matches(problem) and arch.problem_refusal(k, problem) is None]
-        names = [kernel.name for kernel, _ in predictor.rank(problem, able)]
+        names = [kernel.name for kernel, _ in predictor.rank(problem, arch.able(kernels, problem))]
         found = pd.DataFrame({"kernel": names, "rank": range(1, len(names) + 1)})
         found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(budget)
         place = range(len(found))

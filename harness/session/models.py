@@ -106,8 +106,7 @@ class Picks:
 
             self._predictors[folder] = Predictor.load(folder)
         predictor = self._predictors[folder]
-        arch = load_arch(predictor.spec.arch)
-        able = [kernel for kernel in kernels if arch.problem_refusal(kernel, problem) is None]
+        able = load_arch(predictor.spec.arch).able(kernels, problem)
         return (predictor.select(problem, able),) if able else ()
 
 
