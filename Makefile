@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-ck-tile pool lint benchmark gpu-kit clean
+.PHONY: demo test test-ck-tile pool lint benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke
@@ -38,6 +38,10 @@ lint: $(VENV)/installed-dev
 
 benchmark: $(VENV)/installed-dev
 	$(BIN)/python -m pytest benchmarks --benchmark-only $(PYTEST_ARGS)
+
+# Every fault campaign in full: hours. FAULTS_ARGS: e.g. --share 0.01, or --only kills (docs/reliability.md).
+faults: $(VENV)/installed-dev
+	$(BIN)/python -m tools.faults $(FAULTS_ARGS)
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
