@@ -1,0 +1,45 @@
+"""A kernel of each family gets its status, its innocent neighbours stay ok, and the session ends.
+
+A sample runs with every suite; TILE_ORACLE_ALL_FAMILIES=1 or `python -m tools.faults.misbehaviour` runs all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from tests.misbehaviour.families import GROUPS, Family
+from tests.misbehaviour.runner import Lab, lab
+from tests.misbehaviour.tables import FAMILIES
+
+_ALL = os.environ.get("TILE_ORACLE_ALL_FAMILIES") == "1"
+_CHOSEN = [family for family in FAMILIES if (_ALL or family.quick) and family.possible_here]
+
+
+@pytest.fixture(scope="module")
+def the_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("families"), FAMILIES) as made:
+        yield made
+
+
+@pytest.mark.parametrize("family", _CHOSEN, ids=lambda family: family.name)
+def test_a_family_gets_its_status_and_hurts_nobody(family: Family, the_lab: Lab) -> None:
+    assert not the_lab.measure(family).broken(family)
+
+
+def test_the_table_names_each_family_once_and_says_what_it_does() -> None:
+    names = [family.name for family in FAMILIES]
+    assert len(names) == len(set(names))
+    assert all(family.does.endswith(".") and family.statuses for family in FAMILIES)
+    assert {family.group for family in FAMILIES} <= set(GROUPS)
+
+
+def test_a_broken_promise_is_told(the_lab: Lab) -> None:
+    """The judge itself: a family that expects another status than it gets is a failure."""
+    family = next(one for one in FAMILIES if one.name == "segfault")
+    outcome = the_lab.measure(family)
+    assert not outcome.broken(family)
+    other = Family(family.name, family.group, family.does, frozenset({"ok"}))
+    assert outcome.broken(other) == [f"it is crash ({outcome.seen[2].detail}), not ok"]
