@@ -464,7 +464,7 @@ class SessionPlugin:
             prefix = f"tile_oracle.{data.run.problem_set}"
             xml.add_global_property(f"{prefix}.verdict", data.verdict.state)
             for criterion in data.verdict.criteria:
-                outcome = {True: "passed", False: "failed", None: "not applied"}[criterion.passed]
+                outcome = {"pass": "passed", "fail": "failed"}.get(criterion.outcome, criterion.outcome)
                 shown = outcome if criterion.value is None else f"{criterion.value:.6g} ({outcome})"
                 xml.add_global_property(f"{prefix}.{criterion.name}", shown)
             for name in ("mean_percent", "median_percent", "p10_percent", "min_percent", "coverage_percent"):

@@ -15,18 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.errors import GateError
-from harness.gate import (
-    Baseline,
-    Criteria,
-    Verdict,
-    baseline_path,
-    failures_of,
-    judge,
-    load_baseline,
-    make_baseline,
-    save_baseline,
-    slug,
-)
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.baseline_file import baseline_path, load_baseline, save_baseline, slug
+from harness.judge.criteria import Criteria
+from harness.judge.failures import failures_of
+from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements, find_oracles
 from harness.selection import select
 from tests.report.records_factory import frame, record, some_kernels, some_problems

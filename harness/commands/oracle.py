@@ -86,7 +86,7 @@ def write_oracle(
 ) -> tuple[Path, list[str]]:
     """Merges the sources and writes their oracle to `out`, or into the model's folder; the file's path and
     what is in it. Raises RecordError."""
-    from harness.gate import baseline_path
+    from harness.judge.baseline_file import baseline_path
     from harness.record.dataset import read_rows
     from harness.record.dataset_file import write_dataset
     from harness.record.merge import merge_records

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the files and prints the summary; 1 where the verdict is failed. Raises HarnessError."""
     from harness.errors import GateError
-    from harness.gate import load_baseline
+    from harness.judge.baseline_file import load_baseline
     from harness.oracle import problems_of
     from harness.record.dataset import load_records
     from harness.report.data import analyse

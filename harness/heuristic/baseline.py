@@ -9,10 +9,11 @@ from pathlib import Path
 import pandas as pd
 
 from harness.errors import ModelError
-from harness.gate import Baseline, baseline_path, make_baseline, save_baseline
 from harness.heuristic.crossval_figures import selection_of, settled
 from harness.heuristic.train import TrainedModel
 from harness.heuristic.training_rows import training_rows
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.baseline_file import baseline_path, save_baseline
 from harness.version import __version__
 
 

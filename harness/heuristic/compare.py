@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 
 from harness.errors import ModelError
-from harness.gate import Baseline, Criteria, Verdict, judge, make_baseline
 from harness.heuristic.bootstrap import Interval, mean_of, paired_interval, quantile_of
 from harness.heuristic.evaluate import Evaluation
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.criteria import Criteria
+from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements
 from harness.selection import COVERED
 

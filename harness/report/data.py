@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.gate import Baseline, Criteria, Verdict, judge
+from harness.judge.baseline import Baseline
+from harness.judge.criteria import Criteria
+from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements, find_oracles, problem_table
 from harness.problem import Problem
 from harness.problem_slices import SLICES, slices_of

@@ -15,7 +15,9 @@ import pyarrow.parquet as pq
 
 from harness.atomic_file import write_atomically
 from harness.errors import ProblemError, RecordError
-from harness.gate import Baseline, Criteria, baseline_document, parse_baseline
+from harness.judge.baseline import Baseline
+from harness.judge.baseline_file import baseline_document, parse_baseline
+from harness.judge.criteria import Criteria
 from harness.problem import Problem, problem_from_id
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope
 from harness.report.html import report_html

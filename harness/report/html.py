@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.gate import FAILED, PASSED, Failure
+from harness.judge.failures import Failure
+from harness.judge.verdict import FAILED, PASSED
 from harness.report import charts, wording
 from harness.report.data import ReportData
 from harness.selection import COVERED, TOP_K

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.gate import FAILED, Criterion, Failure
+from harness.judge.criteria import FAIL, Criterion
+from harness.judge.failures import Failure
+from harness.judge.verdict import FAILED
 from harness.problem import GemmProblem, GroupedConvProblem
 from harness.record.schema import STATUSES
 from harness.report.data import ReportData
@@ -108,7 +110,7 @@ def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
 
     side = ">=" if criterion.unit == "%" else "<="
     limit = "-" if criterion.limit is None else f"{side} {figure(criterion.limit)}"
-    outcome = {True: "pass", False: "FAIL", None: "not applied"}[criterion.passed]
+    outcome = "FAIL" if criterion.outcome == FAIL else criterion.outcome
     return figure(criterion.value), figure(criterion.baseline), limit, outcome
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import GateError
-from harness.gate import make_baseline, save_baseline, slug
+from harness.judge.baseline import make_baseline
+from harness.judge.baseline_file import save_baseline, slug
 from harness.problem_set import ProblemSet
 from harness.record.dataset import load_records
 from harness.report.data import THROTTLED, ReportData, RunInfo, Scope, analyse

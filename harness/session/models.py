@@ -12,8 +12,9 @@ from harness.arch import load_arch
 from harness.cores import usable_cores
 from harness.data_files import data_folder
 from harness.errors import GateError, ModelError
-from harness.gate import Baseline, baseline_path, load_baseline
 from harness.heuristic.model_folder import model_places
+from harness.judge.baseline import Baseline
+from harness.judge.baseline_file import baseline_path, load_baseline
 from harness.kernel import Kernel, parse_kernel_name
 from harness.problem import Kind, Problem, problem_from_id
 from harness.problem_set import ProblemSet

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from harness.data_files import data_folder
 from harness.errors import RecordError
-from harness.gate import slug
 from harness.heuristic.model_folder import SPEC_FILE, read_spec
+from harness.judge.baseline_file import slug
 from harness.kernel import Kernel
 from harness.problem_set import ProblemSet, load_problem_sets
 from harness.record.dataset import load_records, measurements_folder
@@ -204,7 +204,7 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
     found = []
     for folder in _model_folders(options):
         arch = read_spec(folder).arch
-        # Where `gate.baseline_path` puts the baselines of a model of this name.
+        # Where `baseline_path` puts the baselines of a model of this name.
         paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/{wanted}")
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
             found.append(_Shipped(arch, folder.name, path.parent.parent.name, path))

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 
 from harness.cores import usable_cores
-from harness.gate import Baseline, Criteria
+from harness.judge.baseline import Baseline
+from harness.judge.criteria import Criteria
 from harness.kernel import Kernel
 from harness.measure.measurement import Measurement
 from harness.measure.service import MeasureService

@@ -12,7 +12,8 @@ import pytest
 
 from harness.commands import report
 from harness.errors import GateError, RecordError
-from harness.gate import Baseline, make_baseline, save_baseline
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.baseline_file import save_baseline
 from harness.record.dataset import measurements_folder
 from harness.record.schema import arrow_schema
 from harness.report.data import RankedBy, ReportData, RunInfo, analyse

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 from harness.errors import GateError, HarnessError, RecordError
-from harness.gate import Baseline, Criteria, make_baseline
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.criteria import Criteria
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from harness.report.files import read_inputs, selection_bytes, write_report
 from tests.report.records_factory import frame, some_problems, some_run

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.gate import Baseline, make_baseline
+from harness.judge.baseline import Baseline, make_baseline
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from harness.report.html import report_html
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run

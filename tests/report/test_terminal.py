@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.gate import Baseline, Criteria, make_baseline
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.criteria import Criteria
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from harness.report.terminal import summary_lines
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run

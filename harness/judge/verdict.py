@@ -1,0 +1,204 @@
+"""The verdict on a run: a pure function of its selection, a baseline and the criteria.
+
+Efficiencies are fractions (0 to 1) in tables and files, percent in criteria.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from harness.judge.baseline import Baseline, efficiencies_of
+from harness.judge.criteria import (
+    FAIL,
+    NOT_APPLIED,
+    ROUNDING_POINTS,
+    UNDECIDED,
+    Criteria,
+    Criterion,
+    average,
+    coverage,
+    largest_loss,
+    new_failures,
+    p10,
+)
+from harness.judge.failures import Failure, failures_of
+from harness.selection import COVERED
+
+PASSED = "passed"
+FAILED = "failed"
+CANNOT_TELL = "cannot tell"
+IN_SAMPLE = "in-sample"
+INCOMPLETE = "incomplete"
+NO_BASELINE = "no baseline"
+NO_MODEL = "no model"
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A problem that lost more than the criteria allow."""
+
+    problem: str
+    efficiency_percent: float
+    baseline_percent: float
+
+    @property
+    def loss_points(self) -> float:
+        return self.baseline_percent - self.efficiency_percent
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the criteria say of a run, with all that is needed to understand it.
+
+    state: passed; failed; cannot tell (nothing failed, but a criterion has its limit within its interval);
+    in-sample (the model was trained on what judges it); incomplete (nothing failed, but the run was stopped
+    or narrowed, so a criterion could not be applied); no baseline; or no model.
+    compared: problems with an efficiency in both. new_problems and gone_problems: in the run's set or the
+    baseline's alone. newly_uncovered: covered in the baseline, not now. healed: known failures, ok now.
+    """
+
+    state: str
+    message: str
+    criteria: tuple[Criterion, ...] = ()
+    compared: int = 0
+    new_problems: tuple[str, ...] = ()
+    gone_problems: tuple[str, ...] = ()
+    newly_uncovered: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    new_failures: tuple[Failure, ...] = ()
+    known_failures: tuple[Failure, ...] = ()
+    healed: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.state == FAILED
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: plain numbers, strings, lists."""
+        out = asdict(self)
+        for entry, loss in zip(out["losses"], self.losses, strict=True):
+            entry["loss_points"] = loss.loss_points
+        for entry, criterion in zip(out["criteria"], self.criteria, strict=True):
+            entry["passed"] = criterion.passed
+        return out
+
+
+def judge(
+    selection: pd.DataFrame,
+    final: pd.DataFrame,
+    baseline: Baseline | None,
+    criteria: Criteria,
+    *,
+    complete: bool = True,
+) -> Verdict:
+    """The criteria applied to a selection (harness.selection) and its settled measurements.
+
+    Mean, median and P10 compare over the problems that have an efficiency in both; coverage over the
+    problems that are in both sets. complete: whether every pair of the run was measured; where it is
+    False, coverage is not held against the run.
+    """
+    failures = _failures(final, baseline)
+    new = tuple(failure for failure in failures if failure.known is None)
+    known = tuple(failure for failure in failures if failure.known is not None)
+    if baseline is None:
+        return Verdict(*_without_baseline(selection), new_failures=new)
+    now = efficiencies_of(selection)
+    then = baseline.efficiencies
+    shared = [problem for problem in now if problem in then]
+    common = [problem for problem in shared if now[problem] is not None and then[problem] is not None]
+    new_percent = np.array([100.0 * (now[problem] or 0.0) for problem in common])
+    old_percent = np.array([100.0 * (then[problem] or 0.0) for problem in common])
+    losses = _losses(common, new_percent, old_percent, criteria)
+    uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
+
+    applied = [
+        average("mean", np.mean, new_percent, old_percent, criteria.mean_points),
+        average("median", np.median, new_percent, old_percent, criteria.median_points),
+        average("P10", p10, new_percent, old_percent, criteria.p10_points),
+        largest_loss(new_percent, old_percent, criteria.problem_points),
+        coverage(shared, now, then, criteria.coverage_points, compared=bool(common), complete=complete),
+        new_failures(len(new)),
+    ]
+    state = _state(applied)
+    return Verdict(
+        state=state,
+        message=_message(state, applied),
+        criteria=tuple(applied),
+        compared=len(common),
+        new_problems=tuple(problem for problem in now if problem not in then),
+        gone_problems=tuple(sorted(problem for problem in then if problem not in now)),
+        newly_uncovered=uncovered,
+        losses=losses,
+        new_failures=new,
+        known_failures=known,
+        healed=_healed(final, baseline),
+        notes=_notes(failures),
+    )
+
+
+def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
+    """(state, message) of a run that there is nothing to compare with."""
+    if not selection["pick_kernel"].notna().any():
+        return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
+    if not (selection["coverage"] == COVERED).any():
+        return NO_BASELINE, "the criteria were not applied, and no problem has an efficiency"
+    return NO_BASELINE, "the criteria were not applied; --update-baseline accepts this run as the baseline"
+
+
+def _losses(common: Sequence[str], new: np.ndarray, old: np.ndarray, criteria: Criteria) -> tuple[Loss, ...]:
+    over = [
+        Loss(problem, float(now), float(then))
+        for problem, now, then in zip(common, new, old, strict=True)
+        if then - now > criteria.problem_points + ROUNDING_POINTS
+    ]
+    return tuple(sorted(over, key=lambda loss: (-loss.loss_points, loss.problem)))
+
+
+def _failures(final: pd.DataFrame, baseline: Baseline | None) -> tuple[Failure, ...]:
+    rows = failures_of(final).astype(str).itertuples(index=False, name=None)
+    return tuple(
+        Failure(problem, kernel, status, detail, baseline.knows(problem, kernel) if baseline else None)
+        for problem, kernel, status, detail in rows
+    )
+
+
+def _healed(final: pd.DataFrame, baseline: Baseline) -> tuple[Failure, ...]:
+    if not baseline.known_failures:
+        return ()
+    suspects = final[(final["status"] == "ok") & final["problem"].isin(list(baseline.known_failures))]
+    return tuple(
+        Failure(problem, kernel, "ok", "", known)
+        for problem, kernel in zip(suspects["problem"], suspects["kernel"], strict=True)
+        if (known := baseline.knows(problem, kernel)) is not None
+    )
+
+
+def _state(criteria: Sequence[Criterion]) -> str:
+    """The gravest outcome decides."""
+    outcomes = {criterion.outcome for criterion in criteria}
+    order = ((FAIL, FAILED), (UNDECIDED, CANNOT_TELL), (NOT_APPLIED, INCOMPLETE))
+    return next((state for outcome, state in order if outcome in outcomes), PASSED)
+
+
+def _message(state: str, criteria: Sequence[Criterion]) -> str:
+    def named(outcome: str) -> str:
+        return ", ".join(criterion.name for criterion in criteria if criterion.outcome == outcome)
+
+    if state == PASSED:
+        return "every criterion is met"
+    if state == FAILED:
+        return f"criteria not met: {named(FAIL)}"
+    if state == CANNOT_TELL:
+        return f"nothing failed, but the measurements are too noisy to tell: {named(UNDECIDED)}"
+    return f"nothing failed, but not applied: {named(NOT_APPLIED)}"
+
+
+def _notes(failures: Sequence[Failure]) -> tuple[str, ...]:
+    changed = sum(failure.known is not None and failure.known != failure.status for failure in failures)
+    return (f"known failures that now fail in another way: {changed}",) if changed else ()
