@@ -7,8 +7,11 @@ heavy until --problem-set is given.
 from __future__ import annotations
 
 import gc
+import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from harness.problem import Problem
     from harness.record.run import Run
     from harness.session.conclusion import Conclusion
+    from harness.session.scheduler import ProblemScheduling
+    from harness.session.stopped_workers import StoppedWorkers
     from harness.session.sweep import SweepSession
 
     Measure = Callable[[Problem, Kernel], Measurement]
@@ -193,6 +198,7 @@ class SessionPlugin:
         from harness.session.display import Display
         from harness.session.pairs_by_name import PairsByName
         from harness.session.progress import Progress
+        from harness.session.signals import StopSignals
 
         self.config = config
         self.session = session
@@ -209,6 +215,9 @@ class SessionPlugin:
         self._is_worker = hasattr(config, "workerinput")
         self._is_controller = not self._is_worker and config.getoption("dist", "no") != "no"
         self._benchmark = benchmark_bridge
+        self._scheduler: ProblemScheduling | None = None
+        self._signals = StopSignals()
+        self._stopped_workers: StoppedWorkers | None = None
 
     # -- collection --
 
@@ -305,9 +314,15 @@ class SessionPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> Any:
+        from harness.session.expected_time import expected_times
         from harness.session.scheduler import ProblemScheduling
 
-        return ProblemScheduling(config, log)
+        # Where a budget may end it, what is measured until then is what comes first in the problem set.
+        by_time = self.session.deadline is None
+        self._scheduler = ProblemScheduling(
+            config, log, (lambda counts: expected_times(counts, self.session.run)) if by_time else None
+        )
+        return self._scheduler
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
@@ -340,11 +355,25 @@ class SessionPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
+        self._prepare_for_the_end()
         self.session.keep_samples = self._benchmark.wanted(self.config)
         if note := self._benchmark.why_not(self.config):
             self._notes.setdefault(note)
         if self._only_suite:
             self.display.take_over()
+
+    def _prepare_for_the_end(self) -> None:
+        """Whoever ends first, this session, its controller or its workers: the others end in order."""
+        if self._is_worker:
+            from harness.session.signals import end_with_parent
+
+            end_with_parent()
+            return
+        self._signals.install()
+        if self._is_controller:
+            from harness.session.stopped_workers import StoppedWorkers
+
+            self._stopped_workers = StoppedWorkers(lambda note: self._notes.setdefault(note))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
@@ -357,7 +386,13 @@ class SessionPlugin:
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         from harness.session.pair_id import pair_of
 
+        if self._scheduler is not None:
+            self._scheduler.begun(nodeid)
         self.display.status(self.progress.status(pair_of(nodeid)[0] or nodeid))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        if self._scheduler is not None:
+            self._scheduler.ended(nodeid)
 
     def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
         __tracebackhide__ = True
@@ -405,15 +440,17 @@ class SessionPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
-        self.display.clear()
-        if interrupted and self._is_controller:
-            self._stop_workers()
         red = False
         try:
+            if interrupted and self._is_controller:
+                self._stop_workers()
             self.session.close(interrupted=interrupted)
-            if not self._is_worker and not self.config.getoption("collectonly"):
+            self.display.clear()
+            if self._signals.received:
+                self.trouble = self._how_to_go_on(f"stopped by {self._signals.received}")
+            elif not self._is_worker and not self.config.getoption("collectonly"):
                 stopped = self._stopped(session, interrupted)
-                red = self._conclude(stopped)
+                red = self._conclude(stopped) or self._left_behind() > 0
                 if stopped and not self.conclusions and exitstatus == pytest.ExitCode.OK:
                     # No verdict is no pass: a gate that is given no time must not look as if it held.
                     self.trouble = f"nothing was measured: {stopped}"
@@ -421,6 +458,9 @@ class SessionPlugin:
         except HarnessError as error:
             self.trouble = str(error)
             red = True
+        except KeyboardInterrupt:
+            self.trouble = self._how_to_go_on("interrupted again before the report was written")
+            session.exitstatus = pytest.ExitCode.INTERRUPTED
         if self._is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
             output["tile_oracle_budget_spent"] = self.session.budget_spent
@@ -440,7 +480,27 @@ class SessionPlugin:
         """pytest-xdist does it too, but later: what they finish until then belongs to the report."""
         controller = self.config.pluginmanager.get_plugin("dsession")
         if controller is not None:
+            if self._signals.received:
+                # Ctrl-C reaches the workers by itself; a signal to the controller alone does not.
+                from harness.session.worker_processes import worker_processes
+
+                for pid in worker_processes():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGINT)
             controller.pytest_sessionfinish()
+
+    def _left_behind(self) -> int:
+        """Tests that no worker of pytest-xdist was left to run."""
+        return 0 if self._scheduler is None else self._scheduler.unfinished
+
+    def _how_to_go_on(self, why: str) -> str:
+        """What a session says that ends without a report."""
+        run = self.session.run
+        if run is None or not run.measurements.is_dir():
+            return f"{why}: nothing was measured"
+        return (
+            f"{why}: what was measured is in {run.folder}; the same command with --resume goes on from there"
+        )
 
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
         """Why the session ends before its last test, or ""."""
@@ -450,6 +510,8 @@ class SessionPlugin:
             return str(reason or "interrupted")
         if self.session.budget_spent or self._budget_spent:
             return f"the budget of {self.config.getoption('--budget')} is spent"
+        if left := self._left_behind():
+            return f"the workers of pytest-xdist died, and {left:,} tests were not run; --resume goes on"
         return ""
 
     def _tell_junit(self) -> None:
@@ -506,6 +568,9 @@ class SessionPlugin:
 
     def pytest_unconfigure(self) -> None:
         self.session.close(interrupted=True)
+        if self._stopped_workers is not None:
+            self._stopped_workers.close()
+        self._signals.remove()
 
 
 def _is_ours(metafunc: pytest.Metafunc, name: str) -> bool:

@@ -1,0 +1,34 @@
+"""The worker processes of pytest-xdist, as the operating system knows them."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+_BOOTSTRAP = b"sys.stdin.readline"
+"""In the command line of every local worker: execnet sends the rest of the program down its stdin."""
+
+
+def worker_processes() -> list[int]:
+    """The process ids of the local workers that this process has started, also of those that still begin."""
+    parent = str(os.getpid())
+    found = []
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit():
+            with suppress(OSError):
+                if _stat(folder)[1] == parent and _BOOTSTRAP in (folder / "cmdline").read_bytes():
+                    found.append(int(folder.name))
+    return sorted(found)
+
+
+def state_of(pid: int) -> str:
+    """The letter of a process's state: T is stopped by a signal, t by a debugger; "" when it is gone."""
+    with suppress(OSError):
+        return _stat(Path(f"/proc/{pid}"))[0]
+    return ""
+
+
+def _stat(folder: Path) -> list[str]:
+    """State and parent, and what follows them."""
+    return (folder / "stat").read_text().rpartition(")")[2].split()

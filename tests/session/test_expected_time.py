@@ -1,0 +1,59 @@
+"""What takes long goes first: by floating-point operations, and by what a resumed run has recorded."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+from harness.record.journal import write_part
+from harness.record.run import Run
+from harness.session.expected_time import expected_times
+
+LARGE = "forward-fp32-n8-c64-k64-i56x56-f3x3-p1"
+SMALL = "forward-fp32-n1-c8-k8-i6x6-f3x3"
+OTHER = "forward-fp32-n1-c16-k16-i5x5-f1x1"
+
+
+def run_with(folder: Path, rows: list[tuple[str, int, float]]) -> Run:
+    """A resumed run; rows: problem, number of its kernels that are recorded, milliseconds of each."""
+    run = Run(folder, {}, resumed=True)
+    run.measurements.mkdir(parents=True)
+    write_part(
+        run.measurements / "part-main-00000.parquet",
+        [
+            {
+                **{"run": folder.name, "time": pd.Timestamp("2025-01-01T00:00:00Z"), "round": 0},
+                **{"op": "grouped_conv", "problem": problem, "kernel": f"kernel_{number}", "status": "ok"},
+                **{"latency_ms": 0.1, "busy_ms": busy_ms},
+            }
+            for problem, count, busy_ms in rows
+            for number in range(count)
+        ],
+    )
+    return run
+
+
+def test_a_large_problem_takes_longer_and_many_kernels_take_longer() -> None:
+    times = expected_times({SMALL: 10, LARGE: 10, OTHER: 15}, None)
+    assert times[LARGE] > times[OTHER] > times[SMALL] > 0
+
+
+def test_what_is_recorded_already_takes_no_time(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", [(LARGE, 10, 50.0), (SMALL, 4, 1.0)])
+    times = expected_times({SMALL: 10, LARGE: 10}, run)
+    assert times[LARGE] == 0
+    assert times[SMALL] == 6 * 1.0
+
+
+def test_recorded_times_say_more_than_operations(tmp_path: Path) -> None:
+    run = run_with(tmp_path / "run", [(SMALL, 2, 500.0), (LARGE, 2, 50.0)])
+    times = expected_times({SMALL: 10, LARGE: 10, OTHER: 10}, run)
+    assert times[SMALL] > times[LARGE]
+    # One without a recorded time is expected to be as fast for its size as the median of the others.
+    assert times[OTHER] > 0
+
+
+def test_a_new_run_has_recorded_nothing(tmp_path: Path) -> None:
+    run = Run(tmp_path / "new", {})
+    assert expected_times({SMALL: 3}, run) == expected_times({SMALL: 3}, None)

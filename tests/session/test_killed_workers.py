@@ -1,0 +1,59 @@
+"""Workers of pytest-xdist that are killed: the session ends, and every pair is measured once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from tests.pytest_project import PROBLEMS, QUICK, Finished, Project, children, twice
+
+PAIRS = 32
+"""Four problems and the eight kernels of the set tiny."""
+
+
+def worker_pids(process: subprocess.Popen[str]) -> list[int]:
+    return [pid for pid, command in children(process.pid).items() if "sys.stdin.readline" in command]
+
+
+def kill_a_worker_after(process: subprocess.Popen[str], tests: int) -> str:
+    """Kill the worker that has just reported its test as the so-manieth; returns the output until then."""
+    assert process.stdout is not None
+    seen, finished = [], 0
+    while finished < tests and (line := process.stdout.readline()):
+        seen.append(line)
+        finished += bool(re.search(r"^\[gw\d\].* (PASSED|SKIPPED|XFAIL) ", line))
+    assert finished == tests, "".join(seen)
+    os.kill(max(worker_pids(process)), signal.SIGKILL)
+    return "".join(seen)
+
+
+@pytest.mark.parametrize(("workers", "after"), [(1, 29), (2, 31)])
+def test_a_killed_worker_keeps_no_session_from_ending(workers: int, after: int, project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    process = project.start("--problem-set", "four.csv", *QUICK, f"-n{workers}", "-v")
+    begin = kill_a_worker_after(process, after)
+    output, _ = process.communicate(timeout=120)
+    finished = Finished(process.returncode, begin + output)
+    assert "INTERNALERROR" not in finished.output
+    assert "node down: Not properly terminated" in finished.output
+    # A worker may have been killed between two tests, or after its last: nobody is to blame then.
+    assert (
+        finished.counts().get("failed", 0) == len(re.findall("^worker .* crashed while", output, re.M)) <= 1
+    )
+    records = project.records()
+    assert len(records[records["round"] == 0]) == PAIRS
+    assert twice(records).empty
+    assert not list(project.runs[0].glob("measurements/.*"))
+
+
+def test_a_session_whose_workers_may_not_be_replaced_fails_and_says_what_is_left(project: Project) -> None:
+    process = project.start("--problem-set", "small.csv", *QUICK, "-n1", "-v", "--max-worker-restart=0")
+    begin = kill_a_worker_after(process, 4)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 1, begin + output
+    assert re.search(r"stopped early: the workers of pytest-xdist died, and \d+ tests were not run", output)
+    assert "INTERNALERROR" not in output

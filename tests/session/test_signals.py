@@ -1,0 +1,87 @@
+"""SIGTERM, SIGHUP, Ctrl-C twice and SIGSTOP: the session ends in order, and what was measured stays."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.pytest_project import PROBLEMS, Finished, Project, children, twice
+
+SWEEP = (
+    "--problem-set",
+    "four.csv",
+    "--kernel-set",
+    "tiny",
+    "--kernel-budget",
+    "5ms",
+    "--model",
+    "none",
+    "-v",
+)
+PAIRS = 32
+
+
+def after_tests(process: subprocess.Popen[str], count: int) -> str:
+    """The output until `count` pairs have passed."""
+    assert process.stdout is not None
+    seen, passed = [], 0
+    while passed < count and (line := process.stdout.readline()):
+        seen.append(line)
+        passed += " PASSED" in line
+    assert passed == count, "".join(seen)
+    return "".join(seen)
+
+
+def end_of(process: subprocess.Popen[str], begin: str) -> Finished:
+    output, _ = process.communicate(timeout=120)
+    return Finished(process.returncode, begin + output)
+
+
+@pytest.mark.parametrize(
+    ("number", "workers"), [(signal.SIGTERM, ()), (signal.SIGTERM, ("-n1",)), (signal.SIGHUP, ())]
+)
+def test_a_session_that_is_told_to_end_seals_and_says_how_to_go_on(
+    number: signal.Signals, workers: tuple[str, ...], project: Project
+) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    process = project.start(*SWEEP, *workers)
+    begin = after_tests(process, 5)
+    below = [*children(process.pid)]
+    below += [one for pid in below for one in children(pid)]
+    process.send_signal(number)
+    finished = end_of(process, begin)
+    assert finished.status == 2, finished.output[-3000:]
+    (run,) = project.runs
+    assert f"stopped by {number.name}: what was measured is in {run}" in finished.output
+    assert "--resume" in finished.output
+    assert "Traceback" not in finished.output
+    assert below
+    assert not [pid for pid in below if Path(f"/proc/{pid}").exists()]
+    assert not list(run.glob("measurements/.*"))
+    rows = len(project.records(run))
+    assert rows >= 5
+    resumed = project.pytest(*SWEEP, "--resume")
+    assert resumed.status == 0, resumed.output[-3000:]
+    records = project.records()
+    assert len(records[records["round"] == 0]) == PAIRS
+    assert twice(records).empty
+
+
+def test_a_stopped_worker_is_replaced(project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    process = project.start(*SWEEP, "-n1")
+    begin = after_tests(process, 5)
+    (worker,) = (pid for pid, command in children(process.pid).items() if "sys.stdin.readline" in command)
+    os.kill(worker, signal.SIGSTOP)
+    finished = end_of(process, begin)
+    assert re.search(
+        rf"note: worker process {worker} was stopped for 10 s and has been killed", finished.output
+    )
+    records = project.records()
+    assert len(records[records["round"] == 0]) == PAIRS
+    assert twice(records).empty
