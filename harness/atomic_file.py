@@ -1,22 +1,84 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, after a death of the process and after a power cut."""
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
+
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
+"""What file systems answer that cannot flush a folder."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The file holds `data`, or what it held before, whatever happens in between. Raises OSError."""
+    """The file holds `data`, or what it held before, whatever happens in between; on return it and its name
+    are on the disk. Raises OSError."""
     temporary = path.with_name(f".{path.name[:64]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
+    write_and_rename(temporary, path, data)
+
+
+def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
+    """`write_atomically` by way of a given file in the same folder, which is overwritten. What was written is
+    read back before it gets its name. Raises OSError."""
     try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        handle = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+        try:
+            _write_all(handle, data)
+            os.fsync(handle)
+            if read_all(handle) != data:
+                raise OSError(errno.EIO, "what was written is not what is read back", str(aside))
+        finally:
+            os.close(handle)
+        aside.replace(path)
     except BaseException:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
         raise
+    sync_folder(path.parent)
+
+
+def read_all(handle: int) -> bytes:
+    """All bytes of an open file, from its beginning. Raises OSError."""
+    pieces: list[bytes] = []
+    size = 0
+    while piece := os.pread(handle, 1 << 22, size):
+        pieces.append(piece)
+        size += len(piece)
+    return b"".join(pieces)
+
+
+def make_folder(folder: Path) -> None:
+    """Makes a folder and those above it; on return their names are on the disk. Raises OSError."""
+    missing = []
+    place = folder
+    while not place.is_dir():
+        missing.append(place)
+        if place.parent == place:
+            break
+        place = place.parent
+    for one in reversed(missing):
+        with suppress(FileExistsError):
+            one.mkdir()
+        if not one.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(one))
+        sync_folder(one.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Puts the names in a folder on the disk: files made, renamed and removed. Raises OSError."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(handle)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import RecordError
-from harness.record.journal import JOURNAL_GLOB, PART_GLOB, first_line, read_lines, rows_table, seal_abandoned
+from harness.record.journal import (
+    journals_in,
+    names_in,
+    parts_in,
+    read_journal,
+    rows_table,
+    seal_abandoned,
+    tell_in_log,
+)
 from harness.record.schema import arrow_schema, columns, op_of
+from harness.record.sealed_parquet import read_table
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,8 +37,8 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
     op: the operation that the records must be of; left out, it is the one that they are of.
     Journals that dead processes left are sealed first. Columns added since a file was written are null.
     Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
-    for what is missing or not a record, or of another operation, and for records of native and of CK Tile's
-    kernels together, which have the same names.
+    for what is missing, damaged or not a record, or of another operation, and for records of native and of
+    CK Tile's kernels together, which have the same names.
     """
     import pandas as pd
 
@@ -78,27 +87,31 @@ def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)
     # Journals of living runs first: one that is sealed meanwhile is then read twice, never missed.
-    journals = sorted(folder.glob(JOURNAL_GLOB))
-    frames = [rows_table(rows).to_pandas() for journal in journals if (rows := read_lines(journal)[0])]
-    parts = sorted(folder.glob(PART_GLOB)) or sorted(
-        p
-        for p in folder.glob("*.parquet")
-        if p.name != "selection.parquet" and not p.name.startswith((".", "_"))
-    )
+    journals = journals_in(folder)
+    frames = [frame for journal in journals if (frame := _journal_frame(journal)) is not None]
+    parts = parts_in(folder) or [
+        path
+        for path in names_in(folder, "", ".parquet")
+        if path.name != "selection.parquet" and not path.name.startswith((".", "_"))
+    ]
     if not parts and not journals:
         raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
     return frames + [_read_part(part, op) for part in parts]
 
 
+def _journal_frame(journal: Path) -> pd.DataFrame | None:
+    """The rows of a journal that is not sealed; None where there are none."""
+    lines = read_journal(journal)
+    if lines.damaged:
+        tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): what was in them is left out")
+    return rows_table(lines.rows).to_pandas() if lines.rows else None
+
+
 def _read_part(path: Path, op: str | None) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.compute as pc
-    import pyarrow.parquet as pq
 
-    try:
-        table = pq.read_table(path, partitioning=None)
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} is not a readable parquet file: {first_line(error)}") from None
+    table = read_table(path)
     needed = {"op", "problem", "kernel", "status"}
     if missing := needed - set(table.column_names):
         raise RecordError(

@@ -8,16 +8,15 @@ stored apart from its exponent, and zstd. The footer says what the records are (
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.atomic_file import write_atomically
+from harness.atomic_file import make_folder, write_atomically
 from harness.errors import RecordError
-from harness.record.journal import first_line
 from harness.record.schema import arrow_schema, op_of
+from harness.record.sealed_parquet import DamagedError, checked_bytes, first_line, table_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -71,29 +70,25 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
     about: JSON values for the footer. Raises RecordError for rows that are no records.
     """
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     table = _table(in_order(records))
     footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
-    buffer = io.BytesIO()
-    pq.write_table(
+    return table_bytes(
         table.replace_schema_metadata(footer),
-        buffer,
         compression="zstd",
         compression_level=_LEVEL,
         use_dictionary=[name for name in table.column_names if name not in floats],
         column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
         write_statistics=False,
     )
-    return buffer.getvalue()
 
 
 def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | None = None) -> int:
     """Writes `dataset_bytes` whole or not at all; its size in bytes. Raises RecordError."""
     data = dataset_bytes(records, about)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         write_atomically(path, data)
     except OSError as error:
         raise RecordError(f"cannot write {path}: {error.strerror or error}") from None
@@ -109,9 +104,10 @@ def read_about(path: Path) -> dict[str, Any]:
     import pyarrow.parquet as pq
 
     try:
-        footer = (pq.read_schema(path).metadata or {}).get(_ABOUT, b"{}")
+        schema = pq.read_schema(pa.BufferReader(checked_bytes(path)))
+        footer = (schema.metadata or {}).get(_ABOUT, b"{}")
     except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} is not a readable parquet file: {first_line(error)}") from None
+        raise DamagedError(f"{path} is not a readable parquet file: {first_line(error)}") from None
     try:
         about = json.loads(footer)
     except (ValueError, RecursionError):

@@ -15,14 +15,18 @@ from harness.atomic_file import write_atomically
 from harness.errors import RecordError
 from harness.record.dataset import measurements_folder
 from harness.record.journal import (
-    JOURNAL_GLOB,
-    PART_GLOB,
     Journal,
-    first_line,
+    Tell,
     forget_lost,
+    journals_in,
+    parts_in,
     read_lines,
     seal_abandoned,
+    set_damaged_aside,
+    tell_in_log,
 )
+from harness.record.sealed_parquet import DamagedError, read_table
+from harness.sealed_json import check_seal, seal
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 MANIFEST = "run.json"
@@ -51,13 +55,22 @@ class Run:
         return measurements_folder(self.folder)
 
 
-def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str | None, resume: bool) -> Run:
+def open_run(
+    reports: Path,
+    purpose: Mapping[str, Any],
+    *,
+    stem: str,
+    name: str | None,
+    resume: bool,
+    tell: Tell = tell_in_log,
+) -> Run:
     """A new run's folder, or with `resume` the newest one with the same purpose (or the one named).
 
     purpose: JSON values that decide the measurements (problem sets, kernels, target, sources, device).
-    stem: what a new run's name begins with. A resumed run loses its rows `device_lost`: those pairs are
-    measured again. Raises RecordError for a name that is no file name, one that is taken, or one to be
-    resumed that was made for something else.
+    stem: what a new run's name begins with. tell: takes a line on each damaged file. A resumed run loses its
+    rows `device_lost` and its damaged parts, which are set aside: those pairs are measured again. Raises
+    RecordError for a name that is no file name, one that is taken, or one to be resumed that was made for
+    something else, and for what cannot be read or written.
     """
     if name is not None and not _NAME.fullmatch(name):
         raise RecordError(
@@ -65,14 +78,21 @@ def open_run(reports: Path, purpose: Mapping[str, Any], *, stem: str, name: str 
         )
     wanted = json.loads(json.dumps(purpose))
     if resume:
-        found = _find(reports, wanted, name)
+        found = _find(reports, wanted, name, tell)
         if found is not None:
-            seal_abandoned(measurements_folder(found))
-            forget_lost(measurements_folder(found))
+            measurements = measurements_folder(found)
+            seal_abandoned(measurements, tell)
+            set_damaged_aside(measurements, tell)
+            forget_lost(measurements)
             return Run(found, wanted, resumed=True)
     folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
-    document = {"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")}
-    write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
+    try:
+        write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    except OSError as error:
+        raise RecordError(
+            f"cannot write {folder / MANIFEST}: {error.strerror}; free space or choose another --report-dir"
+        ) from None
     return Run(folder, wanted)
 
 
@@ -81,16 +101,17 @@ def _timed_name(stem: str) -> str:
     return plain + datetime.now().strftime("-%Y%m%d-%H%M%S")
 
 
-def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
+def _find(reports: Path, wanted: Any, name: str | None, tell: Tell) -> Path | None:
     if name is not None:
         folder = reports / name
         if not folder.is_dir() or _is_empty(folder):
             return None
-        there = _purpose(folder)
-        if there is None:
+        try:
+            there = _purpose(folder)
+        except (DamagedError, FileNotFoundError):
             raise RecordError(
                 f"{folder} cannot be resumed: it holds no readable {MANIFEST}; choose a new --run-name"
-            )
+            ) from None
         if there != wanted:
             differs = sorted(k for k in {*wanted, *there} if there.get(k) != wanted.get(k))
             raise RecordError(
@@ -98,13 +119,36 @@ def _find(reports: Path, wanted: Any, name: str | None) -> Path | None:
                 "choose a new --run-name"
             )
         return folder
-    equal = [path for path in reports.glob(f"*/{MANIFEST}") if _purpose(path.parent) == wanted]
-    return max(equal, key=lambda path: (path.stat().st_mtime_ns, path)).parent if equal else None
+    found: list[tuple[int, Path]] = []
+    for folder in _folders_in(reports):
+        try:
+            if _purpose(folder) == wanted:
+                found.append(((folder / MANIFEST).stat().st_mtime_ns, folder))
+        except FileNotFoundError:
+            continue
+        except DamagedError as error:
+            tell(f"{error}; it is not resumed")
+    return max(found)[1] if found else None
+
+
+def _folders_in(reports: Path) -> list[Path]:
+    try:
+        return sorted(path for path in reports.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordError(f"cannot look for runs in {reports}: {error.strerror}") from None
 
 
 def purpose_of(folder: Path) -> dict[str, Any]:
-    """What a run was asked to do; empty for a folder that is no run's, or whose manifest is damaged."""
-    return _purpose(folder) or {}
+    """What a run was asked to do; empty for a folder without a manifest.
+
+    Raises RecordError for a manifest that cannot be read or is damaged.
+    """
+    try:
+        return _purpose(folder)
+    except FileNotFoundError:
+        return {}
 
 
 def _is_empty(folder: Path) -> bool:
@@ -112,12 +156,23 @@ def _is_empty(folder: Path) -> bool:
     return all(path.name.startswith(f".{MANIFEST}.") for path in folder.iterdir())
 
 
-def _purpose(folder: Path) -> dict[str, Any] | None:
+def _purpose(folder: Path) -> dict[str, Any]:
+    """Raises FileNotFoundError where there is no manifest, RecordError for one that cannot be read, and
+    DamagedError for one that is not what was written."""
+    path = folder / MANIFEST
     try:
-        purpose = json.loads((folder / MANIFEST).read_text())["purpose"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return purpose if isinstance(purpose, dict) else None
+        document = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise DamagedError(f"{path} is damaged: it is not JSON") from None
+    if not isinstance(document, dict) or not isinstance(document.get("purpose"), dict):
+        raise DamagedError(f"{path} is damaged: it does not say what the run is for")
+    check_seal(document, path, DamagedError, "its measurements can still be read and merged")
+    purpose: dict[str, Any] = document["purpose"]
+    return purpose
 
 
 def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
@@ -169,13 +224,13 @@ class RunLog:
 
     def _refresh(self) -> None:
         # Journals first: a row that is sealed meanwhile is then seen twice, not missed.
-        for path in self.run.measurements.glob(JOURNAL_GLOB):
+        for path in journals_in(self.run.measurements):
             if self._is_own(path):
                 continue
             rows, self._offsets[path.name] = read_lines(path, self._offsets.get(path.name, 0))
             for row in rows:
                 self._learn(row)
-        for path in self.run.measurements.glob(PART_GLOB):
+        for path in parts_in(self.run.measurements):
             if path.name in self._read_parts or self._is_own(path):
                 continue
             for row in _read_known(path):
@@ -190,13 +245,8 @@ class RunLog:
 
 
 def _read_known(path: Path) -> list[dict[str, Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
-        rows: list[dict[str, Any]] = pq.read_table(
-            path, columns=list(ALREADY_KNOWN), partitioning=None
-        ).to_pylist()
-    except (OSError, pa.ArrowException) as error:
-        raise RecordError(f"{path} cannot be read: {first_line(error)}; start a new run") from None
+        rows: list[dict[str, Any]] = read_table(path, ALREADY_KNOWN).to_pylist()
+    except DamagedError as error:
+        raise RecordError(f"{error}; --resume sets it aside and measures its pairs again") from None
     return rows

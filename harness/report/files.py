@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -11,7 +10,6 @@ from typing import Any
 
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from harness.atomic_file import write_atomically
 from harness.errors import ProblemError, RecordError
@@ -19,9 +17,11 @@ from harness.judge.baseline import Baseline
 from harness.judge.baseline_file import baseline_document, parse_baseline
 from harness.judge.criteria import Criteria
 from harness.problem import Problem, problem_from_id
+from harness.record.sealed_parquet import DamagedError, read_table, table_bytes
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope
 from harness.report.html import report_html
 from harness.report.markdown import summary_markdown
+from harness.sealed_json import check_seal, seal
 
 SELECTION = "selection.parquet"
 VERDICT = "verdict.json"
@@ -38,7 +38,7 @@ def write_report(run_dir: Path, data: ReportData) -> tuple[Path, ...]:
     """
     contents = {
         SELECTION: selection_bytes(data),
-        VERDICT: (json.dumps(verdict_document(data), indent=1, allow_nan=False) + "\n").encode("utf-8"),
+        VERDICT: (json.dumps(seal(verdict_document(data)), indent=1, allow_nan=False) + "\n").encode("utf-8"),
         SUMMARY: summary_markdown(data).encode("utf-8"),
         REPORT: report_html(data).encode("utf-8"),
     }
@@ -93,9 +93,7 @@ def selection_bytes(data: ReportData) -> bytes:
         name: pa.array(table[name], type=types.get(name) or _arrow_type(table[name]), from_pandas=True)
         for name in table.columns
     }
-    buffer = io.BytesIO()
-    pq.write_table(pa.table(arrays), buffer, compression="zstd")
-    return buffer.getvalue()
+    return table_bytes(pa.table(arrays), compression="zstd")
 
 
 @dataclass(frozen=True)
@@ -175,6 +173,7 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise RecordError(
             f"{path} is not a verdict of schema {VERDICT_SCHEMA}: delete it to report without it"
         )
+    check_seal(document, path, RecordError, "delete it to report without it")
     return document
 
 
@@ -206,9 +205,9 @@ def _read_selection(path: Path) -> tuple[tuple[Problem, ...] | None, pd.DataFram
     if not path.is_file():
         return None, None
     try:
-        table = pq.read_table(path, columns=["problem", "ranking", "ranking_predicted_tflops"]).to_pydict()
+        table = read_table(path, ["problem", "ranking", "ranking_predicted_tflops"]).to_pydict()
         problems = tuple(problem_from_id(str(problem)) for problem in table["problem"])
-    except (OSError, pa.ArrowException, ProblemError) as error:
+    except (DamagedError, KeyError, pa.ArrowException, ProblemError) as error:
         reason = (str(error).splitlines() or ["unreadable"])[0][:200]
         raise RecordError(f"{path} is not a selection ({reason}): delete it to report without it") from None
     lists = zip(table["problem"], table["ranking"], table["ranking_predicted_tflops"], strict=True)

@@ -31,6 +31,7 @@ from harness.record.journal import (
     seal_abandoned,
     write_part,
 )
+from harness.record.journal_line import decode_lines
 from harness.record.schema import arrow_schema
 
 MakeRow = Callable[..., dict[str, Any]]
@@ -100,7 +101,7 @@ def test_a_journal_is_sealed_by_itself_when_it_is_old(
 # ---- the dead -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("torn", [b"", b'{"op":"grouped_conv","prob', b"\n\n", b"null\n17\n", b"\xff\xfe"])
+@pytest.mark.parametrize("torn", [b"", b'{"op":"grouped_conv","prob', b"\n\n", b"\xff\xfe"])
 def test_the_journal_of_the_dead_becomes_a_part_without_its_torn_line(
     torn: bytes, tmp_path: Path, make_row: MakeRow
 ) -> None:
@@ -113,6 +114,41 @@ def test_the_journal_of_the_dead_becomes_a_part_without_its_torn_line(
     assert seal_abandoned(tmp_path) == 0
     assert [path.name for path in tmp_path.iterdir()] == ["part-dead-00000.parquet"]
     assert len(pd.read_parquet(tmp_path)) == 3
+
+
+@pytest.mark.parametrize("damage", [b"null", b"17", b"{}", b'{"op":"grouped_conv","prob', b"0" * 9])
+def test_a_damaged_line_of_the_dead_costs_that_line_alone_and_is_set_aside(
+    damage: bytes, tmp_path: Path, make_row: MakeRow
+) -> None:
+    journal = Journal(tmp_path, "dead")
+    journal.append(make_row(0))
+    assert journal._fd is not None
+    os.write(journal._fd, damage + b"\n")
+    journal.append(make_row(1))
+    die(journal)
+    said: list[str] = []
+    assert seal_abandoned(tmp_path, said.append) == 1
+    assert sorted(pd.read_parquet(tmp_path)["latency_ms"]) == [0.5, 1.5]
+    (kept,) = tmp_path.glob("_damaged-*")
+    assert kept.read_bytes().rstrip(b"\n").endswith(damage)
+    (line,) = said
+    assert ".journal-dead-00000.jsonl had 1 damaged line, set aside as _damaged-dead-00000.jsonl" in line
+
+
+def test_every_flip_of_a_bit_in_a_journal_costs_one_row_at_most(tmp_path: Path, make_row: MakeRow) -> None:
+    journal = Journal(tmp_path, "dead")
+    rows = [make_row(n) for n in range(3)]
+    for row in rows:
+        journal.append(row)
+    path = die(journal)
+    content = path.read_bytes()
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << at % 8
+        lines = decode_lines(bytes(damaged))
+        assert all(row in rows for row in lines.rows)
+        assert len(lines.rows) >= 2
+        assert lines.rows == tuple(rows) or lines.damaged or lines.torn
 
 
 @settings(max_examples=30, deadline=None)

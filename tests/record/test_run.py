@@ -200,5 +200,5 @@ def test_problems_and_rounds_are_told_apart(run: Run, make_row: MakeRow) -> None
 def test_a_part_that_is_none_is_said(run: Run, make_row: MakeRow) -> None:
     run.measurements.mkdir()
     (run.measurements / "part-x.parquet").write_bytes(b"junk")
-    with pytest.raises(RecordError, match=r"part-x.parquet cannot be read: .*; start a new run"):
+    with pytest.raises(RecordError, match=r"part-x.parquet is not a readable .*; --resume sets it aside"):
         RunLog(run, "w").known("p")

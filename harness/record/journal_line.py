@@ -1,0 +1,76 @@
+"""One row as a line of a journal: eight hexadecimal digits of CRC-32, a space, the row as JSON.
+
+Lines of versions before there was a checksum are JSON alone; they begin with a brace, which no digit becomes
+by the flip of one bit.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_CHECKSUM_BYTES = 8
+
+
+def encode_line(row: Mapping[str, Any]) -> bytes:
+    """The line, with its end."""
+    text = json.dumps(row, separators=(",", ":"), allow_nan=True).encode()
+    return b"%08x %s\n" % (zlib.crc32(text), text)
+
+
+def decode_line(line: bytes) -> dict[str, Any] | None:
+    """The row of a line without its end; None for what is no row, or not the row that was written."""
+    if line.startswith(b"{"):
+        text = line
+    else:
+        text = line[_CHECKSUM_BYTES + 1 :]
+        if line[: _CHECKSUM_BYTES + 1] != b"%08x " % zlib.crc32(text):
+            return None
+    try:
+        row = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return row if isinstance(row, dict) else None
+
+
+@dataclass(frozen=True)
+class JournalLines:
+    """What a stretch of a journal holds. damaged: whole lines that are no rows; end: where its last whole
+    line ends, in bytes from the journal's beginning; torn: what comes after that."""
+
+    rows: tuple[dict[str, Any], ...]
+    damaged: tuple[bytes, ...]
+    end: int
+    torn: bytes = b""
+
+
+def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
+    """The lines of a journal from a byte offset on. A last line without its end is not among the rows: it is
+    being written, or was when its process died."""
+    whole, _, torn = data.rpartition(b"\n")
+    rows: list[dict[str, Any]] = []
+    damaged: list[bytes] = []
+    for line in whole.split(b"\n"):
+        for piece in _apart(line) if line else ():
+            row = decode_line(piece)
+            if row is None:
+                damaged.append(piece)
+            else:
+                rows.append(row)
+    return JournalLines(tuple(rows), tuple(damaged), offset + len(data) - len(torn), torn)
+
+
+def _apart(line: bytes) -> tuple[bytes, ...]:
+    """A line, or the two that a damaged line end has joined."""
+    if line.startswith(b"{") or decode_line(line) is not None:
+        return (line,)
+    text = line[_CHECKSUM_BYTES + 1 :].decode("latin-1")
+    try:
+        _, length = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return (line,)
+    cut = _CHECKSUM_BYTES + 1 + length
+    return (line,) if decode_line(line[:cut]) is None else (line[:cut], line[cut + 1 :])
