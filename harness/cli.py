@@ -51,6 +51,7 @@ _COMMANDS = {
     "study": "judge a recipe on held-out measurements and keep the figures in the model folder",
     "results": "make the results page from the shipped models",
     "ship": "train a model on records and put model, oracle and baseline into one folder",
+    "seal": "write SHA-256 digests of model folders' files, so that damage to them is noticed",
     "evaluate": "judge a model's picks by recorded measurements",
     "compare": "compare a new model with an old one and say whether it may replace it",
     "retrain-check": "validate the current model, train a new one, validate it, compare",

@@ -92,6 +92,7 @@ def write_oracle(
     from harness.record.merge import merge_records
     from harness.record.oracle_records import oracle_records
     from harness.session.recording import KERNEL_FILTER, KERNEL_SET, oracle_file, pool_of_sources
+    from harness.vouched_files import vouch_for_oracle
 
     merged, _ = merge_records(read_rows(source) for source in sources)
     ids = None if problem_set is None else {problem.id for problem in problem_set.problems}
@@ -105,6 +106,7 @@ def write_oracle(
         named = summary.device or str(records["arch"].iloc[0])
         out = oracle_file(baseline_path(model.parent, model.name, named, problem_set.name, pool))
     write_dataset(records, out, about)
+    vouch_for_oracle(out, RecordError)
     lines = summary.lines()
     if ids is not None and summary.problems < len(ids):
         lines.append(f"  {len(ids) - summary.problems:,} problems of the set have no record")

@@ -9,10 +9,11 @@ from pathlib import Path
 from harness.arch import load_arch
 from harness.errors import ModelError
 from harness.heuristic.code_table import CodeTable
-from harness.heuristic.model_folder import MANIFEST_FILE, read_json
+from harness.heuristic.model_folder import read_json
 from harness.heuristic.predictor import Predictor, find_model_of
 from harness.kernel import Kernel, parse_kernel_name
 from harness.problem import SHARED, kind_text, problem_from_id
+from harness.vouched_files import MANIFEST_FILE
 
 HELP = "rank the kernels for a problem with a model"
 

@@ -78,6 +78,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the folder and says what it reaches. Raises HarnessError."""
     from harness.commands.oracle import write_oracle
+    from harness.errors import ModelError
     from harness.heuristic.code_table import CodeTable
     from harness.heuristic.fit import Effort
     from harness.heuristic.study import study, write_study
@@ -87,6 +88,7 @@ def run(args: argparse.Namespace) -> int:
     from harness.record.dataset_file import write_dataset
     from harness.record.merge import merge_records
     from harness.record.oracle_records import oracle_records, records_to_learn_from
+    from harness.vouched_files import vouch_for
 
     started = time.monotonic()
     problem_set = load_problem_set(args.problem_set)
@@ -107,6 +109,7 @@ def run(args: argparse.Namespace) -> int:
     )
     model.save(args.out)
     write_dataset(training, args.out / TRAINING_FILE)
+    vouch_for(args.out, [TRAINING_FILE], ModelError)
     oracle, lines = write_oracle(
         args.records,
         model=args.out,

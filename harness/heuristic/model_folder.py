@@ -10,6 +10,10 @@
     study.json                          what `tile-oracle study` found; it is of this model alone
     size_tradeoff.json                  what smaller models would reach, where that was looked at
 
+A manifest of ours lists the SHA-256 of every file in the folder and is sealed itself
+(harness.vouched_files): a file that changed since is an error. Published folders and those of older versions
+have no digests.
+
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
 """
@@ -30,19 +34,22 @@ from typing import TYPE_CHECKING, Any
 
 from harness.data_files import data_folder
 from harness.errors import ModelError
+from harness.sealed_json import check_seal, without_seal
+from harness.user_file import read_bytes
+from harness.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
 
 if TYPE_CHECKING:
     import lightgbm as lgb
 
 SPEC_FILE = "feature_spec.json"
-MANIFEST_FILE = "train_manifest.json"
 PHYSICAL_FILE = "physical_time.json"
 CODE_FILE = "code_facts.json"
 STUDY_FILE = "study.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
-_MAX_MODEL_BYTES = 2 << 30
+_MAX_PACKED_BYTES = 256 << 20
+_MAX_MODEL_BYTES = 1 << 30
 _MAX_JSON_BYTES = 64 << 20
 
 
@@ -186,14 +193,20 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
     """The file of a target's model, and LightGBM's text in it. Raises ModelError like `read_booster`."""
     stem = f"model_{target}" if number == 0 else f"model_{target}.{number}"
     plain, packed = folder / f"{stem}.lgbm", folder / f"{stem}.lgbm.gz"
-    path = plain if plain.is_file() else packed
+    path = plain if plain.exists() else packed
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        data = read_bytes(path, _MAX_PACKED_BYTES if path == packed else _MAX_MODEL_BYTES)
+    except FileNotFoundError as error:
         raise ModelError(f"{folder} has no {plain.name} or {packed.name} ({error.strerror})") from None
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    check_bytes(path, data, ModelError)
     if path == packed:
         data = _unpacked(path, data)
-    text = data.decode("utf-8", errors="replace")
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
     if not text.startswith("tree") or "end of trees" not in text:
         raise ModelError(f"{path} is not a whole LightGBM model: copy it again")
     return path, text
@@ -230,7 +243,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
                 shutil.copytree(entry, staging / entry.name)
             elif not _is_ours(entry.name):
                 shutil.copyfile(entry, staging / entry.name)
-        for name, data in files.items():
+        for name, data in _with_digests(folder, files).items():
             (staging / name).write_bytes(data)
         staging.chmod(0o755)
         if folder.exists():
@@ -244,24 +257,52 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
         shutil.rmtree(staging, ignore_errors=True)
 
 
+def _with_digests(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files with their digests in the manifest among them, and those of files that stay in the folder."""
+    if MANIFEST_FILE not in files:
+        return dict(files)
+    stay = {
+        name: digest
+        for name, digest in _listed(folder).items()
+        if not _is_ours(name) and (folder / name).is_file()
+    }
+    own = {name: sha256_of(data) for name, data in files.items() if name != MANIFEST_FILE}
+    manifest = vouched_manifest(json.loads(files[MANIFEST_FILE]), stay | own)
+    return {**files, MANIFEST_FILE: json_bytes(manifest)}
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """The digests in the manifest of a folder that is about to be replaced; none where it is damaged."""
+    try:
+        listed = read_json(folder / MANIFEST_FILE).get(FILES)
+    except ModelError:
+        return {}
+    return listed if isinstance(listed, dict) else {}
+
+
 def json_bytes(value: object) -> bytes:
     """JSON text as files of a model folder hold it."""
     return (json.dumps(value, indent=2, sort_keys=False, allow_nan=False) + "\n").encode()
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file. Raises ModelError when it is missing or not an object."""
+    """A JSON object from a file, its seal checked and left out.
+
+    Raises ModelError when it is missing, not an object, or not what was digested.
+    """
     try:
-        if path.stat().st_size > _MAX_JSON_BYTES:
-            raise ModelError(f"{path} is larger than {_MAX_JSON_BYTES >> 20} MiB: not a model's JSON file")
-        value = json.loads(path.read_text(encoding="utf-8"))
+        data = read_bytes(path, _MAX_JSON_BYTES)
     except OSError as error:
         raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    check_bytes(path, data, ModelError)
+    try:
+        value = json.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise ModelError(f"{path} does not hold a JSON object")
-    return value
+    check_seal(value, path, ModelError)
+    return without_seal(value)
 
 
 def _is_ours(name: str) -> bool:

@@ -19,7 +19,6 @@ from harness.heuristic.features import Array, FeatureSchema
 from harness.heuristic.hardware import hardware_figures
 from harness.heuristic.model_folder import (
     CODE_FILE,
-    MANIFEST_FILE,
     MANY_DEVICES,
     PHYSICAL_FILE,
     SPEC_FILE,
@@ -42,6 +41,7 @@ from harness.heuristic.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_
 from harness.heuristic.targets import Target, target_named
 from harness.kernel import Kernel
 from harness.problem import PROBLEM_TYPES, Kind, Problem
+from harness.vouched_files import MANIFEST_FILE
 
 _PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
 

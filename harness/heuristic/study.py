@@ -26,6 +26,7 @@ from harness.heuristic.recipe import recipe_named
 from harness.heuristic.training_rows import training_rows
 from harness.kernel import parse_kernel_name
 from harness.oracle import final_measurements, find_oracles, problems_of, records_op
+from harness.vouched_files import check_file, vouch_for
 
 SCHEMA = 1
 DIGITS = 4
@@ -86,6 +87,7 @@ def write_study(folder: Path, document: Mapping[str, Any]) -> Path:
         write_atomically(path, json_bytes(document))
     except OSError as error:
         raise ModelError(f"cannot write {path}: {error.strerror}") from None
+    vouch_for(folder, [STUDY_FILE], ModelError)
     return path
 
 
@@ -161,6 +163,7 @@ def _is_new_to(folder: Path, test: pd.DataFrame) -> bool:
     path = folder / "out_of_fold.parquet"
     if not path.is_file():
         return False
+    check_file(path, ModelError)
     seen = pd.read_parquet(path, columns=["problem"])["problem"]
     return not test["problem"].isin(seen).any()
 

@@ -22,7 +22,6 @@ from harness.heuristic.fit import Effort, fit
 from harness.heuristic.folds import GROUPINGS
 from harness.heuristic.model_folder import (
     CODE_FILE,
-    MANIFEST_FILE,
     PHYSICAL_FILE,
     SPEC_FILE,
     ModelSpec,
@@ -43,6 +42,7 @@ from harness.oracle import records_op
 from harness.problem import GemmProblem
 from harness.selection import summarise
 from harness.version import __version__
+from harness.vouched_files import MANIFEST_FILE
 
 _MOST_RUNS = 100
 _HARD_UNDER = 0.95

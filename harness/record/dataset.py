@@ -18,6 +18,7 @@ from harness.record.journal import (
 )
 from harness.record.schema import arrow_schema, columns, op_of
 from harness.record.sealed_parquet import read_table
+from harness.vouched_files import check_file
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -81,6 +82,7 @@ def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
     except OSError as error:
         raise RecordError(f"no records at {str(path)[:200]}: {error.strerror}") from None
     if is_file:
+        check_file(path, RecordError)
         return [_read_part(path, op)]
     if not is_folder:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")

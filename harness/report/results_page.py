@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from harness.heuristic.bootstrap import interval, mean_of, quantile_of
-from harness.heuristic.model_folder import MANIFEST_FILE, SPEC_FILE, ModelSpec, read_json, read_spec
+from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, read_json, read_spec
 from harness.heuristic.study import read_study
 from harness.judge.baseline import Baseline
 from harness.judge.baseline_file import load_baseline
 from harness.problem import DIRECTIONS
 from harness.report.markdown import code, text
 from harness.report.published import HARDWARE, PUBLISHED, SOURCE
+from harness.vouched_files import MANIFEST_FILE
 
 COMMAND = "tile-oracle results -o docs/results.md"
 

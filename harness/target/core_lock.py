@@ -1,4 +1,4 @@
-"""One timed kernel a core, machine-wide: two sessions never time on the same core at once.
+"""One timed kernel a core: two sessions that share a lock folder never time on the same core at once.
 
 Who waits for a core holds a shared lock on the file `waiting`; who has had one for a while looks whether
 somebody does, and gives way. So more workers than cores take turns, and none waits for another's whole sweep.
@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import os
-import tempfile
 import threading
 import time
 from contextlib import suppress
-from pathlib import Path
 
-from harness.target.lock_files import locked, make_lock_folder, open_lock_file, somebody_holds
+from harness.target.lock_files import lock_folder
 
 _TURN_S = 1.0
-_WAITING = "waiting.lock"
+_WAITING = "cores.waiting"
 _POLL_S = 0.01
 _GIVE_WAY_TRIES, _GIVE_WAY_S = 50, 0.02
 
@@ -29,15 +27,14 @@ class CoreLock:
         self._allowed = sorted(os.sched_getaffinity(0))
         self._fd: int | None = None
         self._since = 0.0
-        self._folder = Path(tempfile.gettempdir()) / "tile-oracle-cores"
-        self._usable = make_lock_folder(self._folder)
+        self._folder = lock_folder()
 
     def acquire(self) -> None:
         """Blocks until a core is free. Where lock files cannot be made, pins nothing and goes on.
 
         Called again by who has a core, it gives way to others when its turn is over.
         """
-        if not self._usable:
+        if self._folder is None:
             return
         if self._fd is not None:
             if time.monotonic() - self._since < _TURN_S or not self._somebody_waits():
@@ -57,7 +54,7 @@ class CoreLock:
                 return
 
     def _wait_for_core(self) -> None:
-        waiting = open_lock_file(self._folder / _WAITING)
+        waiting = None if self._folder is None else self._folder.open(_WAITING)
         if waiting is None:
             return
         pause = threading.Event()
@@ -75,15 +72,15 @@ class CoreLock:
 
     def _can_take(self) -> bool:
         """Whether there is a lock file that can be opened at all."""
-        for core in self._allowed:
-            fd = open_lock_file(self._folder / f"{core}.lock")
+        for core in self._allowed if self._folder is not None else ():
+            fd = self._folder.open(_name(core))
             if fd is not None:
                 os.close(fd)
                 return True
         return False
 
     def _somebody_waits(self) -> bool:
-        if somebody_holds(self._folder / _WAITING):
+        if self._folder is not None and self._folder.somebody_holds(_WAITING):
             return True
         self._since = time.monotonic()  # nobody: the next look is a turn away
         return False
@@ -97,7 +94,7 @@ class CoreLock:
         self._fd = None
 
     def _take(self, core: int) -> bool:
-        self._fd = locked(self._folder / f"{core}.lock", block=False)
+        self._fd = None if self._folder is None else self._folder.locked(_name(core), block=False)
         if self._fd is None:
             return False
         self._pin([core])
@@ -108,3 +105,7 @@ class CoreLock:
         # The cores that this process may use can have been changed meanwhile.
         with suppress(OSError):
             os.sched_setaffinity(0, cores)
+
+
+def _name(core: int) -> str:
+    return f"core-{core}.lock"

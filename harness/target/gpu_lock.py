@@ -1,4 +1,4 @@
-"""One process times on a GPU at once, machine-wide.
+"""One process of those that share a lock folder times on a GPU at once.
 
 Who waits holds a shared lock on the GPU's file `.waiting`; who has had the GPU for a while looks whether
 somebody does, and gives way. So sessions take turns, and none waits for another's whole sweep.
@@ -9,12 +9,10 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import tempfile
 import threading
 import time
-from pathlib import Path
 
-from harness.target.lock_files import locked, make_lock_folder, open_lock_file, somebody_holds
+from harness.target.lock_files import lock_folder
 
 _TURN_S = 1.0
 _GIVE_WAY_S = 0.02
@@ -26,18 +24,17 @@ class GpuLock:
 
     def __init__(self, identity: str) -> None:
         name = re.sub(r"[^0-9a-z]+", "-", identity.lower()).strip("-") or "gpu"
-        folder = Path(tempfile.gettempdir()) / "tile-oracle-gpus"
-        self._held_path, self._waiting_path = folder / f"{name}.lock", folder / f"{name}.waiting"
+        self._held, self._waiting = f"gpu-{name[:100]}.lock", f"gpu-{name[:100]}.waiting"
         self._fd: int | None = None
         self._since = 0.0
-        self._usable = make_lock_folder(folder)
+        self._folder = lock_folder()
 
     def acquire(self) -> None:
         """Blocks until the GPU is free. Where lock files cannot be made, goes on without.
 
         Called again by who has it, it gives way to others when its turn is over.
         """
-        if not self._usable:
+        if self._folder is None:
             return
         if self._fd is not None:
             if time.monotonic() - self._since < _TURN_S or not self._somebody_waits():
@@ -55,7 +52,7 @@ class GpuLock:
             self._fd = None
 
     def _wait(self) -> None:
-        waiting = open_lock_file(self._waiting_path)
+        waiting = None if self._folder is None else self._folder.open(self._waiting)
         try:
             if waiting is not None:
                 fcntl.flock(waiting, fcntl.LOCK_SH)
@@ -65,11 +62,11 @@ class GpuLock:
                 os.close(waiting)
 
     def _somebody_waits(self) -> bool:
-        if somebody_holds(self._waiting_path):
+        if self._folder is not None and self._folder.somebody_holds(self._waiting):
             return True
         self._since = time.monotonic()  # nobody: the next look is a turn away
         return False
 
     def _take(self, *, block: bool) -> bool:
-        self._fd = locked(self._held_path, block=block)
+        self._fd = None if self._folder is None else self._folder.locked(self._held, block=block)
         return self._fd is not None

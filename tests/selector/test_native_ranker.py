@@ -18,7 +18,7 @@ from harness.data_files import data_folder
 from harness.errors import ModelError
 from harness.heuristic.code_table import CodeTable
 from harness.heuristic.columns import pair_columns
-from harness.heuristic.model_folder import MANIFEST_FILE, SPEC_FILE, read_json, read_spec
+from harness.heuristic.model_folder import SPEC_FILE, read_json, read_spec
 from harness.heuristic.predictor import Predictor
 from harness.heuristic.ranker import constant_groups
 from harness.heuristic.recipe import Recipe, TreePart, recipe_named
@@ -28,6 +28,7 @@ from harness.kernel import Kernel, parse_kernel_name
 from harness.pool import pool_of_kind
 from harness.problem import Kind, Problem
 from harness.selector.ranker import NativeRanker
+from harness.vouched_files import MANIFEST_FILE
 from tests.heuristic.conftest import *  # noqa: F403
 from tests.heuristic.made_records import make_kernels, make_problems
 from tests.heuristic.test_gemm_training import make_records as make_gemm_records

@@ -37,7 +37,7 @@ class Holder:
     """A process that takes and gives back a core on command."""
 
     def __init__(self, cores: set[int], folder: Path, umask: int = 0o022, turn_s: float = 3600) -> None:
-        environment = {**os.environ, "TMPDIR": str(folder)}
+        environment = {**os.environ, "TILE_ORACLE_LOCK_DIR": str(folder / "locks")}
         environment["PYTHONPATH"] = str(Path(harness.__file__).parent.parent)
         self.process = subprocess.Popen(
             [sys.executable, "-c", HOLDER, ",".join(map(str, cores)), str(turn_s)],
@@ -98,12 +98,12 @@ def test_with_one_core_the_second_waits_until_the_first_gives_it_back(
     holders[1].ask("acquire")
     wait_until_waiting(tmp_path)
     assert holders[0].do("acquire") == core  # its turn is not over
-    assert not can_be_locked(tmp_path, max(core))
+    assert not can_be_locked(tmp_path, f"core-{max(core)}.lock")
     holders[0].do("release")
     assert holders[1].cores() == core
-    assert not can_be_locked(tmp_path, max(core))
+    assert not can_be_locked(tmp_path, f"core-{max(core)}.lock")
     holders[1].do("release")
-    assert can_be_locked(tmp_path, max(core))
+    assert can_be_locked(tmp_path, f"core-{max(core)}.lock")
 
 
 def test_who_has_had_a_turn_gives_way_to_who_waits(tmp_path: Path, holders: list[Holder]) -> None:
@@ -125,14 +125,14 @@ def wait_until_waiting(folder: Path) -> None:
     """Until a process has said that it waits for a core."""
     pause = threading.Event()
     deadline = time.monotonic() + 60
-    while can_be_locked(folder, "waiting") and time.monotonic() < deadline:
+    while can_be_locked(folder, "cores.waiting") and time.monotonic() < deadline:
         pause.wait(0.005)
-    assert not can_be_locked(folder, "waiting")
+    assert not can_be_locked(folder, "cores.waiting")
 
 
-def can_be_locked(folder: Path, name: int | str) -> bool:
+def can_be_locked(folder: Path, name: str) -> bool:
     try:
-        fd = os.open(folder / "tile-oracle-cores" / f"{name}.lock", os.O_RDONLY)
+        fd = os.open(folder / "locks" / name, os.O_RDONLY)
     except FileNotFoundError:
         return True
     try:
@@ -173,22 +173,20 @@ def test_other_users_can_use_the_lock_files(tmp_path: Path, holders: list[Holder
     """Whatever the umask of who made them."""
     holders.append(Holder({max(ALL)}, tmp_path, umask=0o077))
     holders[0].do("acquire")
-    folder = tmp_path / "tile-oracle-cores"
-    assert folder.stat().st_mode & 0o7777 == 0o1777
-    assert (folder / f"{max(ALL)}.lock").stat().st_mode & 0o777 == 0o644
+    assert (tmp_path / "locks" / f"core-{max(ALL)}.lock").stat().st_mode & 0o777 == 0o644
 
 
 @pytest.mark.parametrize("obstacle", ["file", "link"])
 def test_where_no_lock_can_be_made_nothing_is_pinned(
     obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = tmp_path / "tile-oracle-cores"
+    place = tmp_path / "locks"
     if obstacle == "file":
         place.touch()
     else:
         (tmp_path / "elsewhere").mkdir()
         place.symlink_to(tmp_path / "elsewhere")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "locks"))
     lock = CoreLock()
     lock.acquire()
     assert os.sched_getaffinity(0) == ALL
@@ -198,12 +196,12 @@ def test_where_no_lock_can_be_made_nothing_is_pinned(
 def test_a_link_in_the_place_of_a_lock_file_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "tile-oracle-cores"
+    folder = tmp_path / "locks"
     folder.mkdir()
     (tmp_path / "victim").touch()
     for core in ALL:
-        (folder / f"{core}.lock").symlink_to(tmp_path / "victim")
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+        (folder / f"core-{core}.lock").symlink_to(tmp_path / "victim")
+    monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "locks"))
     lock = CoreLock()
     lock.acquire()
     try:

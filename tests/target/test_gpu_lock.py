@@ -27,9 +27,8 @@ sys.stdin.readline()
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(gpu_lock.tempfile, "tempdir", None)
-    return tmp_path / "tile-oracle-gpus"
+    monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "locks"))
+    return tmp_path / "locks"
 
 
 def start(identity: str) -> subprocess.Popen[str]:
@@ -94,13 +93,12 @@ def test_names_from_a_driver_never_leave_the_folder(folder: Path) -> None:
     lock = GpuLock("../../etc/passwd\n")
     lock.acquire()
     lock.release()
-    assert [path.name for path in folder.iterdir()] == ["etc-passwd.lock"]
+    assert [path.name for path in folder.iterdir()] == ["gpu-etc-passwd.lock"]
 
 
 def test_without_a_place_for_locks_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(gpu_lock.tempfile, "tempdir", str(tmp_path / "file"))
+    monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "file"))
     lock = GpuLock("0000:c1:00.0")
     lock.acquire()
     lock.release()

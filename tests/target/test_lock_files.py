@@ -1,0 +1,207 @@
+"""Where lock files lie: links are not followed, foreign and open folders are not used, nothing is changed."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.target import lock_files
+from harness.target.lock_files import describe_lock_folder, lock_folder
+
+NOBODY = 65534
+root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
+
+
+@pytest.fixture(autouse=True)
+def no_folder_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The machine's own folders are not looked at: no shared one, no runtime folder, a temporary one here."""
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(lock_files, "SHARED_FOLDER", tmp_path / "run" / "tile-oracle")
+    monkeypatch.setattr(lock_files.tempfile, "tempdir", str(tmp_path / "tmp"))
+    real = os.getuid()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "none"))
+    if Path(f"/run/user/{real}").exists():
+        pytest.skip("this machine has a runtime folder of the user, which goes before the temporary one")
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.lstat().st_mode)
+
+
+def chosen(path: Path) -> dict[str, str]:
+    return {"TILE_ORACLE_LOCK_DIR": str(path)}
+
+
+def test_without_a_choice_the_folder_is_the_users_own(tmp_path: Path) -> None:
+    folder = lock_folder({})
+    assert folder is not None
+    assert folder.path == tmp_path / "tmp" / f"tile-oracle-{os.getuid()}"
+    assert mode(folder.path) == 0o700
+
+
+def test_the_runtime_folder_goes_before_the_temporary_one(tmp_path: Path) -> None:
+    (tmp_path / "runtime").mkdir(mode=0o700)
+    folder = lock_folder({"XDG_RUNTIME_DIR": str(tmp_path / "runtime")})
+    assert folder is not None
+    assert folder.path == tmp_path / "runtime" / "tile-oracle"
+
+
+def test_a_link_in_the_folders_place_is_not_followed_and_its_goal_keeps_its_mode(tmp_path: Path) -> None:
+    """With a link to another's folder, say ~/.ssh, a chmod of the lock folder opened it to everybody."""
+    victim = tmp_path / "victim"
+    victim.mkdir(mode=0o700)
+    (tmp_path / "tmp" / f"tile-oracle-{os.getuid()}").symlink_to(victim)
+    assert lock_folder({}) is None
+    assert mode(victim) == 0o700
+    assert not list(victim.iterdir())
+
+
+def test_a_chosen_folder_that_is_a_link_is_not_replaced_by_another(tmp_path: Path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "victim")
+    assert lock_folder(chosen(tmp_path / "link")) is None
+    assert describe_lock_folder(chosen(tmp_path / "link")).startswith("none: TILE_ORACLE_LOCK_DIR=")
+    assert not list((tmp_path / "victim").iterdir())
+
+
+@pytest.mark.parametrize(("bits", "usable"), [(0o700, True), (0o755, False), (0o770, False), (0o777, False)])
+def test_the_users_own_folder_is_closed_to_others(bits: int, usable: bool, tmp_path: Path) -> None:
+    own = tmp_path / "tmp" / f"tile-oracle-{os.getuid()}"
+    own.mkdir()
+    own.chmod(bits)
+    assert (lock_folder({}) is not None) == usable
+    assert mode(own) == bits  # never widened, never narrowed
+
+
+@pytest.mark.parametrize(("bits", "usable"), [(0o755, True), (0o1777, True), (0o777, False), (0o775, False)])
+def test_a_shared_folder_that_all_may_write_has_the_sticky_bit(
+    bits: int, usable: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "run" / "tile-oracle").mkdir(parents=True)
+    (tmp_path / "run" / "tile-oracle").chmod(bits)
+    folder = lock_folder({})
+    assert folder is not None
+    assert (folder.path == tmp_path / "run" / "tile-oracle") == usable
+    assert mode(tmp_path / "run" / "tile-oracle") == bits
+
+
+def test_below_a_folder_that_all_may_write_without_sticky_bit_nothing_is_made(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    assert lock_folder(chosen(tmp_path / "open" / "locks")) is None
+    assert not (tmp_path / "open" / "locks").exists()
+
+
+@root_only
+@pytest.mark.parametrize("place", ["tmp/tile-oracle-0", "run/tile-oracle", "chosen"])
+def test_a_folder_of_another_user_is_not_used(place: str, tmp_path: Path) -> None:
+    folder = tmp_path / place
+    folder.mkdir(parents=True)
+    folder.chmod(0o1777 if "run" in place else 0o700)
+    os.chown(folder, NOBODY, NOBODY)
+    found = lock_folder(chosen(folder) if place == "chosen" else {})
+    assert found is None or found.path != folder
+    assert not list(folder.iterdir())
+
+
+@root_only
+def test_users_of_a_shared_folder_exclude_each_other(tmp_path: Path) -> None:
+    """Another user's process holds a lock in a folder that root made for all."""
+    shared = tmp_path / "run" / "tile-oracle"
+    shared.mkdir(parents=True)
+    shared.chmod(0o1777)
+    for above in (tmp_path, *tmp_path.parents[:-2]):
+        if not above.stat().st_mode & stat.S_IXOTH:
+            above.chmod(above.stat().st_mode | stat.S_IXOTH)
+    holder = subprocess.Popen(
+        [
+            "python3",
+            "-c",
+            "import fcntl, os, sys\n"
+            f"os.setgid({NOBODY}); os.setuid({NOBODY})\n"
+            f"file = os.open({str(shared / 'core-0.lock')!r}, os.O_RDONLY | os.O_CREAT, 0o644)\n"
+            "fcntl.flock(file, fcntl.LOCK_EX)\n"
+            "print('held', flush=True); sys.stdin.read()",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None
+    assert holder.stdin is not None
+    try:
+        assert holder.stdout.readline() == "held\n"
+        folder = lock_folder({})
+        assert folder is not None
+        assert folder.path == shared
+        assert folder.locked("core-0.lock", block=False) is None
+        assert folder.somebody_holds("core-0.lock")
+        holder.stdin.close()
+        holder.wait()
+        handle = folder.locked("core-0.lock", block=True)
+        assert handle is not None
+        os.close(handle)
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_link_or_a_fifo_in_a_lock_files_place_is_not_opened(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    (tmp_path / "victim").write_text("text")
+    (tmp_path / "victim").chmod(0o600)
+    (tmp_path / "locks" / "link").symlink_to(tmp_path / "victim")
+    os.mkfifo(tmp_path / "locks" / "fifo")
+    folder = lock_folder(chosen(tmp_path / "locks"))
+    assert folder is not None
+    assert folder.open("link") is None
+    assert folder.open("fifo") is None
+    assert mode(tmp_path / "victim") == 0o600
+
+
+def test_a_folder_that_is_exchanged_for_a_link_while_it_is_used_is_still_the_old_one(tmp_path: Path) -> None:
+    folder = lock_folder(chosen(tmp_path / "locks"))
+    assert folder is not None
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "locks").rename(tmp_path / "moved")
+    (tmp_path / "locks").symlink_to(tmp_path / "victim")
+    handle = folder.open("core-0.lock")
+    assert handle is not None
+    os.close(handle)
+    assert [path.name for path in (tmp_path / "moved").iterdir()] == ["core-0.lock"]
+    assert not list((tmp_path / "victim").iterdir())
+
+
+def test_a_descriptor_that_was_closed_under_it_and_is_another_now_is_not_used(tmp_path: Path) -> None:
+    """A kernel in the same process may close every descriptor."""
+    (tmp_path / "other").mkdir()
+    folder = lock_folder(chosen(tmp_path / "locks"))
+    assert folder is not None
+    other = os.open(tmp_path / "other", os.O_RDONLY)
+    os.dup2(other, folder._handle)
+    os.close(other)
+    assert folder.open("core-0.lock") is None
+    assert not list((tmp_path / "other").iterdir())
+    os.close(folder._handle)
+
+
+def test_two_processes_of_one_user_find_the_same_folder(tmp_path: Path) -> None:
+    """Whatever their umask."""
+    program = "from harness.target.lock_files import lock_folder; print(lock_folder().path)"
+    found = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
+            umask=umask,
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for umask in (0o022, 0o077, 0o000)
+    }
+    assert len(found) == 1
