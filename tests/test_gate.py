@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -343,6 +344,20 @@ class TestFiles:
             load_baseline(path)
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
+
+    def test_a_figure_that_changed_in_the_file_is_damage(self, tmp_path: Path) -> None:
+        """One bit makes 0.5 a 0.7: the gate compared with it and said nothing."""
+        path = tmp_path / "b.json"
+        save_baseline(baseline([0.5]), path)
+        path.write_text(path.read_text().replace("0.5", "0.7"))
+        with pytest.raises(GateError, match=r"b\.json is damaged.*--update-baseline"):
+            load_baseline(path)
+
+    def test_the_oracle_beside_it_is_vouched_for(self, tmp_path: Path) -> None:
+        path = tmp_path / "b.json"
+        path.with_suffix(".parquet").write_bytes(b"rows")
+        save_baseline(baseline([0.5]), path)
+        assert json.loads(path.read_text())["records_sha256"] == hashlib.sha256(b"rows").hexdigest()
 
     @pytest.mark.parametrize(
         ("change", "what"),

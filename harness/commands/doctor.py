@@ -26,6 +26,7 @@ from harness.pool import kernel_pool
 from harness.problem import DIRECTIONS
 from harness.target.device_state import DeviceState, open_reader, why_not_readable
 from harness.target.gpu_presence import Presence, amd_presence, nvidia_presence
+from harness.target.lock_files import describe_lock_folder
 from harness.version import __version__
 
 HELP = "show what this machine can run, what is missing, and how to get it"
@@ -239,8 +240,13 @@ def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:
     try:
         folder = build_dir.absolute() if build_dir is not None else default_cache_folder()
     except HarnessError as error:
-        return packages, Finding(BAD, "cache of kernels", str(error))
-    return packages, *_folder(folder)
+        return packages, Finding(BAD, "cache of kernels", str(error)), _locks()
+    return packages, *_folder(folder), _locks()
+
+
+def _locks() -> Finding:
+    line = describe_lock_folder()
+    return Finding(NOTE if line.startswith("none") else GOOD, "locks of cores and GPUs", line)
 
 
 def _folder(folder: Path) -> Iterator[Finding]:

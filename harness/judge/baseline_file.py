@@ -14,6 +14,9 @@ from harness.atomic_file import write_atomically
 from harness.errors import GateError
 from harness.judge.baseline import EFFICIENCY_DECIMALS, Baseline
 from harness.judge.failures import FAILURE_STATUSES
+from harness.sealed_json import check_seal
+from harness.user_file import read_bytes
+from harness.vouched_files import sealed_baseline
 
 BASELINE_SCHEMA = 1
 
@@ -60,14 +63,11 @@ def baseline_document(baseline: Baseline) -> dict[str, Any]:
 
 
 def save_baseline(baseline: Baseline, path: Path) -> None:
-    """Writes the file whole or not at all; equal baselines give equal bytes. Raises GateError."""
-    text = (
-        json.dumps(baseline_document(baseline), indent=1, sort_keys=True, allow_nan=False, ensure_ascii=True)
-        + "\n"
-    )
+    """Writes the file whole or not at all, sealed, with the digest of the oracle beside it; equal baselines
+    give equal bytes. Raises GateError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, text.encode("ascii"))
+        write_atomically(path, sealed_baseline(baseline_document(baseline), path))
     except OSError as error:
         raise GateError(f"the baseline {path} cannot be written: {error.strerror or error}") from None
 
@@ -75,9 +75,7 @@ def save_baseline(baseline: Baseline, path: Path) -> None:
 def load_baseline(path: Path) -> Baseline | None:
     """The baseline in a file, None where there is no file. Raises GateError for a file that is none."""
     try:
-        if path.stat().st_size > _LARGEST_BASELINE_BYTES:
-            raise GateError(f"{path} is larger than {_LARGEST_BASELINE_BYTES >> 20} MiB: it is no baseline")
-        document = json.loads(path.read_bytes().decode("utf-8"))
+        document = json.loads(read_bytes(path, _LARGEST_BASELINE_BYTES).decode("utf-8"))
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -121,6 +119,7 @@ def parse_baseline(document: Any, path: Path) -> Baseline:
         for kernel, status in kernels.items():
             if status not in FAILURE_STATUSES:
                 raise wrong(f"{kernel!r} on {problem!r} is known as {status!r}: not a failure")
+    check_seal(document, path, GateError, "restore it from version control, or run with --update-baseline")
     return Baseline(
         **{name: document[name] for name in _TEXT_FIELDS}, efficiencies=efficiencies, known_failures=known
     )
