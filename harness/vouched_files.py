@@ -216,17 +216,22 @@ def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
     a foreign file beside a parquet file vouches for nothing."""
     try:
         seen = path.stat()
-        return _read(path, seen.st_mtime_ns, seen.st_size, seen.st_ino, error)
+        document, damage = _read(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
     except (OSError, ValueError, RecursionError):
         return None
+    if damage:
+        raise error(damage)
+    return document
 
 
 @lru_cache(maxsize=8)
-def _read(
-    path: Path, mtime_ns: int, size: int, inode: int, error: type[HarnessError]
-) -> dict[str, Any] | None:
+def _read(path: Path, mtime_ns: int, size: int, inode: int) -> tuple[dict[str, Any] | None, str]:
+    """The JSON object in a file, None where it is another value, and what is wrong with its seal."""
     document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
     if not isinstance(document, dict):
-        return None
-    check_seal(document, path, error)
-    return document
+        return None, ""
+    try:
+        check_seal(document, path, HarnessError)
+    except HarnessError as error:
+        return None, str(error)
+    return document, ""

@@ -72,8 +72,8 @@ class CoreLock:
 
     def _can_take(self) -> bool:
         """Whether there is a lock file that can be opened at all."""
-        for core in self._allowed if self._folder is not None else ():
-            fd = self._folder.open(_name(core))
+        for core in self._allowed:
+            fd = None if self._folder is None else self._folder.open(_name(core))
             if fd is not None:
                 os.close(fd)
                 return True
