@@ -32,6 +32,10 @@ class TargetError(HarnessError):
     """A target is unknown, or this machine cannot run it."""
 
 
+class DeviceMissingError(TargetError):
+    """The target's device is not there, or it cannot be opened."""
+
+
 class RecordError(HarnessError):
     """Recorded measurements are missing, malformed or of another schema."""
 

@@ -13,12 +13,13 @@ from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from harness.errors import HarnessError, KernelError
+from harness.errors import DeviceMissingError, HarnessError, KernelError
 from harness.session.options import add_options, read_options
+from harness.session.outcome import Outcome, gravest, read_allowed
 
 if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
@@ -67,11 +68,22 @@ def pytest_configure(config: pytest.Config) -> None:
             deadline=worker_input.get("tile_oracle_deadline"),
             run_folder=worker_input.get("tile_oracle_run"),
         )
+    except DeviceMissingError as error:
+        _end_without_device(config, str(error))
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
     _name_suite(config, REPLAY_SUITE if session.replay is not None else SUITE)
     only_suite = all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in config.args)
     config.pluginmanager.register(SessionPlugin(config, session, only_suite), _PLUGIN_NAME)
+
+
+def _end_without_device(config: pytest.Config, why: str) -> NoReturn:
+    """End before anything runs. Raises UsageError for an --allow that cannot be read."""
+    try:
+        allowed = Outcome.DEVICE_MISSING in read_allowed(",".join(config.getoption("--allow") or ()))
+    except HarnessError as error:
+        raise pytest.UsageError(str(error)) from None
+    pytest.exit(why, returncode=0 if allowed else Outcome.DEVICE_MISSING)
 
 
 def _name_suite(config: pytest.Config, suite: Path) -> None:
@@ -84,6 +96,8 @@ def _name_suite(config: pytest.Config, suite: Path) -> None:
         name, _, test = arg.partition("::")
         if name != SUITE_ID:
             return arg
+        if test.startswith("verdict["):
+            return str(suite)  # a verdict is about all pairs
         # A pair's own test is there in a replay too, for who asks for it.
         of_pair, of_problem = test.startswith("test_kernel"), test.startswith("test_problem")
         module = SUITE if of_pair else REPLAY_SUITE if of_problem else suite
@@ -210,6 +224,8 @@ class SessionPlugin:
         self._selected: Counter[str] = Counter()
         self._planned = False
         self._budget_spent = False
+        self._device_missing = False
+        self._outcomes: frozenset[Outcome] = frozenset()
         self._notes: dict[str, None] = {}
         self._pairs_by_name = PairsByName(session.plan, str(config.getoption("keyword", "") or ""))
         self._is_worker = hasattr(config, "workerinput")
@@ -308,7 +324,14 @@ class SessionPlugin:
     def pytest_report_collectionfinish(self) -> str | None:
         run = self.session.run
         quiet = self.config.get_verbosity() < 0
+        if self.config.getoption("collectonly") and not quiet and self.session.is_judged:
+            return f"reported after them: {', '.join(self._verdict_ids())}"
         return None if run is None or quiet else self.session.describe_run(run)
+
+    def _verdict_ids(self) -> list[str]:
+        from harness.session.verdict_items import item_ids
+
+        return item_ids(SUITE_ID, self.session.set_names)
 
     # -- pytest-xdist --
 
@@ -348,6 +371,7 @@ class SessionPlugin:
         # A worker that was killed has no output.
         output = getattr(node, "workeroutput", {})
         self._budget_spent |= output.get("tile_oracle_budget_spent", False)
+        self._device_missing |= output.get("tile_oracle_device_missing", False)
         for note in output.get("tile_oracle_notes", ()):
             self._notes.setdefault(note)
 
@@ -403,6 +427,7 @@ class SessionPlugin:
         except KernelError:
             raise  # the test's own mistake
         except HarnessError as error:
+            self._device_missing |= isinstance(error, DeviceMissingError)
             # Nothing can be measured or recorded any more: the other tests would all say the same.
             node.session.shouldstop = str(error)
             pytest.fail(str(error), pytrace=False)
@@ -440,7 +465,6 @@ class SessionPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
-        red = False
         try:
             if interrupted and self._is_controller:
                 self._stop_workers()
@@ -449,32 +473,48 @@ class SessionPlugin:
             if self._signals.received:
                 self.trouble = self._how_to_go_on(f"stopped by {self._signals.received}")
             elif not self._is_worker and not self.config.getoption("collectonly"):
-                stopped = self._stopped(session, interrupted)
-                red = self._conclude(stopped) or self._left_behind() > 0
-                if stopped and not self.conclusions and exitstatus == pytest.ExitCode.OK:
-                    # No verdict is no pass: a gate that is given no time must not look as if it held.
-                    self.trouble = f"nothing was measured: {stopped}"
-                    session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED
+                self._conclude(session, interrupted)
         except HarnessError as error:
             self.trouble = str(error)
-            red = True
+            self._outcomes |= {Outcome.FAILED}
         except KeyboardInterrupt:
             self.trouble = self._how_to_go_on("interrupted again before the report was written")
-            session.exitstatus = pytest.ExitCode.INTERRUPTED
+            exitstatus = session.exitstatus = pytest.ExitCode.INTERRUPTED
         if self._is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
             output["tile_oracle_budget_spent"] = self.session.budget_spent
+            output["tile_oracle_device_missing"] = self._device_missing
             output["tile_oracle_notes"] = [*self.session.notes, *([self.trouble] if self.trouble else [])]
-        if red and exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        elif self._device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
+            session.exitstatus = gravest({Outcome.DEVICE_MISSING} - self.session.options.allowed)
+        elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            # pytest's own 1 to 4 say more of the session than a verdict does.
+            ended = gravest(self._outcomes - self.session.options.allowed)
+            session.exitstatus = ended or exitstatus
 
-    def _conclude(self, stopped: str) -> bool:
-        """Verdicts and reports; whether a verdict fails the session. Raises HarnessError."""
+    def _conclude(self, session: pytest.Session, interrupted: bool) -> None:
+        """Verdicts, their test items and reports. Raises HarnessError."""
         from harness.session.conclusion import conclude
+        from harness.session.verdict_items import report_items, verdict_items
 
+        stopped = self._stopped(session, interrupted)
         self.conclusions = conclude(self.session, stopped, self._selected)
         self._tell_junit()
-        return any(conclusion.data.verdict.failed for conclusion in self.conclusions)
+        self._outcomes = frozenset().union(*(one.outcomes for one in self.conclusions))
+        if self._left_behind() > 0:
+            self._outcomes |= {Outcome.FAILED}
+        if stopped and not self.conclusions and not interrupted:
+            # No verdict is no pass: a gate that is given no time must not look as if it held.
+            self.trouble = f"nothing was measured: {stopped}"
+            self._outcomes |= {Outcome.INCOMPLETE}
+        if not self.conclusions or not self.session.is_judged:
+            return
+        ids = self._verdict_ids()
+        session.testscollected += len(ids)
+        share = len(ids) // len(self.conclusions)
+        for place, one in enumerate(self.conclusions):
+            own = ids[place * share : (place + 1) * share]
+            report_items(self.config, verdict_items(own, one.data, one.accepted))
 
     def _stop_workers(self) -> None:
         """pytest-xdist does it too, but later: what they finish until then belongs to the report."""
@@ -539,18 +579,41 @@ class SessionPlugin:
             terminalreporter.section("tile-oracle", red=True)
             terminalreporter.write_line(self.trouble)
         from harness.report.terminal import summary_lines
+        from harness.session.closing import status_line
 
         for conclusion in self.conclusions:
-            failed = conclusion.data.verdict.failed
+            open_ones = conclusion.outcomes - self.session.options.allowed
+            failed = Outcome.FAILED in open_ones
             terminalreporter.section(
-                f"tile-oracle: {conclusion.data.run.problem_set}", red=failed, green=not failed
+                f"tile-oracle: {conclusion.data.run.problem_set}",
+                red=failed,
+                yellow=bool(open_ones) and not failed,
+                green=not open_ones,
             )
             for line in summary_lines(conclusion.data, terminalreporter._tw.fullwidth):
                 terminalreporter.write_line(line)
             if conclusion.baseline_note:
                 terminalreporter.write_line(conclusion.baseline_note)
+            self._say_outcomes(terminalreporter, conclusion)
         for note in dict.fromkeys([*self.session.notes, *self._notes]):
             terminalreporter.write_line(f"note: {note}")
+        status = int(getattr(terminalreporter._session, "exitstatus", 0))
+        if said := status_line(self._outcomes - self.session.options.allowed, status):
+            terminalreporter.write_line(said)
+
+    def _say_outcomes(self, terminalreporter: TerminalReporter, conclusion: Conclusion) -> None:
+        from harness.session.closing import closing_lines
+
+        lines = closing_lines(
+            conclusion,
+            self.session.options.allowed,
+            list(self.config.invocation_params.args),
+            self.session.replay is not None,
+        )
+        if lines:
+            terminalreporter.write_line("")
+        for line in lines:
+            terminalreporter.write_line(line)
 
     def pytest_report_header(self) -> list[str]:
         session, plan = self.session, self.session.plan

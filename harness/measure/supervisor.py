@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.build.complaint import shortened
-from harness.errors import TargetError
+from harness.errors import DeviceMissingError, TargetError
 from harness.kernel import Kernel
 from harness.measure.child import Child
 from harness.measure.measurement import Measurement
@@ -134,12 +134,12 @@ class Supervisor:
     # ---- the worker's life ------------------------------------------------------------------
 
     def open(self) -> DeviceInfo:
-        """Start the worker and open the device. Raises TargetError when that fails."""
+        """Start the worker and open the device. Raises DeviceMissingError when that fails."""
         if self._child is None:
             try:
                 self._start()
             except _Lost as error:
-                raise TargetError(f"target {self.target.name} cannot be opened: {error}") from None
+                raise DeviceMissingError(f"target {self.target.name} cannot be opened: {error}") from None
         assert self.device is not None
         return self.device
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING
 
 from harness.errors import GateError
 from harness.judge.baseline import make_baseline
-from harness.judge.baseline_file import save_baseline, slug
+from harness.judge.baseline_file import save_baseline
+from harness.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
 from harness.problem_set import ProblemSet
 from harness.record.dataset import load_records
 from harness.report.data import THROTTLED, ReportData, RunInfo, Scope, analyse
 from harness.report.files import write_report
 from harness.session.models import NONE, ModelChoice, baseline_file, baseline_for, rank
+from harness.session.outcome import Outcome
+from harness.session.plan import set_name
 from harness.session.sweep import SweepSession
 from harness.version import __version__
 
@@ -26,10 +29,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """One problem set's report, and what was done about its baseline ("" for nothing)."""
+    """One problem set's report, what was done about its baseline ("" for nothing), and how the session ends
+    for it. accepted: this run is the new baseline."""
 
     data: ReportData
     baseline_note: str = ""
+    accepted: bool = False
+    outcomes: frozenset[Outcome] = frozenset()
 
 
 def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -> list[Conclusion]:
@@ -45,17 +51,10 @@ def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -
     records = load_records(run.folder)
     conclusions = []
     for choice, part in zip(session.models, session.plan.sets, strict=True):
-        folder = run.folder / _folder_name(part, session.plan.sets)
+        several = len(session.plan.sets) > 1
+        folder = run.folder / set_name(part, session.plan.sets) if several else run.folder
         conclusions.append(_conclude_set(session, records, choice, part, folder, stopped, selected))
     return conclusions
-
-
-def _folder_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
-    if len(parts) == 1:
-        return ""
-    same = sum(other.name == part.name for other in parts) > 1
-    # Two files of a user may have one name in different folders.
-    return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
 
 def _conclude_set(
@@ -98,11 +97,43 @@ def _conclude_set(
         criteria=session.criteria,
     )
     write_report(folder, data)
-    note = _update_baseline(session, part, choice, data) if options.update_baseline else ""
-    return Conclusion(data, note)
+    note, accepted = "", False
+    if options.update_baseline:
+        note, accepted = _update_baseline(session, part, choice, data)
+    return Conclusion(data, note, accepted, outcomes_of(data, accepted, asked=options.model != NONE))
 
 
-def _update_baseline(session: SweepSession, part: ProblemSet, choice: ModelChoice, data: ReportData) -> str:
+def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:
+    """All that keeps a session from being simply passed; nothing where no verdict was asked for.
+
+    accepted: this run is the new baseline, so it cannot be worse than it should be.
+    """
+    verdict, found = data.verdict, set()
+    if not asked:
+        return frozenset()
+    if not data.efficiency.covered:
+        found.add(Outcome.NOTHING_JUDGED)
+    if not data.scope.complete and (data.scope.stopped or not accepted):
+        found.add(Outcome.INCOMPLETE)
+    if not accepted and verdict.state in _OUTCOME_OF_STATE:
+        found.add(_OUTCOME_OF_STATE[verdict.state])
+    return frozenset(found)
+
+
+_OUTCOME_OF_STATE = {
+    FAILED: Outcome.FAILED,
+    CANNOT_TELL: Outcome.CANNOT_TELL,
+    IN_SAMPLE: Outcome.IN_SAMPLE,
+    INCOMPLETE: Outcome.INCOMPLETE,
+    NO_BASELINE: Outcome.NO_BASELINE,
+    NO_MODEL: Outcome.NOTHING_JUDGED,
+}
+
+
+def _update_baseline(
+    session: SweepSession, part: ProblemSet, choice: ModelChoice, data: ReportData
+) -> tuple[str, bool]:
+    """What to say of it, and whether the baseline is written."""
     path = baseline_file(choice, part, data.run.device, session.options)
     try:
         baseline = make_baseline(
@@ -121,9 +152,9 @@ def _update_baseline(session: SweepSession, part: ProblemSet, choice: ModelChoic
             harness_version=__version__,
         )
     except GateError as error:
-        return f"baseline not updated: {error}"
+        return f"baseline not updated: {error}", False
     save_baseline(baseline, path)
-    return f"baseline written: {path}"
+    return f"baseline written: {path}", True
 
 
 def _run_info(

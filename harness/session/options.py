@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import HarnessError
+from harness.session.outcome import ALLOWABLE, Outcome, read_allowed
 
 if TYPE_CHECKING:
     import pytest
@@ -135,6 +136,14 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
     add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")
+    add(
+        "--allow",
+        metavar="OUTCOMES",
+        action="append",
+        help="end with exit status 0 after these outcomes, too, separated by commas: "
+        + ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
+        + ". in-sample: problems that the model was trained on count in the verdict",
+    )
     criteria = (
         ("mean", "0.5", "mean efficiency may be lower than the baseline's"),
         ("median", "0.5", "median efficiency may be lower than the baseline's"),
@@ -181,6 +190,7 @@ class SessionOptions:
     baseline_dir: Path
     ck_tile: Path | None
     update_baseline: bool
+    allowed: frozenset[Outcome]
     tolerances: dict[str, float]
 
 
@@ -232,6 +242,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         baseline_dir=path("--baseline-dir") or home / "models",
         ck_tile=path("--ck-tile"),
         update_baseline=value("--update-baseline"),
+        allowed=read_allowed(",".join(value("--allow") or ())),
         tolerances={
             f"{name}_points": _points(f"--{name}-tolerance", value(f"--{name}-tolerance"))
             for name in ("mean", "median", "p10", "problem", "coverage")

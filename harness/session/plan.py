@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import ProblemSetError, RuleError
+from harness.judge.baseline_file import slug
 from harness.kernel import Kernel
 from harness.kernel_filter import KernelFilter
 from harness.pool import load_rule_set, pool_of_kind, rules_of
@@ -18,6 +19,13 @@ from harness.session.pairs import read_pairs
 def kind_of(problem: Problem) -> Kind:
     """What problem and kernel must share: direction, dtype, rank; of a GEMM operation, dtype, layout."""
     return problem.kind
+
+
+def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
+    """A set's name as a file name. Two files of a user may have one name in different folders: then with a
+    digest."""
+    same = sum(other.name == part.name for other in parts) > 1
+    return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,9 @@ from harness.problem import Problem, problem_from_id
 from harness.record.dataset_file import digest_of
 from harness.record.run import Run, RunLog, open_run
 from harness.record.schema import COLD
-from harness.session.models import ModelChoice, Picks, baseline_for, choose_model
+from harness.session.models import NONE, ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
-from harness.session.plan import Plan, kind_of, make_plan
+from harness.session.plan import Plan, kind_of, make_plan, set_name
 from harness.session.recording import KERNEL_FILTER, KERNEL_SET, Recording, find_recording, replays
 from harness.session.replay import Replay, kernels_outside
 from harness.target import TargetOptions, resolve_target
@@ -233,6 +233,16 @@ class SweepSession:
             if self._supervisor is not None:
                 self._supervisor.close()
             self.target.close()
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether a verdict is asked for; --model none asks for none."""
+        return self.options.model != NONE
+
+    @property
+    def set_names(self) -> list[str]:
+        """What the problem sets are called in reports' folders and test ids; no two alike."""
+        return [set_name(part, self.plan.sets) for part in self.plan.sets]
 
     def describe_build(self) -> str:
         """Compiler and instruction set, for the header."""

@@ -9,7 +9,7 @@ from harness.arch import load_arch
 from harness.build.builder import Builder, BuildResult
 from harness.build.ck_tile.api import CkTileApi
 from harness.build.source import gpu_code_refusal
-from harness.errors import KernelError, TargetError
+from harness.errors import DeviceMissingError, KernelError
 from harness.kernel import Kernel
 from harness.problem import GemmProblem, Problem
 from harness.target.gpu_presence import Presence, visible_device
@@ -35,10 +35,10 @@ class GpuTarget:
     def __init__(self, options: TargetOptions, presence: Presence, ck_tile: CkTileApi | None = None) -> None:
         """`ck_tile`: run CK Tile's own kernels, not ours.
 
-        Raises TargetError on a machine without such a GPU, BuildError without a compiler for it.
+        Raises DeviceMissingError on a machine without such a GPU, BuildError without a compiler for it.
         """
         if not presence.usable:
-            raise TargetError(f"--target {self.name} cannot run here: {presence.why}")
+            raise DeviceMissingError(f"--target {self.name} cannot run here: {presence.why}")
         self._presence = presence
         self._arch = load_arch(self.arch)
         self.builder = Builder(
