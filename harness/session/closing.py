@@ -69,8 +69,8 @@ def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
 def _no_baseline(data: ReportData) -> str:
     whose = data.ranked_by.name or "this model"
     return (
-        f"nothing was ever accepted for {whose} on this device and pool, so there is nothing to compare these "
-        "efficiencies with"
+        f"nothing has been accepted yet for {whose} on this device and pool, so these efficiencies "
+        "cannot be compared with anything"
     )
 
 
@@ -80,6 +80,16 @@ def _incomplete(data: ReportData) -> str:
     if data.scope.deselected:
         return f"{wording.count(data.scope.deselected, 'pair')} of the set were left out by your selection"
     return f"{wording.count(data.scope.left, 'pair')} left"
+
+
+def _cannot_tell(data: ReportData) -> str:
+    causes = dict.fromkeys(one.cause for one in data.verdict.criteria if one.cause)
+    return "; ".join(causes) or wording.one_line(data.verdict.message, 400)
+
+
+def _settle(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+    for one in dict.fromkeys(one.command for one in data.verdict.criteria if one.command):
+        yield "settle it", one
 
 
 def _nothing_judged(data: ReportData) -> str:
@@ -94,6 +104,7 @@ def _why_nothing(data: ReportData) -> str:
 
 _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
     Outcome.NO_BASELINE: _no_baseline,
+    Outcome.CANNOT_TELL: _cannot_tell,
     Outcome.INCOMPLETE: _incomplete,
     Outcome.NOTHING_JUDGED: _nothing_judged,
 }
@@ -110,5 +121,6 @@ def _go_on(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
 
 _WAYS: dict[Outcome, Callable[[ReportData, _Command], Iterable[tuple[str, str]]]] = {
     Outcome.NO_BASELINE: _accept,
+    Outcome.CANNOT_TELL: _settle,
     Outcome.INCOMPLETE: _go_on,
 }

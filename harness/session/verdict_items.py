@@ -87,7 +87,8 @@ def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> l
         elif criterion.passed:
             items.append(VerdictItem(nodeid, "passed", properties=_properties(criterion)))
         elif criterion.passed is None:
-            why = criterion.note or _unapplied(data)
+            why = criterion.cause or criterion.note or _unapplied(data)
+            why += f"; to settle it: {criterion.command}" if criterion.command else ""
             items.append(VerdictItem(nodeid, "skipped", why, None, _properties(criterion)))
         elif accepted:
             said = f"{_sentence(criterion)}; --update-baseline has accepted it"
@@ -158,6 +159,9 @@ def _sentence(criterion: Criterion) -> str:
     text = f"{criterion.name} is {value}, must be {limit}"
     if criterion.unit == "%":
         text += f" (baseline {baseline})"
+    if criterion.low is not None and criterion.high is not None:
+        sure = f"{100 * criterion.confidence:.0f} % " if criterion.confidence else ""
+        text += f"; {sure}interval of the change {criterion.low:+.2f} to {criterion.high:+.2f} points"
     return text + (f"; {criterion.note}" if criterion.note else "")
 
 

@@ -1,0 +1,318 @@
+"""How a session ends: criteria as test items, and an exit status for each outcome. Nothing is green by default
+but a verdict that passed."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.errors import HarnessError
+from harness.session.outcome import ALLOWABLE, MEANINGS, Outcome, gravest, read_allowed
+from harness.session.verdict_items import CRITERION_NAMES
+from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
+from tests.pytest_project import junit_properties as properties_of
+from tests.session.recorded import SET, Recorded, make_recorded
+
+ROOT = Path(__file__).parents[2]
+REPLAY = ("--problem-set", SET, "--target", "replay")
+ITEMS = [f"tile_oracle::verdict[{name}]" for name in CRITERION_NAMES]
+WORKERS = pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    """A project with a model and a recorded oracle: its sessions need no device and few seconds."""
+    made = make_recorded(make_project())
+    assert made.project.pytest(*REPLAY, "--update-baseline", "--run-name=accepted").status == 0
+    return made
+
+
+@pytest.fixture(scope="module")
+def strict(recorded: Recorded) -> str:
+    """--baseline-dir of a baseline that no model can reach: coverage and failures hold, the rest does not."""
+    baseline = recorded.oracle.with_suffix(".json")
+    document = json.loads(baseline.read_text())
+    document["efficiencies"] = dict.fromkeys(document["efficiencies"], 1.0)
+    path = recorded.project.folder / "strict" / baseline.relative_to(recorded.project.folder / "models")
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(document))
+    return "--baseline-dir=strict"
+
+
+FAILING = ("--mean-tolerance=0", "--problem-tolerance=0")
+"""With the strict baseline the criteria mean and largest loss fail, whatever the model reached."""
+
+
+def items_of(finished: Finished) -> dict[str, str]:
+    """Criterion -> outcome, of a run with -rA."""
+    found = re.findall(r"^(PASSED|FAILED) tile_oracle::verdict\[(.+?)\]", finished.output, re.MULTILINE)
+    return {name: outcome for outcome, name in found}
+
+
+# ---- the items --------------------------------------------------------------------------------------
+
+
+@WORKERS
+def test_criteria_that_are_met_are_tests_that_passed(recorded: Recorded, more: tuple[str, ...]) -> None:
+    done = recorded.project.pytest(*REPLAY, *more, "-rA", "--junitxml=met.xml")
+    assert done.status == 0, done.output
+    assert done.counts() == {"passed": 12 + 6}
+    assert items_of(done) == dict.fromkeys(CRITERION_NAMES, "PASSED")
+    (suite,) = ElementTree.parse(recorded.project.folder / "met.xml").getroot().iter("testsuite")
+    assert (suite.attrib["failures"], suite.attrib["errors"]) == ("0", "0")
+    cases = {case.attrib["name"]: properties_of(case) for case in suite.iter("testcase")}
+    assert float(cases["verdict[mean]"]["value"]) > 90
+
+
+@WORKERS
+def test_a_criterion_that_fails_is_a_test_that_fails(
+    recorded: Recorded, strict: str, more: tuple[str, ...]
+) -> None:
+    done = recorded.project.pytest(*REPLAY, strict, *FAILING, *more, "-rA", "--junitxml=failed.xml")
+    assert done.status == 1
+    items = items_of(done)
+    assert (items["mean"], items["largest loss"]) == ("FAILED", "FAILED")
+    assert (items["coverage"], items["new failures"]) == ("PASSED", "PASSED")
+    failed = list(items.values()).count("FAILED")
+    assert done.counts() == {"failed": failed, "passed": 12 + 6 - failed}
+    assert re.search(r"^mean is [\d.]+ %, must be >= 100\.00 % \(baseline 100\.00 %\)", done.output, re.M)
+    assert re.search(r"^  100\.0 % -> [\d.]+ %  forward-bf16\S+: pick \S+, oracle \S+$", done.output, re.M)
+    assert re.search(r"^  report    /.*/report\.html$", done.output, re.M)
+
+    (suite,) = ElementTree.parse(recorded.project.folder / "failed.xml").getroot().iter("testsuite")
+    assert (suite.attrib["failures"], suite.attrib["tests"]) == (str(failed), "18")
+    (mean,) = (case for case in suite.iter("testcase") if case.attrib["name"] == "verdict[mean]")
+    failure = mean.find("failure")
+    assert failure is not None
+    assert failure.attrib["message"].startswith("mean is ")
+    assert "\n" not in failure.attrib["message"]
+    assert "largest losses" in (failure.text or "")
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("-q", "FAILED tile_oracle::verdict[mean] - mean is "),
+        ("--tb=line", "mean is "),
+        ("--tb=no", "FAILED tile_oracle::verdict[mean] - mean is "),
+        ("-x", "FAILED tile_oracle::verdict[mean] - mean is "),
+        ("-v", "tile_oracle::verdict[new failures] PASSED"),
+    ],
+)
+def test_pytest_s_own_options_hold_for_them(recorded: Recorded, strict: str, option: str, said: str) -> None:
+    done = recorded.project.pytest(*REPLAY, strict, *FAILING, option)
+    assert done.status == 1
+    assert any(line.startswith(said) for line in done.lines)
+    assert done.counts()["passed"] >= 12
+    assert "[100%]" in done.output or option != "-v"
+
+
+def test_lf_measures_again_what_a_failed_verdict_was_about(recorded: Recorded, strict: str) -> None:
+    args = (*REPLAY, strict, *FAILING)
+    assert recorded.project.pytest(*args).status == 1
+    again = recorded.project.pytest(*args, "--lf")
+    assert again.status == 1
+    assert sum(again.counts().values()) == 12 + 6, "all problems: a verdict is about all of them"
+    assert recorded.project.pytest(*REPLAY, "--lf").status == 0
+    assert recorded.project.pytest(*REPLAY, "--lf").counts() == {"passed": 18}
+
+
+def test_a_verdict_s_id_may_be_given_and_stands_for_the_whole_sweep(recorded: Recorded, strict: str) -> None:
+    done = recorded.project.pytest(ITEMS[0], *REPLAY, strict, *FAILING)
+    assert done.status == 1
+    assert sum(done.counts().values()) == 12 + 6
+
+
+def test_collecting_names_them_and_judges_nothing(recorded: Recorded) -> None:
+    done = recorded.project.pytest(*REPLAY, "--collect-only")
+    assert done.status == 0
+    assert f"reported after them: {', '.join(ITEMS)}" in done.lines
+    quiet = recorded.project.pytest(*REPLAY, "--collect-only", "-q")
+    assert "verdict" not in quiet.output
+
+
+def test_of_several_sets_each_has_its_items(recorded: Recorded) -> None:
+    name = recorded.project.problem_set("again.csv", tuple(p.id for p in recorded.problems[:3])).name
+    sets = ("--problem-set", f"{SET},{name}", f"--oracle={recorded.oracle}", "--kernel-set=tiny")
+    done = recorded.project.pytest(*sets, "-v", "--model=made_up")
+    assert "tile_oracle::verdict[layers-mean] PASSED" in done.output
+    assert "tile_oracle::verdict[again-mean] SKIPPED (no baseline: " in done.output
+    assert done.status == Outcome.NO_BASELINE
+    assert done.counts() == {"passed": 12 + 6, "skipped": 6}
+
+
+def test_new_failures_are_listed_where_they_fail(recorded: Recorded, tmp_path: Path) -> None:
+    from harness.record.dataset_file import write_dataset
+
+    records = recorded.records.copy()
+    worst = records["problem"] == recorded.problems[0].id
+    slowest = records[worst].sort_values("tflops").index[0]
+    records.loc[slowest, ["status", "detail"]] = ["wrong", "1 of 9 values wrong"]
+    write_dataset(records, tmp_path / "wrong.parquet")
+    done = recorded.project.pytest(
+        "--problem-set", SET, f"--oracle={tmp_path / 'wrong.parquet'}", "--kernel-set=tiny"
+    )
+    assert done.status == 1
+    assert done.counts() == {"passed": 12 + 5, "failed": 1}
+    assert "new failures is 1, must be <= 0" in done.output
+    assert re.search(r"^  wrong  \S+ on forward-bf16\S+: 1 of 9 values wrong$", done.output, re.M)
+
+
+# ---- outcomes and exit statuses -----------------------------------------------------------------------
+
+
+def test_without_a_baseline_a_first_user_reads_two_commands_that_work(recorded: Recorded) -> None:
+    there = ("--problem-set", SET, "--oracle=reports/accepted", "--baseline-dir=empty")
+    done = recorded.project.pytest(*there)
+    assert done.status == Outcome.NO_BASELINE == 10
+    assert done.counts() == {"passed": 12, "skipped": 6}
+    (said,) = (line for line in done.lines if line.startswith("no baseline: "))
+    assert "nothing has been accepted yet for made_up" in said
+    assert "exit status 10: no baseline" in done.output
+    shown = [shlex.split(line)[1:] for line in done.lines if line.startswith("    pytest ")]
+    assert len(shown) == 2
+    accept, allow = shown
+    assert recorded.project.pytest(*allow).status == 0
+    assert recorded.project.pytest(*accept).status == 0
+    assert recorded.project.pytest(*there).status == 0, "now there is a baseline"
+
+
+def test_a_measured_run_is_accepted_without_measuring_it_again(project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    asked = ("--problem-set", "four.csv", "--kernel-set", "tiny", *SHORTLY)
+    first = project.pytest(*asked, "--kernel-filter", "tile_m == 16")
+    assert first.status == Outcome.NO_BASELINE
+    rows = len(project.records())
+    (accept, _) = (shlex.split(line)[1:] for line in first.lines if line.startswith("    pytest "))
+    accepted = project.pytest(*accept)
+    assert accepted.status == 0
+    assert "baseline written: " in accepted.output
+    assert len(project.records()) == rows
+
+
+def test_a_part_is_incomplete(recorded: Recorded) -> None:
+    one = recorded.problems[4].id
+    done = recorded.project.pytest(*REPLAY, "-k", one)
+    assert done.status == Outcome.INCOMPLETE == 12
+    assert "incomplete: 88 pairs of the set were left out by your selection" in done.lines
+    assert done.counts()["passed"] >= 1
+    assert done.counts()["skipped"] >= 1, "coverage was not applied"
+    allowed = recorded.project.pytest(*REPLAY, "-k", one, "--allow", "incomplete")
+    assert allowed.status == 0
+    assert "incomplete (allowed): " in allowed.output
+
+
+@WORKERS
+def test_a_spent_budget_is_incomplete(project: Project, more: tuple[str, ...]) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
+    asked = ("--problem-set", "four.csv", *TWO_KERNELS, "--model=out-of-fold", *more)
+    done = project.pytest(
+        *asked, "--budget", "1h", "-p", "clock_that_jumps", "--allow=no-baseline,nothing-judged"
+    )
+    assert done.status == Outcome.INCOMPLETE
+    assert "incomplete: the budget of 1h is spent; " in done.output
+    assert "--resume" in next(line for line in done.lines if line.startswith("    pytest "))
+
+
+def test_a_budget_that_is_spent_when_nothing_is_judged_ends_cleanly(project: Project) -> None:
+    """A campaign that only measures has done what it was asked for."""
+    project.problem_set("four.csv", PROBLEMS)
+    project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
+    done = project.pytest(
+        "--problem-set", "four.csv", *TWO_KERNELS, "--budget", "1h", "-p", "clock_that_jumps"
+    )
+    assert done.status == 0
+    assert "verdict[" not in done.output
+
+
+def test_where_nothing_could_be_judged_that_is_no_pass(project: Project) -> None:
+    """One problem cannot be ranked by a model that was trained on the others."""
+    one = ("--problem-set", "one.csv", *TWO_KERNELS, "--model=out-of-fold")
+    project.problem_set("one.csv", PROBLEMS[:1])
+    done = project.pytest(*one)
+    assert done.status == Outcome.NOTHING_JUDGED == 14
+    assert "nothing judged: no model ranked the kernels" in done.output
+    assert done.counts() == {"passed": 2, "skipped": 6}
+    assert project.pytest(*one, "--resume", "--allow=nothing-judged").status == 0
+    updated = project.pytest(*one, "--resume", "--update-baseline")
+    assert updated.status == Outcome.NOTHING_JUDGED
+    assert "baseline not updated: " in updated.output
+    asked_for = project.pytest("--problem-set", "one.csv", *TWO_KERNELS, "--resume")
+    assert (asked_for.status, asked_for.counts()) == (0, {"passed": 2}), "--model none asks for no verdict"
+
+
+@WORKERS
+def test_a_device_that_is_not_there(project: Project, more: tuple[str, ...]) -> None:
+    hidden = ("--problem-set", "small.csv", "--target", "gfx950", *more)
+    done = project.pytest(*hidden)
+    if "cannot run here" not in done.output:
+        pytest.skip("this machine has an AMD GPU")
+    assert done.status == Outcome.DEVICE_MISSING == 15
+    assert "--target gfx950 cannot run here: no " in done.output
+    assert "Traceback" not in done.output
+    assert project.pytest(*hidden, "--allow", "device-missing").status == 0
+    mistaken = project.pytest(*hidden, "--allow", "no-device")
+    assert mistaken.status == pytest.ExitCode.USAGE_ERROR
+
+
+NO_WORKER = """\
+import harness.measure.supervisor as supervisor
+
+class NoChild:
+    def __init__(self, *arguments):
+        raise OSError(11, "Resource temporarily unavailable")
+
+supervisor.Child = NoChild
+"""
+
+
+@WORKERS
+def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...]) -> None:
+    project.write("no_worker.py", NO_WORKER)
+    done = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-p", "no_worker", *more)
+    assert done.status == Outcome.DEVICE_MISSING
+    assert "cannot be opened: no worker process can be started" in done.output
+
+
+def test_tests_that_fail_are_graver_than_any_verdict(recorded: Recorded) -> None:
+    recorded.project.write("test_own_fails.py", "def test_it(problem):\n    assert not problem.id\n")
+    done = recorded.project.pytest("test_own_fails.py", "tile_oracle", *REPLAY, "--baseline-dir=none-here")
+    assert done.status == 1
+    assert "no baseline: " in done.output
+
+
+# ---- the names ----------------------------------------------------------------------------------------
+
+
+def test_the_gravest_outcome_is_the_exit_status() -> None:
+    assert gravest([]) == Outcome.PASSED
+    assert gravest([Outcome.NO_BASELINE, Outcome.INCOMPLETE]) == Outcome.INCOMPLETE
+    assert gravest(list(Outcome)) == Outcome.FAILED
+    assert gravest(ALLOWABLE) == Outcome.DEVICE_MISSING
+    taken = {int(status) for status in pytest.ExitCode} - {0, 1}
+    assert not taken & set(map(int, Outcome))
+
+
+def test_allow_takes_the_outcomes_names() -> None:
+    assert read_allowed("no-baseline, in-sample,") == {Outcome.NO_BASELINE, Outcome.IN_SAMPLE}
+    assert read_allowed("") == frozenset()
+    for wrong in ("failed", "passed", "no baseline", "10"):
+        with pytest.raises(HarnessError, match="is not one of no-baseline, cannot-tell, "):
+            read_allowed(wrong)
+
+
+def test_every_outcome_stands_in_the_table_of_the_docs() -> None:
+    text = (ROOT / "docs" / "gate.md").read_text()
+    assert "## Outcomes and exit statuses" in text
+    for outcome in Outcome:
+        assert re.search(rf"^\| {outcome.words} \| {outcome.value} \|", text, re.M), outcome
+        assert MEANINGS[outcome]
+    for outcome in ALLOWABLE:
+        assert f"`{outcome.option}`" in text
