@@ -1,5 +1,4 @@
-"""How a session ends: criteria as test items, and an exit status for each outcome. Nothing is green by default
-but a verdict that passed."""
+"""How a session ends: criteria as test items, and an exit status for each outcome."""
 
 from __future__ import annotations
 
