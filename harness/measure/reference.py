@@ -165,13 +165,31 @@ class Expectation:
         return int(self.values.size)
 
 
-def expectation(problem: Problem, first: Integers, second: Integers, seed: int) -> Expectation:
-    """Every output value where that is quick, otherwise corners, edges and random places."""
+def whole_is_quick(problem: Problem) -> bool:
+    """Whether every output value can be computed here."""
     values = math.prod(problem.operand_shapes[2])
-    if problem.flops <= _FULL_CHECK_FLOPS and values <= _FULL_CHECK_VALUES:
-        return Expectation(encode(exact_output(problem, first, second), problem.dtype), None)
+    return problem.flops <= _FULL_CHECK_FLOPS and values <= _FULL_CHECK_VALUES
+
+
+def expectation(
+    problem: Problem,
+    first: Integers,
+    second: Integers,
+    seed: int,
+    scale: float = 1.0,
+    whole: bool | None = None,
+) -> Expectation:
+    """Every output value, or corners, edges and random places.
+
+    scale: what an integer of the result stands for, a power of two. whole: every value or not; None:
+    where it is quick.
+    """
+    if whole_is_quick(problem) if whole is None else whole:
+        exact: Array = exact_output(problem, first, second)
+        return Expectation(encode(exact * np.float32(scale), problem.result_dtype), None)
     points = spot_points(problem, seed)
-    return Expectation(encode(exact_values(problem, first, second, points), problem.dtype), points)
+    exact = exact_values(problem, first, second, points)
+    return Expectation(encode(exact.astype(np.float32) * np.float32(scale), problem.result_dtype), points)
 
 
 def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:

@@ -89,8 +89,9 @@ class Worker:
         if check.status == "ok":
             try:
                 timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
+                verify_timed(device, binary)
             except KernelFailed as error:
-                answer |= {"status": "wrong", "detail": str(error)}
+                answer |= error.as_answer()
             else:
                 answer |= _timing_message(timing, command["samples"])
                 answer |= {"busy_ms": device.timed_ms - timed_before, "state": device.state().as_row()}
@@ -127,7 +128,7 @@ class Worker:
         runs: list[dict[str, Any]] = command["runs"]
         samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
         seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
-        failed: dict[int, str] = {}
+        failed: dict[int, Message] = {}
         for number in range(command["passes"]):
             # Every other pass backwards: nobody always follows the same neighbour.
             for run in runs if number % 2 == 0 else reversed(runs):
@@ -138,16 +139,18 @@ class Worker:
                 before, timed_before = device.kernel_seconds, device.timed_ms
                 try:
                     taken = device.sample(Path(run["binary"]), run["count"] + 1)
+                    if number in (0, command["passes"] - 1):
+                        verify_timed(device, Path(run["binary"]))
                     samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
                 except KernelFailed as error:
-                    failed[identity] = str(error)
+                    failed[identity] = error.as_answer()
                 seconds[identity] += device.kernel_seconds - before
                 busy_ms[identity] += device.timed_ms - timed_before
         state = device.state().as_row()
         for identity, taken_in_passes in samples.items():
             answer: Message = {"done": identity, "kernel_seconds": seconds[identity]}
             if identity in failed:
-                answer |= {"status": "wrong", "detail": failed[identity]}
+                answer |= failed[identity]
             else:
                 timing = summarise(np.concatenate(taken_in_passes) / 1e6)
                 noisy = self._is_noisy(timing, doubtful=identity in command["doubtful"])
@@ -168,6 +171,13 @@ class Worker:
         assert self._device is not None
         self._device.claim()  # first, so that waiting for another session is not held against the kernel
         self._channel.send({"began": identity})
+
+
+def verify_timed(device: Device, binary: Path) -> None:
+    """Raises KernelFailed when the runs just timed left another result than the exact one."""
+    result = device.verify(binary)
+    if result.status != "ok":
+        raise KernelFailed(result.detail, result.status, tainted=result.tainted)
 
 
 def _noise(timing: Timing) -> str:

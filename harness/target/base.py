@@ -62,7 +62,10 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class CheckResult:
-    """Verdict on one run over integers. status: ok, wrong, unsupported or build_error (cannot be loaded)."""
+    """Verdict on a kernel's results. status: ok, wrong, flaky, unsupported or build_error (cannot be loaded).
+
+    wrong: the same wrong result each time; flaky: other results from the same data.
+    """
 
     status: str
     detail: str = ""
@@ -93,6 +96,15 @@ class ProblemRefused(Exception):
 class KernelFailed(Exception):
     """A kernel that passed its check failed when it was timed; the message says how."""
 
+    def __init__(self, detail: str, status: str = "wrong", *, tainted: bool = False) -> None:
+        """`status`: wrong or flaky."""
+        super().__init__(detail)
+        self.status, self.tainted = status, tainted
+
+    def as_answer(self) -> dict[str, object]:
+        """What a worker says of the kernel."""
+        return {"status": self.status, "detail": str(self), "tainted": self.tainted}
+
 
 class Device(Protocol):
     """The worker's side: one open device and at most one loaded problem.
@@ -114,14 +126,19 @@ class Device(Protocol):
         """Take the device for this process alone; waits while another session times on it."""
 
     def check(self, binary: Path) -> CheckResult:
-        """Run once on integers over a poisoned output and compare with the exact result."""
+        """Run once on each set of operands over a poisoned output and compare with the exact result."""
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
-        """Run `count` times on random data; nanoseconds of each run by the device's own clock.
+        """Run `count` times on data of their own; nanoseconds of each run, by no clock of the kernel's.
+
+        The operands are other than before, and the output is poisoned.
 
         Of runs too short for that clock: fewer values, at least one, each the mean of some runs. Raises
         KernelFailed.
         """
+
+    def verify(self, binary: Path) -> CheckResult:
+        """Compare what the last run of the latest `sample`, of this binary, left with the exact result."""
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         """Run once on a caller's data, over a poisoned output; ok once the output is in its file.

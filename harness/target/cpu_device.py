@@ -7,33 +7,30 @@ import math
 import os
 import platform
 import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.measure.reference import (
-    STORAGE,
-    Array,
-    Expectation,
-    decode,
-    encode,
-    expectation,
-    integer_operands,
-    random_operands,
-)
+from harness.measure.reference import STORAGE, Array
 from harness.problem import GemmProblem, Problem
 from harness.problem.pointwise import operands_swapped, pointwise_conv
 from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.core_lock import CoreLock
+from harness.target.cpu_data import ProblemData, TimedData, complaint
 from harness.target.cpu_info import cpu_name, last_level_cache_bytes, memory_available_bytes
 from harness.target.device_state import DeviceState
 from harness.target.guarded_memory import GuardedBuffer, holding
+from harness.target.native_clock import NativeClock
 from harness.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 _ABI_VERSION = 1
 _TO_OK, _TO_UNSUPPORTED = 0, 1
 _MEMORY_SHARE = 0.7
+_RUNS_TO_SEE_FLAKINESS = 4
+"""Runs on the same data after a wrong result: one that gives other bits makes the kernel flaky."""
 
 
 _EXTENTS = (
@@ -52,34 +49,17 @@ class _ConvArgs(ctypes.Structure):
     )
 
 
-class _Loaded:
-    """One problem's data. Integer data lie flush against guard pages; random data are aligned."""
+@dataclass(frozen=True)
+class _Library:
+    """A loaded kernel: the library, and the address of its to_launch."""
 
-    def __init__(self, problem: Problem, seed: int) -> None:
-        self.problem = problem
-        self.seed = seed
-        first, second = integer_operands(problem, seed)
-        self.expected: Expectation = expectation(problem, first, second, seed)
-        self.integers = [holding(encode(values, problem.dtype), flush=True) for values in (first, second)]
-        self.storage = STORAGE[problem.dtype]
-        self.out_shape = problem.operand_shapes[2]
-        self._out_bytes = math.prod(self.out_shape) * self.storage.itemsize
-        self.out = GuardedBuffer(self._out_bytes, flush=True)
-        self._random: list[GuardedBuffer] | None = None
-        self._timed_out: GuardedBuffer | None = None
-
-    def random(self) -> tuple[list[GuardedBuffer], GuardedBuffer]:
-        """Inputs and output for timing, made when the first kernel has passed its check."""
-        if self._random is None or self._timed_out is None:
-            self._random = [
-                holding(values, flush=False) for values in random_operands(self.problem, self.seed)
-            ]
-            self._timed_out = GuardedBuffer(self._out_bytes, flush=False)
-        return self._random, self._timed_out
+    code: ctypes.CDLL
+    launch: int
 
 
-def _arguments(problem: Problem, inputs: list[GuardedBuffer], out: GuardedBuffer) -> _ConvArgs:
-    first, second = inputs
+def _arguments(
+    problem: Problem, first: GuardedBuffer, second: GuardedBuffer, out: GuardedBuffer
+) -> _ConvArgs:
     if isinstance(problem, GemmProblem):
         first, second = (second, first) if operands_swapped(problem) else (first, second)
         problem = pointwise_conv(problem)
@@ -98,16 +78,21 @@ class CpuDevice:
         self.cold_cache = False
         self._flush: Array | None = None
         self._core = CoreLock()
-        self._libraries: dict[Path, ctypes.CDLL] = {}
+        self._clock = NativeClock()
+        self._libraries: dict[Path, _Library] = {}
         self._workspaces: dict[bool, GuardedBuffer] = {}
-        self._loaded: _Loaded | None = None
+        self._loaded: ProblemData | None = None
+        self._arguments: list[_ConvArgs] = []
+        self._timed_arguments: _ConvArgs | None = None
 
     def load(self, problem: Problem, seed: int) -> None:
-        self._loaded = None
+        self._loaded = self._timed_arguments = None
+        self._arguments.clear()
         self._workspaces.clear()
         _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
         self.claim()
-        self._loaded = _Loaded(problem, seed)
+        data = self._loaded = ProblemData(problem, seed)
+        self._arguments += [_arguments(problem, *checked.inputs, checked.out) for checked in data.sets]
 
     def claim(self) -> None:
         self._core.acquire()
@@ -116,13 +101,42 @@ class CpuDevice:
         self._core.release()
 
     def check(self, binary: Path) -> CheckResult:
-        loaded = self._require()
+        data = self._require()
         try:
             library = self._library(binary)
         except OSError as error:
             return CheckResult("build_error", f"cannot be loaded: {error}")
-        args = _arguments(loaded.problem, loaded.integers, loaded.out)
-        return self._launch(library, args, loaded.out) or _compare(loaded)
+        for number, checked in enumerate(data.sets):
+            result = self._check_set(library, data, number)
+            if result is not None:
+                return replace(result, kind=checked.expected.kind, points=checked.expected.count)
+        expected = data.sets[0].expected
+        return CheckResult("ok", "", expected.kind, expected.count)
+
+    def _check_set(self, library: _Library, data: ProblemData, number: int) -> CheckResult | None:
+        checked, args = data.sets[number], self._arguments[number]
+        failure = self._launch(library, args, checked.out)
+        if failure is not None:
+            return failure
+        wrong = complaint(data.problem, checked.out, checked.expected)
+        if wrong is None:
+            return None
+        if number:
+            wrong += f" ({checked.pattern.name}; data {checked.where})"
+        return self._wrong_or_flaky(wrong, checked.out, lambda: self._launch(library, args, checked.out))
+
+    def _wrong_or_flaky(
+        self, wrong: str, out: GuardedBuffer, again: Callable[[], CheckResult | None]
+    ) -> CheckResult:
+        """A wrong result is `flaky` if another run on the same data gives other bits."""
+        bits = out.view(np.uint8, (out.size,)).copy()
+        for _ in range(_RUNS_TO_SEE_FLAKINESS):
+            failure = again()
+            if failure is not None:
+                return failure
+            if not np.array_equal(bits, out.view(np.uint8, (out.size,))):
+                return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+        return CheckResult("wrong", wrong)
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         _refuse_unless_there_is(problem.bytes, "a copy of the data")
@@ -137,7 +151,7 @@ class CpuDevice:
             for path, shape in zip((data.first, data.second), shapes, strict=False)
         ]
         out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
-        failure = self._launch(library, _arguments(problem, inputs, out), out)
+        failure = self._launch(library, _arguments(problem, inputs[0], inputs[1], out), out)
         if failure is not None:
             return failure
         values = out.view(storage, shapes[2])
@@ -149,7 +163,7 @@ class CpuDevice:
         values.tofile(data.out)
         return CheckResult("ok")
 
-    def _launch(self, library: ctypes.CDLL, args: _ConvArgs, out: GuardedBuffer) -> CheckResult | None:
+    def _launch(self, library: _Library, args: _ConvArgs, out: GuardedBuffer) -> CheckResult | None:
         """Run once over a poisoned output; what is wrong with how that went, or None."""
         try:
             workspace = self._attach_workspace(library, args, flush=True)
@@ -157,7 +171,7 @@ class CpuDevice:
             return CheckResult("unsupported", f"its workspace: {error}")
         out.fill(POISON_BYTE)
         began = time.monotonic()
-        returned = library.to_launch(ctypes.byref(args))
+        returned = library.code.to_launch(ctypes.byref(args))
         self.kernel_seconds += time.monotonic() - began
         if returned == _TO_UNSUPPORTED:
             return CheckResult("unsupported", "the kernel refused the problem")
@@ -168,26 +182,58 @@ class CpuDevice:
         return None
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
-        loaded = self._require()
+        timed = self._require().timed
         library = self._library(binary)
-        inputs, out = loaded.random()
-        args = _arguments(loaded.problem, inputs, out)
+        args = self._timed_arguments
+        if args is None:
+            args = self._timed_arguments = _arguments(timed.problem, *timed.inputs, timed.out)
         self._attach_workspace(library, args, flush=False)
-        nanoseconds = np.zeros(count, np.uint64)
         at_once = 1 if self.cold_cache else count
-        for first in range(0, count, at_once):
+        taken = []
+        for _ in range(0, count, at_once):
+            timed.renew()
             if self.cold_cache:
                 self._flush_caches()
-            began = time.monotonic()
-            to = nanoseconds.ctypes.data + first * nanoseconds.itemsize
-            returned = library.to_time(ctypes.byref(args), at_once, to)
-            self.kernel_seconds += time.monotonic() - began
-            if returned != _TO_OK:
-                raise KernelFailed(f"the kernel returned {returned} when it was timed")
-        if not nanoseconds.all():
-            raise KernelFailed("the kernel stored no time for a run")
+            taken.append(self._time(library, args, timed, at_once))
+        nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
         self.timed_ms += float(nanoseconds.sum()) / 1e6
-        return nanoseconds.astype(np.float64)
+        return nanoseconds
+
+    def _time(
+        self, library: _Library, args: _ConvArgs, timed: TimedData, count: int
+    ) -> npt.NDArray[np.uint64]:
+        began = time.monotonic()
+        runs = self._clock.time(library.launch, ctypes.addressof(args), count, timed.watch)
+        self.kernel_seconds += time.monotonic() - began
+        if runs.returned != _TO_OK:
+            raise KernelFailed(f"the kernel returned {runs.returned} when it was timed")
+        if timed.written_late(runs.seen):
+            raise KernelFailed("its output was written after it had returned")
+        return runs.nanoseconds
+
+    def verify(self, binary: Path) -> CheckResult:
+        data = self._require()
+        timed, library, args = data.timed, self._library(binary), self._timed_arguments
+        assert args is not None, "sample() comes first"
+        if not timed.out.slack_is(POISON_BYTE):
+            return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
+        wrong = complaint(data.problem, timed.out, timed.expected, timed.negated)
+        if wrong is None:
+            return CheckResult("ok")
+
+        def again() -> CheckResult | None:
+            timed.out.fill(POISON_BYTE)
+            runs = self._clock.time(library.launch, ctypes.addressof(args), 1, timed.watch)
+            if runs.returned != _TO_OK:
+                return CheckResult("wrong", f"the kernel returned {runs.returned} when it was timed")
+            return None
+
+        again()
+        right_now = complaint(data.problem, timed.out, timed.expected, timed.negated) is None
+        result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.out, again)
+        if result.status == "wrong" and right_now:
+            return replace(result, detail=f"{result.detail}; right when it runs alone")
+        return result
 
     def state(self) -> DeviceState:
         return DeviceState()
@@ -198,31 +244,30 @@ class CpuDevice:
             self._flush = np.zeros(2 * last_level_cache_bytes(), np.uint8)
         self._flush += 1
 
-    def _require(self) -> _Loaded:
+    def _require(self) -> ProblemData:
         assert self._loaded is not None, "load() comes first"
         return self._loaded
 
-    def _library(self, binary: Path) -> ctypes.CDLL:
+    def _library(self, binary: Path) -> _Library:
         library = self._libraries.get(binary)
         if library is None:
-            library = ctypes.CDLL(str(binary), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            code = ctypes.CDLL(str(binary), mode=os.RTLD_NOW | os.RTLD_LOCAL)
             try:
-                version = library.to_abi_version()
-                library.to_workspace_bytes.restype = ctypes.c_int64
-                library.to_launch.argtypes = (ctypes.c_void_p,)
-                library.to_time.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+                version = code.to_abi_version()
+                code.to_workspace_bytes.restype = ctypes.c_int64
+                code.to_launch.argtypes = (ctypes.c_void_p,)
+                launch = ctypes.cast(code.to_launch, ctypes.c_void_p).value or 0
             except AttributeError as error:
                 raise OSError(str(error)) from None
             if version != _ABI_VERSION:
                 raise OSError(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
-            self._libraries[binary] = library
+            library = self._libraries[binary] = _Library(code, launch)
         return library
 
-    def _attach_workspace(
-        self, library: ctypes.CDLL, args: _ConvArgs, *, flush: bool
-    ) -> GuardedBuffer | None:
-        size = int(library.to_workspace_bytes(ctypes.byref(args)))
+    def _attach_workspace(self, library: _Library, args: _ConvArgs, *, flush: bool) -> GuardedBuffer | None:
+        size = int(library.code.to_workspace_bytes(ctypes.byref(args)))
         if size <= 0:
+            args.workspace = None
             return None
         # The ABI promises 64-byte alignment, so even a flush workspace is rounded up to it.
         size = -(-size // 64) * 64
@@ -251,49 +296,6 @@ def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
 
 
 def _memory_needed_bytes(problem: Problem) -> int:
-    """Integer and random inputs, two outputs, and the reference's fp32 copies."""
+    """Operands and results of up to four sets, their integers, and the reference's fp32 copies."""
     values = [math.prod(shape) for shape in problem.operand_shapes]
-    return 2 * problem.bytes + sum(values[:2]) + 12 * sum(values)
-
-
-def _compare(loaded: _Loaded) -> CheckResult:
-    """Bit for bit, but zeros of either sign are equal."""
-    expected = loaded.expected
-    bits_type = np.dtype(f"u{loaded.storage.itemsize}")
-    out = loaded.out.view(loaded.storage, (math.prod(loaded.out_shape),))
-    bits = out.view(bits_type)
-    if expected.points is not None:
-        stray = _stray_values(out, loaded.problem.dtype)
-        if stray:
-            return CheckResult("wrong", stray, expected.kind, expected.count)
-        bits = bits[expected.points]
-    wanted = expected.values.reshape(-1).view(bits_type)
-    if np.array_equal(bits, wanted):
-        return CheckResult("ok", "", expected.kind, expected.count)
-    sign = bits_type.type(1 << (8 * bits_type.itemsize - 1))
-    different = (bits != wanted) & (((bits | wanted) & ~sign) != 0)
-    if not different.any():
-        return CheckResult("ok", "", expected.kind, expected.count)
-    return CheckResult("wrong", _explain(loaded, bits, wanted, different), expected.kind, expected.count)
-
-
-def _stray_values(out: Array, dtype: str) -> str | None:
-    """What a spot check looks at everywhere: values left unwritten, and NaN."""
-    missing = unwritten(out)
-    if missing:
-        return missing
-    nan = nan_count(out, dtype)
-    return f"{nan:,} of {out.size:,} values are NaN" if nan else None
-
-
-def _explain(loaded: _Loaded, bits: Array, wanted: Array, different: npt.NDArray[np.bool_]) -> str:
-    dtype, points = loaded.problem.dtype, loaded.expected.points
-    storage = loaded.storage
-    stray = _stray_values(bits.view(storage), dtype) if points is None else None
-    at = int(np.argmax(different))
-    got = float(decode(bits[at : at + 1].view(storage), dtype)[0])
-    want = float(decode(wanted[at : at + 1].view(storage), dtype)[0])
-    where = np.unravel_index(at if points is None else int(points[at]), loaded.out_shape)
-    first = f"at ({', '.join(str(int(i)) for i in where)}) got {got:g}, exact {want:g}"
-    count = int(np.count_nonzero(different))
-    return f"{count:,} of {different.size:,} values wrong, {first}" + (f"; {stray}" if stray else "")
+    return 4 * problem.bytes + 4 * sum(values[:2]) + 12 * sum(values)

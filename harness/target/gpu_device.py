@@ -6,8 +6,8 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
@@ -15,6 +15,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from harness.measure.check_data import Pattern, dense, mantissa
 from harness.measure.reference import STORAGE, decode
 from harness.problem import Problem
 from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
@@ -37,6 +38,7 @@ from harness.target.gpu_work import (
     GUARD_BYTES,
     Buffer,
     DeviceWork,
+    Findings,
     Verdict,
     operand_bytes,
 )
@@ -65,6 +67,15 @@ _MOST_REPLAYS = 128
 _LEAST_VALUES = 8
 """So many graphs are timed, if so many runs are wanted: a median of two means would say little."""
 _EXIT_AFTER_FAULT = 70
+SKEW_BYTES = 16
+"""All that a kernel may count on (kernels/gpu/abi.h): where the data of some checks begin."""
+_SAMPLE = 1 << 18
+"""Of the checks for precision so many values are compared: what they look for shows everywhere."""
+_RUNS_TO_SEE_FLAKINESS = 4
+_FLIPS = 8
+_CHANGED_AT_MOST, _CHANGED_SLACK_NS = 4.0, 20_000.0
+"""A run after a change of an operand may take so many times as long as others, and so much more: caches that
+must be filled again, clocks that rise only slowly."""
 
 
 @dataclass(frozen=True)
@@ -79,45 +90,82 @@ class _Kernel:
 
 @dataclass(frozen=True)
 class _Timer:
-    """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs."""
+    """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
+
+    changed_ns: what a run took when an operand was changed before each one.
+    """
 
     launches: tuple[Launch | LibraryLaunch, ...]
     graph: int
     repeats: int
+    changed_ns: float = math.inf
+
+
+@dataclass(frozen=True)
+class _Set:
+    """Operands of a check, room for the result, and what must come of them: all values, or `sample` of
+    them.
+    """
+
+    pattern: Pattern
+    where: str
+    inputs: tuple[Buffer, Buffer]
+    out: Buffer
+    expected: Buffer
+    sample: int | None
 
 
 class _Loaded:
-    """One problem's data on the device: integers and what must come of them, and random data for timing."""
+    """One problem's data on the device: operands of every check, and what must come of them.
+
+    Kernels are timed on the first set, whose columns are negated again and again, and with them the right
+    result: so no earlier result is right.
+    """
 
     def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> None:
         self.problem = problem
         self._driver, self._work, self._seed = driver, work, seed
         self._buffers: list[Buffer] = []
         self._bytes = operand_bytes(problem)
-        # NaN around the inputs: who reads beside them computes nonsense.
-        self.integers = [self.buffer(self._bytes[i], POISON_BYTE) for i in (0, 1)]
-        self.out = self.buffer(self._bytes[2])
-        self.expected = self.buffer(self._bytes[2])
-        self._random: list[Buffer] = []
         self.workspace: Buffer | None = None
         self.timing_workspace: Buffer | None = None
-        first, second = (operand.address for operand in self.integers)
-        work.fill_integers(problem, seed, first, second)
-        work.reference(problem, first, second, self.expected.address)
+        self._round = 0
+        self.sets = [self._set(dense(problem), 0, None)]
+        skewed: Buffer | None = None
+        for pattern in mantissa(problem):
+            self.sets.append(self._set(pattern, SKEW_BYTES, _SAMPLE, skewed))
+            skewed = self.sets[-1].out
         driver.synchronize()
 
-    def buffer(self, size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
-        buffer = Buffer(self._driver, size_bytes, guard)
+    def _set(self, pattern: Pattern, skew: int, sample: int | None, out: Buffer | None = None) -> _Set:
+        # NaN around the inputs: who reads beside them computes nonsense.
+        first, second = (self.buffer(self._bytes[i], POISON_BYTE, skew) for i in (0, 1))
+        out = out or self.buffer(self._bytes[2], skew=skew)
+        size = STORAGE[self.problem.result_dtype].itemsize
+        expected = self.buffer(self._bytes[2] if sample is None else min(self._bytes[2], sample * size))
+        self._work.fill(self.problem, pattern, self._seed, first.address, second.address)
+        self._work.reference(self.problem, first.address, second.address, expected.address, sample)
+        where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
+        return _Set(pattern, where, (first, second), out, expected, sample)
+
+    def renew(self) -> None:
+        """Other operands to time on, and an output that nothing was written to."""
+        timed = self.sets[0]
+        self._round += 1
+        seed = self._seed + self._round
+        self._work.negate_columns(self.problem, seed, timed.inputs[1].address, timed.expected.address)
+        timed.out.poison()
+
+    def sign_flips(self, count: int) -> list[Launch]:
+        """Of elements of the second operand of what is timed, far apart."""
+        values = math.prod(self.problem.operand_shapes[1])
+        second = self.sets[0].inputs[1].address
+        return [self._work.sign_flip(self.problem, second, values * i // count) for i in range(count)]
+
+    def buffer(self, size_bytes: int, guard: int = GUARD_BYTE, skew: int = 0) -> Buffer:
+        buffer = Buffer(self._driver, size_bytes, guard, skew)
         self._buffers.append(buffer)
         return buffer
-
-    def random(self) -> list[Buffer]:
-        """Inputs for timing, made when the first kernel has passed its check."""
-        if not self._random:
-            self._random = [self.buffer(size, POISON_BYTE) for size in self._bytes[:2]]
-            first, second = (operand.address for operand in self._random)
-            self._work.fill_random(self.problem, self._seed, first, second)
-        return self._random
 
     def exact_workspace(self, size_bytes: int) -> Buffer | None:
         """Scratch memory for a check, just as large as the kernel may use; None for a kernel without any.
@@ -182,6 +230,7 @@ class GpuDevice:
         self.cold_cache = False
         self._flush_bytes = max(_LEAST_FLUSH_BYTES, 2 * cache_bytes)
         self._flush = 0
+        self._flip_took_ns: float | None = None
         self._watch = StateWatch(reader)
         self._units = properties.compute_units or compute_units
         self._lock = GpuLock(properties.identity)
@@ -261,7 +310,8 @@ class GpuDevice:
             self._driver.copy_in(operand.address, values)
         out = buffer(math.prod(problem.operand_shapes[2]) * result_storage.itemsize)
         workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
-        failure = self._run_once(problem, kernel, plan, operands, out, workspace)
+        self._run_once(problem, kernel, plan, operands, out, workspace)
+        failure = _beside(self._work.find(problem, out, workspace, 0))
         if failure is not None:
             return failure
         result = self._driver.copy_out(out.address, out.size_bytes)
@@ -277,11 +327,11 @@ class GpuDevice:
         problem: Problem,
         kernel: _Kernel | CkTileLibrary,
         plan: LaunchPlan | CkTilePlan,
-        operands: list[Buffer],
+        operands: Sequence[Buffer],
         out: Buffer,
         workspace: Buffer | None,
-    ) -> CheckResult | None:
-        """Run over a poisoned output; what is wrong where the kernel wrote beside its memory, or None."""
+    ) -> None:
+        """Run over a poisoned output."""
         launches = _launches(
             problem, kernel, plan, operands, out, workspace.address if workspace is not None else 0
         )
@@ -296,11 +346,6 @@ class GpuDevice:
             self._driver.synchronize()
         finally:
             self.kernel_seconds += time.monotonic() - began
-        for name, buffer in (("output", out), ("workspace", workspace)):
-            damaged = self._work.damaged_guard_bytes(buffer) if buffer is not None else 0
-            if damaged:
-                return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
-        return None
 
     def _refuse_unless_there_is(self, needed_bytes: int, what_for: str) -> None:
         there = self._driver.free_memory_bytes()
@@ -313,27 +358,74 @@ class GpuDevice:
     def _check(
         self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
     ) -> CheckResult:
-        problem, workspace = loaded.problem, loaded.exact_workspace(plan.workspace_bytes)
-        failure = self._run_once(problem, kernel, plan, loaded.integers, loaded.out, workspace)
-        if failure is not None:
-            return failure
-        count = math.prod(problem.operand_shapes[2])
-        verdict = self._work.compare(problem, loaded.out.address, loaded.expected.address)
-        if verdict.wrong == 0:
-            return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
-        return CheckResult("wrong", self._explain(loaded, verdict), "full", count)
+        workspace = loaded.exact_workspace(plan.workspace_bytes)
+        count = math.prod(loaded.problem.operand_shapes[2])
+        for number, checked in enumerate(loaded.sets):
+
+            def run(checked: _Set = checked) -> Findings:
+                problem = loaded.problem
+                self._run_once(problem, kernel, plan, checked.inputs, checked.out, workspace)
+                return self._work.find(
+                    problem, checked.out, workspace, checked.expected.address, checked.sample
+                )
+
+            found = run()
+            failure = _beside(found)
+            if failure is not None:
+                return replace(failure, kind="full", points=count)
+            if found.verdict.wrong:
+                wrong = self._explain(loaded, checked, found.verdict)
+                if number:
+                    wrong += f" ({checked.pattern.name}; data {checked.where})"
+                return replace(_wrong_or_flaky(wrong, found.verdict, run), kind="full", points=count)
+        return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        loaded = self._require()
         try:
-            began = time.monotonic()
             timer = self._timers.get(binary) or self._make_timer(binary)
+            loaded.renew()
+            began = time.monotonic()
             wanted = max(math.ceil(count / timer.repeats), min(count, _LEAST_VALUES))
             taken = self._time(timer, wanted)
             self.kernel_seconds += time.monotonic() - began
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
             raise KernelFailed(f"failed when it was timed: {failure}") from None
+        usual = float(np.median(taken))
+        if timer.changed_ns > _CHANGED_AT_MOST * usual + _CHANGED_SLACK_NS:
+            raise KernelFailed(
+                f"a run takes {timer.changed_ns / 1e3:.0f} us when an operand changed before it, and "
+                f"{usual / 1e3:.0f} us when none did: it does not do its work again"
+            )
         return taken
+
+    def verify(self, binary: Path) -> CheckResult:
+        loaded, timer = self._require(), self._timers[binary]
+        timed, problem = loaded.sets[0], loaded.problem
+        try:
+            found = self._work.find(problem, timed.out, None, timed.expected.address)
+            failure = _beside(found)
+            if failure is not None:
+                return replace(failure, detail=f"{failure.detail} when it was timed")
+            if not found.verdict.wrong:
+                return CheckResult("ok")
+            wrong = f"when it was timed, {self._explain(loaded, timed, found.verdict)}"
+
+            def run() -> Findings:
+                timed.out.poison()
+                for launch in timer.launches:
+                    self._driver.launch(launch)
+                return self._work.find(problem, timed.out, None, timed.expected.address)
+
+            alone = run().verdict
+            result = _wrong_or_flaky(wrong, alone, run)
+            if result.status == "wrong" and not alone.wrong:
+                return replace(result, detail=f"{wrong}; right when it runs alone")
+            return result
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            return CheckResult("wrong", f"failed when it was timed: {failure}")
 
     def state(self) -> DeviceState:
         return self._watch.take()
@@ -391,24 +483,36 @@ class GpuDevice:
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to go
         scratch = loaded.ample_workspace(plan.workspace_bytes)
-        launches = _launches(loaded.problem, kernel, plan, loaded.random(), loaded.out, scratch)
-        direct = _Timer(launches, 0, 1)
-        rough_ns = float(self._time(direct, 1)[0])
-        if rough_ns < _LONG_NS:
-            rough_ns = float(self._time(direct, 3).min())
-        timer = direct
+        timed = loaded.sets[0]
+        launches = _launches(loaded.problem, kernel, plan, timed.inputs, timed.out, scratch)
+        flips = loaded.sign_flips(_FLIPS)
+        changed = _Timer((flips[0], *launches), 0, 1)
+        rough_ns = float(self._time(changed, 1)[0])
+        # Of an even number of flips the operand is as before.
+        rough_ns = min(rough_ns, float(self._time(changed, 1 if rough_ns >= _LONG_NS else 3).min()))
+        timer = _Timer(launches, 0, 1, rough_ns)
         # A graph would warm the caches for its own runs.
         if rough_ns < _SHORT_NS and not self.cold_cache:
-            repeats = 8
-            graph = self._driver.capture(launches, repeats)
-            once = _Timer(launches, graph, repeats)
-            self._time(once, 1)
-            short_ns = max(100.0, float(self._time(once, 3).min()))
+            runs = tuple(launch for flip in flips for launch in (flip, *launches))
+            graph = self._driver.capture(runs, 1)
+            several = _Timer(runs, graph, _FLIPS)
+            self._time(several, 1)
+            short_ns = max(100.0, float(self._time(several, 3).min()) - self._flip_ns(flips))
             self._driver.destroy_graph(graph)
             repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
-            timer = _Timer(launches, self._driver.capture(launches, repeats), repeats)
+            timer = _Timer(launches, self._driver.capture(launches, repeats), repeats, short_ns)
         self._timers[binary] = timer
         return timer
+
+    def _flip_ns(self, flips: Sequence[Launch]) -> float:
+        """What flipping a sign adds to a run in a graph; measured once."""
+        if self._flip_took_ns is None:
+            graph = self._driver.capture(flips, 1)
+            timer = _Timer(tuple(flips), graph, len(flips))
+            # Twice the same flips: the operand is as before.
+            self._flip_took_ns = float(min(self._time(timer, 1).min(), self._time(timer, 3).min()))
+            self._driver.destroy_graph(graph)
+        return self._flip_took_ns
 
     def _time(self, timer: _Timer, count: int) -> npt.NDArray[np.float64]:
         """Nanoseconds of each of `count` runs, or of a run in each of `count` graphs, on average."""
@@ -482,25 +586,48 @@ class GpuDevice:
         if isinstance(error, RuntimeFailure) and error.sticky:
             _end(error)
 
-    def _explain(self, loaded: _Loaded, verdict: Verdict) -> str:
+    def _value(self, problem: Problem, address: int, index: int) -> float:
+        stored = np.frombuffer(self._work.value(problem, address, index), STORAGE[problem.result_dtype])
+        return float(decode(stored, problem.result_dtype)[0])
+
+    def _explain(self, loaded: _Loaded, checked: _Set, verdict: Verdict) -> str:
         problem = loaded.problem
         shape = problem.operand_shapes[2]
-        count = math.prod(shape)
         at = verdict.first or 0
-        got, want = (
-            float(decode(np.frombuffer(data, STORAGE[problem.result_dtype]), problem.result_dtype)[0])
-            for data in (
-                self._work.value(problem, loaded.out.address, at),
-                self._work.value(problem, loaded.expected.address, at),
-            )
-        )
+        count = math.prod(shape)
+        got = self._value(problem, checked.out.address, at)
+        text = f"got {got:g}"
+        if checked.sample is None or count <= checked.sample:
+            text += f", exact {self._value(problem, checked.expected.address, at):g}"
+        else:
+            count = checked.sample
         where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape))
-        text = f"{verdict.wrong:,} of {count:,} values wrong, at ({where}) got {got:g}, exact {want:g}"
+        text = f"{verdict.wrong:,} of {count:,} values wrong, at ({where}) {text}"
         if verdict.unwritten:
             text += f"; left {verdict.unwritten:,} of {count:,} values unwritten"
         if verdict.nan:
             text += f"; {verdict.nan:,} of {count:,} values are NaN"
         return text
+
+
+def _beside(found: Findings) -> CheckResult | None:
+    """Of a kernel that wrote beside its memory."""
+    for name, damaged in (("output", found.beside_output), ("workspace", found.beside_workspace)):
+        if damaged:
+            return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
+    return None
+
+
+def _wrong_or_flaky(wrong: str, first: Verdict, again: Callable[[], Findings]) -> CheckResult:
+    """A wrong result is `flaky` if another run on the same data is wrong in another way, or right."""
+    for _ in range(_RUNS_TO_SEE_FLAKINESS):
+        found = again()
+        failure = _beside(found)
+        if failure is not None:
+            return failure
+        if found.verdict != first:
+            return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+    return CheckResult("wrong", wrong)
 
 
 def _asks(kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan) -> str:
@@ -514,7 +641,7 @@ def _launches(
     problem: Problem,
     kernel: _Kernel | CkTileLibrary,
     plan: LaunchPlan | CkTilePlan,
-    inputs: list[Buffer],
+    inputs: Sequence[Buffer],
     out: Buffer,
     scratch: int,
 ) -> tuple[Launch | LibraryLaunch, ...]:
@@ -534,5 +661,6 @@ def _end(failure: RuntimeFailure) -> NoReturn:
 
 
 def _memory_needed_bytes(problem: Problem) -> int:
-    """Integer and random inputs, the output and what it must be, and their guard zones."""
-    return 2 * problem.bytes + 12 * GUARD_BYTES
+    """Operands, outputs and what these must be of up to three sets, and their guard zones."""
+    sets = 1 + len(mantissa(problem))
+    return sets * problem.bytes + 4 * sets * _SAMPLE + 16 * GUARD_BYTES + operand_bytes(problem)[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from typing import Any
 
@@ -13,6 +14,11 @@ _PAGE = mmap.PAGESIZE
 _NONE, _READ, _WRITE = 0, mmap.PROT_READ, mmap.PROT_WRITE
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+_LIBC.mremap.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_int)
+_LIBC.mremap.restype = ctypes.c_void_p
+_LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+_MREMAP_MAYMOVE = 1
+_FAILED = ctypes.c_void_p(-1).value
 
 
 class GuardedBuffer:
@@ -21,18 +27,20 @@ class GuardedBuffer:
     flush: the last byte borders on the guard page, so that reading or writing one element too many
     faults at once; the start is then aligned to the element only. Otherwise the start is 64-byte aligned
     and stray access up to the next page boundary goes unseen: for timing, where alignment counts.
+    skew: bytes beyond the 64-byte boundary at which it starts instead; fewer than 64, and not with `flush`.
     Raises MemoryError when there is not so much memory.
     """
 
-    def __init__(self, size: int, *, flush: bool) -> None:
+    def __init__(self, size: int, *, flush: bool, skew: int = 0) -> None:
         self.size = size
-        self._inner = max(_PAGE, -(-size // _PAGE) * _PAGE)
+        self._alias: int | None = None
+        self._inner = max(_PAGE, -(-(size + skew) // _PAGE) * _PAGE)
         try:
             self._map = mmap.mmap(-1, self._inner + 2 * _PAGE)
         except (OSError, OverflowError, ValueError):
             raise MemoryError(f"{size:,} bytes cannot be had") from None
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        self._offset = _PAGE + (self._inner - size if flush else 0)
+        self._offset = _PAGE + (self._inner - size if flush else skew)
         self._protect(self._base, _PAGE, _NONE)
         self._protect(self._base + _PAGE + self._inner, _PAGE, _NONE)
 
@@ -44,6 +52,28 @@ class GuardedBuffer:
         """The bytes as an array."""
         count = int(np.prod(shape, dtype=np.int64))
         return np.frombuffer(self._map, dtype, count, self._offset).reshape(shape)
+
+    @property
+    def writable_address(self) -> int:
+        """A second address of the same bytes that can be written when the first one is read-only."""
+        if self._alias is None:
+            # An old size of 0 maps shared pages again instead of moving them: man 2 mremap.
+            alias = _LIBC.mremap(self._base + _PAGE, 0, self._inner, _MREMAP_MAYMOVE)
+            if alias in (None, _FAILED):
+                raise MemoryError("cannot map a buffer twice: too many memory mappings")
+            self._alias = int(alias)
+            self._protect(self._alias, self._inner, _READ | _WRITE)
+        return self._alias + self._offset - _PAGE
+
+    def writable(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+        """The bytes at `writable_address` as an array, good as long as this buffer lives."""
+        content: Any = (ctypes.c_char * self.size).from_address(self.writable_address)
+        values: npt.NDArray[Any] = np.frombuffer(content, dtype, math.prod(shape))
+        return values.reshape(shape)
+
+    def __del__(self) -> None:
+        if getattr(self, "_alias", None) is not None:
+            _LIBC.munmap(self._alias, self._inner)
 
     def make_read_only(self) -> None:
         self._protect(self._base + _PAGE, self._inner, _READ)
@@ -65,9 +95,9 @@ class GuardedBuffer:
             raise MemoryError("cannot protect pages: too many memory mappings")
 
 
-def holding(array: npt.NDArray[Any], *, flush: bool) -> GuardedBuffer:
+def holding(array: npt.NDArray[Any], *, flush: bool, skew: int = 0) -> GuardedBuffer:
     """A read-only buffer with the array's bytes."""
-    buffer = GuardedBuffer(array.nbytes, flush=flush)
+    buffer = GuardedBuffer(array.nbytes, flush=flush, skew=skew)
     buffer.view(array.dtype, array.shape)[...] = array
     buffer.make_read_only()
     return buffer

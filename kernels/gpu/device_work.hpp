@@ -2,7 +2,8 @@
 // (CUDA), without any vendor's headers. harness/target/gpu_device.py launches these kernels: blocks of 256
 // threads, as many as are useful, all loops strided by the grid.
 //
-//     to_fill_integers, to_fill_random    inputs
+//     to_fill_integers, to_fill_pattern   inputs (harness/measure/check_data.py says why just these)
+//     to_negate_columns, to_flip_sign     other inputs, and what must come of them
 //     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
 //     to_product, to_product_long         the same of a GEMM
 //     to_compare, to_count_other          a verdict in device memory
@@ -68,6 +69,19 @@ struct Product {
   long long a_row, a_depth, b_depth, b_column;
   int M, N, K;
   int dtype, result_dtype;
+};
+
+// One operand of the pattern `mantissa`. Magnitudes run from least to most, or evenly from -most to most where least
+// is 0; signs are at random. An element at position p = (i / inner) % extent with extent / 2 <= p < 2 * (extent / 2)
+// repeats the one extent / 2 before it, times fold_sign (0: does not), plus -1, 0 or 1 where fold_sign is negative.
+// Column i / (column_inner * depth) * column_inner + i % column_inner has but one element that is not zero, between
+// one_least and one_most, if it is even (selected: 1) or in any case (2).
+struct Pattern {
+  long long inner, extent, column_inner, depth;
+  int least, most, one_least, one_most;
+  int fold_sign, selected;
+  float scale;
+  int dtype;
 };
 
 // Zeroed before each comparison; `first` starts at the largest number.
@@ -355,76 +369,128 @@ TO_WORK_INLINE i64 values(const Convolution &p) {
 
 // Integers from -amplitude to amplitude; only the fraction kept / 2^32 of them, the others 0 (2^32: all).
 TO_WORK_KERNEL to_fill_integers(void *out, long long count, unsigned long long seed, long long amplitude,
-                                unsigned long long kept, int dtype) {
+                                unsigned long long kept, int dtype, float scale) {
   using namespace to_work;
   for (i64 i = first_index(); i < count; i += grid_stride()) {
     u64 random = mix(seed, (u64)i);
     i64 value = (i64)((random >> 32) % (u64)(2 * amplitude + 1)) - amplitude;
-    store(out, i, dtype, (random & 0xFFFFFFFFull) < kept ? (float)value : 0.0f);
+    store(out, i, dtype, (random & 0xFFFFFFFFull) < kept ? (float)value * scale : 0.0f);
   }
 }
 
-// Numbers distributed nearly normally, of variance 1: the sum of twelve even ones.
-TO_WORK_KERNEL to_fill_random(void *out, long long count, unsigned long long seed, int dtype) {
+namespace to_work {
+TO_WORK_INLINE i64 magnitude(u64 random, int least, int most) {
+  if (least == 0) return (i64)((random >> 33) % (u64)(2 * most + 1)) - most;
+  i64 value = least + (i64)((random >> 33) % (u64)(most - least + 1));
+  return random & 1 ? value : -value;
+}
+
+TO_WORK_INLINE i64 pattern_value(const Pattern &p, u64 seed, i64 i) {
+  if (p.selected) {
+    i64 column = i / (p.column_inner * p.depth) * p.column_inner + i % p.column_inner;
+    if (p.selected == 2 || column % 2 == 0) {
+      u64 random = mix(~seed, (u64)column);
+      bool here = (i64)((random >> 1) % (u64)p.depth) == i / p.column_inner % p.depth;
+      return here ? magnitude(mix(seed, (u64)i), p.one_least, p.one_most) : 0;
+    }
+  }
+  i64 half = p.extent / 2, position = i / p.inner % p.extent;
+  if (!p.fold_sign || position < half || position >= 2 * half) return magnitude(mix(seed, (u64)i), p.least, p.most);
+  i64 value = p.fold_sign * magnitude(mix(seed, (u64)(i - half * p.inner)), p.least, p.most);
+  return p.fold_sign < 0 ? value + (i64)((mix(seed, (u64)i) >> 33) % 3) - 1 : value;
+}
+
+TO_WORK_INLINE bool negated(u64 seed, i64 column) { return mix(seed, (u64)column) & 1; }
+
+// The value of a result that stands for the i-th of some that lie in even strides.
+TO_WORK_INLINE i64 sampled(i64 i, i64 stride) { return stride == 1 ? i : i * stride + (i64)(mix(11, (u64)i) % (u64)stride); }
+} // namespace to_work
+
+TO_WORK_KERNEL to_fill_pattern(void *out, long long count, unsigned long long seed, to_work::Pattern pattern) {
+  using namespace to_work;
+  for (i64 i = first_index(); i < count; i += grid_stride())
+    store(out, i, pattern.dtype, (float)pattern_value(pattern, seed, i) * pattern.scale);
+}
+
+// Half of the columns, at random; column 0 always.
+TO_WORK_KERNEL to_negate_columns(void *values, long long count, long long inner, long long depth,
+                                 unsigned long long seed, int dtype) {
   using namespace to_work;
   for (i64 i = first_index(); i < count; i += grid_stride()) {
-    float sum = 0;
-    for (u64 word = 0; word < 3; ++word) {
-      u64 random = mix(seed, 3 * (u64)i + word);
-      for (int part = 0; part < 4; ++part) sum += (float)((random >> (16 * part)) & 0xFFFF) + 0.5f;
-    }
-    store(out, i, dtype, sum * (1.0f / 65536) - 6.0f);
+    i64 column = i / (inner * depth) * inner + i % inner;
+    if (column && !negated(seed, column)) continue;
+    if (dtype == FP32) ((u32 *)values)[i] ^= 0x80000000u;
+    else if (dtype == FP8) ((u8 *)values)[i] ^= 0x80u;
+    else ((u16 *)values)[i] ^= 0x8000u;
   }
+}
+
+// Of one element.
+TO_WORK_KERNEL to_flip_sign(void *values, long long index, int dtype) {
+  using namespace to_work;
+  if (first_index()) return;
+  if (dtype == FP32) ((u32 *)values)[index] ^= 0x80000000u;
+  else if (dtype == FP8) ((u8 *)values)[index] ^= 0x80u;
+  else ((u16 *)values)[index] ^= 0x8000u;
 }
 
 // One thread an output value.
-TO_WORK_KERNEL to_reference(to_work::Convolution p) {
+TO_WORK_KERNEL to_reference(to_work::Convolution p, long long count, long long stride) {
   using namespace to_work;
-  for (i64 at = first_index(); at < values(p); at += grid_stride()) store(p.out, at, p.dtype, value_of(p, at, 0, 1));
+  for (i64 i = first_index(); i < count; i += grid_stride())
+    store(p.out, i, p.dtype, value_of(p, sampled(i, stride), 0, 1));
 }
 
 // One block an output value: for few values of many products.
 namespace to_work {
-template <class Problem> TO_WORK_INLINE void sum_by_blocks(const Problem &p, void *out, int dtype) {
+template <class Problem>
+TO_WORK_INLINE void sum_by_blocks(const Problem &p, void *out, int dtype, i64 count, i64 stride) {
   TO_WORK_SHARED float partial[kThreads];
   u32 lane = thread();
-  for (i64 at = block(); at < values(p); at += blocks()) {
-    partial[lane] = value_of(p, at, lane, kThreads);
+  for (i64 i = block(); i < count; i += blocks()) {
+    partial[lane] = value_of(p, sampled(i, stride), lane, kThreads);
     barrier();
     for (u32 half = kThreads / 2; half; half /= 2) {
       if (lane < half) partial[lane] += partial[lane + half];
       barrier();
     }
-    if (lane == 0) store(out, at, dtype, partial[0]);
+    if (lane == 0) store(out, i, dtype, partial[0]);
     barrier();
   }
 }
 } // namespace to_work
 
-TO_WORK_KERNEL to_reference_long(to_work::Convolution p) { to_work::sum_by_blocks(p, p.out, p.dtype); }
-
-TO_WORK_KERNEL to_product(to_work::Product p) {
-  using namespace to_work;
-  for (i64 at = first_index(); at < values(p); at += grid_stride()) store(p.c, at, p.result_dtype, value_of(p, at, 0, 1));
+TO_WORK_KERNEL to_reference_long(to_work::Convolution p, long long count, long long stride) {
+  to_work::sum_by_blocks(p, p.out, p.dtype, count, stride);
 }
-TO_WORK_KERNEL to_product_long(to_work::Product p) { to_work::sum_by_blocks(p, p.c, p.result_dtype); }
 
-// Bit for bit, but zeros of either sign are equal.
-TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, int dtype, to_work::Verdict *verdict) {
+TO_WORK_KERNEL to_product(to_work::Product p, long long count, long long stride) {
+  using namespace to_work;
+  for (i64 i = first_index(); i < count; i += grid_stride())
+    store(p.c, i, p.result_dtype, value_of(p, sampled(i, stride), 0, 1));
+}
+TO_WORK_KERNEL to_product_long(to_work::Product p, long long count, long long stride) {
+  to_work::sum_by_blocks(p, p.c, p.result_dtype, count, stride);
+}
+
+// Bit for bit, but zeros of either sign are equal. `want` holds `count` values, one for each `stride` of `got`.
+TO_WORK_KERNEL to_compare(const void *got, const void *want, long long count, int dtype, to_work::Verdict *verdict,
+                          long long stride) {
   using namespace to_work;
   u64 wrong = 0, first = ~0ull, unwritten = 0, nan = 0;
   for (i64 i = first_index(); i < count; i += grid_stride()) {
     u32 a, b, sign, infinity, poison;
+    i64 at = sampled(i, stride);
     if (dtype == FP32) {
-      a = ((const u32 *)got)[i], b = ((const u32 *)want)[i];
+      a = ((const u32 *)got)[at], b = ((const u32 *)want)[i];
       sign = 0x80000000u, infinity = 0x7F800000u, poison = 0xFFFFFFFFu;
     } else {
-      a = ((const u16 *)got)[i], b = ((const u16 *)want)[i];
+      a = ((const u16 *)got)[at], b = ((const u16 *)want)[i];
       sign = 0x8000u, infinity = dtype == BF16 ? 0x7F80u : 0x7C00u, poison = 0xFFFFu;
     }
     if (a == b || !((a | b) & ~sign)) continue;
     ++wrong;
-    if ((u64)i < first) first = (u64)i;
+    if ((u64)at < first) first = (u64)at;
     if (a == poison) ++unwritten;
     else if ((a & ~sign) > infinity) ++nan;
   }

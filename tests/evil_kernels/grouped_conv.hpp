@@ -40,7 +40,6 @@ enum {
     GARBLES_PIPE = 20,
     CLOSES_FILES = 21,
     TIME_ERROR = 22,
-    TIME_ZERO = 23,
     HUGE_WORKSPACE = 24,
     WORKSPACE_UNDERRUN = 25,
     OTHER_ABI = 26,
@@ -53,6 +52,10 @@ enum {
     NEGATIVE_ZERO = 33,
     JITTERS_UNTIL_FLAGGED = 34,
 };
+
+/* An fp32 kernel runs three times when it is checked, and then it is timed. */
+static int launches = 0;
+#define TIMED (launches > 3)
 
 #if TO_TILE_M == 17
 #error "this kernel does not compile"
@@ -122,6 +125,10 @@ int32_t to_launch(const to_conv_args *a) {
     const bool sturdy = TO_TILE_M == CRASHES_WHEN_FLAGGED || TO_TILE_M == WAITS_FOR_FLAG || TO_TILE_M == SLOW ||
                         TO_TILE_M == JITTERS_UNTIL_FLAGGED;
     if (!sturdy && flagged()) die();
+    ++launches;
+    if (TO_TILE_M == TIME_ERROR && TIMED) return 5;
+    if (TO_TILE_M == CRASHES_WHEN_FLAGGED && TIMED && flagged()) die();
+    while (TO_TILE_M == LOOPS_WHEN_TIMED && TIMED) sink = 1;
     switch (TO_TILE_M) {
     case SEGFAULT: die(); break;
     case LOOP: for (;;) sink = 1;
@@ -154,7 +161,10 @@ int32_t to_launch(const to_conv_args *a) {
 #endif
     }
     while (TO_TILE_M == WAITS_FOR_FLAG && !flagged()) sink = 1;
-    convolve(a);
+    const bool steady = TO_TILE_M != JITTERS_UNTIL_FLAGGED || flagged();
+    // Every other call jitters by so much that other work on the machine cannot fill the gap.
+    const int repeats = TO_TILE_M == SLOW ? 8 : !steady && launches % 2 ? 40 : 1;
+    for (int repeat = 0; repeat < repeats; ++repeat) convolve(a);
     switch (TO_TILE_M) {
     case WRONG: y[values - 1] += 1; break;
     case NAN_VALUE: y[values / 2] = __builtin_nanf(""); break;
@@ -168,26 +178,7 @@ int32_t to_launch(const to_conv_args *a) {
 }
 
 #if TO_TILE_M != 16
-struct timespec_ { int64_t seconds, nanoseconds; };
-int clock_gettime(int clock, struct timespec_ *now);
-
-int32_t to_time(const to_conv_args *a, int64_t count, uint64_t *nanoseconds) {
-    if (TO_TILE_M == TIME_ERROR) return 5;
-    if (TO_TILE_M == TIME_ZERO) return TO_OK;
-    if (TO_TILE_M == CRASHES_WHEN_FLAGGED && flagged()) die();
-    while (TO_TILE_M == LOOPS_WHEN_TIMED) sink = 1;
-    const bool steady = TO_TILE_M != JITTERS_UNTIL_FLAGGED || flagged();
-    for (int64_t i = 0; i < count; ++i) {
-        timespec_ before, after;
-        clock_gettime(1, &before);
-        static int calls = 0;
-        // Every other call jitters by so much that other work on the machine cannot fill the gap.
-        const int repeats = TO_TILE_M == SLOW ? 8 : !steady && ++calls % 2 ? 40 : 1;
-        for (int repeat = 0; repeat < repeats; ++repeat) convolve(a);
-        clock_gettime(1, &after);
-        nanoseconds[i] = (uint64_t)((after.seconds - before.seconds) * 1000000000 + after.nanoseconds - before.nanoseconds);
-    }
-    return TO_OK;
-}
+/* Nobody asks a kernel how long it took: this one would not know. */
+int32_t to_time(const to_conv_args *, int64_t, uint64_t *) { return 9; }
 #endif
 }

@@ -23,7 +23,7 @@ import pytest
 from harness.build.ahead_build import build_ahead
 from harness.build.builder import Builder, BuildResult
 from harness.kernel import GroupedConvKernel
-from harness.measure import reference
+from harness.measure import check_data, reference
 from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.problem import GroupedConvProblem
 from harness.target.gpu_presence import amd_presence, nvidia_presence
@@ -174,19 +174,21 @@ def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: Gpu
     counts = [math.prod(shape) for shape in problem.operand_shapes]
     buffers = [Buffer(driver, count * storage.itemsize) for count in counts]
     first, second, out = (buffer.address for buffer in buffers)
-    work.fill_integers(problem, 20260, first, second)
-    work.reference(problem, first, second, out)
-    stored = [
-        np.frombuffer(driver.copy_out(buffer.address, buffer.size_bytes), storage).reshape(shape)
-        for buffer, shape in zip(buffers, problem.operand_shapes, strict=True)
-    ]
-    inputs = [reference.decode(values, problem.dtype) for values in stored[:2]]
-    limits = reference.integer_range(problem)
-    for operand, most in zip(inputs, (limits.first, limits.second), strict=True):
-        assert 0 < np.abs(operand).max() <= most
-    exact = reference.exact_output(problem, *(values.astype(np.int16) for values in inputs))
-    wanted = reference.encode(exact, problem.dtype)
-    assert np.array_equal(reference.decode(stored[2], problem.dtype), reference.decode(wanted, problem.dtype))
+    for pattern in (*check_data.mantissa(problem), check_data.dense(problem)):
+        work.fill(problem, pattern, 20260, first, second)
+        work.reference(problem, first, second, out)
+        stored = [
+            np.frombuffer(driver.copy_out(buffer.address, buffer.size_bytes), storage).reshape(shape)
+            for buffer, shape in zip(buffers, problem.operand_shapes, strict=True)
+        ]
+        inputs = [reference.decode(values, problem.dtype) / pattern.scale for values in stored[:2]]
+        bounds = pattern.first[1], max(pattern.second[1], pattern.cancelling + 1)
+        for operand, most in zip(inputs, bounds, strict=True):
+            assert 0 < np.abs(operand).max() <= most
+        exact = reference.exact_output(problem, *(values.astype(np.int32) for values in inputs))
+        wanted = reference.encode(exact * np.float32(pattern.result_scale), problem.dtype)
+        got = reference.decode(stored[2], problem.dtype)
+        assert np.array_equal(got, reference.decode(wanted, problem.dtype))
     assert work.compare(problem, out, out).wrong == 0
     assert all(work.damaged_guard_bytes(buffer) == 0 for buffer in buffers)
     damaged = bytearray(stored[2].tobytes())

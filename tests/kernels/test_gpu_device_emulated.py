@@ -14,10 +14,11 @@ import pytest
 
 from harness.build.source import device_work_source, source_for
 from harness.kernel import Kernel, parse_gemm_name, parse_kernel_name
-from harness.measure.reference import STORAGE, Array, decode, encode, exact_output, integer_range
+from harness.measure.check_data import dense, mantissa
+from harness.measure.reference import STORAGE, Array, decode, encode, exact_output
 from harness.problem import GemmProblem, GroupedConvProblem, Problem
 from harness.target.gpu_device import GpuDevice
-from harness.target.gpu_work import DeviceWork
+from harness.target.gpu_work import Buffer, DeviceWork
 from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
@@ -71,20 +72,23 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
         driver.allocate(math.prod(shape) * STORAGE[dtype].itemsize)
         for shape, dtype in zip(shapes, dtypes, strict=True)
     )
-    work.fill_integers(problem, 7, a, b)
-    first, second = values(driver, a, shapes[0], dtypes[0]), values(driver, b, shapes[1], dtypes[1])
-    limits = integer_range(problem)
-    for operand, most in ((first, limits.first), (second, limits.second)):
-        assert np.abs(operand).max() <= most
-        assert (operand == np.round(operand)).all()
-        assert len(np.unique(operand)) > 1
-    work.reference(problem, a, b, c)
-    exact = exact_output(problem, first.astype(np.int16), second.astype(np.int16))
-    got = driver.copy_out(c, math.prod(shapes[2]) * STORAGE[dtypes[2]].itemsize)
-    expected = encode(exact, dtypes[2])
-    assert (
-        decode(np.frombuffer(got, STORAGE[dtypes[2]]), dtypes[2]) == decode(expected, dtypes[2]).ravel()
-    ).all()
+    for pattern in (*mantissa(problem), dense(problem)):
+        work.fill(problem, pattern, 7, a, b)
+        first, second = (
+            values(driver, address, shape, problem.dtype) / pattern.scale
+            for address, shape in ((a, shapes[0]), (b, shapes[1]))
+        )
+        bounds = pattern.first[1], max(pattern.second[1], pattern.cancelling + 1)
+        for operand, most in zip((first, second), bounds, strict=True):
+            assert np.abs(operand).max() <= most
+            assert (operand == np.round(operand)).all()
+            assert len(np.unique(operand)) > 1
+        work.reference(problem, a, b, c)
+        exact = exact_output(problem, first.astype(np.int32), second.astype(np.int32))
+        expected = encode(exact * np.float32(pattern.result_scale), problem.result_dtype)
+        got = driver.copy_out(c, expected.nbytes)
+        wanted_values = decode(expected, problem.result_dtype).ravel()
+        assert (decode(np.frombuffer(got, expected.dtype), problem.result_dtype) == wanted_values).all()
 
     wanted = driver.allocate(expected.nbytes)
     driver.copy_in(wanted, expected.tobytes())
@@ -94,6 +98,20 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     driver.copy_in(c, bytes(spoilt))
     verdict = work.compare(problem, c, wanted)
     assert (verdict.wrong, verdict.first, verdict.unwritten, verdict.nan) == (1, expected.size - 1, 1, 0)
+
+    # A sample of the result, and what negated columns make of it.
+    few = math.ceil(expected.size / 3)
+    sample = driver.allocate(few * expected.itemsize)
+    work.reference(problem, a, b, sample, few)
+    work.reference(problem, a, b, c)
+    none = Buffer(driver, expected.nbytes)
+    driver.copy_in(none.address, driver.copy_out(c, expected.nbytes))
+    assert work.find(problem, none, None, sample, few).verdict.wrong == 0
+    work.negate_columns(problem, 5, b, c)
+    changed = values(driver, b, shapes[1], problem.dtype)
+    assert (changed != second * np.float32(dense(problem).scale)).any()
+    work.reference(problem, a, b, wanted)
+    assert work.compare(problem, c, wanted).wrong == 0
 
 
 @pytest.mark.parametrize(

@@ -99,7 +99,6 @@ EVILS = (
     Evil("unwritten", "wrong", "left 35 of 245 values unwritten"),
     Evil("error_code", "wrong", "the kernel returned 7"),
     Evil("time_error", "wrong", "the kernel returned 5 when it was timed"),
-    Evil("time_zero", "wrong", "stored no time"),
     Evil("refuses", "unsupported", "the kernel refused the problem"),
     Evil("huge_workspace", "unsupported", "its workspace: 4,611,686,018,427,387,904 bytes cannot be had"),
     Evil("other_abi", "build_error", "speaks ABI 2, this harness 1"),
@@ -217,7 +216,7 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error(
     content = {
         "text": b"this is no library\n",
         "cut": good[:40],
-        "no_symbol": good.replace(b"\0to_time\0", b"\0to_tame\0"),
+        "no_symbol": good.replace(b"\0to_launch\0", b"\0to_lounge\0"),
     }
     path = tmp_path / "broken.so"
     if damage in content:
@@ -227,7 +226,7 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error(
     measurements = list(supervisor.sweep(PROBLEM, built(supervisor, GOOD, evil_kernel("good", 2))))
     assert [m.status for m in measurements] == ["build_error", "ok"]
     assert "cannot be loaded: " in measurements[0].detail
-    assert ("to_time" in measurements[0].detail) == (damage == "no_symbol")
+    assert ("to_launch" in measurements[0].detail) == (damage == "no_symbol")
 
 
 def test_every_kernel_of_a_long_row_of_evils_is_measured_once(
