@@ -31,7 +31,7 @@ KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
 _NEEDED = ("op", "problem", "kernel", "round", "status", "latency_ms", "tflops")
 
 # A kernel that once gave a wrong result, crashed or hung is not redeemed by another run that went well.
-_STICKY = {"timeout": 3, "crash": 4, "wrong": 5}
+_STICKY = {"timeout": 3, "crash": 4, "flaky": 5, "wrong": 6}
 _OK = 2
 
 
@@ -56,7 +56,7 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     records: rows with the columns of harness.record.schema; several rows a pair are several rounds or
     repeated runs. What settles a pair, first match first:
 
-    1. a row that is wrong, else crash, else timeout, in whatever round;
+    1. a row that is wrong, else flaky, else crash, else timeout, in whatever round;
     2. the ok row of the highest round, the latest of it: the second measurement replaces the first,
        whose figure is flattered by having been chosen. A second measurement that is noisy or
        device_lost says nothing about the kernel, so the ok of the sweep stands, not measured again;

@@ -55,7 +55,7 @@ class TestSettledMeasurement:
         row = settled(record(PROBLEM, A, 3.0, minute=9), record(PROBLEM, A, 2.0, minute=1))
         assert row["tflops"] == 3.0
 
-    @pytest.mark.parametrize("bad", ["wrong", "crash", "timeout"])
+    @pytest.mark.parametrize("bad", ["wrong", "flaky", "crash", "timeout"])
     @pytest.mark.parametrize("rounds", [(0, 1), (1, 0)])
     def test_a_kernel_that_failed_once_is_not_redeemed(self, bad: str, rounds: tuple[int, int]) -> None:
         row = settled(
@@ -143,7 +143,7 @@ class TestSettledMeasurement:
             pair = (row["problem"], row["kernel"])
             mine = [r for r in reversed(rows) if (r["problem"], r["kernel"]) == pair]
             statuses = {r["status"] for r in mine}
-            worst = next((bad for bad in ("wrong", "crash", "timeout") if bad in statuses), None)
+            worst = next((bad for bad in ("wrong", "flaky", "crash", "timeout") if bad in statuses), None)
             if worst is not None or "ok" not in statuses:
                 assert row["status"] == (worst or max(mine, key=lambda r: (r["round"], r["time"]))["status"])
             else:

@@ -58,7 +58,7 @@ class TestEfficiency:
         assert (row["efficiency"], row["oracle_rank"]) == (1.0, 1)
 
     @pytest.mark.parametrize(
-        "status", ["unsupported", "build_error", "wrong", "crash", "timeout", "device_lost", "noisy"]
+        "status", ["unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy"]
     )
     def test_a_pick_that_is_not_ok_is_worth_nothing(self, status: str) -> None:
         row = one([*THREE, record(PROBLEM, D, 9.0, status=status, detail="so")], {A: 1.0, B: 2.0, D: 3.0})

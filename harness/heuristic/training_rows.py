@@ -16,7 +16,7 @@ from harness.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_column
 IMPORTANCE = "importance"
 """Optional column of a training table: how much a row counts, 1 by default."""
 
-_FAILED = ("wrong", "crash", "timeout")
+_FAILED = ("wrong", "flaky", "crash", "timeout")
 
 PAIR_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
 """The columns of a pair of convolution and kernel."""

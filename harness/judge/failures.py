@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-FAILURE_STATUSES = ("wrong", "crash", "timeout", "build_error")
+FAILURE_STATUSES = ("wrong", "flaky", "crash", "timeout", "build_error")
 """Statuses that are a kernel's own failure. `unsupported` is an answer, `noisy` and `device_lost` are the
 machine's doing: they are counted and shown, and none of them counts for an oracle."""
 

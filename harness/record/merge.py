@@ -40,7 +40,7 @@ _MADE_BY = {
     "flags": "compiler flags",
     "harness_version": "versions of tile-oracle",
 }
-_FAILED = ["wrong", "crash", "timeout", "build_error"]
+_FAILED = ["wrong", "flaky", "crash", "timeout", "build_error"]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from harness.errors import RecordError
 from harness.kernel import KERNEL_FIELDS, KERNEL_TYPES
 from harness.problem import PROBLEM_FIELDS, PROBLEM_TYPES
 
-STATUSES = ("ok", "unsupported", "build_error", "wrong", "crash", "timeout", "device_lost", "noisy")
+STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
 """What can become of a pair. Only `ok` counts for an oracle."""
 
 IMPLEMENTATIONS = ("native", "ck_tile")
@@ -55,7 +55,12 @@ _TAIL = (
     Column("spread", pa.float64(), "interquartile range of the samples / their median"),
     Column("samples", pa.int64(), "timed samples, warm-up not counted"),
     Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
-    Column("check", pa.string(), "full: every value compared; spot: check_points values; none: not reached"),
+    Column(
+        "check",
+        pa.string(),
+        "full: every value compared; product: every value, by products with random integers; "
+        "spot (older records): check_points values; none: not reached",
+    ),
     Column("check_points", pa.int64(), "output values compared with the exact result"),
     Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),
     Column("cache", pa.string(), "cold: caches flushed before each timed run; warm or null: not"),

@@ -423,7 +423,14 @@ def _choice(data: ReportData) -> str:
     )
 
 
-_STATUS_CSS = {"ok": "s-ok", "wrong": "s-bad", "crash": "s-bad", "timeout": "s-bad", "build_error": "s-bad"}
+_STATUS_CSS = {
+    "ok": "s-ok",
+    "wrong": "s-bad",
+    "flaky": "s-bad",
+    "crash": "s-bad",
+    "timeout": "s-bad",
+    "build_error": "s-bad",
+}
 
 
 def _statuses(data: ReportData) -> str:

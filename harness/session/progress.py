@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-_NOT_GOOD = ("build_error", "wrong", "crash", "timeout", "device_lost")
+_NOT_GOOD = ("build_error", "wrong", "flaky", "crash", "timeout", "device_lost")
 
 
 @dataclass
