@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import re
 import secrets
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +17,23 @@ _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
 def write_atomically(path: Path, data: bytes) -> None:
     """The file holds `data`, or what it held before, whatever happens in between; on return it and its name
     are on the disk. Raises OSError."""
+    _remove_leftovers(path)
     temporary = path.with_name(f".{path.name[:64]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_and_rename(temporary, path, data)
+
+
+def _remove_leftovers(path: Path) -> None:
+    """Removes what processes that were killed while they wrote this file have left beside it.
+
+    A file whose process lives, or whose lock is held (by a process of another machine), is being written.
+    """
+    name = re.compile(re.escape(f".{path.name[:64]}.") + r"([0-9]+)\.[0-9a-f]{8}\.tmp")
+    with suppress(OSError):
+        for place in path.parent.iterdir():
+            if (found := name.fullmatch(place.name)) and not Path(f"/proc/{found[1]}").exists():
+                with suppress(OSError), place.open("rb") as file:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    place.unlink()
 
 
 def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
@@ -25,6 +42,8 @@ def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
     try:
         handle = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
+            with suppress(OSError):  # not every file system has locks
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             _write_all(handle, data)
             os.fsync(handle)
             if read_all(handle) != data:

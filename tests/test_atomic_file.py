@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -45,3 +47,23 @@ def test_a_long_name(tmp_path: Path) -> None:
     path = tmp_path / ("n" * 250)
     write_atomically(path, b"x")
     assert path.read_bytes() == b"x"
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    # Killed with the file aside written and not renamed.
+    script = (
+        "import os, pathlib, signal, sys; from harness.atomic_file import write_atomically; "
+        "pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL); "
+        "write_atomically(pathlib.Path(sys.argv[1]), b'lost')"
+    )
+    subprocess.run([sys.executable, "-c", script, path], check=False)
+    (leftover,) = tmp_path.iterdir()
+    assert leftover.name.startswith(".a.json.")
+    of_living = tmp_path / f".a.json.{os.getpid()}.0123abcd.tmp"
+    of_another = tmp_path / ".b.json.99999999.0123abcd.tmp"
+    of_living.touch()
+    of_another.touch()
+    write_atomically(path, b"kept")
+    assert set(tmp_path.iterdir()) == {path, of_living, of_another}
+    assert path.read_bytes() == b"kept"

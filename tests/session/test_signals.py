@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,25 @@ def test_a_stopped_worker_is_replaced(project: Project) -> None:
     assert re.search(
         rf"note: worker process {worker} was stopped for 10 s and has been killed", finished.output
     )
+    records = project.records()
+    assert len(records[records["round"] == 0]) == PAIRS
+    assert twice(records).empty
+
+
+def test_ctrl_c_twice_ends_the_session_and_keeps_what_was_measured(project: Project) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    process = project.start(*SWEEP)
+    begin = after_tests(process, 5)
+    process.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(0.3)
+    process.send_signal(signal.SIGINT)
+    finished = end_of(process, begin)
+    assert finished.status == 2, finished.output[-3000:]
+    assert "INTERNALERROR" not in finished.output
+    resumed = project.pytest(*SWEEP, "--resume")
+    assert resumed.status == 0, resumed.output[-3000:]
+    assert resumed.output.count("resumed") >= 1
     records = project.records()
     assert len(records[records["round"] == 0]) == PAIRS
     assert twice(records).empty

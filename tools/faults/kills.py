@@ -1,0 +1,394 @@
+"""Kills and stops at random moments: pytest, workers of pytest-xdist, the measuring worker, compilers, merge.
+
+A trial is one run of a small session. It is started, some of its processes are killed (SIGKILL) or stopped
+(SIGSTOP, later continued or killed), and it is resumed until it has come to its end. Before each fault a copy
+of the run's records is taken: what stands in it was acknowledged, and must be in the records of the end, once
+and with the same values. After the end no process, no journal and no temporary file may be left.
+
+    python -m tools.faults.kills --count 50
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pandas as pd
+
+import harness
+from harness.errors import HarnessError
+from harness.record.dataset import load_records
+from tools.faults.campaign import Campaign, Outcome, main
+
+PROBLEMS = ("1,8,8,6,6,3,3,fp32", "1,16,16,5,5,1,1,fp32", "2,8,16,7,7,3,3,fp32", "1,8,24,9,9,1,1,fp32")
+KERNELS = 8
+"""Of the set `tiny`. The pairs of a session take about as long as its start."""
+RUN = "run"
+SESSION = (
+    *("--problem-set", "small.csv", "--target", "cpu", "--kernel-set", "tiny", "--model", "none"),
+    *("--kernel-budget", "2ms", "-p", "no:cacheprovider", "--run-name", RUN, "--resume"),
+)
+ONE_KERNEL = ("--kernel-filter", "tile_m == 16 and pipeline == 'basic_v1'")
+"""For the sessions that compile, which is what takes long in them."""
+WORKERS = (0, 0, 1, 2)
+"""Workers of pytest-xdist, drawn for each trial; 0: pytest measures by itself."""
+COMPILING = 0.03
+"""Share of the trials that begin with an empty cache of kernels."""
+MERGES = 0.15
+"""Share of the trials that end with a merge that is killed."""
+FAULTS_OF_A_TRIAL, FAULTS_OF_A_SESSION, SESSIONS_OF_A_TRIAL = 24, 12, 12
+"""At most: many sessions end before, of a fault."""
+SESSION_LIMIT_S = 240.0
+"""A session that takes longer than this hangs. Without a fault it takes a few seconds on an idle machine."""
+ORPHAN_LIMIT_S = 60.0
+"""A process that lives longer than this after its session is an orphan."""
+MARK = "TILE_ORACLE_FAULTS"
+"""An environment variable that all processes of a trial inherit."""
+_WEIGHTS = {"pytest": 2, "worker": 8, "guardian": 8, "measuring": 8, "compiler": 8, "all": 1}
+"""How often each kind of process is the victim. pytest and "all" at once mostly end a session."""
+
+
+class Broken(Exception):
+    """A promise that was not kept."""
+
+
+@dataclass
+class Trial:
+    """One run in a folder of its own, from its first session to its end."""
+
+    number: int
+    chance: random.Random
+    folder: Path
+    cache: Path
+    faults_left: int
+    counts: Counter[str] = field(default_factory=Counter)
+    acknowledged: dict[tuple[str, str, int], tuple[object, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.mark = uuid.uuid4().hex
+        self.compiles = self.chance.random() < COMPILING
+        workers = self.chance.choice(WORKERS)
+        self.arguments = [
+            *SESSION,
+            *(ONE_KERNEL if self.compiles else ()),
+            *([f"-n{workers}", "--max-worker-restart=40"] if workers else ()),
+        ]
+        self.folder.mkdir(parents=True)
+        (self.folder / "pytest.ini").write_text("[pytest]\n")
+        (self.folder / "small.csv").write_text("\n".join(["N,C,K,Hi,Wi,Y,X,dtype", *PROBLEMS, ""]))
+        (self.folder / "tmp").mkdir()
+        if self.compiles:
+            self.cache = self.folder / "cache"
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))},
+            **{MARK: self.mark, "TMPDIR": str(self.folder / "tmp"), "TILE_ORACLE_CACHE": str(self.cache)},
+            "PYTHONPATH": str(Path(harness.__file__).parent.parent),
+        }
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "reports" / RUN
+
+    # ---- processes ----
+
+    def start(self, *command: str) -> subprocess.Popen[bytes]:
+        """Start a command of Python's in a session of its own, its output in output.txt."""
+        with (self.folder / "output.txt").open("wb") as output:
+            return subprocess.Popen(
+                [sys.executable, "-m", *command],
+                cwd=self.folder,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def processes(self) -> dict[int, str]:
+        """Process id -> what kind of process of this trial it is, a key of _WEIGHTS."""
+        wanted = f"{MARK}={self.mark}".encode()
+        found = {}
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdigit():
+                continue
+            with suppress(OSError):
+                if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                    found[int(folder.name)] = _kind((folder / "cmdline").read_bytes())
+        return found
+
+    def wait_for_all(self) -> None:
+        """Until every process is gone. Raises Broken when one stays."""
+        deadline = time.monotonic() + ORPHAN_LIMIT_S
+        while left := self.processes():
+            if time.monotonic() > deadline:
+                self.kill_all()
+                raise Broken(f"processes were left behind: {sorted(left.values())}")
+            time.sleep(0.02)
+
+    def kill_all(self) -> None:
+        for pid in self.processes():
+            _signal(pid, signal.SIGKILL)
+
+    # ---- one session ----
+
+    def session(self, duration_s: float, faults: int) -> int:
+        """One session with at most so many faults, to its end; its exit status. Raises Broken for a hang."""
+        process = self.start("pytest", *self.arguments)
+        begun = time.monotonic()
+        if faults and self._wait_for_phase(process, duration_s):
+            for _ in range(faults):
+                if not self._wait(process, time.monotonic() + self.chance.uniform(0.0, 1.0)):
+                    break
+                self._harm(process)
+        status = self._end(process, begun)
+        self.counts["sessions"] += 1
+        self.wait_for_all()
+        return status
+
+    def _wait_for_phase(self, process: subprocess.Popen[bytes], duration_s: float) -> bool:
+        """Until the session comes to where its faults begin; whether it does before its end."""
+        phase = self.chance.choices(("start", "measuring", "report"), (1, 5, 1))[0]
+        self.counts[f"sessions harmed from: {phase}"] += 1
+        if phase == "start":
+            return self._wait(process, time.monotonic() + self.chance.uniform(0.0, 0.6) * duration_s)
+        while not (self.measured_all if phase == "report" else self._measures()):
+            if not self._wait(process, time.monotonic() + 0.01):
+                return False
+        return True
+
+    def _measures(self) -> bool:
+        return any((self.run / "measurements").glob(".journal-*"))
+
+    @property
+    def measured_all(self) -> bool:
+        """Whether the last session has said that its last problem is finished."""
+        return f"[{len(PROBLEMS)}/{len(PROBLEMS)}] " in (self.folder / "output.txt").read_text(
+            errors="replace"
+        )
+
+    @staticmethod
+    def _wait(process: subprocess.Popen[bytes], moment: float) -> bool:
+        """Whether the session still runs at that moment."""
+        try:
+            process.wait(max(0.0, moment - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            return True
+        return False
+
+    def _end(self, process: subprocess.Popen[bytes], begun: float) -> int:
+        try:
+            return process.wait(max(1.0, begun + SESSION_LIMIT_S - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            left = sorted(self.processes().values())
+            self.kill_all()
+            process.wait()
+            raise Broken(f"a session hung: {left}; {self.output()}") from None
+
+    def output(self) -> str:
+        """The end of what the last command printed."""
+        text = (self.folder / "output.txt").read_text(errors="replace")
+        return " | ".join(text.split("\n")[-12:])[-1500:]
+
+    def _harm(self, process: subprocess.Popen[bytes]) -> None:
+        """Inject one fault, if there is a process of the kind that was drawn."""
+        found = self.processes()
+        kinds = sorted({*found.values()})
+        if not kinds:
+            return
+        kind = self.chance.choices([*kinds, "all"], [*(_WEIGHTS[kind] for kind in kinds), _WEIGHTS["all"]])[0]
+        victims = [pid for pid in sorted(found) if found[pid] == kind or kind == "all"]
+        if kind != "all":
+            victims = [self.chance.choice(victims)]
+        stop, go_on = self.chance.random() < 0.3, self.chance.random() < 0.6
+        pause_s = self.chance.uniform(0.02, 1.5)
+        self.acknowledge()
+        for pid in victims:
+            _signal(pid, signal.SIGSTOP if stop else signal.SIGKILL)
+        if stop:
+            self._wait(process, time.monotonic() + pause_s)
+            for pid in victims:
+                _signal(pid, signal.SIGCONT if go_on else signal.SIGKILL)
+        self.counts[
+            "stopped and continued" if stop and go_on else "stopped and killed" if stop else "killed"
+        ] += 1
+        self.counts[f"of {kind}"] += 1
+        self.faults_left -= 1
+
+    def acknowledge(self) -> None:
+        """Remember what is recorded. A copy is read, for a reader seals the journals of the dead."""
+        with tempfile.TemporaryDirectory() as folder:
+            copy = Path(folder) / "measurements"
+            copy.mkdir()
+            # Journals first: a row that is sealed meanwhile is seen twice, not missed.
+            for pattern in (".journal-*", "part-*"):
+                for path in (self.run / "measurements").glob(pattern):
+                    with suppress(FileNotFoundError):
+                        shutil.copy2(path, copy / path.name)
+            with suppress(HarnessError):
+                self.acknowledged |= _rows(load_records(copy))
+
+    # ---- the end ----
+
+    def check(self) -> None:
+        """Raises Broken for what was lost, doubled or left behind."""
+        files = sorted(path.name for path in (self.run / "measurements").iterdir())
+        if any(not name.startswith("part-") for name in files):
+            raise Broken(f"files were left behind: {files}")
+        records = pd.concat(map(pd.read_parquet, sorted((self.run / "measurements").glob("part-*"))))
+        twice = records[records.duplicated(["problem", "kernel", "round"])]
+        if len(twice):
+            raise Broken(f"{len(twice)} rows are there twice, {twice['kernel'].iloc[0]} first")
+        rows = _rows(records)
+        lost = [key for key, values in self.acknowledged.items() if rows.get(key) != values]
+        if lost:
+            raise Broken(
+                f"{len(lost)} of {len(self.acknowledged)} acknowledged rows are lost, {lost[0]} first"
+            )
+        pairs = len(PROBLEMS) * (1 if self.compiles else KERNELS)
+        if (swept := int((records["round"] == 0).sum())) != pairs:
+            raise Broken(f"{swept} of {pairs} pairs are recorded")
+        stray = [path for path in self._temporary() if path.is_file()]
+        if stray:
+            raise Broken(f"temporary files were left behind: {sorted(path.name for path in stray)[:5]}")
+        if not (self.run / "verdict.json").is_file() or not (self.run / "report.html").is_file():
+            raise Broken("there is no report")
+        self.counts["rows acknowledged before a fault"] += len(self.acknowledged)
+        self.counts["rows crash or timeout"] += int(records["status"].isin(["crash", "timeout"]).sum())
+
+    def _temporary(self) -> Iterator[Path]:
+        """Files with names of files that are being written; locks are files that stay."""
+        for folder in (self.run, self.folder / "tmp"):
+            for path in folder.rglob("*"):
+                if re.search(r"\.tmp$|^\.(?!lock)|~$", path.name) or path.name.startswith("tmp"):
+                    yield path
+
+    def merge(self) -> None:
+        """Merge the run into a file while the merge is killed, and then to its end."""
+        out = self.folder / "merged.parquet"
+        command = ("harness.cli", "merge", str(self.run), "-o", str(out), "--quiet")
+        rows = load_records(self.run)
+        for last in (False, True):
+            process = self.start(*command)
+            if not last and self._wait(process, time.monotonic() + self.chance.uniform(0.2, 3.0)):
+                process.kill()
+                self.counts["killed"] += 1
+                self.counts["of merge"] += 1
+                self.faults_left -= 1
+            status = self._end(process, time.monotonic())
+            if out.exists() and len(pd.read_parquet(out)) != len(rows):
+                raise Broken("a merged file is not whole")
+        if status:
+            raise Broken(f"merge ended with status {status}: {self.output()}")
+        if [path for path in self.folder.iterdir() if path.name.startswith(".merged")]:
+            raise Broken("a merge left a temporary file behind")
+
+    def go(self, duration_s: float) -> None:
+        """Sessions with faults until all are spent, then one without. Raises Broken."""
+        for _ in range(SESSIONS_OF_A_TRIAL):
+            if not self.faults_left:
+                break
+            self.session(duration_s, min(FAULTS_OF_A_SESSION, self.faults_left))
+            if self.measured_all and self.chance.random() < 0.5:
+                break
+        status = self.session(duration_s, 0)
+        # 1: a kernel that was measured while its worker was killed failed, as it should.
+        if status not in (0, 1):
+            raise Broken(f"the last session ended with status {status}: {self.output()}")
+        self.check()
+        if self.chance.random() < MERGES:
+            self.merge()
+
+
+def _kind(command: bytes) -> str:
+    if b"guardian" in command:
+        return "guardian"
+    if b"harness.measure.worker" in command:
+        return "measuring"
+    if b"sys.stdin.readline" in command:
+        return "worker"
+    if b"\0pytest\0" in command:
+        return "pytest"
+    return "compiler"
+
+
+def _signal(pid: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
+
+
+def _rows(records: pd.DataFrame) -> dict[tuple[str, str, int], tuple[object, ...]]:
+    """What must stay of each row. A row device_lost is no measurement: the pair is measured again."""
+    kept = records[records["status"] != "device_lost"]
+    columns = ["problem", "kernel", "round", "status", "samples"]
+    latencies = [repr(float(value)) for value in kept["latency_ms"]]
+    return {
+        (str(row.problem), str(row.kernel), int(row.round)): (row.status, row.samples, latency)
+        for row, latency in zip(kept[columns].itertuples(), latencies, strict=True)
+    }
+
+
+def run(count: int, seed: int) -> Outcome:
+    """Trials until so many faults are injected."""
+    with tempfile.TemporaryDirectory(prefix="tile-oracle-kills-") as folder:
+        return run_in(Path(folder), Path(folder) / "cache", count, seed)
+
+
+def run_in(base: Path, cache: Path, count: int, seed: int) -> Outcome:
+    """The campaign in a folder; the kernels are compiled into the cache unless they are there."""
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    faults = number = 0
+    duration_s = _warm_up(base, cache)
+    while faults < count:
+        number += 1
+        allowed = min(FAULTS_OF_A_TRIAL, count - faults)
+        chance = random.Random(f"{seed}-{number}")
+        trial = Trial(number, chance, base / f"trial-{number}", cache, allowed)
+        try:
+            trial.go(duration_s)
+        except Broken as broken:
+            failures.append(f"trial {number} ({' '.join(trial.arguments[-2:])}): {broken}")
+            print(failures[-1], file=sys.stderr, flush=True)
+        finally:
+            trial.kill_all()
+        faults += allowed - trial.faults_left
+        counts += trial.counts
+        print(f"trial {number}: {faults} faults, {counts['sessions']} sessions", file=sys.stderr, flush=True)
+        shutil.rmtree(trial.folder, ignore_errors=True)
+    return Outcome(faults, {"trials": number, **dict(sorted(counts.items()))}, failures)
+
+
+def _warm_up(base: Path, cache: Path) -> float:
+    """Compile the kernels and see how long a session takes without a fault, in seconds."""
+    duration_s = 0.0
+    for name in ("warm",) if cache.is_dir() else ("cold", "warm"):
+        trial = Trial(0, random.Random(0), base / name, cache, 0)
+        begun = time.monotonic()
+        if status := trial.session(0.0, 0):
+            raise Broken(f"a session without a fault ended with status {status}: {trial.output()}")
+        duration_s = time.monotonic() - begun
+    return duration_s
+
+
+CAMPAIGN = Campaign(
+    "kills",
+    "sessions end or are resumed to their end: no finished row lost, none doubled, nothing left behind",
+    1000,
+    run,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(CAMPAIGN))
