@@ -31,6 +31,8 @@ _TO_OK, _TO_UNSUPPORTED = 0, 1
 _MEMORY_SHARE = 0.7
 _RUNS_TO_SEE_FLAKINESS = 4
 """Runs on the same data after a wrong result: one that gives other bits makes the kernel flaky."""
+_CHEAP_TO_COMPARE_BYTES = 1 << 16
+"""So small an output is compared after every batch of timed runs, not only after the last one."""
 
 
 _EXTENTS = (
@@ -195,6 +197,10 @@ class CpuDevice:
             if self.cold_cache:
                 self._flush_caches()
             taken.append(self._time(library, args, timed, at_once))
+            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES:
+                result = self.verify(binary)
+                if result.status != "ok":
+                    raise KernelFailed(result.detail, result.status, tainted=result.tainted)
         nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
         self.timed_ms += float(nanoseconds.sum()) / 1e6
         return nanoseconds
@@ -207,8 +213,11 @@ class CpuDevice:
         self.kernel_seconds += time.monotonic() - began
         if runs.returned != _TO_OK:
             raise KernelFailed(f"the kernel returned {runs.returned} when it was timed")
-        if timed.written_late(runs.seen):
-            raise KernelFailed("its output was written after it had returned")
+        if runs.untouched:
+            raise KernelFailed(
+                f"when it was timed, {runs.untouched:,} of {count * len(timed.watch.watched):,} values "
+                f"looked at in {count:,} runs were not written when it returned"
+            )
         return runs.nanoseconds
 
     def verify(self, binary: Path) -> CheckResult:

@@ -30,22 +30,22 @@ typedef struct {
   unsigned long *nanoseconds;           /* of each run */
   unsigned char *const *signs;          /* bytes of inputs, in whose highest bit a sign is */
   long sign_count;
-  const unsigned char *const *watched;  /* bytes of the output */
-  unsigned char *seen;                  /* what they were when the last run returned */
+  unsigned char *const *watched;        /* bytes of the output that are never 0xFF in a result */
   long watched_count;
+  long untouched;                       /* of them, how many a run had not written when it returned */
 } Runs;
 
-long to_time_runs(const Runs *r) {
+long to_time_runs(Runs *r) {
   for (long i = 0; i < r->count; ++i) {
     unsigned char *sign = i + 1 < r->count && r->sign_count > 0 ? r->signs[i % r->sign_count] : 0;
     Clock start, stop;
     if (sign) *sign ^= 0x80;
+    for (long at = 0; at < r->watched_count; ++at) *(volatile unsigned char *)r->watched[at] = 0xFF;
     r->now(1, &start);
     int returned = r->launch(r->args);
     r->now(1, &stop);
-    if (i + 1 == r->count)
-      for (long at = 0; at < r->watched_count; ++at)
-        r->seen[at] = *(const volatile unsigned char *)r->watched[at];
+    for (long at = 0; at < r->watched_count; ++at)
+      r->untouched += *(const volatile unsigned char *)r->watched[at] == 0xFF;
     if (sign) *sign ^= 0x80;
     if (returned) return returned;
     long seconds = stop.seconds - start.seconds;
@@ -55,7 +55,8 @@ long to_time_runs(const Runs *r) {
 }
 """
 """Before every run but the last it flips the sign of one element of an input, and back after it: no run finds
-the data of another one, and the last run finds the data that the result is compared with."""
+the data of another one, and the last run finds the data that the result is compared with. Some bytes of the
+output are spoilt before each run, to see that each one writes it, and has written it when it returns."""
 
 COMPILER_OPTIONS = (
     *("-Os", "-fomit-frame-pointer", "-fno-stack-protector", "-fno-sanitize=all"),
@@ -67,23 +68,25 @@ CODE: Mapping[str, bytes] = MappingProxyType(
     {
         "x86_64": bytes.fromhex(
             """
-            488b47184885c00f8edc000000554157415641554154534883ec284989fe4531ed498d5d014839c37d27498b4e304885
-            c97e1e498b76284c89e831d248f7f14c8b3cd64d85ff7409418037804531e4eb0641b4014531ffbf01000000488d7424
-            1841ff5610498b7e0841ff1689c5bf01000000488d74240841ff5610493b5e18752349837e48007e1c31c0498b4e3848
-            8b0cc18a09498b5640880c0248ffc0493b46487ce64584e475044180378085ed753a488b442408482b4424184869c000
-            ca9a3b4803442410482b442420498b4e204a8904e9498b46184989dd4839c30f8c3cffffff31c0eb0631c0c34863c548
-            83c4285b415c415d415e415f5dc3
+            488b47184885c00f8e04010000554157415641554154534883ec284989fe4531ed498d5d014839c37d27498b4e304885
+            c97e1e498b76284c89e831d248f7f14c8b3cd64d85ff7409418037804531e4eb0641b4014531ff49837e40007e1631c0
+            498b4e38488b0cc1c601ff48ffc0493b46407cecbf01000000488d74241841ff5610498b7e0841ff1689c5bf01000000
+            488d74240841ff5610498b46404885c07e2b498b4e38498b564831f6488b3cf1408a3f4531c04080ffff410f94c04c01
+            c24989564848ffc64839f075df4584e475044180378085ed753a488b442408482b4424184869c000ca9a3b4803442410
+            482b442420498b4e204a8904e9498b46184989dd4839c30f8c14ffffff31c0eb0631c0c34863c54883c4285b415c415d
+            415e415f5dc3
             """
         ),
         "aarch64": bytes.fromhex(
             """
-            080c40f91f0500f12b090054ff8301d1f65704a916409952f5031faaf44f05a9f30300aa5673a772fe6702a9f85f03a9
-            b7060091ff0208ebca010054681a40f91f0100f16d010054a90ac89a28d5089b691640f9387968f8f80000b408034039
-            f9031f2a080119520803003903000014f8031faa39008052680a40f9e14300912000805200013fd6680240a900013fd6
-            680a40f9f403002ae10300912000805200013fd6680e40f9ff0208eba1010054682640f91f0500f14b010054e8031faa
-            69aa43a9297968f8290140394969283808050091692640f91f0109eb2bffff5499000037080340390801195208030039
-            34020035eaa340a9e90340f9eb0f40f9280108cb691240f90829169b08010bcb287935f8f50317aa680e40f9ff0208eb
-            8bf8ff54e0031faa04000014e0031faac0035fd6807e4093f44f45a9f65744a9f85f43a9fe6742a9ff830191c0035fd6
+            080c40f91f0500f16b0a0054ffc301d1f85f04a917409952f65705a9f6031faaf51f8052f44f06a9f30300aa5773a772
+            fe1300f9fa6703a9d80600911f0308ebca010054681a40f91f0100f16d010054c90ac89a28d9089b691640f9397968f8
+            f90000b428034039fa031f2a080119522803003903000014f9031faa3a008052682240f91f0500f12b010054e8031faa
+            691e40f9297968f80805009135010039692240f91f0109eb4bffff54680a40f9e14300912000805200013fd6680240a9
+            00013fd6680a40f9f403002ae10300912000805200013fd6682240f91f0500f14b010054691e40f96a2640f92b8540f8
+            6b0140397ffd03714a158a9a080500f16a2600f941ffff549a00003728034039080119522803003934020035eaa340a9
+            e90340f9eb0f40f9280108cb691240f90829179b08010bcb287936f8f60318aa680e40f91f0308eb8bf7ff54e0031faa
+            04000014e0031faac0035fd6807e4093f44f46a9fe1340f9f65745a9f85f44a9fa6743a9ffc30191c0035fd6
             """
         ),
     }
@@ -102,8 +105,9 @@ class _Runs(ctypes.Structure):
         ("count", ctypes.c_long),
         *((name, ctypes.c_void_p) for name in ("nanoseconds", "signs")),
         ("sign_count", ctypes.c_long),
-        *((name, ctypes.c_void_p) for name in ("watched", "seen")),
+        ("watched", ctypes.c_void_p),
         ("watched_count", ctypes.c_long),
+        ("untouched", ctypes.c_long),
     )
 
 
@@ -112,7 +116,7 @@ class Watch:
     """What is touched between runs.
 
     signs: addresses of bytes that hold signs of input elements, which must be writable. watched: addresses of
-    bytes of the output.
+    bytes of the output in which no result has 0xFF.
     """
 
     signs: npt.NDArray[np.uint64]
@@ -121,11 +125,13 @@ class Watch:
 
 @dataclass(frozen=True)
 class Runs:
-    """returned: what the kernel returned, 0 if nothing failed. seen: the watched bytes as they were then."""
+    """returned: what the kernel returned, 0 if nothing failed. untouched: watched bytes that a run had not
+    written when it returned, added up over the runs.
+    """
 
     returned: int
     nanoseconds: npt.NDArray[np.uint64]
-    seen: npt.NDArray[np.uint8]
+    untouched: int
 
 
 class NativeClock:
@@ -150,11 +156,12 @@ class NativeClock:
 
     def time(self, launch: int, args: int, count: int, watch: Watch) -> Runs:
         """Run `count` times. launch, args: the addresses of a library's function and of its argument."""
-        nanoseconds, seen = np.zeros(count, np.uint64), np.zeros(len(watch.watched), np.uint8)
+        nanoseconds = np.zeros(count, np.uint64)
         signs, watched = watch.signs, watch.watched
         runs = _Runs(launch, args, _NOW, count, nanoseconds.ctypes.data, signs.ctypes.data, len(signs))
-        runs.watched, runs.seen, runs.watched_count = watched.ctypes.data, seen.ctypes.data, len(watched)
-        return Runs(self._run(runs), nanoseconds, seen)
+        runs.watched, runs.watched_count = watched.ctypes.data, len(watched)
+        returned = self._run(runs)
+        return Runs(returned, nanoseconds, int(runs.untouched))
 
 
 def _in_python(runs: _Runs) -> int:
@@ -162,18 +169,20 @@ def _in_python(runs: _Runs) -> int:
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(runs.launch)
     nanoseconds = (ctypes.c_uint64 * runs.count).from_address(runs.nanoseconds)
     signs = (ctypes.c_void_p * runs.sign_count).from_address(runs.signs)
+    watched = [
+        ctypes.c_uint8.from_address(place or 0)
+        for place in (ctypes.c_void_p * runs.watched_count).from_address(runs.watched)
+    ]
     empty = min(_once(_LIBC.abs, 0)[1] for _ in range(50))
     for run in range(runs.count):
         last = run + 1 == runs.count
         sign = None if last or not len(signs) else ctypes.c_uint8.from_address(signs[run % len(signs)] or 0)
         if sign is not None:
             sign.value ^= 0x80
+        for byte in watched:
+            byte.value = 0xFF
         returned, taken = _once(launch, runs.args)
-        if last and runs.watched_count:
-            watched = (ctypes.c_void_p * runs.watched_count).from_address(runs.watched)
-            seen = (ctypes.c_uint8 * runs.watched_count).from_address(runs.seen)
-            for at, place in enumerate(watched):
-                seen[at] = ctypes.c_uint8.from_address(place or 0).value
+        runs.untouched += sum(byte.value == 0xFF for byte in watched)
         if sign is not None:
             sign.value ^= 0x80
         if returned:

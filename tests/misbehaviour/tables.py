@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from tests.misbehaviour.families import Family
+from tests.misbehaviour.precision import PRECISION
 from tests.misbehaviour.signals import SIGNALS
+from tests.misbehaviour.timing import TIMING
 
-FAMILIES: tuple[Family, ...] = (*SIGNALS,)
+FAMILIES: tuple[Family, ...] = (*TIMING, *PRECISION, *SIGNALS)

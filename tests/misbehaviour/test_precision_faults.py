@@ -1,0 +1,112 @@
+"""Which fault of precision each pattern of harness.measure.check_data shows, with real kernels of each fault.
+
+The table of docs/verification.md is the one below.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.build.builder import Builder
+from harness.data_files import data_folder
+from harness.kernel import GroupedConvKernel
+from harness.problem import GroupedConvProblem
+from harness.target.cpu_device import CpuDevice, open_device
+from tests.misbehaviour.families import Family
+from tests.misbehaviour.precision import PRECISION
+from tests.misbehaviour.runner import Lab, lab
+
+_HEADER = Path(__file__).with_name("precision_faults.hpp")
+
+FAULTS = {
+    "none": 0,
+    "operands in fp4 (e2m1 digits)": 1,
+    "operands in fp8 (e4m3 digits)": 2,
+    "operands in bf16": 3,
+    "operands cut by their last bit": 4,
+    "sums in fp16": 5,
+    "sums in bf16": 6,
+    "result cut, not rounded": 7,
+    "result rounded half up": 8,
+    "sums of a block of 8 in fp16": 9,
+}
+"""Fault -> `fault` of precision_faults.hpp."""
+
+HARMLESS = {("operands in bf16", "bf16")}
+"""What is no fault in a dtype."""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("precision")
+    include = folder / "include"
+    include.mkdir()
+    shutil.copy(_HEADER, include / "grouped_conv.hpp")
+    shutil.copy(data_folder("kernels") / "cpu" / "abi.h", include)
+    with Builder("cpu", toolchain="ziglang", build_dir=folder / "cache", include=include) as builder:
+        kernel = GroupedConvKernel("forward", "bf16", 2, 1, 1, 1, 1, 1, 1, 1, 1, 1)
+        result = builder.submit(kernel).result()
+    assert result.binary is not None, result.log
+    return result.binary.path
+
+
+@pytest.fixture
+def device() -> Iterator[CpuDevice]:
+    device = open_device()
+    yield device
+    device.idle()
+
+
+def check(device: CpuDevice, library: Path, fault: str, dtype: str) -> tuple[str, str]:
+    code = ctypes.CDLL(str(library))
+    ctypes.c_int.in_dll(code, "fault").value = FAULTS[fault]
+    ctypes.c_int.in_dll(code, "dtype").value = ("bf16", "fp16").index(dtype)
+    result = device.check(library)
+    return result.status, result.detail
+
+
+@pytest.mark.parametrize("dtype", ["bf16", "fp16"])
+@pytest.mark.parametrize("channels", [1, 2, 64], ids=lambda channels: f"c{channels}")
+def test_every_fault_is_seen(dtype: str, channels: int, device: CpuDevice, library: Path) -> None:
+    problem = GroupedConvProblem("forward", dtype, 2, 2, channels, 12, 1, 8, 9, 3, 3, pad_h=1, pad_w=1)
+    device.load(problem, 1)
+    seen = {fault: check(device, library, fault, dtype)[0] for fault in FAULTS}
+    wanted = {fault: "ok" if fault == "none" or (fault, dtype) in HARMLESS else "wrong" for fault in FAULTS}
+    assert seen == wanted
+
+
+def test_small_integers_alone_would_not_do(device: CpuDevice, library: Path) -> None:
+    """Of the same kernels the check with integers from -4 to 4 lets most pass."""
+    from harness.measure.reference import encode, exact_output, integer_operands
+
+    problem = GroupedConvProblem("forward", "bf16", 2, 2, 64, 12, 1, 8, 9, 3, 3, pad_h=1, pad_w=1)
+    device.load(problem, 1)
+    first, second = integer_operands(problem, 1)
+    wanted = encode(exact_output(problem, first, second), "bf16")
+    data = device._require().sets[0]
+    for buffer, values in zip(data.inputs, (first, second), strict=True):
+        bits = encode(values, "bf16")
+        buffer.writable(bits.dtype, bits.shape)[...] = bits
+    passed = set()
+    for fault in FAULTS:
+        check(device, library, fault, "bf16")
+        device._launch(device._library(library), device._arguments[0], data.out)
+        if (data.out.view(wanted.dtype, wanted.shape) == wanted).all():
+            passed.add(fault)
+    assert passed >= {"operands in fp8 (e4m3 digits)", "operands cut by their last bit", "sums in fp16"}
+
+
+@pytest.fixture(scope="module")
+def the_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    with lab(tmp_path_factory.mktemp("precision_families"), PRECISION) as made:
+        yield made
+
+
+@pytest.mark.parametrize("family", PRECISION, ids=lambda family: family.name)
+def test_a_family_gets_its_status(family: Family, the_lab: Lab) -> None:
+    assert not the_lab.measure(family).broken(family)
