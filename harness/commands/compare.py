@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from harness.commands.evaluate import rankings_of
+from harness.commands.evaluate import rankings_of, training_lines
 from harness.errors import ModelError
 from harness.heuristic.compare import Comparison, compare
 from harness.heuristic.evaluate import evaluate
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     old, new = (evaluate(Path(m).name, records, rankings_of(m, records)) for m in (args.old, args.new))
     comparison = compare(records, old, new)
-    print(render(comparison))
+    print("\n".join([render(comparison), *training_lines([args.old, args.new], records)]))
     if args.json:
         try:
             Path(args.json).write_text(json.dumps(comparison.as_json(), indent=2, default=str) + "\n")

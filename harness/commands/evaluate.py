@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from harness.errors import ModelError
-from harness.heuristic.evaluate import Evaluation, evaluate, rank_records
+from harness.heuristic.candidates import rank_recorded
+from harness.heuristic.evaluate import Evaluation, evaluate
 from harness.heuristic.picks import read_picks
 from harness.heuristic.predictor import Predictor
+from harness.heuristic.trained_on import overlap
 from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of
 from harness.record.dataset import load_records
@@ -68,9 +71,10 @@ def run(args: argparse.Namespace) -> int:
         evaluation = evaluate(name, records, rankings_of(args.model, records), trained_on, args.seed)
     else:
         predictor = Predictor.load(args.model)
-        rankings = rank_records(predictor, records)
+        rankings = rank_recorded(predictor, records)
         evaluation = evaluate(name, records, rankings, trained_on, args.seed, predictor)
     print(render(evaluation, args.worst))
+    print("\n".join(training_lines([args.model], records)))
     try:
         if args.json:
             Path(args.json).write_text(json.dumps(evaluation.as_json(), indent=2, default=str) + "\n")
@@ -87,7 +91,29 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions of a model folder for the records, or the picks of a CSV file."""
     if Path(model).suffix == ".csv":
         return read_picks(model, problems_of(records))
-    return rank_records(Predictor.load(model), records)
+    return rank_recorded(Predictor.load(model), records)
+
+
+def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
+    """What each model folder says of having been trained on the problems of the records."""
+    lines = []
+    problems = set(records["problem"].astype(str).unique())
+    for model in models:
+        if Path(model).suffix == ".csv":
+            continue
+        found = overlap([Path(model)], records, problems)
+        if found.problems:
+            same = found.same_measurements
+            by = f" ({same:,} of them by these very measurements)" if same else ""
+            lines.append(
+                f"in-sample: {Path(model).name} was trained on {len(found.problems):,} of the "
+                f"{len(problems):,} problems{by}: its figures on them say nothing of new ones"
+            )
+        elif not found.known:
+            lines.append(
+                f"{Path(model).name} does not say what it was trained on: whether it is in-sample is unknown"
+            )
+    return lines
 
 
 def render(evaluation: Evaluation, worst: int) -> str:

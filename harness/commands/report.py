@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
         scope=inputs.scope,
         baseline=baseline,
         criteria=inputs.criteria,
+        training=inputs.training,
+        candidates=inputs.candidates,
     )
     write_report(args.run_folder, data)
     print("\n".join(summary_lines(data, args.width)))

@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     if not args.no_study:
         names = {"training": ", ".join(path.name for path in args.records), "test": problem_set.name}
         write_study(args.out, study(args.out, training, held_out, sources=names, effort=effort))
-    status = _replay(args.problem_set, args.out, oracle)
+    status = _replay(args.problem_set, args.out, oracle, args.in_sample)
     _say(f"shipped in {args.out} after {time.monotonic() - started:.0f} s")
     return status
 
@@ -169,7 +169,7 @@ def _teaching(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
     return not_of_shapes(merged, held_out)
 
 
-def _replay(problem_set: str, model: Path, oracle: Path) -> int:
+def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int:
     """A replayed session that writes the baseline; its exit status."""
     named = Path(problem_set).expanduser()
     with tempfile.TemporaryDirectory() as folder:
@@ -183,6 +183,7 @@ def _replay(problem_set: str, model: Path, oracle: Path) -> int:
             f"--baseline-dir={model.resolve().parent}",
             f"--report-dir={folder}/reports",
             "--update-baseline",
+            *(("--allow=in-sample",) if in_sample else ()),
         ]
         return subprocess.run(command, cwd=folder, check=False).returncode
 

@@ -36,6 +36,7 @@ from harness.heuristic.ranker import (
     tree_members,
 )
 from harness.heuristic.recipe import Recipe, recipe_named, suited_recipe
+from harness.heuristic.trained_on import PROBLEMS_KEY, problem_digests
 from harness.heuristic.training_rows import IMPORTANCE, training_rows, with_importance
 from harness.heuristic.trees import importances
 from harness.oracle import records_op
@@ -351,6 +352,7 @@ def manifest_of(
         "runs": _names(records, "run")[:_MOST_RUNS],
         "seed": seed,
         "kernels": sorted(rows["kernel"].unique()),
+        PROBLEMS_KEY: problem_digests(rows),
         "harness_version": __version__,
         "lightgbm_version": lgb.__version__,
     }

@@ -11,6 +11,7 @@ import pandas as pd
 
 from harness.judge.baseline import Baseline
 from harness.judge.criteria import Criteria
+from harness.judge.scope import part_to_judge
 from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements, find_oracles, problem_table
 from harness.problem import Problem
@@ -77,6 +78,31 @@ class Scope:
 
 
 @dataclass(frozen=True)
+class Training:
+    """What the model was trained on, as far as it matters to its judge. in_sample: judged problems that it
+    was trained on; same_measurements: how many of them by the measurements that judge it. known: whether the
+    model says what it was trained on. counted: these problems count in the verdict (--allow in-sample)."""
+
+    in_sample: tuple[str, ...] = ()
+    same_measurements: int = 0
+    known: bool = True
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """How large the pool was, in kernels. ranked: what the model chose among. recorded: those of the
+    replayed records, trained: those that the model was trained on; None where there is no such thing.
+    recorded_ranked, trained_ranked: how many of them were ranked."""
+
+    ranked: int = 0
+    recorded: int | None = None
+    recorded_ranked: int = 0
+    trained: int | None = None
+    trained_ranked: int = 0
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """What was run, for the reports' heads and for the baseline. environment: device, driver, toolchain,
     versions; options: the options in force, as given; replayed: the files of records that were replayed,
@@ -124,6 +150,19 @@ class ReportData:
     fixed_mean_percent: float | None
     repeatability_percent: float | None
     verdict: Verdict
+    training: Training = field(default_factory=Training)
+    candidates: Candidates = field(default_factory=Candidates)
+    alone: tuple[str, ...] = ()
+    """Problems with one candidate: 100 % by construction, and left out of the verdict."""
+
+    def efficiency_where(self, in_sample: bool) -> Efficiency:
+        """The figures over the problems that the model was trained on, or over the others."""
+        return summarise(self.selection[self.selection["in_sample"] == in_sample])
+
+    @property
+    def in_sample(self) -> int:
+        """Covered problems that the model was trained on."""
+        return int((self.covered["in_sample"]).sum())
 
     @property
     def covered(self) -> pd.DataFrame:
@@ -189,6 +228,8 @@ def analyse(
     scope: Scope | None = None,
     baseline: Baseline | None = None,
     criteria: Criteria | None = None,
+    training: Training | None = None,
+    candidates: Candidates | None = None,
 ) -> ReportData:
     """Records and rankings -> oracles -> picks -> verdict: all that the reports need.
 
@@ -204,6 +245,9 @@ def analyse(
     selection = select(problems, final, oracles, rankings)
     if ranked_by is not None and ranked_by.order_only:
         selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
+    training = training or Training()
+    selection["in_sample"] = selection["problem"].isin(list(training.in_sample))
+    part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
     fixed = fixed_choice(final, selection)
     again = selection[selection["oracle_remeasured"].fillna(False).astype(bool)]["sweep_winner_efficiency"]
@@ -222,5 +266,16 @@ def analyse(
         efficiency=summarise(selection),
         fixed_mean_percent=float(100.0 * fixed.mean()) if len(fixed) else None,
         repeatability_percent=float(100.0 * again.mean()) if again.notna().any() else None,
-        verdict=judge(selection, final, baseline, criteria, complete=scope.complete),
+        verdict=part.settled(
+            judge(
+                part.selection,
+                final,
+                part.baseline,
+                criteria,
+                complete=scope.complete and not part.nothing_left,
+            )
+        ),
+        training=training,
+        candidates=candidates or Candidates(),
+        alone=part.alone,
     )

@@ -18,7 +18,7 @@ from harness.judge.baseline_file import baseline_document, parse_baseline
 from harness.judge.criteria import Criteria
 from harness.problem import Problem, problem_from_id
 from harness.record.sealed_parquet import DamagedError, read_table, table_bytes
-from harness.report.data import RankedBy, ReportData, RunInfo, Scope
+from harness.report.data import Candidates, RankedBy, ReportData, RunInfo, Scope, Training
 from harness.report.html import report_html
 from harness.report.markdown import summary_markdown
 from harness.sealed_json import check_seal, seal
@@ -66,6 +66,9 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
             "one_kernel_for_all_mean_percent": data.fixed_mean_percent,
             "sweep_winners_measured_again_mean_percent": data.repeatability_percent,
         },
+        "training": asdict(data.training),
+        "candidates": asdict(data.candidates),
+        "only_one_candidate": list(data.alone),
         "not_covered": {reason: list(problems) for reason, problems in data.not_covered.items()},
         "statuses": dict(data.statuses),
         "model": {**asdict(data.ranked_by), "sentence": data.ranked_by.sentence},
@@ -107,6 +110,8 @@ class Inputs:
     scope: Scope = field(default_factory=Scope)
     criteria: Criteria = field(default_factory=Criteria)
     baseline: Baseline | None = None
+    training: Training = field(default_factory=Training)
+    candidates: Candidates = field(default_factory=Candidates)
 
 
 def read_inputs(run_dir: Path) -> Inputs:
@@ -129,9 +134,19 @@ def read_inputs(run_dir: Path) -> Inputs:
             scope=Scope(**_known(Scope, document.get("scope"))),
             criteria=Criteria(**_known(Criteria, document.get("criteria"))),
             baseline=None if baseline is None else parse_baseline(baseline, path),
+            training=_training(document.get("training")),
+            candidates=Candidates(**_known(Candidates, document.get("candidates"))),
         )
     except TypeError as error:
         raise RecordError(f"{path} is not a verdict of this schema: {error}") from None
+
+
+def _training(value: object) -> Training:
+    members = dict(value) if isinstance(value, dict) else {}
+    problems = members.pop("in_sample", [])
+    if not isinstance(problems, list) or not all(isinstance(one, str) for one in problems):
+        raise RecordError(f"{VERDICT}: in_sample = {str(problems)[:40]!r} is not a list of problems")
+    return Training(in_sample=tuple(problems), **_known(Training, members))
 
 
 def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
@@ -180,6 +195,7 @@ def _read_json(path: Path) -> dict[str, Any]:
 _JSON_KINDS: Mapping[str, tuple[type, ...]] = {
     "str": (str,),
     "int": (int,),
+    "int | None": (int, type(None)),
     "float": (int, float),
     "bool": (bool,),
 }

@@ -23,11 +23,17 @@ def summary_markdown(data: ReportData) -> str:
     over_median, over_worst = wording.speed_ups(data)
     table = [("coverage", wording.coverage_sentence(data))]
     if figures.covered:
+        shown = []
+        for name, part in wording.efficiencies(data):
+            more = "" if name == "efficiency" else f"{name}, "
+            shown += [
+                (f"{name}, mean", wording.percent(part.mean_percent)),
+                (f"{more}median", wording.percent(part.median_percent)),
+                (f"{more}P10", wording.percent(part.p10_percent)),
+                (f"{more}min", wording.percent(part.min_percent)),
+            ]
         table = [
-            ("efficiency, mean", wording.percent(figures.mean_percent)),
-            ("median", wording.percent(figures.median_percent)),
-            ("P10", wording.percent(figures.p10_percent)),
-            ("min", wording.percent(figures.min_percent)),
+            *shown,
             ("top-1: the pick is the oracle", wording.percent(figures.top_1_percent)),
             ("top-5: the oracle is in the first five", wording.percent(figures.top_5_percent)),
             ("efficiency of measuring the top 3", wording.percent(figures.measure_top_percent[2])),

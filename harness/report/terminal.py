@@ -45,15 +45,16 @@ def _figures(data: ReportData) -> list[str]:
     figures = data.efficiency
     lines = []
     if figures.covered:
-        lines.append(
-            _pairs(
-                "efficiency",
-                ("mean", wording.percent(figures.mean_percent)),
-                ("median", wording.percent(figures.median_percent)),
-                ("P10", wording.percent(figures.p10_percent)),
-                ("min", wording.percent(figures.min_percent)),
+        for name, part in wording.efficiencies(data):
+            lines.append(
+                _pairs(
+                    name,
+                    ("mean", wording.percent(part.mean_percent)),
+                    ("median", wording.percent(part.median_percent)),
+                    ("P10", wording.percent(part.p10_percent)),
+                    ("min", wording.percent(part.min_percent)),
+                )
             )
-        )
         lines.append(
             _pairs(
                 "oracle found",

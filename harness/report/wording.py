@@ -15,6 +15,7 @@ from harness.judge.verdict import FAILED
 from harness.problem import GemmProblem, GroupedConvProblem
 from harness.record.schema import STATUSES
 from harness.report.data import ReportData
+from harness.selection import Efficiency
 
 DETAIL_CHARACTERS = 160
 
@@ -77,6 +78,11 @@ def kernel_on(failure: Failure) -> str:
 
 def why(row: Mapping[str, Any]) -> str:
     """Why a pick falls short of the oracle, from a row of the selection."""
+    in_sample = ", in-sample" if row.get("in_sample") else ""
+    return _shortfall(row) + in_sample
+
+
+def _shortfall(row: Mapping[str, Any]) -> str:
     if row["pick_status"] != "ok":
         detail = one_line(row["pick_detail"])
         return f"the pick is not ok but {row['pick_status']}" + (f": {detail}" if detail else "")
@@ -189,7 +195,7 @@ def by_status(failures: Iterable[Failure]) -> dict[str, list[Failure]]:
 def verdict_notes(data: ReportData) -> list[str]:
     """What else there is to say about the verdict: changes of the set, coverage lost, healed kernels."""
     verdict = data.verdict
-    notes = list(verdict.notes)
+    notes = [*scope_notes(data), *verdict.notes]
     if verdict.criteria:
         notes.insert(0, f"mean, median, P10 and losses compare {count(verdict.compared, 'problem')} in both")
     for problems, what in (
@@ -218,6 +224,50 @@ def verdict_notes(data: ReportData) -> list[str]:
     if flattered:
         notes.append(
             f"{count(flattered, 'pick')} measured once and above the oracle measured again: counted as 100 %"
+        )
+    return notes
+
+
+def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
+    """The figures to show, by name: those of problems that the model was trained on apart from the others."""
+    if not data.in_sample:
+        return [("efficiency", data.efficiency)]
+    parts = [("efficiency", data.efficiency_where(False)), ("in-sample", data.efficiency_where(True))]
+    return [(name, part) for name, part in parts if part.covered]
+
+
+def scope_notes(data: ReportData) -> list[str]:
+    """What makes the figures better than the model: problems it was trained on, few or only candidates."""
+    notes, training, pool = [], data.training, data.candidates
+    if data.in_sample:
+        same = training.same_measurements
+        by = f" ({same:,} of them by these very measurements)" if same else ""
+        used = (
+            "counted in the verdict, as --allow in-sample asks"
+            if training.counted
+            else "left out of the verdict"
+        )
+        of_all = f"{data.in_sample:,} of {count(data.efficiency.covered, 'problem')}"
+        notes.append(f"in-sample: the model was trained on {of_all}{by}: {used}")
+    if not training.known:
+        notes.append("the model does not say what it was trained on: whether it is in-sample is unknown")
+    if data.alone:
+        notes.append(
+            f"{count(len(data.alone), 'problem')} with one candidate, which is 100 % by construction: "
+            f"left out of the verdict"
+        )
+    if pool.recorded is not None and pool.recorded_ranked < pool.recorded:
+        notes.append(
+            f"ranked {pool.recorded_ranked:,} of {count(pool.recorded, 'recorded kernel')}: a smaller "
+            "pool is an easier choice"
+        )
+    if pool.recorded is not None and pool.ranked > pool.recorded_ranked:
+        never = count(pool.ranked - pool.recorded_ranked, "candidate")
+        notes.append(f"{never} never recorded: a pick of one has no efficiency")
+    if pool.trained is not None and pool.trained_ranked < pool.trained:
+        notes.append(
+            f"ranked {pool.trained_ranked:,} of the {count(pool.trained, 'kernel')} that the model "
+            "was trained on: a smaller pool is an easier choice"
         )
     return notes
 

@@ -105,6 +105,7 @@ def _why_nothing(data: ReportData) -> str:
 _REASONS: dict[Outcome, Callable[[ReportData], str]] = {
     Outcome.NO_BASELINE: _no_baseline,
     Outcome.CANNOT_TELL: _cannot_tell,
+    Outcome.IN_SAMPLE: lambda data: wording.one_line(data.verdict.message, 400),
     Outcome.INCOMPLETE: _incomplete,
     Outcome.NOTHING_JUDGED: _nothing_judged,
 }
@@ -119,8 +120,16 @@ def _go_on(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
         yield "measure the rest", command.resumed()
 
 
+def _out_of_fold(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+    yield (
+        "what models of this kind reach on problems that they did not see",
+        command.resumed("--model=out-of-fold"),
+    )
+
+
 _WAYS: dict[Outcome, Callable[[ReportData, _Command], Iterable[tuple[str, str]]]] = {
     Outcome.NO_BASELINE: _accept,
     Outcome.CANNOT_TELL: _settle,
+    Outcome.IN_SAMPLE: _out_of_fold,
     Outcome.INCOMPLETE: _go_on,
 }

@@ -12,10 +12,19 @@ from typing import TYPE_CHECKING
 from harness.errors import GateError
 from harness.judge.baseline import make_baseline
 from harness.judge.baseline_file import save_baseline
+from harness.judge.scope import NOTHING_JUDGED
 from harness.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
 from harness.problem_set import ProblemSet
 from harness.record.dataset import load_records
-from harness.report.data import THROTTLED, ReportData, RunInfo, Scope, analyse
+from harness.report.data import (
+    THROTTLED,
+    Candidates,
+    ReportData,
+    RunInfo,
+    Scope,
+    Training,
+    analyse,
+)
 from harness.report.files import write_report
 from harness.session.models import NONE, ModelChoice, baseline_file, baseline_for, rank
 from harness.session.outcome import Outcome
@@ -95,6 +104,8 @@ def _conclude_set(
         ),
         baseline=baseline,
         criteria=session.criteria,
+        training=_training(session, choice, own, ids),
+        candidates=_candidates(session, choice, part),
     )
     write_report(folder, data)
     note, accepted = "", False
@@ -127,6 +138,7 @@ _OUTCOME_OF_STATE = {
     INCOMPLETE: Outcome.INCOMPLETE,
     NO_BASELINE: Outcome.NO_BASELINE,
     NO_MODEL: Outcome.NOTHING_JUDGED,
+    NOTHING_JUDGED: Outcome.NOTHING_JUDGED,
 }
 
 
@@ -137,7 +149,7 @@ def _update_baseline(
     path = baseline_file(choice, part, data.run.device, session.options)
     try:
         baseline = make_baseline(
-            data.selection,
+            _out_of_sample(data),
             data.final,
             previous=data.baseline,
             model=choice.name,
@@ -155,6 +167,45 @@ def _update_baseline(
         return f"baseline not updated: {error}", False
     save_baseline(baseline, path)
     return f"baseline written: {path}", True
+
+
+def _out_of_sample(data: ReportData) -> pd.DataFrame:
+    """The selection without efficiencies that say nothing of the model: nobody shall have to reach them."""
+    if data.training.counted:
+        return data.selection
+    seen = data.selection["in_sample"]
+    return data.selection.assign(coverage=data.selection["coverage"].where(~seen, "in-sample"))
+
+
+def _training(session: SweepSession, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
+    """Which problems the models under test were trained on. Out-of-fold predictions never are in-sample."""
+    if not choice.folders:
+        return Training()
+    from harness.heuristic.trained_on import overlap
+
+    found = overlap(set(choice.folders.values()), own, ids)
+    counted = Outcome.IN_SAMPLE in session.options.allowed
+    return Training(found.problems, found.same_measurements, found.known, counted)
+
+
+def _candidates(session: SweepSession, choice: ModelChoice, part: ProblemSet) -> Candidates:
+    """How the pool compares with what was recorded and with what the model was trained on."""
+    plan, kinds = session.plan, {problem.kind for problem in part.problems}
+    pool = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
+    recorded = trained = None
+    if session.replay is not None:
+        recorded = {kernel.name for kernel in session.replay.recording.kernels() if kernel.kind in kinds}
+    if choice.folders:
+        from harness.heuristic.trained_on import kernels_trained_on
+
+        trained = frozenset().union(*map(kernels_trained_on, set(choice.folders.values())))
+    return Candidates(
+        ranked=len(pool),
+        recorded=None if recorded is None else len(recorded),
+        recorded_ranked=len(pool & (recorded or set())),
+        trained=len(trained) if trained else None,
+        trained_ranked=len(pool & (trained or set())),
+    )
 
 
 def _run_info(

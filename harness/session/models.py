@@ -15,8 +15,8 @@ from harness.errors import GateError, ModelError
 from harness.heuristic.model_folder import model_places
 from harness.judge.baseline import Baseline
 from harness.judge.baseline_file import baseline_path, load_baseline
-from harness.kernel import Kernel, parse_kernel_name
-from harness.problem import Kind, Problem, problem_from_id
+from harness.kernel import Kernel
+from harness.problem import Kind, Problem
 from harness.problem_set import ProblemSet
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, kind_of
@@ -126,6 +126,8 @@ def rank(
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    from harness.heuristic.candidates import without_refused
+    from harness.heuristic.code_table import CodeTable
     from harness.heuristic.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
     from harness.heuristic.evaluate import rank_all
     from harness.heuristic.predictor import Predictor
@@ -136,7 +138,10 @@ def rank(
         frames = []
         # Nothing is being timed any more: all cores may predict.
         cores = usable_cores()
-        predictors = {folder: Predictor.load(folder, cores) for folder in set(choice.folders.values())}
+        code = CodeTable.of(own)
+        predictors = {
+            folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
+        }
         for kind, folder in choice.folders.items():
             of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]
             # Many problems at once: of the time that one takes, most goes into making its columns.
@@ -157,23 +162,6 @@ def rank(
         scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
         ranked_by = RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
     return without_refused(table, own, arch), ranked_by
-
-
-def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
-    """The rankings less the kernels that the architecture's rules refuse for the problem: whoever picks asks
-    the rules first, as harness.registry does. What was measured ok is kept, whatever the rules say."""
-    import pandas as pd
-
-    names = ["problem", "kernel"]
-    ok = pd.MultiIndex.from_frame(records.loc[records["status"] == "ok", names].astype(str))
-    doubtful = rankings[~pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(ok)]
-    judge, refused = load_arch(arch), []
-    for problem_id, of_problem in doubtful.groupby("problem", sort=False):
-        problem = problem_from_id(str(problem_id))
-        for row, name in of_problem["kernel"].items():
-            if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
-                refused.append(row)
-    return rankings.drop(index=refused).reset_index(drop=True)
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from harness.errors import ProblemSetError, RuleError
@@ -72,6 +72,23 @@ class Plan:
     def listed_count(self) -> int | None:
         """How many pairs --pairs lists; None without it."""
         return None if self.listed is None else sum(map(len, self.listed.values()))
+
+
+def as_recorded(plan: Plan, recorded: Iterable[Kernel], kernel_filter: str | None) -> Plan:
+    """The plan with the kernels that were recorded as candidates, whatever the rules of today name; in the
+    rules' order, then those that the rules do not name. A kind of which none was recorded stays as it is."""
+    where = KernelFilter(kernel_filter) if kernel_filter else None
+    by_kind: dict[Kind, dict[str, Kernel]] = {}
+    for kernel in recorded:
+        if where is None or where.matches(kernel):
+            by_kind.setdefault(kernel.kind, {})[kernel.name] = kernel
+    pools = {}
+    for kind, pool in plan.pools.items():
+        own = by_kind.get(kind, {})
+        known = [kernel for kernel in pool if kernel.name in own]
+        names = {kernel.name for kernel in known}
+        pools[kind] = (*known, *(kernel for name, kernel in own.items() if name not in names)) or pool
+    return replace(plan, pools=pools)
 
 
 def make_plan(options: SessionOptions, arch: str) -> Plan:

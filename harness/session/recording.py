@@ -12,7 +12,7 @@ from harness.data_files import data_folder
 from harness.errors import RecordError
 from harness.heuristic.model_folder import SPEC_FILE, read_spec
 from harness.judge.baseline_file import slug
-from harness.kernel import Kernel
+from harness.kernel import Kernel, parse_kernel_name
 from harness.problem_set import ProblemSet, load_problem_sets
 from harness.record.dataset import load_records, measurements_folder
 from harness.record.dataset_file import digest_of, read_about
@@ -59,6 +59,10 @@ class Recording:
                 f"--problem-set {problem_set.name} cannot be replayed from {self.paths[0]}: {lacks} "
                 f"{'(see --kernel-set) ' if of_set.any() else ''}is recorded there"
             )
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The recorded kernels, by name."""
+        return tuple(parse_kernel_name(str(name)) for name in sorted(self.records["kernel"].unique()))
 
     def lines(self) -> list[str]:
         """Whose records these are, for the session's header."""

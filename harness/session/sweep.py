@@ -23,7 +23,7 @@ from harness.record.run import Run, RunLog, open_run
 from harness.record.schema import COLD
 from harness.session.models import NONE, ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
-from harness.session.plan import Plan, kind_of, make_plan, set_name
+from harness.session.plan import Plan, as_recorded, kind_of, make_plan, set_name
 from harness.session.recording import KERNEL_FILTER, KERNEL_SET, Recording, find_recording, replays
 from harness.session.replay import Replay, kernels_outside
 from harness.target import TargetOptions, resolve_target
@@ -61,6 +61,8 @@ class SweepSession:
         self.options = options
         self.plan: Plan = make_plan(options, self.target.arch)
         if self.replay is not None:
+            if not options.kernel_set_asked:
+                self.plan = as_recorded(self.plan, self.replay.recording.kernels(), options.kernel_filter)
             pool = [kernel for kernels in self.plan.pools.values() for kernel in kernels]
             for part in self.plan.sets:
                 self.replay.recording.check(part, pool)

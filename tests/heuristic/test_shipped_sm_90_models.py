@@ -14,6 +14,7 @@ import pandas as pd
 import pytest
 
 from harness.data_files import data_folder
+from harness.heuristic.candidates import without_refused
 from harness.heuristic.code_table import CodeTable
 from harness.heuristic.companions import not_of_shapes
 from harness.heuristic.evaluate import rank_records
@@ -26,7 +27,6 @@ from harness.problem_set import load_problem_set
 from harness.record.dataset import read_rows
 from harness.record.merge import merge_records
 from harness.selection import select, summarise
-from harness.session.models import without_refused
 
 PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
 """Measurements behind the published models."""

@@ -6,9 +6,9 @@ import pandas as pd
 import pytest
 
 from harness.arch import load_arch
+from harness.heuristic.candidates import without_refused
 from harness.pool import kernel_pool
 from harness.problem import problem_from_id
-from harness.session.models import without_refused
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i9x9-f3x3-p1")
 POINTWISE = problem_from_id("forward-bf16-n1-c64-k64-i9x9-f1x1")

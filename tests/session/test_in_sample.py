@@ -1,0 +1,240 @@
+"""A model that is judged by what it was trained on; pools that make the choice easier than it is."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from harness.commands.evaluate import rankings_of, training_lines
+from harness.data_files import data_folder
+from harness.heuristic.evaluate import evaluate
+from harness.heuristic.model_folder import read_json
+from harness.heuristic.trained_on import overlap, trained_on
+from harness.record.dataset import load_records
+from harness.session.outcome import Outcome
+from tests.heuristic.made_records import make_problems
+from tests.pytest_project import Project
+from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
+
+REPLAY = ("--problem-set", SET, "--target", "replay")
+SHIPPED = sorted(path.parent for path in data_folder("models").glob("*/feature_spec.json"))
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    """A project with a model that is judged by problems that it never saw, and three others beside it."""
+    made = make_recorded(make_project())
+    assert made.project.pytest(*REPLAY, "--update-baseline", "--run-name=accepted").status == 0
+    models = made.model.parent
+    others = make_problems(52, seed=3)[12:]
+    train_model(made.records, models / "all_seen")
+    few = records_of([*made.problems[:3], *others], made.kernels, seed=1)
+    # The very rows that will judge it, of three problems.
+    few = pd.concat(
+        [made.records[made.records["problem"].isin(_ids(made, 3))], few[~few["problem"].isin(_ids(made, 3))]]
+    )
+    train_model(few, models / "few_seen")
+    shutil.copytree(made.model, models / "silent")
+    manifest = models / "silent" / "train_manifest.json"
+    for file in (manifest, models / "silent" / "out_of_fold.parquet"):
+        file.unlink(missing_ok=True)
+    for name in ("all_seen", "few_seen", "silent"):
+        for baseline in made.model.glob("*/*/*.json"):
+            place = models / name / baseline.relative_to(made.model)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(baseline.read_bytes())
+    return made
+
+
+def _ids(recorded: Recorded, count: int) -> list[str]:
+    return [problem.id for problem in recorded.problems[:count]]
+
+
+def judged(recorded: Recorded, model: str, *more: str) -> tuple[Any, dict[str, Any]]:
+    name = f"{model}{len(recorded.project.runs)}"
+    done = recorded.project.pytest(
+        "--problem-set", SET, f"--oracle={recorded.oracle}", f"--model={model}", f"--run-name={name}", *more
+    )
+    document = recorded.project.verdict(recorded.project.folder / "reports" / name)
+    return done, document
+
+
+# ---- sessions -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: tuple[str, ...]) -> None:
+    done, document = judged(recorded, "all_seen", *more)
+    assert done.status == Outcome.IN_SAMPLE == 13
+    assert "verdict in-sample: the model was trained on 12 of the 12 problems that judge it" in done.lines
+    assert "in-sample: the model was trained on 12 of 12 problems" in " ".join(done.output.split())
+    assert re.search(r"^in-sample     mean [\d.]+ %", done.output, re.M)
+    assert not re.search(r"^efficiency    mean", done.output, re.M)
+    assert done.counts()["passed"] >= 12
+    assert done.counts()["skipped"] >= 4
+    assert (document["state"], document["failed"]) == ("in-sample", False)
+    training = document["training"]
+    assert isinstance(training, dict)
+    assert sorted(training["in_sample"]) == sorted(problem.id for problem in recorded.problems)
+    assert training["same_measurements"] == 12
+    run = Path(str(document["run"]["folder"]))
+    assert "in-sample" in (run / "summary.md").read_text()
+    assert "in-sample" in (run / "report.html").read_text()
+    selection = pd.read_parquet(run / "selection.parquet")
+    assert selection["in_sample"].all()
+
+
+def test_asked_for_by_name_its_problems_count(recorded: Recorded) -> None:
+    done, document = judged(recorded, "all_seen", "--allow", "in-sample")
+    assert done.status in (0, 1), done.output
+    assert document["state"] in ("passed", "failed")
+    assert document["verdict"]["compared"] == 12
+    assert "counted in the verdict, as --allow in-sample asks" in " ".join(done.output.split())
+
+
+def test_problems_that_it_saw_are_left_out_and_the_others_judge_it(recorded: Recorded) -> None:
+    done, document = judged(recorded, "few_seen")
+    assert done.status in (0, 1)
+    assert document["state"] in ("passed", "failed")
+    assert document["verdict"]["compared"] == 9
+    assert document["training"]["in_sample"] == sorted(_ids(recorded, 3))
+    assert document["training"]["same_measurements"] == 3
+    assert "trained on 3 of 12 problems (3 of them by these very" in " ".join(done.output.split())
+    assert re.search(r"^efficiency    mean", done.output, re.M)
+    assert re.search(r"^in-sample     mean", done.output, re.M)
+    gone = document["verdict"]["gone_problems"]
+    assert not gone, "the baseline's problems are left out with them"
+
+
+def test_an_in_sample_run_makes_no_baseline(recorded: Recorded) -> None:
+    done, _ = judged(recorded, "all_seen", "--update-baseline", "--baseline-dir=made")
+    assert done.status == Outcome.IN_SAMPLE
+    assert "baseline not updated: " in done.output
+    few, _ = judged(recorded, "few_seen", "--update-baseline", "--baseline-dir=made")
+    assert few.status == 0, few.output
+    (path,) = (recorded.project.folder / "made").rglob("*.json")
+    efficiencies = json.loads(path.read_text())["efficiencies"]
+    assert {problem for problem, value in efficiencies.items() if value is None} == set(_ids(recorded, 3))
+
+
+def test_a_model_that_does_not_say_is_unknown_and_judged(recorded: Recorded) -> None:
+    done, document = judged(recorded, "silent")
+    assert done.status == 0, done.output
+    assert "whether it is in-sample is unknown" in " ".join(done.output.split())
+    assert document["training"]["known"] is False
+
+
+def test_a_model_that_never_saw_them_is_judged_without_a_word(recorded: Recorded) -> None:
+    done, document = judged(recorded, "made_up")
+    assert done.status == 0
+    assert "in-sample" not in done.output
+    assert document["training"] == {"in_sample": [], "same_measurements": 0, "known": True, "counted": False}
+
+
+def test_the_report_made_again_says_the_same(recorded: Recorded) -> None:
+    from harness.cli import main
+
+    _, document = judged(recorded, "few_seen")
+    folder = Path(str(document["run"]["folder"]))
+    before = {name: (folder / name).read_text() for name in ("summary.md", "verdict.json")}
+    assert main(["report", str(folder)]) in (0, 1)
+    assert {name: (folder / name).read_text() for name in before} == before
+
+
+# ---- pools --------------------------------------------------------------------------------------------
+
+
+def test_a_smaller_pool_is_said(recorded: Recorded) -> None:
+    done, document = judged(
+        recorded, "made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline"
+    )
+    said = " ".join(done.output.split())
+    assert "ranked 4 of 8 recorded kernels: a smaller pool is an easier choice" in said
+    assert "ranked 4 of the 8 kernels that the model was trained on" in said
+    assert document["candidates"]["ranked"] == 4
+
+
+def test_where_one_kernel_is_left_nothing_is_judged(recorded: Recorded) -> None:
+    one = recorded.kernels[0]
+    only = f"tile_m == {one.tile_m} and tile_n == {one.tile_n} and pipeline == '{one.pipeline}'"
+    done, document = judged(recorded, "made_up", "--kernel-filter", only)
+    assert document["candidates"]["ranked"] == 1
+    assert done.status == Outcome.NOTHING_JUDGED
+    assert document["state"] == "nothing judged"
+    assert "verdict nothing judged: each problem has one candidate" in done.output
+    assert "ranked 1 of 8 recorded kernels" in done.output
+
+
+def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(recorded: Recorded, tmp_path: Path) -> None:
+    """Two kernels of the set were never recorded: they are no candidates, unless the set is asked for."""
+    from harness.record.dataset_file import write_dataset
+
+    never = {kernel.name for kernel in recorded.kernels[:2]}
+    write_dataset(recorded.records[~recorded.records["kernel"].isin(never)], tmp_path / "six.parquet")
+    asked = (
+        "--problem-set",
+        SET,
+        f"--oracle={tmp_path / 'six.parquet'}",
+        "--model=made_up",
+        "--allow=no-baseline",
+    )
+    done = recorded.project.pytest(*asked, "--run-name=six")
+    document = recorded.project.verdict(recorded.project.folder / "reports" / "six")
+    assert document["candidates"]["ranked"] == 6
+    assert document["efficiency"]["covered"] == 12
+    assert "never recorded" not in done.output
+    whole = recorded.project.pytest(*asked, "--kernel-set=tiny", "--run-name=eight")
+    assert "2 candidates never recorded: a pick of one has no efficiency" in " ".join(whole.output.split())
+
+
+# ---- the shipped models ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
+def test_no_shipped_model_was_trained_on_the_problems_that_gate_it(folder: Path) -> None:
+    learnt = trained_on(folder)
+    assert learnt.known
+    assert len(learnt.problems) == read_json(folder / "train_manifest.json")["unique_shapes"]
+    for oracle in folder.glob("*/*/*.parquet"):
+        records = load_records([oracle])
+        assert not overlap([folder], records, set(records["problem"].unique())).problems
+
+
+def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
+    folder = data_folder("models") / "grouped_conv_forward_bf16_cpu"
+    (oracle,) = folder.glob("*/*/*.parquet")
+    done = project.pytest(
+        "--problem-set",
+        "forward_validation_300",
+        "--target",
+        "replay",
+        f"--model={folder}",
+        "--allow=no-baseline",
+    )
+    assert done.status == 0, done.output
+    gate = project.verdict()["efficiency"]
+    records = load_records([oracle])
+    found = evaluate("m", records, rankings_of(str(folder), records)).efficiency
+    assert isinstance(gate, dict)
+    assert gate["covered"] == found.covered == 300
+    for name in ("mean_percent", "median_percent", "p10_percent", "min_percent", "top_1_percent"):
+        assert gate[name] == pytest.approx(getattr(found, name), abs=1e-9)
+
+
+def test_evaluate_says_it_too(recorded: Recorded) -> None:
+    models = recorded.model.parent
+    folders = [str(models / name) for name in ("all_seen", "few_seen", "silent", "made_up")]
+    lines = training_lines(folders, recorded.records)
+    assert lines[0].startswith(
+        "in-sample: all_seen was trained on 12 of the 12 problems (12 of them by these"
+    )
+    assert lines[1].startswith("in-sample: few_seen was trained on 3 of the 12 problems (3 of them")
+    assert lines[2].startswith("silent does not say what it was trained on")
+    assert len(lines) == 3
