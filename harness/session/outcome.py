@@ -38,7 +38,7 @@ MEANINGS: Mapping[Outcome, str] = {
     Outcome.NO_BASELINE: "no accepted figures to compare with",
     Outcome.CANNOT_TELL: "the measurements do not settle a criterion",
     Outcome.INCOMPLETE: "the budget is spent, or only a part of the pairs was asked for",
-    Outcome.IN_SAMPLE: "the model was trained on the problems that it is judged by",
+    Outcome.IN_SAMPLE: "the model was trained on the problems that judge it",
     Outcome.NOTHING_JUDGED: "no pick could be compared with an oracle",
     Outcome.DEVICE_MISSING: "the target's device is not there or cannot be opened",
 }
