@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from _pytest.config import _prepareconfig
 
 from harness.commands.evaluate import rankings_of, training_lines
 from harness.data_files import data_folder
@@ -18,7 +20,12 @@ from harness.heuristic.evaluate import evaluate
 from harness.heuristic.model_folder import read_json
 from harness.heuristic.trained_on import overlap, trained_on
 from harness.record.dataset import load_records
-from harness.session.outcome import Outcome
+from harness.report.files import verdict_document
+from harness.report.terminal import summary_lines
+from harness.session.conclusion import Conclusion, conclude
+from harness.session.options import read_options
+from harness.session.outcome import Outcome, gravest
+from harness.session.sweep import SweepSession
 from tests.heuristic.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
@@ -57,13 +64,66 @@ def _ids(recorded: Recorded, count: int) -> list[str]:
     return [problem.id for problem in recorded.problems[:count]]
 
 
-def judged(recorded: Recorded, model: str, *more: str) -> tuple[Any, dict[str, Any]]:
-    name = f"{model}{len(recorded.project.runs)}"
-    done = recorded.project.pytest(
-        "--problem-set", SET, f"--oracle={recorded.oracle}", f"--model={model}", f"--run-name={name}", *more
-    )
-    document = recorded.project.verdict(recorded.project.folder / "reports" / name)
-    return done, document
+@dataclass(frozen=True)
+class Judged:
+    """A replayed session's end, made in this process: the same functions, a tenth of the time."""
+
+    conclusion: Conclusion
+    allowed: frozenset[Outcome]
+
+    @property
+    def status(self) -> int:
+        return gravest(self.conclusion.outcomes - self.allowed)
+
+    @property
+    def output(self) -> str:
+        return "\n".join([*summary_lines(self.conclusion.data), self.conclusion.baseline_note])
+
+    @property
+    def document(self) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(json.dumps(verdict_document(self.conclusion.data)))
+        return document
+
+
+Judge = Callable[..., Judged]
+
+
+@pytest.fixture
+def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
+    """judged(model, *options): a session in the project that replays its oracle, or the --oracle given."""
+    monkeypatch.chdir(recorded.project.folder)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    opened: list[pytest.Config] = []
+
+    def judge(model: str, *options: str) -> Judged:
+        own = any(option.startswith("--oracle") for option in options)
+        more = options if own else (*options, f"--oracle={recorded.oracle}")
+        name = f"--run-name={model}{len(recorded.project.runs)}"
+        config = _prepareconfig(
+            [
+                "-pharness.plugin",
+                "-pno:cacheprovider",
+                f"--problem-set={SET}",
+                f"--model={model}",
+                name,
+                *more,
+            ]
+        )
+        opened.append(config)
+        session = SweepSession(read_options(config))
+        session.open_run()
+        selected = {}
+        for problem in session.plan.problems:
+            kernels = session.plan.asked(problem)
+            selected[problem.id] = len(kernels)
+            session.replayed(problem, kernels)
+        session.close(interrupted=False)
+        (conclusion,) = conclude(session, "", selected)
+        return Judged(conclusion, session.options.allowed)
+
+    yield judge
+    for config in opened:
+        config._ensure_unconfigure()
 
 
 # ---- sessions -----------------------------------------------------------------------------------------
@@ -71,7 +131,11 @@ def judged(recorded: Recorded, model: str, *more: str) -> tuple[Any, dict[str, A
 
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: tuple[str, ...]) -> None:
-    done, document = judged(recorded, "all_seen", *more)
+    name = f"seen{len(more)}"
+    done = recorded.project.pytest(
+        "--problem-set", SET, f"--oracle={recorded.oracle}", "--model=all_seen", f"--run-name={name}", *more
+    )
+    document = recorded.project.verdict(recorded.project.folder / "reports" / name)
     assert done.status == Outcome.IN_SAMPLE == 13
     assert "verdict in-sample: the model was trained on 12 of the 12 problems that judge it" in done.lines
     assert "in-sample: the model was trained on 12 of 12 problems" in " ".join(done.output.split())
@@ -84,65 +148,69 @@ def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: 
     assert isinstance(training, dict)
     assert sorted(training["in_sample"]) == sorted(problem.id for problem in recorded.problems)
     assert training["same_measurements"] == 12
-    run = Path(str(document["run"]["folder"]))
+    run = recorded.project.folder / "reports" / name
     assert "in-sample" in (run / "summary.md").read_text()
     assert "in-sample" in (run / "report.html").read_text()
     selection = pd.read_parquet(run / "selection.parquet")
     assert selection["in_sample"].all()
 
 
-def test_asked_for_by_name_its_problems_count(recorded: Recorded) -> None:
-    done, document = judged(recorded, "all_seen", "--allow", "in-sample")
+def test_asked_for_by_name_its_problems_count(recorded: Recorded, judged: Judge) -> None:
+    done = judged("all_seen", "--allow", "in-sample")
     assert done.status in (0, 1), done.output
-    assert document["state"] in ("passed", "failed")
-    assert document["verdict"]["compared"] == 12
+    assert done.document["state"] in ("passed", "failed")
+    assert done.document["verdict"]["compared"] == 12
     assert "counted in the verdict, as --allow in-sample asks" in " ".join(done.output.split())
 
 
-def test_problems_that_it_saw_are_left_out_and_the_others_judge_it(recorded: Recorded) -> None:
-    done, document = judged(recorded, "few_seen")
+def test_problems_that_it_saw_are_left_out_and_the_others_judge_it(recorded: Recorded, judged: Judge) -> None:
+    done = judged("few_seen")
     assert done.status in (0, 1)
-    assert document["state"] in ("passed", "failed")
-    assert document["verdict"]["compared"] == 9
-    assert document["training"]["in_sample"] == sorted(_ids(recorded, 3))
-    assert document["training"]["same_measurements"] == 3
+    assert done.document["state"] in ("passed", "failed")
+    assert done.document["verdict"]["compared"] == 9
+    assert done.document["training"]["in_sample"] == sorted(_ids(recorded, 3))
+    assert done.document["training"]["same_measurements"] == 3
     assert "trained on 3 of 12 problems (3 of them by these very" in " ".join(done.output.split())
     assert re.search(r"^efficiency    mean", done.output, re.M)
     assert re.search(r"^in-sample     mean", done.output, re.M)
-    gone = document["verdict"]["gone_problems"]
+    gone = done.document["verdict"]["gone_problems"]
     assert not gone, "the baseline's problems are left out with them"
 
 
-def test_an_in_sample_run_makes_no_baseline(recorded: Recorded) -> None:
-    done, _ = judged(recorded, "all_seen", "--update-baseline", "--baseline-dir=made")
+def test_an_in_sample_run_makes_no_baseline(recorded: Recorded, judged: Judge) -> None:
+    done = judged("all_seen", "--update-baseline", "--baseline-dir=made")
     assert done.status == Outcome.IN_SAMPLE
     assert "baseline not updated: " in done.output
-    few, _ = judged(recorded, "few_seen", "--update-baseline", "--baseline-dir=made")
+    few = judged("few_seen", "--update-baseline", "--baseline-dir=made")
     assert few.status == 0, few.output
     (path,) = (recorded.project.folder / "made").rglob("*.json")
     efficiencies = json.loads(path.read_text())["efficiencies"]
     assert {problem for problem, value in efficiencies.items() if value is None} == set(_ids(recorded, 3))
 
 
-def test_a_model_that_does_not_say_is_unknown_and_judged(recorded: Recorded) -> None:
-    done, document = judged(recorded, "silent")
+def test_a_model_that_does_not_say_is_unknown_and_judged(recorded: Recorded, judged: Judge) -> None:
+    done = judged("silent")
     assert done.status == 0, done.output
     assert "whether it is in-sample is unknown" in " ".join(done.output.split())
-    assert document["training"]["known"] is False
+    assert done.document["training"]["known"] is False
 
 
-def test_a_model_that_never_saw_them_is_judged_without_a_word(recorded: Recorded) -> None:
-    done, document = judged(recorded, "made_up")
+def test_a_model_that_never_saw_them_is_judged_without_a_word(recorded: Recorded, judged: Judge) -> None:
+    done = judged("made_up")
     assert done.status == 0
     assert "in-sample" not in done.output
-    assert document["training"] == {"in_sample": [], "same_measurements": 0, "known": True, "counted": False}
+    assert done.document["training"] == {
+        "in_sample": [],
+        "same_measurements": 0,
+        "known": True,
+        "counted": False,
+    }
 
 
-def test_the_report_made_again_says_the_same(recorded: Recorded) -> None:
+def test_the_report_made_again_says_the_same(recorded: Recorded, judged: Judge) -> None:
     from harness.cli import main
 
-    _, document = judged(recorded, "few_seen")
-    folder = Path(str(document["run"]["folder"]))
+    folder = Path(judged("few_seen").conclusion.data.run.folder)
     before = {name: (folder / name).read_text() for name in ("summary.md", "verdict.json")}
     assert main(["report", str(folder)]) in (0, 1)
     assert {name: (folder / name).read_text() for name in before} == before
@@ -151,46 +219,39 @@ def test_the_report_made_again_says_the_same(recorded: Recorded) -> None:
 # ---- pools --------------------------------------------------------------------------------------------
 
 
-def test_a_smaller_pool_is_said(recorded: Recorded) -> None:
-    done, document = judged(
-        recorded, "made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline"
-    )
+def test_a_smaller_pool_is_said(judged: Judge) -> None:
+    done = judged(recorded, "made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline")
     said = " ".join(done.output.split())
     assert "ranked 4 of 8 recorded kernels: a smaller pool is an easier choice" in said
     assert "ranked 4 of the 8 kernels that the model was trained on" in said
-    assert document["candidates"]["ranked"] == 4
+    assert done.document["candidates"]["ranked"] == 4
 
 
-def test_where_one_kernel_is_left_nothing_is_judged(recorded: Recorded) -> None:
+def test_where_one_kernel_is_left_nothing_is_judged(recorded: Recorded, judged: Judge) -> None:
     one = recorded.kernels[0]
     only = f"tile_m == {one.tile_m} and tile_n == {one.tile_n} and pipeline == '{one.pipeline}'"
-    done, document = judged(recorded, "made_up", "--kernel-filter", only)
-    assert document["candidates"]["ranked"] == 1
+    done = judged("made_up", "--kernel-filter", only)
+    assert done.document["candidates"]["ranked"] == 1
     assert done.status == Outcome.NOTHING_JUDGED
-    assert document["state"] == "nothing judged"
+    assert done.document["state"] == "nothing judged"
     assert "verdict nothing judged: each problem has one candidate" in done.output
     assert "ranked 1 of 8 recorded kernels" in done.output
 
 
-def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(recorded: Recorded, tmp_path: Path) -> None:
+def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(
+    recorded: Recorded, judged: Judge, tmp_path: Path
+) -> None:
     """Two kernels of the set were never recorded: they are no candidates, unless the set is asked for."""
     from harness.record.dataset_file import write_dataset
 
     never = {kernel.name for kernel in recorded.kernels[:2]}
     write_dataset(recorded.records[~recorded.records["kernel"].isin(never)], tmp_path / "six.parquet")
-    asked = (
-        "--problem-set",
-        SET,
-        f"--oracle={tmp_path / 'six.parquet'}",
-        "--model=made_up",
-        "--allow=no-baseline",
-    )
-    done = recorded.project.pytest(*asked, "--run-name=six")
-    document = recorded.project.verdict(recorded.project.folder / "reports" / "six")
-    assert document["candidates"]["ranked"] == 6
-    assert document["efficiency"]["covered"] == 12
+    asked = (f"--oracle={tmp_path / 'six.parquet'}", "--allow=no-baseline")
+    done = judged("made_up", *asked)
+    assert done.document["candidates"]["ranked"] == 6
+    assert done.document["efficiency"]["covered"] == 12
     assert "never recorded" not in done.output
-    whole = recorded.project.pytest(*asked, "--kernel-set=tiny", "--run-name=eight")
+    whole = judged("made_up", *asked, "--kernel-set=tiny")
     assert "2 candidates never recorded: a pick of one has no efficiency" in " ".join(whole.output.split())
 
 
