@@ -67,6 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
             read_options(config),
             deadline=worker_input.get("tile_oracle_deadline"),
             run_folder=worker_input.get("tile_oracle_run"),
+            run_owner=worker_input.get("tile_oracle_owner", ""),
         )
     except DeviceMissingError as error:
         _end_without_device(config, str(error))
@@ -212,6 +213,7 @@ class SessionPlugin:
         from harness.session.display import Display
         from harness.session.pairs_by_name import PairsByName
         from harness.session.progress import Progress
+        from harness.session.record_warnings import RecordWarnings
         from harness.session.signals import StopSignals
 
         self.config = config
@@ -227,6 +229,8 @@ class SessionPlugin:
         self._device_missing = False
         self._outcomes: frozenset[Outcome] = frozenset()
         self._notes: dict[str, None] = {}
+        self._record_warnings = RecordWarnings(self._notes.setdefault)
+        self._worker_trouble = False
         self._pairs_by_name = PairsByName(session.plan, str(config.getoption("keyword", "") or ""))
         self._is_worker = hasattr(config, "workerinput")
         self._is_controller = not self._is_worker and config.getoption("dist", "no") != "no"
@@ -349,7 +353,10 @@ class SessionPlugin:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_configure_node(self, node: Any) -> None:
+        from harness.record.owner import name_of_owner
+
         node.workerinput["tile_oracle_run"] = str(self._open_run().folder)
+        node.workerinput["tile_oracle_owner"] = name_of_owner()
         node.workerinput["tile_oracle_deadline"] = self.session.deadline
 
     @pytest.hookimpl(optionalhook=True)
@@ -372,6 +379,7 @@ class SessionPlugin:
         output = getattr(node, "workeroutput", {})
         self._budget_spent |= output.get("tile_oracle_budget_spent", False)
         self._device_missing |= output.get("tile_oracle_device_missing", False)
+        self._worker_trouble |= output.get("tile_oracle_trouble", False)
         for note in output.get("tile_oracle_notes", ()):
             self._notes.setdefault(note)
 
@@ -474,6 +482,10 @@ class SessionPlugin:
                 self.trouble = self._how_to_go_on(f"stopped by {self._signals.received}")
             elif not self._is_worker and not self.config.getoption("collectonly"):
                 self._conclude(session, interrupted)
+                if unsealed := self.session.unsealed():
+                    self.trouble = unsealed
+                if unsealed or self._worker_trouble:
+                    self._outcomes |= {Outcome.FAILED}
         except HarnessError as error:
             self.trouble = str(error)
             self._outcomes |= {Outcome.FAILED}
@@ -484,7 +496,9 @@ class SessionPlugin:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
             output["tile_oracle_budget_spent"] = self.session.budget_spent
             output["tile_oracle_device_missing"] = self._device_missing
-            output["tile_oracle_notes"] = [*self.session.notes, *([self.trouble] if self.trouble else [])]
+            output["tile_oracle_trouble"] = Outcome.FAILED in self._outcomes
+            told = [*self.session.notes, *self._notes, *([self.trouble] if self.trouble else [])]
+            output["tile_oracle_notes"] = told
         elif self._device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
             session.exitstatus = gravest({Outcome.DEVICE_MISSING} - self.session.options.allowed)
         elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
@@ -630,7 +644,11 @@ class SessionPlugin:
         return lines
 
     def pytest_unconfigure(self) -> None:
-        self.session.close(interrupted=True)
+        try:
+            self.session.close(interrupted=True)
+        finally:
+            self._record_warnings.stop()
+            self.session.release()
         if self._stopped_workers is not None:
             self._stopped_workers.close()
         self._signals.remove()

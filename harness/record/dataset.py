@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from harness.errors import RecordError
+from harness.record.disk_errors import disk_errors_as
 from harness.record.journal import (
     journals_in,
     names_in,
@@ -77,6 +78,11 @@ def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
 
 
 def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
+    with disk_errors_as(f"no records at {str(path)[:200]}"):
+        return _read_frames(path, op)
+
+
+def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
     try:
         is_file, is_folder = path.is_file(), path.is_dir()
     except OSError as error:

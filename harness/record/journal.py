@@ -286,6 +286,27 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
     return sealed
 
 
+def left_unsealed(folder: Path) -> list[Path]:
+    """The journals that have no living owner. Raises RecordError."""
+    return [path for path in journals_in(folder) if not _is_held(path)]
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
 def read_journal(path: Path, offset: int = 0) -> JournalLines:
     """What a journal holds from a byte offset on; nothing where it is gone, sealed by somebody.
 
@@ -440,10 +461,10 @@ def forget_lost(folder: Path) -> int:
 
     Raises RecordError when a part cannot be read or rewritten.
     """
-    if not folder.is_dir():
-        return 0
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
     except OSError as error:
         raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
     try:

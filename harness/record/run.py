@@ -6,14 +6,15 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness.atomic_file import write_atomically
+from harness.atomic_file import make_folder, sync_folder, write_atomically
 from harness.errors import RecordError
 from harness.record.dataset import measurements_folder
+from harness.record.disk_errors import disk_errors_as
 from harness.record.journal import (
     Journal,
     Tell,
@@ -25,6 +26,7 @@ from harness.record.journal import (
     set_damaged_aside,
     tell_in_log,
 )
+from harness.record.owner import RunLock, join, own
 from harness.record.sealed_parquet import DamagedError, read_table
 from harness.sealed_json import check_seal, seal
 
@@ -40,11 +42,15 @@ ALREADY_KNOWN = (
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder and what it was asked to do. Two runs may be joined when `purpose` is equal."""
+    """A run's folder and what it was asked to do. Two runs may be joined when `purpose` is equal.
+
+    lock: what makes this process the run's owner, or a worker of the owner; None for who only reads.
+    """
 
     folder: Path
     purpose: Mapping[str, Any]
     resumed: bool = False
+    lock: RunLock | None = field(default=None, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -76,16 +82,32 @@ def open_run(
         raise RecordError(
             f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
         )
-    wanted = json.loads(json.dumps(purpose))
+    with disk_errors_as(f"cannot open a run in {reports}", "choose another --report-dir"):
+        return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume, tell)
+
+
+def _open_run(
+    reports: Path, wanted: Mapping[str, Any], stem: str, name: str | None, resume: bool, tell: Tell
+) -> Run:
     if resume:
         found = _find(reports, wanted, name, tell)
         if found is not None:
+            lock = own(found, MANIFEST)
             measurements = measurements_folder(found)
             seal_abandoned(measurements, tell)
             set_damaged_aside(measurements, tell)
             forget_lost(measurements)
-            return Run(found, wanted, resumed=True)
+            return Run(found, wanted, resumed=True, lock=lock)
     folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
+    lock = own(folder, MANIFEST)
+    try:
+        for leftover in folder.iterdir() if _is_empty(folder) else ():
+            leftover.unlink(missing_ok=True)
+        is_free = not any(folder.iterdir())
+    except OSError as error:
+        raise RecordError(f"cannot write to {folder}: {error.strerror}") from None
+    if not is_free:
+        raise RecordError(f"{folder} was just made by another session: wait for its end, then --resume")
     document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
     try:
         write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
@@ -93,7 +115,15 @@ def open_run(
         raise RecordError(
             f"cannot write {folder / MANIFEST}: {error.strerror}; free space or choose another --report-dir"
         ) from None
-    return Run(folder, wanted)
+    return Run(folder, wanted, lock=lock)
+
+
+def join_run(folder: Path, owner: str, *, resumed: bool) -> Run:
+    """A run of which another process is the owner (`owner.name_of_owner`), for one of its workers.
+
+    Raises RecordError.
+    """
+    return Run(folder, {}, resumed=resumed, lock=join(folder, MANIFEST, owner))
 
 
 def _timed_name(stem: str) -> str:
@@ -179,12 +209,12 @@ def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
     for attempt in range(1, 1000):
         folder = reports / (base if attempt == 1 else f"{base}-{attempt}")
         try:
-            folder.mkdir(parents=True)
+            make_folder(reports)
+            folder.mkdir()
+            sync_folder(reports)
         except FileExistsError:
             if exact and take_empty and folder.is_dir():
-                for leftover in folder.iterdir():  # `_find` saw that there is nothing else in it
-                    leftover.unlink(missing_ok=True)
-                return folder
+                return folder  # `_find` saw that its making was cut short
             if exact:
                 raise RecordError(
                     f"{folder} exists already: add --resume to go on with it, or choose another --run-name"

@@ -17,6 +17,7 @@ from harness.judge.baseline import Baseline
 from harness.judge.baseline_file import baseline_document, parse_baseline
 from harness.judge.criteria import Criteria
 from harness.problem import Problem, problem_from_id
+from harness.record.disk_errors import disk_errors_as
 from harness.record.sealed_parquet import DamagedError, read_table, table_bytes
 from harness.report.data import Candidates, RankedBy, ReportData, RunInfo, Scope, Training
 from harness.report.html import report_html
@@ -117,6 +118,11 @@ class Inputs:
 def read_inputs(run_dir: Path) -> Inputs:
     """The inputs of the report that is in the folder, to make it again; of a run without a report only its
     name is known. Raises RecordError, or GateError for the baseline in it."""
+    with disk_errors_as(f"the report in {run_dir} cannot be read"):
+        return _read_inputs(run_dir)
+
+
+def _read_inputs(run_dir: Path) -> Inputs:
     path = run_dir / VERDICT
     if not path.is_file():
         return Inputs(RunInfo(name=run_dir.resolve().name, folder=str(run_dir)))

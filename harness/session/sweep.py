@@ -19,7 +19,8 @@ from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.measure.timing import TimingPlan
 from harness.problem import Problem, problem_from_id
 from harness.record.dataset_file import digest_of
-from harness.record.run import Run, RunLog, open_run
+from harness.record.journal import left_unsealed
+from harness.record.run import Run, RunLog, join_run, open_run
 from harness.record.schema import COLD
 from harness.session.models import NONE, ModelChoice, Picks, baseline_for, choose_model
 from harness.session.options import SessionOptions
@@ -37,9 +38,15 @@ class SweepSession:
     """Made once a process; worker processes of pytest-xdist have one each, under the controller's run."""
 
     def __init__(
-        self, options: SessionOptions, *, deadline: float | None = None, run_folder: str | None = None
+        self,
+        options: SessionOptions,
+        *,
+        deadline: float | None = None,
+        run_folder: str | None = None,
+        run_owner: str = "",
     ) -> None:
-        """deadline: wall-clock time at which the budget ends. run_folder: the controller's run, for a worker.
+        """deadline: when the budget ends, by the machine's monotonic clock. run_folder, run_owner: the
+        controller's run, and the controller (harness.record.owner), for a worker.
 
         Raises HarnessError for options that cannot be used.
         """
@@ -71,7 +78,9 @@ class SweepSession:
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
-        self._run = Run(Path(run_folder), {}, resumed=options.resume) if run_folder else None
+        self._run: Run | None = None
+        if run_folder:
+            self._run = join_run(Path(run_folder), run_owner, resumed=options.resume)
         self._kernels_of: dict[str, list[Kernel]] = {}
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
@@ -81,7 +90,7 @@ class SweepSession:
         self.keep_samples = False
 
     def _deadline(self) -> float | None:
-        return None if self.options.budget_s is None else time.time() + self.options.budget_s
+        return None if self.options.budget_s is None else time.monotonic() + self.options.budget_s
 
     # ---- the run ----------------------------------------------------------------------------
 
@@ -215,7 +224,7 @@ class SweepSession:
 
     def over_budget(self, problem: Problem) -> bool:
         """Whether a test of this problem comes after the budget's end; what is begun is finished."""
-        if self.deadline is None or time.time() < self.deadline or problem.id in self._begun:
+        if self.deadline is None or time.monotonic() < self.deadline or problem.id in self._begun:
             return False
         self.budget_spent = True
         return True
@@ -245,6 +254,19 @@ class SweepSession:
     def set_names(self) -> list[str]:
         """What the problem sets are called in reports' folders and test ids; no two alike."""
         return [set_name(part, self.plan.sets) for part in self.plan.sets]
+
+    def unsealed(self) -> str:
+        """Where rows lie that could not be made a part, in one line, or "". Raises RecordError."""
+        left = left_unsealed(self._run.measurements) if self._run is not None else []
+        if not left:
+            return ""
+        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        return f"rows could not be made a part and are still in {left[0]}{more}: mend the disk and --resume"
+
+    def release(self) -> None:
+        """Give the run free for other sessions."""
+        if self._run is not None and self._run.lock is not None:
+            self._run.lock.release()
 
     def describe_build(self) -> str:
         """Compiler and instruction set, for the header."""

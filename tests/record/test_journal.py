@@ -41,6 +41,7 @@ def die(journal: Journal) -> Path:
     """What the owner's death leaves: the file, without its lock."""
     assert journal._fd is not None
     assert journal._path is not None
+    journal._flusher.let_go()  # a flush on the way would keep the lock
     os.close(journal._fd)
     return journal._path
 

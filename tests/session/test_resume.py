@@ -119,6 +119,23 @@ def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> Non
     assert "Traceback" not in distributed.output
 
 
+@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+def test_a_second_session_on_a_run_is_refused_and_doubles_nothing(
+    four: Project, more: tuple[str, ...]
+) -> None:
+    process = four.start(*SWEEP, *more)
+    passed_until(process, 1)
+    process.send_signal(signal.SIGSTOP)  # or it might end before the second one has begun
+    second = four.pytest(*SWEEP)
+    process.send_signal(signal.SIGCONT)
+    assert second.status == 4
+    assert f"is in use by another session (process {process.pid}): wait for its end" in second.last
+    assert "Traceback" not in second.output
+    assert end_of(process).status == 0
+    assert len(pairs(four.records())) == ALL_PAIRS
+    assert twice(four.records()).empty
+
+
 # ---- Ctrl-C -----------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,7 @@ from harness.errors import HarnessError
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.flippable import records
 from tools.faults.flippable.kind import FileKind
+from tools.faults.memory_folder import memory_folder
 
 OUTCOMES = ("no effect", "refused", "said", "silent", "broken")
 _LONGEST_READ_S = 60.0
@@ -43,7 +44,7 @@ def flip_bits(count: int, seed: int, kinds: Sequence[FileKind]) -> Outcome:
     failures: list[str] = []
     for number, kind in enumerate(kinds):
         share = count // len(kinds) + (number < count % len(kinds))
-        with tempfile.TemporaryDirectory(prefix="bitflips-") as scratch:
+        with tempfile.TemporaryDirectory(prefix="bitflips-", dir=memory_folder()) as scratch:
             pristine, copy = Path(scratch) / "pristine", Path(scratch) / "copy"
             pristine.mkdir()
             files = [path.relative_to(pristine) for path in kind.make(pristine)]

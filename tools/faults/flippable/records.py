@@ -81,6 +81,7 @@ def _make_journal(folder: Path) -> list[Path]:
     for row in some_rows(12):
         journal.append(row)
     assert journal._fd is not None
+    journal._flusher.let_go()
     os.close(journal._fd)
     return sorted(run.measurements.glob(".journal-*"))
 

@@ -1,0 +1,231 @@
+"""Makes every file call of a small session fail, one after the other, with each of several errors.
+
+After each faulty session a good one resumes the run. A promise is broken when the faulty session shows a
+traceback, when it ends as if nothing had happened though rows are left in a journal, or when the resumed run
+lacks a pair, has one twice, or has measured again a row that was acknowledged. The last faults are those of a
+disk that is full and stays so (every call from some moment on fails), and every twentieth one befalls a whole
+pytest session that measures.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from harness.errors import HarnessError
+from harness.record.dataset import IDENTITY, load_records
+from tools.faults.campaign import Campaign, Outcome, main
+from tools.faults.file_layer import build, environment, faulty_environment
+from tools.faults.memory_folder import memory_folder
+from tools.faults.small_session import ROWS, Answer
+
+ERRORS = (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES)
+_SESSIONS = 20
+"""One fault in so many befalls a whole pytest session."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """The `at`-th file call fails, from then on every one with `every_later`."""
+
+    at: int
+    number: int
+    every_later: bool = False
+
+    @property
+    def name(self) -> str:
+        """Such as "ENOSPC at call 17"."""
+        return f"{errno.errorcode[self.number]} {'from' if self.every_later else 'at'} call {self.at}"
+
+
+class Server:
+    """Runs small sessions with a faulty file layer."""
+
+    def __init__(self, library: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tools.faults.small_session"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=environment(library),
+            text=True,
+        )
+
+    def session(self, folder: Path, number: int, fault: Fault | None = None) -> Answer:
+        """Runs the `number`-th session of a folder."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        asked = {
+            "folder": str(folder),
+            "number": number,
+            "at": fault.at if fault else 0,
+            "errno": fault.number if fault else 0,
+            "every_later": bool(fault and fault.every_later),
+        }
+        self._process.stdin.write(json.dumps(asked) + "\n")
+        self._process.stdin.flush()
+        return Answer(**json.loads(self._process.stdout.readline()))
+
+    def close(self) -> None:
+        """Ends the server."""
+        self._process.communicate()
+
+
+def run(count: int, seed: int) -> Outcome:
+    """All calls with all errors when `count` is large enough, or a sample of them, evenly spread."""
+    with tempfile.TemporaryDirectory(prefix="file-calls-", dir=memory_folder()) as scratch:
+        library = build(Path(scratch))
+        server = Server(library)
+        try:
+            whole = count // _SESSIONS
+            outcome = _small(server, Path(scratch), count - whole, seed)
+        finally:
+            server.close()
+        return _with_pytest(outcome, library, Path(scratch), whole, seed)
+
+
+def _small(server: Server, scratch: Path, count: int, seed: int) -> Outcome:
+    counts: Counter[str] = Counter()
+    failures: list[str] = []
+    first, second = scratch / "first", scratch / "second"
+    calls = server.session(first, 1).calls
+    more = server.session(first, 2).calls
+    for fault in _chosen(calls, count, seed):
+        shutil.rmtree(second, ignore_errors=True)
+        answer = server.session(second, 1, fault)
+        counts[_kind(answer)] += 1
+        failures += [f"{fault.name} ({answer.failed}): {line}" for line in broken(server, second, answer)]
+    counts["file calls of a session"] = calls
+    counts["file calls of a resumed one"] = more
+    return Outcome(count, counts, failures)
+
+
+def _chosen(calls: int, count: int, seed: int) -> Iterator[Fault]:
+    """So many faults: the errors in turn, every call, then disks that stay full."""
+    single = [Fault(at, ERRORS[(at + turn) % len(ERRORS)]) for turn in range(4) for at in range(1, calls + 1)]
+    lasting = [Fault(at, errno.ENOSPC, every_later=True) for at in range(1, calls + 1)]
+    faults = [*single, *lasting]
+    if count >= len(faults):
+        yield from faults
+        choose = random.Random(seed)
+        for _ in range(count - len(faults)):
+            yield choose.choice(faults)
+        return
+    if count >= calls:
+        yield from single[:calls]
+        yield from random.Random(seed).sample(faults[calls:], count - calls)
+        return
+    yield from (single[calls * place // count] for place in range(count))
+
+
+def _kind(answer: Answer) -> str:
+    if answer.traceback:
+        return "traceback"
+    return "refused in one line" if answer.error else "went on"
+
+
+def broken(server: Server, folder: Path, answer: Answer) -> list[str]:
+    """Which promises the session broke, after another has resumed its run."""
+    lines = []
+    if answer.traceback:
+        lines.append(answer.traceback)
+    if "\n" in answer.error:
+        lines.append(f"more than one line: {answer.error}")
+    if answer.unsealed and not answer.error:
+        # The plugin makes an error of it: rows in a journal are not lost, but the session has not ended well.
+        answer = Answer(answer.acknowledged, error="unsealed")
+    again = server.session(folder, 2)
+    if again.error or again.traceback:
+        # A folder whose manifest was never written is no run: nothing was acknowledged in it.
+        return [*lines, f"cannot be resumed: {again.error or again.traceback}"]
+    try:
+        records = load_records(folder / "reports" / "small")
+    except HarnessError as error:
+        return [*lines, f"cannot be read: {error}"]
+    return [*lines, *_unlike(records, answer.acknowledged, ROWS)]
+
+
+def _unlike(records: pd.DataFrame, acknowledged: Sequence[Sequence[Any]], pairs: int) -> list[str]:
+    lines = []
+    if records.duplicated(IDENTITY).any() or len(records) > pairs:
+        lines.append(f"doubled rows: {len(records)} of {pairs}")
+    if len(records) < pairs:
+        lines.append(f"{pairs - len(records)} rows are missing")
+    kept = {(row.problem, row.kernel): row.latency_ms for row in records.itertuples()}
+    lost = [one for one in acknowledged if kept.get((one[0], one[1])) != one[2]]
+    if lost:
+        lines.append(f"{len(lost)} acknowledged rows were lost or measured again")
+    return lines
+
+
+# ---- whole sessions -----------------------------------------------------------------------------------
+
+_PROBLEMS = """\
+N,C,K,Hi,Wi,Y,X,direction,dtype
+1,8,8,6,6,3,3,forward,fp32
+1,16,16,5,5,1,1,forward,fp32
+"""
+_PAIRS = 4
+
+
+def _with_pytest(outcome: Outcome, library: Path, scratch: Path, count: int, seed: int) -> Outcome:
+    counts, failures = dict(outcome.counts), list(outcome.failures)
+    choose = random.Random(seed)
+    for _ in range(count):
+        folder = scratch / "session"
+        shutil.rmtree(folder / "reports", ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        (folder / "small.csv").write_text(_PROBLEMS)
+        fault = Fault(choose.randrange(1, 120), choose.choice(ERRORS))
+        faulty = faulty_environment(library, folder / "reports", fault.at, fault.number)
+        status, output = _pytest(folder, faulty)
+        lines = ["a traceback is shown"] if "Traceback (most recent" in output else []
+        again, text = _pytest(folder, environment(library))
+        counts["pytest sessions"] = counts.get("pytest sessions", 0) + 1
+        counts["pytest sessions refused"] = counts.get("pytest sessions refused", 0) + (status != 0)
+        if again != 0:
+            lines.append(f"the resumed session ends with {again}: {text.strip().splitlines()[-1]}")
+        else:
+            (run_folder,) = (path.parent for path in folder.glob("reports/*/run.json"))
+            swept = load_records(run_folder).query("round == 0")
+            lines += _unlike(swept, (), _PAIRS)
+        failures += [f"pytest, {fault.name}: {line}" for line in lines]
+    return Outcome(outcome.faults + count, counts, failures)
+
+
+def _pytest(folder: Path, variables: dict[str, str]) -> tuple[int, str]:
+    asked = ["--problem-set", "small.csv", "--kernel-set", "tiny", "--kernel-filter", "tile_m == 16"]
+    asked += ["--kernel-budget", "1ms", "--samples", "5", "--model", "none", "--target", "cpu", "--resume"]
+    where = ["--report-dir", str(folder / "reports"), "--build-dir", str(folder / "cache")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *asked, *where, "--run-name", "small"],
+        cwd=folder,
+        env=variables,
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+CAMPAIGN = Campaign(
+    "file_calls",
+    "a file call that fails costs no finished row, doubles none, and shows one line",
+    1000,
+    run,
+)
+
+if __name__ == "__main__":
+    sys.exit(main(CAMPAIGN))

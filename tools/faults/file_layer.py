@@ -1,0 +1,71 @@
+"""The library that stands between a process and its file calls (file_layer.c): built, loaded, armed."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+SOURCE = Path(__file__).with_suffix(".c")
+
+
+def build(folder: Path) -> Path:
+    """The library, built into a folder by the machine's C compiler or by ziglang's."""
+    library = folder / "file_layer.so"
+    found = shutil.which("cc") or shutil.which("gcc")
+    compiler = [found] if found else [sys.executable, "-m", "ziglang", "cc"]
+    command = [*compiler, "-O1", "-shared", "-fPIC", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
+    subprocess.run(command, check=True, capture_output=True)
+    return library
+
+
+def environment(library: Path) -> dict[str, str]:
+    """The environment of a process that is to load the library before any other."""
+    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])}
+
+
+def faulty_environment(library: Path, folder: Path, at: int, number: int) -> dict[str, str]:
+    """The same, with the `at`-th call of each process below `folder` failing with this error number."""
+    asked = {"FILE_LAYER_FOLDER": str(folder), "FILE_LAYER_AT": str(at), "FILE_LAYER_ERRNO": str(number)}
+    return environment(library) | asked
+
+
+class FileLayer:
+    """The functions of the library, in a process that has loaded it."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(None)
+        self._library.file_layer_calls.restype = ctypes.c_long
+        self._library.file_layer_failed.restype = ctypes.c_char_p
+
+    def arm(self, folder: Path, at: int, number: int, *, every_later: bool = False) -> None:
+        """From now on the `at`-th call below `folder` fails (0: none), or that and every later one."""
+        self._library.file_layer_arm(
+            str(folder).encode(), ctypes.c_long(at), ctypes.c_int(number), ctypes.c_int(every_later)
+        )
+
+    @property
+    def calls(self) -> int:
+        """How many calls there were since then."""
+        return int(self._library.file_layer_calls())
+
+    @property
+    def failed(self) -> str:
+        """The name of the call that failed, or ""."""
+        return bytes(self._library.file_layer_failed()).decode()
+
+    def record(self, folder: Path, log: Path) -> None:
+        """From now on every change below `folder` becomes a line of `log`."""
+        if self._library.file_layer_record(str(folder).encode(), str(log).encode()):
+            raise OSError(f"cannot write {log}")
+
+    def mark(self, text: str) -> None:
+        """Add a line of our own to the log."""
+        self._library.file_layer_mark(text.encode())
+
+    def stop(self) -> None:
+        """End the recording."""
+        self._library.file_layer_stop()

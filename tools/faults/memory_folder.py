@@ -1,0 +1,12 @@
+"""Where campaigns keep files that need not outlive them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def memory_folder() -> str | None:
+    """A folder in memory, where a flush costs nothing; None (the usual folder) where there is none."""
+    folder = Path("/dev/shm")
+    return str(folder) if folder.is_dir() and os.access(folder, os.W_OK) else None

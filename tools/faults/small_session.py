@@ -1,0 +1,117 @@
+"""A small session of the recording side, to be run with a faulty file layer: rows, a resume, a dataset.
+
+As a program it is a server that has everything imported: for each line of JSON on stdin it runs a session in
+a forked child, and answers with a line (`Answer`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.errors import HarnessError
+from harness.record import journal
+from harness.record.dataset import load_records
+from harness.record.dataset_file import write_dataset
+from harness.record.journal import left_unsealed
+from harness.record.run import RunLog, open_run
+from tools.faults.file_layer import FileLayer
+from tools.faults.flippable.records import some_rows
+
+ROWS = 10
+_SEAL_ROWS = 4
+"""So few that a session seals more than once."""
+
+
+@dataclass
+class Answer:
+    """What became of a session.
+
+    acknowledged: [problem, kernel, latency] of each row that was recorded. error: the line that a user would
+    see, "" for none. traceback: what came out that is no error of ours. unsealed: whether rows were left in a
+    journal. calls: file calls. failed: the call that was made to fail.
+    """
+
+    acknowledged: list[list[Any]] = field(default_factory=list)
+    error: str = ""
+    traceback: str = ""
+    unsealed: bool = False
+    calls: int = 0
+    failed: str = ""
+
+
+def session(reports: Path, number: int, acknowledged: list[list[Any]]) -> bool:
+    """Opens or resumes the run `small`, records what it lacks, merges; whether rows were left in journals.
+
+    number: of the session, by which its figures are told from another's. Raises HarnessError.
+    """
+    run = open_run(reports, {"target": "cpu"}, stem="s", name="small", resume=True)
+    log = RunLog(run, f"s{number}")
+    try:
+        for row in some_rows(ROWS, "small", seed=number):
+            known = {one["kernel"] for one in log.known(row["problem"])}
+            if row["kernel"] in known:
+                continue
+            log.append(row)
+            acknowledged.append([row["problem"], row["kernel"], row["latency_ms"]])
+    finally:
+        log.close()
+    write_dataset(load_records(run.folder), run.folder / "whole.parquet")
+    return bool(left_unsealed(run.measurements))
+
+
+def _answer(layer: FileLayer, asked: dict[str, Any]) -> Answer:
+    answer = Answer()
+    folder = Path(asked["folder"])
+    layer.arm(folder, asked["at"], asked["errno"], every_later=asked["every_later"])
+    try:
+        answer.unsealed = session(folder / "reports", asked["number"], answer.acknowledged)
+    except HarnessError as error:
+        answer.error = str(error)
+    except BaseException as error:
+        answer.traceback = f"{type(error).__name__}: {error}"
+    answer.calls, answer.failed = layer.calls, layer.failed
+    layer.arm(folder, 0, 0)
+    return answer
+
+
+def _in_child(work: Callable[[], Answer]) -> Answer:
+    """Forked: what a session leaves in memory, locks included, goes with it."""
+    read_end, write_end = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(read_end)
+        status = 1
+        try:
+            with os.fdopen(write_end, "w") as pipe:
+                json.dump(asdict(work()), pipe)
+            status = 0
+        finally:
+            os._exit(status)
+    os.close(write_end)
+    with os.fdopen(read_end) as pipe:
+        text = pipe.read()
+    _, status = os.waitpid(child, 0)
+    return Answer(**json.loads(text)) if text else Answer(traceback=f"the session died, status {status}")
+
+
+def serve() -> None:
+    """Answers until stdin ends."""
+    journal._SEAL_ROWS = _SEAL_ROWS
+    with tempfile.TemporaryDirectory() as scratch:
+        session(Path(scratch), 1, [])  # so that all that is imported late is imported before the first fork
+    layer = FileLayer()
+    for line in sys.stdin:
+        asked = json.loads(line)
+        answer = _in_child(lambda asked=asked: _answer(layer, asked))  # type: ignore[misc]
+        print(json.dumps(asdict(answer)), flush=True)
+
+
+if __name__ == "__main__":
+    serve()
