@@ -92,6 +92,16 @@ class Hardware:
 
 
 @dataclass(frozen=True)
+class Peak:
+    """What no kernel exceeds: operations of a compute unit in a clock, by dtype, and 1e9 bytes of memory
+    a second.
+    """
+
+    flops_a_cu_and_clock: Mapping[str, int]
+    memory_gb_s: int
+
+
+@dataclass(frozen=True)
 class Pipeline:
     """What one pipeline demands. `staged`: the operands ("a", "b") that it keeps in local memory."""
 
@@ -161,6 +171,7 @@ class Arch:
     lds_why: str
     pipelines_refused: Mapping[str, str]
     register_limit: RegisterLimit | None = None
+    peak: Peak | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
 
     @property
@@ -507,7 +518,7 @@ def _read_arch(
     combinations: tuple[str, ...],
 ) -> Arch:
     keys = ("family", "kernels", "hardware", "lds", "max_workgroup_threads", "waves", "warp_tiles")
-    members = tree.known_members(keys, ("about", "pipelines_refused", "registers"))
+    members = tree.known_members(keys, ("about", "peak", "pipelines_refused", "registers"))
     kernels = families[members["kernels"].text(families)]
     figures = members["hardware"].known_members(tuple(field.name for field in fields(Hardware)))
     hardware = Hardware(
@@ -536,6 +547,15 @@ def _read_arch(
         lds_why=lds["why"].text(),
         pipelines_refused={pipeline: why.text() for pipeline, why in refused.items()},
         register_limit=_read_registers(members["registers"], kernels) if "registers" in members else None,
+        peak=_read_peak(members["peak"], tuple(element_bytes)) if "peak" in members else None,
+    )
+
+
+def _read_peak(tree: JsonTree, dtypes: tuple[str, ...]) -> Peak:
+    members = tree.known_members(("flops_a_cu_and_clock", "memory_gb_s", "why"))
+    flops = members["flops_a_cu_and_clock"].known_members((), dtypes)
+    return Peak(
+        {dtype: value.integer(1) for dtype, value in flops.items()}, members["memory_gb_s"].integer(1)
     )
 
 

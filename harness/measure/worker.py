@@ -21,8 +21,9 @@ from typing import Any
 import numpy as np
 
 from harness.measure.protocol import Channel, ChannelClosed, Message
+from harness.measure.roofline import impossible
 from harness.measure.timing import Timing, TimingPlan, summarise, time_kernel
-from harness.problem import problem_from_row
+from harness.problem import Problem, problem_from_row
 from harness.target.base import CheckResult, DataFiles, Device, KernelFailed, ProblemRefused
 
 _IDLE_SECONDS = 0.25
@@ -35,6 +36,7 @@ class Worker:
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._device: Device | None = None
+        self._problem: Problem | None = None
         self._plan = TimingPlan()
 
     def serve(self) -> None:
@@ -69,6 +71,7 @@ class Worker:
         except (ProblemRefused, MemoryError) as error:
             self._channel.send({"refused": str(error) or "not enough memory"})
             return
+        self._problem = problem
         self._channel.send({"loaded": problem.id})
 
     def _run(self, command: Message) -> None:
@@ -90,6 +93,7 @@ class Worker:
             try:
                 timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
                 verify_timed(device, binary)
+                refuse_impossible(device, self._problem, timing)
             except KernelFailed as error:
                 answer |= error.as_answer()
             else:
@@ -178,6 +182,13 @@ def verify_timed(device: Device, binary: Path) -> None:
     result = device.verify(binary)
     if result.status != "ok":
         raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+
+
+def refuse_impossible(device: Device, problem: Problem | None, timing: Timing) -> None:
+    """Raises KernelFailed for a median that the device cannot reach."""
+    why = None if problem is None else impossible(problem, device.limits, timing.median_ms)
+    if why is not None:
+        raise KernelFailed(why)
 
 
 def _noise(timing: Timing) -> str:

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.kernel import Kernel
+from harness.measure.roofline import Limits
 from harness.problem import Problem
 from harness.target.device_state import DeviceState
 
@@ -109,12 +110,13 @@ class KernelFailed(Exception):
 class Device(Protocol):
     """The worker's side: one open device and at most one loaded problem.
 
-    kernel_seconds: time spent inside kernels so far, check and timing runs alike. timed_ms: what warm-up and
-    timed runs took by the device's own clock, so far. cold_cache: whether the caches are flushed before each
-    run that is timed.
+    kernel_seconds: time spent inside kernels so far, check and timing runs alike. timed_ms: what warm-up
+    and timed runs took by the device's own clock, so far. limits: no run is faster. cold_cache: whether
+    the caches are flushed before each run that is timed.
     """
 
     info: DeviceInfo
+    limits: Limits
     kernel_seconds: float
     timed_ms: float
     cold_cache: bool

@@ -15,12 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.measure.reference import STORAGE, Array
+from harness.measure.roofline import Limits
 from harness.problem import GemmProblem, Problem
 from harness.problem.pointwise import operands_swapped, pointwise_conv
 from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.core_lock import CoreLock
 from harness.target.cpu_data import ProblemData, TimedData, complaint
-from harness.target.cpu_info import cpu_name, last_level_cache_bytes, memory_available_bytes
+from harness.target.cpu_info import cpu_name, cpu_peak_flops, last_level_cache_bytes, memory_available_bytes
 from harness.target.device_state import DeviceState
 from harness.target.guarded_memory import GuardedBuffer, holding
 from harness.target.native_clock import NativeClock
@@ -77,6 +78,7 @@ class CpuDevice:
     def __init__(self) -> None:
         self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")
         self.kernel_seconds = self.timed_ms = 0.0
+        self.limits = Limits(cpu_peak_flops())
         self.cold_cache = False
         self._flush: Array | None = None
         self._core = CoreLock()

@@ -62,3 +62,24 @@ def memory_available_bytes() -> int:
     except (OSError, ValueError):
         return available
     return min(available, max(0, limit - used))
+
+
+_FASTEST_CLOCK_HZ = 7e9
+_FLOPS_A_CLOCK = {"avx512f": 128, "avx2": 64, "": 32}
+"""Instruction set -> operations of a core in a clock, in fp32: twice what two units for fused
+multiply-adds do.
+"""
+_MATRIX_FLOPS_A_CLOCK = 8192
+"""Of cores with a unit for matrices, and of those whose sets are not known here; four times what AMX does."""
+
+
+def cpu_peak_flops() -> dict[str, float]:
+    """Operations a second, by dtype, that one core of this machine surely does not exceed."""
+    flags = set(_cpuinfo().get("flags", "").split())
+    vector = next(flops for name, flops in _FLOPS_A_CLOCK.items() if not name or name in flags)
+    if not flags or "amx_tile" in flags:
+        vector = _MATRIX_FLOPS_A_CLOCK
+    return {
+        "fp32": vector * _FASTEST_CLOCK_HZ,
+        **dict.fromkeys(("bf16", "fp16", "fp8"), 2 * vector * _FASTEST_CLOCK_HZ),
+    }

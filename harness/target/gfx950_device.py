@@ -9,6 +9,7 @@ from harness.arch import load_arch
 from harness.errors import TargetError
 from harness.target.device_state import open_reader
 from harness.target.gpu_device import GpuDevice
+from harness.target.gpu_limits import gpu_limits
 from harness.target.runtime.hip import open_hip
 
 _ARCH = "gfx950"
@@ -31,4 +32,5 @@ def open_device(work: str, visible: str = "", library: str = "") -> GpuDevice:
         )
     hardware = load_arch(_ARCH).hardware
     reader = open_reader("amd", properties.identity)
-    return GpuDevice(driver, Path(work), hardware.num_cus, hardware.cache_bytes, reader)
+    limits = gpu_limits(_ARCH, properties.compute_units)
+    return GpuDevice(driver, Path(work), hardware.num_cus, hardware.cache_bytes, reader, limits)

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from harness.measure.check_data import Pattern, dense, mantissa
 from harness.measure.reference import STORAGE, decode
+from harness.measure.roofline import Limits
 from harness.problem import Problem
 from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.ck_tile_library import CkTileLibrary, CkTilePlan
@@ -218,15 +219,18 @@ class GpuDevice:
         compute_units: int = 0,
         cache_bytes: int = 0,
         reader: StateReader | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not say.
 
         `cache_bytes`: of all caches, for cold_cache. `reader`: of clocks and temperature, or None.
+        `limits`: no kernel is faster.
         """
         self._driver = driver
         properties = driver.properties()
         self.info = DeviceInfo(properties.name, properties.driver)
         self.kernel_seconds = self.timed_ms = 0.0
+        self.limits = limits or Limits()
         self.cold_cache = False
         self._flush_bytes = max(_LEAST_FLUSH_BYTES, 2 * cache_bytes)
         self._flush = 0

@@ -9,6 +9,7 @@ from harness.arch import load_arch
 from harness.errors import TargetError
 from harness.target.device_state import open_reader
 from harness.target.gpu_device import GpuDevice
+from harness.target.gpu_limits import gpu_limits
 from harness.target.runtime.cuda import open_cuda
 
 _OLDEST = 90
@@ -27,4 +28,7 @@ def open_device(work: str, visible: str = "") -> GpuDevice:
     if int(properties.arch.removeprefix("sm_")) < _OLDEST:
         raise TargetError(f"{properties.name} is {properties.arch}: kernels for sm_90 need an H100 or newer")
     cache_bytes = load_arch("sm_90").hardware.cache_bytes
-    return GpuDevice(driver, Path(work), 0, cache_bytes, open_reader("nvidia", properties.identity))
+    # Newer GPUs run this code, too, and are faster.
+    known = properties.arch == "sm_90"
+    limits = gpu_limits("sm_90", properties.compute_units) if known else None
+    return GpuDevice(driver, Path(work), 0, cache_bytes, open_reader("nvidia", properties.identity), limits)

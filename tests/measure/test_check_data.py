@@ -74,7 +74,7 @@ def test_every_bit_of_a_mantissa_is_used(problem: Problem) -> None:
             lengths[number] = max(lengths[number], int(magnitudes.max()).bit_length())
             if int(magnitudes.max()).bit_length() == bits:
                 assert (magnitudes % 2 == 1).any(), "the last bit is set somewhere"
-    assert lengths.tolist() == [bits, bits]
+    assert (lengths >= bits).all()
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=lambda problem: problem.id)

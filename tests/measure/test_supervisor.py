@@ -393,6 +393,27 @@ def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     assert measurements[0].detail == "the worker died 3 times in a row while no kernel ran"
 
 
+def test_a_kernel_faster_than_the_device_can_be_is_wrong(
+    evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "slow_device.py").write_text(
+        "from harness.measure.roofline import Limits\n"
+        "from harness.target.cpu_device import CpuDevice\n"
+        "def open_device():\n"
+        "    device = CpuDevice()\n"
+        "    device.limits = Limits({'fp32': 1.0})\n"
+        "    return device\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    target = EvilTarget(evil_builder)
+    target.device_module = "slow_device"
+    supervisor = Supervisor(target, SETTINGS)
+    measurements = list(supervisor.sweep(PROBLEM, [GOOD]))
+    supervisor.close()
+    assert swept(measurements) == [("good", "wrong")]
+    assert "is faster than the device can be" in measurements[0].detail
+
+
 def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

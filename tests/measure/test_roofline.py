@@ -1,0 +1,87 @@
+"""What no kernel can be faster than: never above the time of an honest one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.arch import load_arch
+from harness.data_files import data_folder
+from harness.measure.reference import exact_output
+from harness.measure.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
+from harness.problem import DIRECTIONS, GemmProblem, GroupedConvProblem, problem_from_row
+from harness.target.cpu_info import cpu_peak_flops
+from harness.target.gpu_limits import gpu_limits
+
+CONVS = [
+    GroupedConvProblem.from_id(f"{direction}-{rest}")
+    for direction in DIRECTIONS
+    for rest in ("fp32-n2-g3-c9-k21-i6x5-f3x2-s2x1-p1x0-d1x2", "fp32-n1-c5-k3-i4x3x5-f2x1x3-p1x0x1")
+] + [GroupedConvProblem.from_id("forward-fp32-n1-c4-k4-i1x1-f3x3-p1")]
+
+
+@pytest.mark.parametrize("problem", CONVS, ids=lambda problem: problem.id)
+def test_only_products_inside_the_image_count(problem: GroupedConvProblem) -> None:
+    ones = [np.ones(shape, np.int32) for shape in problem.operand_shapes[:2]]
+    products = int(exact_output(problem, *ones).astype(np.int64).sum())
+    assert least_flops(problem) == 2 * products / 4
+    needed = 0
+    for number in (0, 1):
+        # What the result depends on: where a one among zeros is seen.
+        other = ones[1 - number]
+        reached = 0
+        for at in range(ones[number].size):
+            single = np.zeros(ones[number].shape, np.int32)
+            single.ravel()[at] = 1
+            operands = (single, other) if number == 0 else (other, single)
+            reached += bool(exact_output(problem, *operands).any())
+        needed += reached
+    assert bytes_read(problem) == 4 * needed
+
+
+def test_a_run_faster_than_the_arithmetic_or_the_memory_is_refused() -> None:
+    limits = gpu_limits("sm_90", 132)
+    large = GemmProblem("bf16", "rcr", 8192, 8192, 8192)
+    least = limits.least_ms(large)
+    assert least == pytest.approx(large.flops * 7 / 8 / (MARGIN * 132 * 1.98e9 * 4096) * 1e3)
+    assert impossible(large, limits, 1.01 * least) is None
+    why = impossible(large, limits, 0.99 * least)
+    assert why is not None
+    assert "faster than the device can be" in why
+    thin = GemmProblem("bf16", "rcr", 1, 65536, 65536)
+    assert limits.least_ms(thin) == pytest.approx((bytes_read(thin) - 60 * 2**20) / (MARGIN * 4.8e12) * 1e3)
+
+
+def test_where_nothing_is_known_nothing_is_refused() -> None:
+    assert impossible(GemmProblem("bf16", "rcr", 8, 8, 8), Limits(), 0.0) is None
+    assert gpu_limits("gfx1100", 0) == Limits()
+    assert load_arch("gfx1100").peak is None
+
+
+def test_peaks_are_the_published_ones() -> None:
+    assert gpu_limits("gfx950", 0).flops_per_s["bf16"] / 1e12 == pytest.approx(2516, rel=0.01)
+    assert gpu_limits("gfx950", 0).flops_per_s["fp8"] / 1e12 == pytest.approx(5033, rel=0.01)
+    # At 1830 MHz these are 989 TFLOPS.
+    assert gpu_limits("sm_90", 132).flops_per_s["bf16"] * 1830 / 1980 / 1e12 == pytest.approx(989, rel=0.01)
+
+
+def test_this_machines_core_has_a_limit_far_above_what_it_does() -> None:
+    peak = cpu_peak_flops()
+    assert peak["bf16"] == 2 * peak["fp32"] >= 4e11
+    assert all(math.isfinite(value) for value in peak.values())
+
+
+def test_no_honest_kernel_on_record_comes_near() -> None:
+    """The fastest kernels of an H200 on 300 problems."""
+    path = data_folder("models") / "grouped_conv_forward_bf16_sm_90" / "nvidia-h200-84ff98ac"
+    records = pd.read_parquet(path / "forward_validation_300" / "default.parquet")
+    records = records[records["latency_ms"].notna()]
+    fastest = records.loc[records.groupby("problem")["latency_ms"].idxmin()]
+    assert len(fastest) == 300
+    limits = gpu_limits("sm_90", 132)
+    for row in fastest.to_dict("records"):
+        problem = problem_from_row(row)
+        assert limits.least_ms(problem) < 0.5 * row["latency_ms"], problem.id
