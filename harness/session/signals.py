@@ -59,6 +59,9 @@ def end_with_parent() -> None:
 
     A worker of pytest-xdist would otherwise measure on for up to 15 s, while the run may be resumed already.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # So it is in the background of a shell, and no Ctrl-C comes there.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     parent = os.getppid()
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)

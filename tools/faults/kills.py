@@ -79,6 +79,7 @@ class Trial:
 
     def __post_init__(self) -> None:
         self.mark = uuid.uuid4().hex
+        self.measured_all = False
         self.compiles = self.chance.random() < COMPILING
         workers = self.chance.choice(WORKERS)
         self.arguments = [
@@ -150,21 +151,23 @@ class Trial:
         begun = time.monotonic()
         if faults and self._wait_for_phase(process, duration_s):
             for _ in range(faults):
-                if not self._wait(process, time.monotonic() + self.chance.uniform(0.0, 1.0)):
+                if not self._wait(process, time.monotonic() + self.chance.uniform(0.0, 0.7)):
                     break
                 self._harm(process)
         status = self._end(process, begun)
         self.counts["sessions"] += 1
+        self.measured_all |= self._writes_report()
         self.wait_for_all()
         return status
 
     def _wait_for_phase(self, process: subprocess.Popen[bytes], duration_s: float) -> bool:
         """Until the session comes to where its faults begin; whether it does before its end."""
-        phase = self.chance.choices(("start", "measuring", "report"), (1, 5, 1))[0]
+        weights = (1, 0, 4) if self.measured_all else (1, 5, 0)
+        phase = self.chance.choices(("start", "measuring", "report"), weights)[0]
         self.counts[f"sessions harmed from: {phase}"] += 1
         if phase == "start":
             return self._wait(process, time.monotonic() + self.chance.uniform(0.0, 0.6) * duration_s)
-        while not (self.measured_all if phase == "report" else self._measures()):
+        while not (self._writes_report() if phase == "report" else self._measures()):
             if not self._wait(process, time.monotonic() + 0.01):
                 return False
         return True
@@ -172,9 +175,8 @@ class Trial:
     def _measures(self) -> bool:
         return any((self.run / "measurements").glob(".journal-*"))
 
-    @property
-    def measured_all(self) -> bool:
-        """Whether the last session has said that its last problem is finished."""
+    def _writes_report(self) -> bool:
+        """Whether the session has said that its last problem is finished."""
         return f"[{len(PROBLEMS)}/{len(PROBLEMS)}] " in (self.folder / "output.txt").read_text(
             errors="replace"
         )
@@ -298,11 +300,9 @@ class Trial:
     def go(self, duration_s: float) -> None:
         """Sessions with faults until all are spent, then one without. Raises Broken."""
         for _ in range(SESSIONS_OF_A_TRIAL):
-            if not self.faults_left:
+            if not self.faults_left or (self.measured_all and self.chance.random() < 0.4):
                 break
             self.session(duration_s, min(FAULTS_OF_A_SESSION, self.faults_left))
-            if self.measured_all and self.chance.random() < 0.5:
-                break
         status = self.session(duration_s, 0)
         # 1: a kernel that was measured while its worker was killed failed, as it should.
         if status not in (0, 1):
