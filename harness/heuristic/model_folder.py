@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any
 from harness.data_files import data_folder
 from harness.errors import ModelError
 from harness.sealed_json import check_seal, without_seal
+from harness.selector.model_text import check_model_text
 from harness.user_file import read_bytes
 from harness.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
 
@@ -48,8 +49,8 @@ STUDY_FILE = "study.json"
 
 _TARGET_NAME = re.compile(r"[a-z][a-z0-9_]{0,40}")
 _THREADS = re.compile(r"\[num_threads: -?[0-9]+\]")
-_MAX_PACKED_BYTES = 256 << 20
-_MAX_MODEL_BYTES = 1 << 30
+_MAX_PACKED_BYTES = 64 << 20
+_MAX_MODEL_BYTES = 256 << 20
 _MAX_JSON_BYTES = 64 << 20
 
 
@@ -185,8 +186,9 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
     path, text = read_booster_text(folder, target, number)
     try:
         return lgb.Booster(model_str=text)
-    except (lgb.basic.LightGBMError, ValueError) as error:
-        raise ModelError(f"{path} cannot be read by LightGBM: {str(error).splitlines()[0]}") from None
+    except (lgb.basic.LightGBMError, ValueError, KeyError, TypeError) as error:
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise ModelError(f"{path} cannot be read by LightGBM: {first}") from None
 
 
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
@@ -207,8 +209,7 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
-    if not text.startswith("tree") or "end of trees" not in text:
-        raise ModelError(f"{path} is not a whole LightGBM model: copy it again")
+    check_model_text(text, str(path))
     return path, text
 
 
@@ -319,7 +320,9 @@ def _unpacked(path: Path, data: bytes) -> bytes:
     except zlib.error as error:
         raise ModelError(f"{path} is not a whole gzip file ({error}): copy it again") from None
     if unzip.unconsumed_tail:
-        raise ModelError(f"{path} unpacks to more than {_MAX_MODEL_BYTES >> 30} GiB: not a model")
+        raise ModelError(f"{path} unpacks to more than {_MAX_MODEL_BYTES >> 20} MiB: not a model")
+    if unzip.unused_data:
+        raise ModelError(f"{path} goes on after its end: copy it again")
     if not unzip.eof:
         raise ModelError(f"{path} is cut off: copy it again")
     return text
