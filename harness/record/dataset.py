@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from harness.errors import RecordError
 from harness.record.disk_errors import disk_errors_as
+from harness.record.invariants import check_rows
 from harness.record.journal import (
     journals_in,
     names_in,
@@ -142,4 +143,6 @@ def _read_part(path: Path, op: str | None) -> pd.DataFrame:
                 ) from None
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
-    return pa.Table.from_arrays(arrays, schema=schema).to_pandas()
+    whole = pa.Table.from_arrays(arrays, schema=schema)
+    check_rows(whole, op_of([op, *pc.unique(table.column("op")).to_pylist()]), path)
+    return whole.to_pandas()

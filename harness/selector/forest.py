@@ -16,6 +16,7 @@ categorical split is the number of its category set.
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ from harness.errors import ModelError
 _MAGIC = b"TOFOREST"
 _VERSION = 1
 _CATEGORICAL = 1
+
+_NUMBER = re.compile(r"-?[0-9]{1,9}")
 
 _Whole = TypeVar("_Whole", np.uint8, np.uint32, np.int32)
 
@@ -134,10 +137,11 @@ def _keys(section: str) -> dict[str, str]:
 
 
 def _number(keys: Mapping[str, str], key: str, where: str) -> int:
-    try:
-        return int(keys[key])
-    except (KeyError, ValueError):
-        raise ModelError(f"{where} has no number {key}: save or copy the model again") from None
+    value = keys.get(key, "")
+    # Longer numbers fit no array, and Python refuses to read those of thousands of digits.
+    if _NUMBER.fullmatch(value) is None:
+        raise ModelError(f"{where} has no number {key}: save or copy the model again")
+    return int(value)
 
 
 def _column(trees: list[dict[str, str]], key: str, count: int, where: str) -> npt.NDArray[np.float64]:
@@ -145,7 +149,7 @@ def _column(trees: list[dict[str, str]], key: str, count: int, where: str) -> np
     joined = " ".join(value for tree in trees if (value := tree.get(key, "").strip()))
     try:
         values = np.array(joined.split(), dtype=np.float64)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ModelError(f"{where}: {key} holds what is no number: save or copy the model again") from None
     if len(values) != count:
         raise ModelError(f"{where}: {key} has {len(values)} values where {count} belong: copy it again")

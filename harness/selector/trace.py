@@ -56,7 +56,7 @@ NUMPY_OF: Mapping[str, Callable[..., Any]] = {
     "log": exact_functions.log,
     "exp": exact_functions.exp,
     "expm1": exact_functions.expm1,
-    "common_bits": lambda a, b: np.asarray(a).astype(np.int64) & np.asarray(b).astype(np.int64),
+    "common_bits": lambda a, b: _as_int64(a) & _as_int64(b),
     "where": lambda condition, a, b: np.where(np.asarray(condition) != 0, a, b),
 }
 """Every operation that an expression can hold, and what it means. Truth is 1.0, everything is a float64."""
@@ -70,6 +70,18 @@ _OF_FLAGS = {
 _MAKES_FLAGS = ("less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
 _NOT_NUMPYS_OWN = ("log2", "log", "exp", "expm1")  # its own differ from one processor to the next
 _OF_INTEGERS = {"bitwise_and": "common_bits", "negative": "negative", "trunc": "trunc"}
+
+
+def _as_int64(values: Any) -> npt.NDArray[np.int64]:
+    """64-bit integers, fractions cut off; of NaN and of what no such integer holds the least one.
+
+    numpy leaves the plain conversion of those to the processor.
+    """
+    given = np.asarray(values)
+    if given.dtype.kind in "iub":
+        return given.astype(np.int64)
+    held = (given >= -(2.0**63)) & (given < 2.0**63)
+    return np.where(held, given, -(2.0**63)).astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ Row = dict[str, Any]
 
 @pytest.fixture
 def make_row() -> Callable[..., Row]:
-    """make_row(n, **columns): the row of the n-th pair of a run, measured n seconds after its start."""
+    """make_row(n, **columns): the row of the n-th pair of a run, measured n seconds after its start. Where
+    `columns` has one of latency and throughput, the other follows from it."""
 
     def make(n: int = 0, **columns: Any) -> Row:
         problem = GroupedConvProblem("forward", "fp32", 2, 1, 4, 4, 1, 5 + n // 4, 5, 3, 3)
@@ -26,6 +27,13 @@ def make_row() -> Callable[..., Row]:
             problem, kernel, "ok", "", 0, 0.5 + n, 0.25 + n, 0.01, 11, check="full", check_points=36
         )
         time = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC) + timedelta(seconds=n)
-        return {"run": "r", "time": time.isoformat(), **measurement.as_row(), **columns}
+        row = {"run": "r", "time": time.isoformat(), **measurement.as_row(), **columns}
+        if row["latency_ms"] and "latency_ms" in columns and "tflops" not in columns:
+            row["tflops"] = problem.tflops(row["latency_ms"])
+        if row["tflops"] and "tflops" in columns and "latency_ms" not in columns:
+            row["latency_ms"] = problem.flops / (row["tflops"] * 1e9)
+        if row["latency_ms"] and "latency_min_ms" not in columns:
+            row["latency_min_ms"] = min(row["latency_min_ms"], row["latency_ms"])
+        return row
 
     return make

@@ -211,6 +211,25 @@ def test_each_operation_gives_numpys_bits(
         assert _same(np.broadcast_to(by_row, right.shape), right), name
 
 
+def test_bits_of_what_is_no_integer_are_those_of_the_least_one() -> None:
+    """To convert NaN or 1e300 to an integer is undefined in C++, and numpy's answer is the processor's."""
+    least = -(2.0**63)
+    for value, as_integer in (
+        (np.nan, least), (np.inf, least), (-np.inf, least), (1e300, least), (-1e300, least), (2.0**63, least),
+        (least, least), (-1.0, -1.0), (2.0**62, 2.0**62), (6.9, 6.0), (-6.9, -6.0), (-0.0, 0.0),
+    ):  # fmt: skip
+        graph, maker = Graph(), ProgramMaker(("a", "b"))
+        place = maker.place(graph.apply("common_bits", graph.of_problem("a"), graph.of_problem("b")))
+        program = NativeProgram.of(maker)
+        for other in (-1.0, np.nan, 3.0):
+            inputs = np.array([value, other])
+            found = program.values(inputs, [place])[0]
+            right = NUMPY_OF["common_bits"](np.array([value]), np.array([other])).astype(np.float64)
+            assert _same(np.broadcast_to(found, (1,)), right), (value, other)
+            if other == -1.0:
+                assert right[0] == as_integer
+
+
 def _same(a: Any, b: Any) -> bool:
     return bool(
         ((np.ascontiguousarray(a).view(np.int64) == b.view(np.int64)) | (np.isnan(a) & np.isnan(b))).all()

@@ -173,10 +173,14 @@ TILE_ORACLE_INLINE Doubles sqrt(Doubles x) {
     for (unsigned i = 0; i < count; ++i) x[i] = std::sqrt(x[i]);
     return x;
 }
+/// The 64-bit integer, fractions cut off; of NaN and of what no such integer holds the least one. C++ leaves the
+/// plain conversion of those undefined.
+inline std::int64_t as_int64(double x) {
+    return x >= -9223372036854775808.0 && x < 9223372036854775808.0 ? static_cast<std::int64_t>(x) : INT64_MIN;
+}
 /// Bitwise and of whole numbers, as 64-bit integers.
 TILE_ORACLE_INLINE Doubles common_bits(Doubles a, Doubles b) {
-    for (unsigned i = 0; i < count; ++i)
-        a[i] = static_cast<double>(static_cast<std::int64_t>(a[i]) & static_cast<std::int64_t>(b[i]));
+    for (unsigned i = 0; i < count; ++i) a[i] = static_cast<double>(as_int64(a[i]) & as_int64(b[i]));
     return a;
 }
 

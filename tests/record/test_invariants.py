@@ -1,0 +1,124 @@
+"""What every row must be: one clear line for each rule that a row breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from harness.data_files import data_folder
+from harness.errors import RecordError
+from harness.record.dataset import load_records
+from harness.record.invariants import check_rows
+from harness.record.journal import rows_table
+from harness.record.schema import arrow_schema
+
+Row = dict[str, Any]
+
+
+def table(rows: list[Row]) -> pa.Table:
+    """Rows as a file of records holds them."""
+    return rows_table(rows)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"status": "okay"}, "the status is none of"),
+        ({"status": None}, "status is missing"),
+        ({"kernel": None}, "kernel is missing"),
+        ({"round": -1}, "the round is negative"),
+        ({"latency_ms": -0.5}, "latency_ms is not a positive number"),
+        ({"latency_ms": float("inf")}, "latency_ms is not a positive number"),
+        ({"latency_ms": None}, "has no latency_ms"),
+        ({"tflops": None}, "has no tflops"),
+        ({"samples": 0}, "has no samples"),
+        ({"latency_min_ms": 1e9}, "latency_min_ms is more than latency_ms"),
+        ({"latency_min_ms": 0.0}, "latency_min_ms is not a positive number"),
+        ({"spread": -0.1}, "spread is not a number from 0"),
+        ({"K": 8}, "K is not that of the problem"),
+        ({"Hi": -5}, "Hi is not that of the problem"),
+        ({"tile_m": 32}, "the kernel's name and its columns are of two kernels"),
+        ({"kernel": "grouped_conv_of_my_own"}, "the kernel's name and its columns are of two kernels"),
+        ({"pipeline": "mem"}, "the kernel's name and its columns are of two kernels"),
+    ],
+)
+def test_a_row_that_cannot_be_right_is_named(change: Row, said: str, make_row: Callable[..., Row]) -> None:
+    with pytest.raises(RecordError, match=said) as raised:
+        check_rows(table([make_row(0), make_row(1), {**make_row(2), **change}]), "grouped_conv", "a.parquet")
+    assert str(raised.value).startswith("a.parquet, row 3 (")
+    assert "\n" not in str(raised.value)
+
+
+def test_a_flipped_bit_of_a_throughput_is_noticed(make_row: Callable[..., Row]) -> None:
+    """It moved the oracle of eleven problems, and the gate failed without a word of damage."""
+    row = make_row(0)
+    row["tflops"] *= 2
+    with pytest.raises(RecordError, match="tflops is not the problem's operations / latency_ms"):
+        check_rows(table([row]), "grouped_conv", "a.parquet")
+
+
+def test_a_problem_has_the_columns_of_its_id(make_row: Callable[..., Row]) -> None:
+    for change, said in (
+        ({"K": 8}, "its columns are those of the problem forward"),
+        ({"Hi": -5}, "no problem"),
+    ):
+        with pytest.raises(RecordError, match=said):
+            check_rows(table([{**make_row(0), **change}]), "grouped_conv", "a.parquet")
+
+
+def test_figures_of_seven_digits_are_right(make_row: Callable[..., Row]) -> None:
+    row = make_row(0)
+    row["tflops"] = float(f"{row['tflops']:.7g}")
+    check_rows(table([row]), "grouped_conv", "a.parquet")
+
+
+def test_rows_of_one_problem_or_kernel_agree(make_row: Callable[..., Row]) -> None:
+    rows = [make_row(n) for n in range(3)]
+    with pytest.raises(RecordError, match="pad_h is not that of the problem"):
+        check_rows(table([*rows, {**make_row(1), "pad_h": 1}]), "grouped_conv", "a.parquet")
+    with pytest.raises(RecordError, match="tile_n is not that of the kernel"):
+        check_rows(table([*rows, {**make_row(1), "tile_n": 99}]), "grouped_conv", "a.parquet")
+
+
+def test_rows_that_failed_need_no_figures(make_row: Callable[..., Row]) -> None:
+    none = dict.fromkeys(("latency_ms", "latency_min_ms", "spread", "tflops", "busy_ms"))
+    rows = [make_row(n, status=status, samples=0, **none) for n, status in enumerate(("wrong", "crash"))]
+    check_rows(table(rows), "grouped_conv", "a.parquet")
+
+
+def test_what_older_files_lack_is_no_fault(make_row: Callable[..., Row], tmp_path: Path) -> None:
+    old = table([make_row(n) for n in range(3)])
+    lacks = (
+        [f"tile_{x}" for x in "mnk"] + [f"wave_{x}" for x in "mnk"] + ["samples", "latency_min_ms", "round"]
+    )
+    pq.write_table(old.drop_columns(lacks), tmp_path / "old.parquet")
+    known = {"op", "problem", "kernel", "status", "latency_ms", "tflops"}
+    assert known <= set(arrow_schema().names)
+    with pytest.raises(RecordError, match="of two kernels"):
+        load_records(tmp_path / "old.parquet")
+    names = [name for name in old.column_names if name in ("time", *known, *_problem_names())]
+    pq.write_table(old.select(names), tmp_path / "older.parquet")
+    assert len(load_records(tmp_path / "older.parquet")) == 3
+
+
+def _problem_names() -> tuple[str, ...]:
+    from harness.record.schema import problem_columns
+
+    return problem_columns()
+
+
+def test_the_rules_hold_when_records_are_loaded(make_row: Callable[..., Row], tmp_path: Path) -> None:
+    pq.write_table(table([{**make_row(0), "tflops": 99.0}]), tmp_path / "a.parquet")
+    with pytest.raises(RecordError, match=r"a\.parquet, row 1 .*measure the pair again"):
+        load_records(tmp_path / "a.parquet")
+
+
+def test_shipped_records_keep_the_rules() -> None:
+    folder = data_folder("models") / "grouped_conv_forward_bf16_cpu"
+    for path in (folder / "training.parquet", *folder.glob("*/*/*.parquet")):
+        check_rows(pq.read_table(path), "grouped_conv", path)
