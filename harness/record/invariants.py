@@ -143,7 +143,7 @@ class _Rows:
         return np.asarray(self.table.column(name).is_null().to_numpy(), dtype=bool)
 
     def _is_there(self, name: str) -> bool:
-        return self.table.column(name).null_count < self.table.num_rows
+        return bool(self.table.column(name).null_count < self.table.num_rows)
 
     def _rows_at(self, places: npt.NDArray[np.int64], columns: tuple[str, ...]) -> list[Mapping[str, Any]]:
         rows: list[Mapping[str, Any]] = self.table.select(list(columns)).take(places).to_pylist()

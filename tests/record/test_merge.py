@@ -43,7 +43,7 @@ def as_row(make_row: MakeRow, drawn: Row) -> Row:
     second = drawn["second"]
     row = make_row(drawn["n"]) | {name: drawn[name] for name in ("run", "round", "status", "device")}
     row |= {"latency_ms": drawn["latency_ms"] if timed else None, "toolchain": drawn["toolchain"]}
-    row["tflops"] = row["tflops"] if timed else None
+    row["tflops"] = row["tflops"] * 0.5 / drawn["latency_ms"] if timed else None
     row["time"] = None if second is None else (START + timedelta(seconds=second)).isoformat()
     return row
 

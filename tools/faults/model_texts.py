@@ -56,7 +56,8 @@ def _number(text: str, choose: random.Random) -> str:
 def _key(text: str, choose: random.Random) -> str:
     """A line has the name of another one."""
     line = choose.choice(list(_KEY.finditer(text)))
-    return text[: line.start(1)] + choose.choice(sorted(set(_KEY.findall(text)))) + text[line.end(1) :]
+    other: str = choose.choice(sorted(set(_KEY.findall(text))))
+    return text[: line.start(1)] + other + text[line.end(1) :]
 
 
 def _line(text: str, choose: random.Random) -> str:
@@ -89,7 +90,7 @@ def _cut(text: str, choose: random.Random) -> str:
 
 def _bytes(text: str, choose: random.Random) -> str:
     """A few characters become others."""
-    letters = list(text)
+    letters = [*text]
     for _ in range(choose.choice((1, 1, 3, 20))):
         letters[choose.randrange(len(letters))] = choose.choice("0123456789 -.=\n\0e[]:\u00e9\ud800")
     return "".join(letters)
