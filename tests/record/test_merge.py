@@ -41,9 +41,10 @@ DRAWN = st.fixed_dictionaries(
 def as_row(make_row: MakeRow, drawn: Row) -> Row:
     timed = drawn["status"] in ("ok", "noisy")
     second = drawn["second"]
-    row = make_row(drawn["n"]) | {name: drawn[name] for name in ("run", "round", "status", "device")}
-    row |= {"latency_ms": drawn["latency_ms"] if timed else None, "toolchain": drawn["toolchain"]}
-    row["tflops"] = row["tflops"] * 0.5 / drawn["latency_ms"] if timed else None
+    row = make_row(drawn["n"], latency_ms=drawn["latency_ms"])
+    row |= {name: drawn[name] for name in ("run", "round", "status", "device", "toolchain")}
+    if not timed:
+        row |= {"latency_ms": None, "tflops": None}
     row["time"] = None if second is None else (START + timedelta(seconds=second)).isoformat()
     return row
 
