@@ -198,11 +198,17 @@ def _header(data: ReportData) -> str:
     )
     tiles = [covered]
     if figures.covered:
+        shown = []
+        for name, part in wording.efficiencies(data):
+            more = "" if name == "efficiency" else f"{name}, "
+            shown += [
+                (f"mean {name}" if not more else f"{more}mean", wording.percent(part.mean_percent)),
+                (f"{more}median", wording.percent(part.median_percent)),
+                (f"{more}P10", wording.percent(part.p10_percent)),
+                (f"{more}min", wording.percent(part.min_percent)),
+            ]
         tiles = [
-            ("mean efficiency", wording.percent(figures.mean_percent)),
-            ("median", wording.percent(figures.median_percent)),
-            ("P10", wording.percent(figures.p10_percent)),
-            ("min", wording.percent(figures.min_percent)),
+            *shown,
             ("top-1: pick is the oracle", wording.percent(figures.top_1_percent)),
             ("top-5: oracle in first five", wording.percent(figures.top_5_percent)),
             ("measuring the top 3", wording.percent(figures.measure_top_percent[2])),
@@ -507,6 +513,8 @@ def _problem_cells(row: Mapping[str, Any]) -> list[_Cell]:
     pick = _with_speed(row, "pick").html
     if not pd.isna(row["pick_status"]) and row["pick_status"] != "ok":
         pick += f' <span class="fail">{_text(row["pick_status"])}</span>'
+    if row["in_sample"]:
+        pick += ' <span class="hold">in-sample</span>'
     ratio = row["oracle_tflops"] / row["median_tflops"] if row["oracle_tflops"] > 0 else None
     return [
         _plain(row["problem"]),

@@ -88,7 +88,8 @@ def _figures(data: ReportData) -> list[str]:
 def _worst(data: ReportData) -> list[str]:
     rows = wording.worst_rows(data)
     if not rows:
-        return ["every pick is as fast as the oracle"] if data.efficiency.covered else []
+        seen = ", on problems that the model was trained on" if data.in_sample else ""
+        return [f"every pick is as fast as the oracle{seen}"] if data.efficiency.covered else []
     lines = ["worst problems"]
     for row in rows:
         pick, oracle = (wording.short_kernel(row[f"{whose}_kernel"], row) for whose in ("pick", "oracle"))

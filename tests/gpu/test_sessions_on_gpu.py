@@ -232,7 +232,7 @@ def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_p
 def test_a_budget_ends_a_session_that_can_go_on(gpu: GpuProject) -> None:
     """How far it comes is the machine's affair; what it began is complete, and the rest is done later."""
     finished = gpu.run("--budget=1s", "--kernel-budget=50ms", "--resume")
-    assert finished.status in (0, 5), finished.output[-3000:]
+    assert finished.status in (0, 12), finished.output[-3000:]
     (run,) = gpu.project.runs
     measured = bool(list((run / "measurements").glob("*")))
     assert ("the budget of 1s is spent" in finished.output) == measured
@@ -334,16 +334,17 @@ def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
     train_model(records, models / "right")
     upside_down = records.groupby("problem")["latency_ms"].transform(lambda times: times.max() / times)
     train_model(records.assign(latency_ms=upside_down, tflops=1 / upside_down), models / "wrong")
-    accepted = gpu.run("--model=right", "--update-baseline", "--run-name=accepted")
+    seen = "--allow=in-sample"  # trained on the problems that it is judged by, for want of more
+    accepted = gpu.run("--model=right", "--update-baseline", "--run-name=accepted", seen)
     assert "baseline written" in accepted.output, accepted.output[-3000:]
-    again = gpu.run("--model=right", "--run-name=again")
+    again = gpu.run("--model=right", "--run-name=again", seen)
     assert "verdict passed: every criterion is met" in again.output, again.output[-3000:]
     assert again.status == 0
-    replayed = gpu.run("--model=right", "--target=replay", f"--oracle={reports / 'measured'}")
+    replayed = gpu.run("--model=right", "--target=replay", f"--oracle={reports / 'measured'}", seen)
     assert "verdict passed: every criterion is met" in replayed.output, replayed.output[-3000:]
     (baselines,) = (models / "right").glob("emulated-*")
     shutil.copytree(baselines, models / "wrong" / baselines.name)
-    worse = gpu.run("--model=wrong", "--target=replay", f"--oracle={reports / 'measured'}")
+    worse = gpu.run("--model=wrong", "--target=replay", f"--oracle={reports / 'measured'}", seen)
     assert "verdict FAILED: criteria not met" in worse.output, worse.output[-3000:]
     assert worse.status == 1
 

@@ -150,7 +150,9 @@ def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: 
     assert training["same_measurements"] == 12
     run = recorded.project.folder / "reports" / name
     assert "in-sample" in (run / "summary.md").read_text()
-    assert "in-sample" in (run / "report.html").read_text()
+    page = (run / "report.html").read_text()
+    assert "in-sample, mean" in page
+    assert page.count('<span class="hold">in-sample</span>') == 12
     selection = pd.read_parquet(run / "selection.parquet")
     assert selection["in_sample"].all()
 
