@@ -59,7 +59,8 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     1. a row that is wrong, else flaky, else crash, else timeout, in whatever round;
     2. the ok row of the highest round, the latest of it: the second measurement replaces the first,
        whose figure is flattered by having been chosen. A second measurement that is noisy or
-       device_lost says nothing about the kernel, so the ok of the sweep stands, not measured again;
+       device_lost says nothing about the kernel, so the ok of the sweep stands, not measured again.
+       Where a pair was measured again in several rounds, its latency is the median over them;
     3. the row of the highest round, the latest of it.
 
     Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured`
@@ -91,12 +92,30 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     for column in ("latency_ms", "latency_min_ms", "spread", "tflops"):
         if column in final:
             final[column] = final[column].astype("float64").where(timed)
+    _settle_over_rounds(final, frame)
     final["remeasured"] = (final["round"] >= ROUND_FINAL) & (final["status"] == "ok")
     swept = order[(round_[order] == ROUND_SWEEP) & (weight[order] == _OK)]
     sweep = pd.Series(frame["tflops"].to_numpy(dtype=np.float64)[swept], index=pair[swept])
     sweep = sweep[~sweep.index.duplicated(keep="last")]
     final["sweep_tflops"] = sweep.reindex(pair[chosen]).to_numpy()
     return final.sort_values(["problem", "kernel"], ignore_index=True)
+
+
+def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
+    """Pairs with ok rows in several rounds after the sweep get the median latency of these rounds."""
+    again = frame[(frame["round"] >= ROUND_FINAL) & (frame["status"] == "ok")]
+    rounds = again.groupby(["problem", "kernel"], observed=True)["round"].nunique()
+    several = rounds[rounds > 1].index
+    if not len(several):
+        return
+    again = again.drop_duplicates(["problem", "kernel", "round"], keep="last")
+    median = again.groupby(["problem", "kernel"], observed=True)["latency_ms"].median().loc[several]
+    pairs = pd.MultiIndex.from_frame(final[["problem", "kernel"]])
+    settled = pd.Series(median.reindex(pairs).to_numpy(dtype=np.float64), index=final.index)
+    settled = settled.where((final["status"] == "ok") & (final["round"] >= ROUND_FINAL))
+    faster = (final["latency_ms"] / settled).fillna(1.0)
+    final["tflops"] = final["tflops"] * faster
+    final["latency_ms"] = settled.fillna(final["latency_ms"])
 
 
 def find_oracles(final: pd.DataFrame) -> pd.DataFrame:

@@ -10,7 +10,7 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from harness.measure.measurement import Measurement
     from harness.problem import Problem
     from harness.record.run import Run
-    from harness.session.conclusion import Conclusion
+    from harness.session.conclusion import Conclusion, Ranked
     from harness.session.scheduler import ProblemScheduling
     from harness.session.stopped_workers import StoppedWorkers
     from harness.session.sweep import SweepSession
@@ -221,6 +221,7 @@ class SessionPlugin:
         self.progress = Progress()
         self.display = Display(config)
         self.conclusions: list[Conclusion] = []
+        self._ranked: Mapping[str, Ranked] = {}
         self.trouble = ""
         self._only_suite = only_suite
         self._selected: Counter[str] = Counter()
@@ -476,6 +477,7 @@ class SessionPlugin:
         try:
             if interrupted and self._is_controller:
                 self._stop_workers()
+            self._settle(session, interrupted)
             self.session.close(interrupted=interrupted)
             self.display.clear()
             if self._signals.received:
@@ -506,13 +508,32 @@ class SessionPlugin:
             ended = gravest(self._outcomes - self.session.options.allowed)
             session.exitstatus = ended or exitstatus
 
+    def _settle(self, session: pytest.Session, interrupted: bool) -> None:
+        """Measure suspects again, before the worker goes; pytest-xdist's controller starts one for it."""
+        if self._is_worker or self.config.getoption("collectonly") or self._signals.received:
+            return
+        if self._stopped(session, interrupted):
+            return
+        from harness.session.settle import settle
+
+        self.display.status("measuring suspects again")
+        try:
+            settled = settle(self.session, self._selected)
+        except HarnessError as error:
+            # What is measured is judged as it is.
+            self._notes.setdefault(f"suspects were not measured again: {error}")
+            return
+        self._ranked = settled.ranked
+        if settled.note:
+            self._notes.setdefault(settled.note)
+
     def _conclude(self, session: pytest.Session, interrupted: bool) -> None:
         """Verdicts, their test items and reports. Raises HarnessError."""
         from harness.session.conclusion import conclude
         from harness.session.verdict_items import report_items, verdict_items
 
         stopped = self._stopped(session, interrupted)
-        self.conclusions = conclude(self.session, stopped, self._selected)
+        self.conclusions = conclude(self.session, stopped, self._selected, self._ranked)
         self._tell_junit()
         self._outcomes = frozenset().union(*(one.outcomes for one in self.conclusions))
         if self._left_behind() > 0:

@@ -15,6 +15,9 @@ from harness.problem import Problem
 TOP_K = 10
 """Efficiencies of measuring the first k picks are given for k = 1 to TOP_K."""
 
+_MACHINES_DOING = ("noisy", "device_lost")
+"""Statuses of a pick that say nothing of the kernel, nor of the model that picked it."""
+
 TOP_K_COLUMNS: tuple[str, ...] = tuple(f"efficiency_top_{k}" for k in range(1, TOP_K + 1))
 
 COVERED = "covered"
@@ -23,7 +26,9 @@ NOT_MEASURED = "not measured"
 PICK_NOT_MEASURED = "pick not measured"
 NOT_RANKED = "not ranked"
 NO_MODEL = "no model"
-COVERAGE = (COVERED, NO_OK_KERNEL, PICK_NOT_MEASURED, NOT_RANKED, NOT_MEASURED, NO_MODEL)
+UNDECIDED = "undecided"
+"""The pick was measured, but the machine gave no figure for it that can be trusted."""
+COVERAGE = (COVERED, NO_OK_KERNEL, PICK_NOT_MEASURED, UNDECIDED, NOT_RANKED, NOT_MEASURED, NO_MODEL)
 """Whether a problem has an efficiency, and if not, why: the first reason that holds."""
 
 
@@ -44,11 +49,12 @@ def select(
 
     - `pick_kernel`, `pick_predicted_tflops`, `pick_status`, `pick_detail`, `pick_tflops`,
       `pick_latency_ms`, `pick_remeasured`;
-    - `coverage`: one of COVERAGE. A problem whose pick was never measured, or none of whose kernels is
-      ok, has no efficiency, and is not counted as 0;
+    - `coverage`: one of COVERAGE. A problem whose pick was never measured or is too noisy to be timed, or
+      none of whose kernels is ok, has no efficiency, and is not counted as 0;
     - `efficiency`: TFLOPS of the pick / of the oracle, 0 to 1; 0 where the pick is not ok; null unless
-      covered. `pick_flattered`: the pick's one measurement was above the oracle's second one, and the
-      efficiency was cut to 1;
+      covered. `pick_flattered`: the pick was measured once only, and faster than the oracle was when it was
+      measured again: then the sweep's figures of both count, and a pick that is the faster one by these,
+      too, is the oracle;
     - `oracle_rank`: place of the oracle in the ranking, from 1; `oracle_predicted_tflops`;
     - `efficiency_top_<k>`: the best of the first k picks, had one measured them (kernels that are not ok
       or were not measured add nothing); null unless covered;
@@ -65,6 +71,9 @@ def select(
     counts = [name for name in table.columns if name.startswith("kernels_")]
     table[counts] = table[counts].fillna(0).astype("int64")
     ranked = ranked_pairs(rankings, final, table)
+    flattered, fair = _flattered(ranked, final, table)
+    table = _with_new_oracles(table, ranked, flattered & ~(fair < 1.0))
+    ranked["oracle_kernel"] = ranked["problem"].map(table.set_index("problem")["oracle_kernel"])
     by_problem = table.set_index("problem")
 
     picks = ranked[ranked["rank"] == 1].set_index("problem")
@@ -79,12 +88,44 @@ def select(
     by_problem["coverage"] = _coverage(by_problem, has_model=rankings is not None)
     covered = by_problem["coverage"] == COVERED
     reached = by_problem["pick_tflops"].where(by_problem["pick_status"] == "ok", 0.0)
-    ratio = reached / by_problem["oracle_tflops"]
+    ratio = (reached / by_problem["oracle_tflops"]).where(~(flattered & (fair < 1.0)), fair)
     by_problem["efficiency"] = ratio.clip(upper=1.0).where(covered)
-    by_problem["pick_flattered"] = covered & (ratio > 1.0)
+    by_problem["pick_flattered"] = covered & flattered
     top = _top_k(ranked).reindex(by_problem.index)
     top = top.div(by_problem["oracle_tflops"], axis=0).clip(upper=1.0).where(covered)
     return pd.concat([by_problem, top], axis=1).reset_index()
+
+
+def _flattered(ranked: pd.DataFrame, final: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """By problem: whether the pick was measured once and above the oracle's second figure, and then the
+    sweep's figure of the pick / that of the oracle (NaN where there is none)."""
+    ids = pd.Index(table["problem"])
+    picks = ranked[(ranked["rank"] == 1) & (ranked["status"] == "ok")].set_index("problem").reindex(ids)
+    oracle = table.set_index("problem")
+    above = picks["tflops"].astype("float64") > oracle["oracle_tflops"].astype("float64")
+    wanted = above[above].index
+    fair = pd.Series(np.nan, index=ids, dtype="float64")
+    if len(wanted) and "sweep_tflops" in final:
+        swept = final.set_index(["problem", "kernel"])["sweep_tflops"].astype("float64")
+        for problem in wanted:
+            pick, best = (
+                (problem, picks.at[problem, "kernel"]),
+                (problem, oracle.at[problem, "oracle_kernel"]),
+            )
+            fair[problem] = swept.get(pick, np.nan) / swept.get(best, np.nan)
+    return above, fair
+
+
+def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Series) -> pd.DataFrame:
+    """The table with the picks of the `promoted` problems as their oracles."""
+    if not promoted.any():
+        return table
+    picks = ranked[ranked["rank"] == 1].set_index("problem")
+    table = table.set_index("problem")
+    for problem in promoted[promoted].index:
+        for name in ("kernel", "tflops", "latency_ms", "remeasured"):
+            table.at[problem, f"oracle_{name}"] = picks.at[problem, name]
+    return table.reset_index()
 
 
 def ranked_pairs(rankings: pd.DataFrame | None, final: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
@@ -214,6 +255,7 @@ def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:
         (pd.Series(not has_model, index=table.index), NO_MODEL),
         (table["pick_kernel"].isna(), NOT_RANKED),
         (table["pick_status"].isna(), PICK_NOT_MEASURED),
+        (table["pick_status"].isin(_MACHINES_DOING), UNDECIDED),
     ]
     conditions = [condition.to_numpy(dtype=bool) for condition, _ in reasons]
     chosen = np.select(conditions, [name for _, name in reasons], COVERED)

@@ -20,8 +20,10 @@ from harness.judge.baseline import Baseline, make_baseline
 from harness.judge.baseline_file import baseline_path, load_baseline, save_baseline, slug
 from harness.judge.criteria import Criteria
 from harness.judge.failures import failures_of
+from harness.judge.noise import Margin
 from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements, find_oracles
+from harness.sealed_json import without_seal
 from harness.selection import select
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 
@@ -334,7 +336,7 @@ class TestFiles:
             (b"[" * 100_000, "is not JSON"),
             (b"[]", "not a JSON object"),
             (b"{}", "schema is None"),
-            (b'{"schema": 2}', "schema is 2, this version reads 1"),
+            (b'{"schema": 3}', "schema is 3, this version reads 1 and 2"),
         ],
     )
     def test_what_is_no_baseline(self, tmp_path: Path, content: bytes, what: str) -> None:
@@ -376,15 +378,49 @@ class TestFiles:
     def test_fields_that_are_wrong(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
-        path.write_text(json.dumps({**json.loads(path.read_text()), **change}))
+        path.write_text(json.dumps({**without_seal(json.loads(path.read_text())), **change}))
         with pytest.raises(GateError, match=what):
             load_baseline(path)
 
     def test_not_a_number_in_json(self, tmp_path: Path) -> None:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
-        path.write_text(path.read_text().replace("0.5", "NaN"))
+        path.write_text(json.dumps(without_seal(json.loads(path.read_text()))).replace("0.5", "NaN"))
         with pytest.raises(GateError, match="is nan, not a fraction"):
+            load_baseline(path)
+
+    def test_a_changed_figure_is_noticed(self, tmp_path: Path) -> None:
+        path = tmp_path / "b.json"
+        save_baseline(baseline([0.5]), path)
+        path.write_text(path.read_text().replace("0.5", "0.4"))
+        with pytest.raises(GateError, match="is damaged or was edited by hand"):
+            load_baseline(path)
+
+    def test_files_of_before_there_were_picks_are_read(self, tmp_path: Path) -> None:
+        path = tmp_path / "b.json"
+        save_baseline(baseline([0.5, None]), path)
+        document = without_seal(json.loads(path.read_text())) | {"schema": 1}
+        path.write_text(json.dumps({k: v for k, v in document.items() if k not in ("picks", "ranked_by")}))
+        assert load_baseline(path) == baseline([0.5, None])
+
+    @pytest.mark.parametrize(
+        ("change", "what"),
+        [
+            ({"sigma": -1.0}, "the sigma of the pick"),
+            ({"dof": 0}, "the dof of the pick"),
+            ({"pick": 3}, "the pick of the pick"),
+            ({"log_ratio": None}, "the log_ratio of the pick"),
+        ],
+    )
+    def test_picks_that_are_wrong(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
+        path = tmp_path / "b.json"
+        save_baseline(
+            dataclasses.replace(baseline([0.5]), picks={IDS[0]: Margin("k", -0.7, 0.1, 4.0, 1, 1.0)}), path
+        )
+        document = without_seal(json.loads(path.read_text()))
+        document["picks"][IDS[0]] |= change
+        path.write_text(json.dumps(document))
+        with pytest.raises(GateError, match=what):
             load_baseline(path)
 
     def test_a_directory_in_its_place(self, tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ class _Progress:
         self._done = 0
 
     def __call__(self, measurement: Measurement) -> None:
-        again = measurement.round == ROUND_FINAL
+        again = measurement.round >= ROUND_FINAL
         self._done += not again
         place = "again" if again else f"{self._done}/{self._total}"
         figure = f"{measurement.tflops:.4g} TFLOPS" if measurement.ok else measurement.status

@@ -20,7 +20,9 @@ from harness.selection import COVERED
 SAME_POINTS = 0.1
 """Problems whose efficiency changed by no more than this (percentage points) count as the same."""
 
-_NO_IDENTITY = {f.name: "" for f in fields(Baseline) if f.type in ("str", str)}
+
+def _no_identity(model: str) -> dict[str, Any]:
+    return {**{f.name: "" for f in fields(Baseline) if f.type in ("str", str)}, "model": model}
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def compare(
     )
     delta = changes["delta"].to_numpy(dtype=np.float64)
     final = final_measurements(records)
-    baseline = make_baseline(old.selection, final, previous=None, **{**_NO_IDENTITY, "model": old.name})
+    baseline = make_baseline(old.selection, final, **_no_identity(old.name))
     return Comparison(
         old,
         new,

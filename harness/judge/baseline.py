@@ -9,7 +9,8 @@ import pandas as pd
 
 from harness.errors import GateError
 from harness.judge.failures import failures_of
-from harness.selection import COVERED
+from harness.judge.noise import Margin
+from harness.selection import COVERED, NOT_MEASURED, PICK_NOT_MEASURED, UNDECIDED
 
 EFFICIENCY_DECIMALS = 8
 """Of an efficiency, in a baseline's file and in what is compared with it."""
@@ -21,6 +22,8 @@ class Baseline:
 
     efficiencies: problem id -> fraction, or None for a problem of the set that was not covered.
     known_failures: problem id -> kernel name -> one of FAILURE_STATUSES.
+    picks: problem id -> what was picked, and how well its efficiency is known; empty in files of before.
+    ranked_by: what made the picks: a model folder and the digest of its files, or the out-of-fold recipe.
     """
 
     model: str
@@ -35,6 +38,8 @@ class Baseline:
     harness_version: str
     efficiencies: Mapping[str, float | None]
     known_failures: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    picks: Mapping[str, Margin] = field(default_factory=dict)
+    ranked_by: str = ""
 
     @property
     def coverage_percent(self) -> float:
@@ -63,9 +68,11 @@ def make_baseline(
     final: pd.DataFrame,
     *,
     previous: Baseline | None = None,
+    margins: Mapping[str, Margin] | None = None,
     **identity: str,
 ) -> Baseline:
-    """The baseline that accepts this run. identity: the string fields of Baseline.
+    """The baseline that accepts this run. identity: the string fields of Baseline. margins: the picks and
+    how well their efficiencies are known (harness.judge.noise).
 
     With `previous`, what this run did not measure is kept from it: efficiencies of the run's problems that
     are not covered now for want of a measurement, and known failures of pairs that were not measured.
@@ -76,15 +83,18 @@ def make_baseline(
     if all(value is None for value in efficiencies.values()):
         raise GateError("no problem of this run has an efficiency: there is nothing to accept as a baseline")
     known: dict[str, dict[str, str]] = {}
+    picks = dict(margins or {})
     if previous is not None:
         measured = set(zip(final["problem"], final["kernel"], strict=True))
-        unmeasured = selection["coverage"].isin(["not measured", "pick not measured"])
+        unmeasured = selection["coverage"].isin([NOT_MEASURED, PICK_NOT_MEASURED, UNDECIDED])
         for problem in selection.loc[unmeasured, "problem"]:
             efficiencies[problem] = previous.efficiencies.get(problem)
+            if problem in previous.picks:
+                picks[problem] = previous.picks[problem]
         for problem, kernels in previous.known_failures.items():
             for kernel, status in kernels.items():
                 if problem in efficiencies and (problem, kernel) not in measured:
                     known.setdefault(problem, {})[kernel] = status
     for row in failures_of(final).itertuples(index=False):
         known.setdefault(str(row.problem), {})[str(row.kernel)] = str(row.status)
-    return Baseline(**identity, efficiencies=efficiencies, known_failures=known)
+    return Baseline(**identity, efficiencies=efficiencies, known_failures=known, picks=picks)

@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import re
-from dataclasses import fields
+from collections.abc import Callable
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,13 @@ from harness.atomic_file import write_atomically
 from harness.errors import GateError
 from harness.judge.baseline import EFFICIENCY_DECIMALS, Baseline
 from harness.judge.failures import FAILURE_STATUSES
+from harness.judge.noise import Margin
 from harness.sealed_json import check_seal
 from harness.user_file import read_bytes
 from harness.vouched_files import sealed_baseline
 
-BASELINE_SCHEMA = 1
+BASELINE_SCHEMA = 2
+_READ_SCHEMAS = (1, 2)
 
 _LARGEST_BASELINE_BYTES = 256 * 2**20
 
@@ -56,6 +59,7 @@ def baseline_document(baseline: Baseline) -> dict[str, Any]:
             problem: None if value is None else round(float(value), EFFICIENCY_DECIMALS)
             for problem, value in baseline.efficiencies.items()
         },
+        "picks": {problem: _pick_row(margin) for problem, margin in baseline.picks.items()},
         "known_failures": {
             problem: dict(kernels) for problem, kernels in baseline.known_failures.items() if kernels
         },
@@ -87,7 +91,7 @@ def load_baseline(path: Path) -> Baseline | None:
 
 
 _TEXT_FIELDS = tuple(
-    one.name for one in fields(Baseline) if one.name not in ("efficiencies", "known_failures")
+    one.name for one in fields(Baseline) if one.name not in ("efficiencies", "known_failures", "picks")
 )
 _SAFE_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,62}[a-z0-9_]|[a-z0-9]")
 _ENDS_AS_HASHED = re.compile(r"-[0-9a-f]{8}$")
@@ -101,8 +105,10 @@ def parse_baseline(document: Any, path: Path) -> Baseline:
 
     if not isinstance(document, dict):
         raise wrong("it is not a JSON object")
-    if document.get("schema") != BASELINE_SCHEMA:
-        raise wrong(f"its schema is {document.get('schema')!r}, this version reads {BASELINE_SCHEMA}")
+    if document.get("schema") not in _READ_SCHEMAS:
+        read = " and ".join(map(str, _READ_SCHEMAS))
+        raise wrong(f"its schema is {document.get('schema')!r}, this version reads {read}")
+    whole, document = document, {"ranked_by": "", "picks": {}, **document}
     for name in _TEXT_FIELDS:
         if not isinstance(document.get(name), str):
             raise wrong(f"its {name} is not text")
@@ -119,7 +125,40 @@ def parse_baseline(document: Any, path: Path) -> Baseline:
         for kernel, status in kernels.items():
             if status not in FAILURE_STATUSES:
                 raise wrong(f"{kernel!r} on {problem!r} is known as {status!r}: not a failure")
-    check_seal(document, path, GateError, "restore it from version control, or run with --update-baseline")
+    check_seal(whole, path, GateError, "restore it from version control, or run with --update-baseline")
     return Baseline(
-        **{name: document[name] for name in _TEXT_FIELDS}, efficiencies=efficiencies, known_failures=known
+        **{name: document[name] for name in _TEXT_FIELDS},
+        efficiencies=efficiencies,
+        known_failures=known,
+        picks=_picks(document["picks"], wrong),
     )
+
+
+def _pick_row(margin: Margin) -> dict[str, Any]:
+    """Figures with twelve significant digits: more than a clock gives, and the same text on every machine."""
+    row = asdict(margin)
+    return {
+        name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()
+    }
+
+
+def _picks(rows: Any, wrong: Callable[[str], GateError]) -> dict[str, Margin]:
+    if not isinstance(rows, dict):
+        raise wrong("its picks are not an object")
+    found = {}
+    for problem, row in rows.items():
+        values = row if isinstance(row, dict) else {}
+        for one in fields(Margin):
+            if not _fits(one.name, str(one.type), values.get(one.name)):
+                raise wrong(f"the {one.name} of the pick for {problem!r} is {values.get(one.name)!r}")
+        found[problem] = Margin(**{one.name: values[one.name] for one in fields(Margin)})
+    return found
+
+
+def _fits(name: str, kind: str, value: Any) -> bool:
+    """Whether a value may stand in this field of a Margin."""
+    if kind == "str":
+        return isinstance(value, str)
+    if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+        return False
+    return value > 0 if name == "dof" else value >= 0 or name == "log_ratio"

@@ -5,7 +5,7 @@ What a criterion compares is in percent, and differences between percentages are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -21,6 +21,10 @@ OUTCOMES = (PASS, FAIL, UNDECIDED, NOT_APPLIED)
 """What a criterion may say. `cannot tell`: its interval has the limit inside. `not applied`: there was
 nothing to apply it to, or the run was narrowed."""
 
+INTERVAL = "interval"
+PUBLISHED = "published"
+RULES = (INTERVAL, PUBLISHED)
+
 ROUNDING_POINTS = 1e-6
 """Differences below this are of the arithmetic."""
 
@@ -32,9 +36,11 @@ _NOTHING_IN_COMMON = "no problem has an efficiency here and in the baseline"
 
 @dataclass(frozen=True)
 class Criteria:
-    """By how many points (of percent) a run may be worse than its baseline.
+    """By how many points (of percent) a run may be worse than its baseline, and how that is decided.
 
-    Raises GateError for limits that are not numbers from 0 to 100.
+    rule: INTERVAL, where a criterion fails when it is failed beyond its interval, or PUBLISHED, a plain
+    comparison of figures. confidence: of each of an interval's two limits. Raises GateError for limits that
+    are not numbers from 0 to 100, and for an unknown rule.
     """
 
     mean_points: float = 0.5
@@ -42,9 +48,17 @@ class Criteria:
     p10_points: float = 2.0
     problem_points: float = 10.0
     coverage_points: float = 0.0
+    rule: str = INTERVAL
+    confidence: float = 0.95
 
     def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise GateError(f"criteria {self.rule!r} are not known: {' and '.join(RULES)} are")
+        if not 0.5 < self.confidence < 1:
+            raise GateError(f"the confidence {self.confidence!r} is not between 0.5 and 1")
         for one in fields(self):
+            if not one.name.endswith("_points"):
+                continue
             value = getattr(self, one.name)
             number = isinstance(value, int | float) and not isinstance(value, bool)
             if not number or not 0 <= value <= 100:
@@ -58,9 +72,10 @@ class Criterion:
     """One criterion applied. value, baseline and limit are in `unit`.
 
     outcome: one of OUTCOMES. limit: the least value that passes, or the most for "largest loss" and "new
-    failures". low, high: the interval of value - baseline, in points, at `confidence` (a fraction); None
-    for a plain comparison. note: one remark for the table. cause: why the outcome is `cannot tell`;
-    command: what would settle it.
+    failures". low, high: the interval of value - baseline, in points, each of them at `confidence` (a
+    fraction); None for a plain comparison. over_problems: the same if the problems were a sample of others,
+    for information. note: one remark for the table. cause: why the outcome is `cannot tell`; command: what
+    would settle it.
     """
 
     name: str
@@ -73,6 +88,7 @@ class Criterion:
     low: float | None = None
     high: float | None = None
     confidence: float | None = None
+    over_problems: tuple[float, float] | None = None
     cause: str = ""
     command: str = ""
 
@@ -89,11 +105,6 @@ def average(name: str, figure: Figure, new: np.ndarray, old: np.ndarray, points:
     value, accepted = float(figure(new)), float(figure(old))
     limit = accepted - points
     return Criterion(name, "%", value, accepted, limit, _outcome(value >= limit - ROUNDING_POINTS))
-
-
-def p10(percent: np.ndarray) -> float:
-    """The 10th percentile, with linear interpolation."""
-    return float(np.percentile(percent, 10))
 
 
 def largest_loss(new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
@@ -114,11 +125,13 @@ def coverage(
     *,
     compared: bool,
     complete: bool,
+    undecided: Collection[str] = (),
 ) -> Criterion:
     """The share of covered problems may be lower than the baseline's by `points`.
 
     shared: the problems that are in both sets; now, then: their efficiencies. compared: whether any has one
-    in both. complete: whether the run measured all that it could.
+    in both. complete: whether the run measured all that it could. undecided: problems whose pick is too
+    noisy to be timed: where these alone are missing, the criterion cannot tell.
     """
     if not shared:
         # A gate that is armed does not disarm itself because the set's file was exchanged.
@@ -132,6 +145,10 @@ def coverage(
         note = "not every pair of the run was measured"
         return Criterion("coverage", "%", value, accepted, limit, NOT_APPLIED, note)
     note = "" if compared else _NOTHING_IN_COMMON
+    doubtful = sum(problem in undecided and then[problem] is not None for problem in shared)
+    if not met and doubtful and value + 100.0 * doubtful / len(shared) >= limit - ROUNDING_POINTS:
+        cause = f"{doubtful} undecided: the pick's time is too noisy"
+        return Criterion("coverage", "%", value, accepted, limit, UNDECIDED, note, cause=cause)
     return Criterion("coverage", "%", value, accepted, limit, _outcome(met), note)
 
 

@@ -5,8 +5,8 @@ Efficiencies are fractions (0 to 1) in tables and files, percent in criteria.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from harness.judge.baseline import Baseline, efficiencies_of
 from harness.judge.criteria import (
     FAIL,
     NOT_APPLIED,
+    PUBLISHED,
     ROUNDING_POINTS,
     UNDECIDED,
     Criteria,
@@ -24,10 +25,20 @@ from harness.judge.criteria import (
     coverage,
     largest_loss,
     new_failures,
-    p10,
 )
 from harness.judge.failures import Failure, failures_of
+from harness.judge.interval_criteria import (
+    interval_average,
+    interval_largest_loss,
+    mean,
+    median,
+    p10,
+    suspects,
+)
+from harness.judge.noise import Margin
+from harness.judge.statistics import Side, paired_sides
 from harness.selection import COVERED
+from harness.selection import UNDECIDED as UNDECIDED_PICK
 
 PASSED = "passed"
 FAILED = "failed"
@@ -40,11 +51,14 @@ NO_MODEL = "no model"
 
 @dataclass(frozen=True)
 class Loss:
-    """A problem that lost more than the criteria allow."""
+    """A problem that lost more than the criteria allow. low, high: the limits of its loss in points, None
+    for a plain comparison."""
 
     problem: str
     efficiency_percent: float
     baseline_percent: float
+    low: float | None = None
+    high: float | None = None
 
     @property
     def loss_points(self) -> float:
@@ -60,6 +74,8 @@ class Verdict:
     or narrowed, so a criterion could not be applied); no baseline; or no model.
     compared: problems with an efficiency in both. new_problems and gone_problems: in the run's set or the
     baseline's alone. newly_uncovered: covered in the baseline, not now. healed: known failures, ok now.
+    suspects: problems that would have to be measured again to decide what is open, or before a loss is
+    believed. undecided: problems whose pick is too noisy to be timed.
     """
 
     state: str
@@ -74,6 +90,8 @@ class Verdict:
     known_failures: tuple[Failure, ...] = ()
     healed: tuple[Failure, ...] = ()
     notes: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
 
     @property
     def failed(self) -> bool:
@@ -96,12 +114,15 @@ def judge(
     criteria: Criteria,
     *,
     complete: bool = True,
+    margins: Mapping[str, Margin] | None = None,
+    settled_by: str = "",
 ) -> Verdict:
     """The criteria applied to a selection (harness.selection) and its settled measurements.
 
     Mean, median and P10 compare over the problems that have an efficiency in both; coverage over the
     problems that are in both sets. complete: whether every pair of the run was measured; where it is
-    False, coverage is not held against the run.
+    False, coverage is not held against the run. margins: the noise of the picks (harness.judge.noise);
+    without them every figure counts as exact. settled_by: the command that would settle what is open.
     """
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)
@@ -112,18 +133,24 @@ def judge(
     then = baseline.efficiencies
     shared = [problem for problem in now if problem in then]
     common = [problem for problem in shared if now[problem] is not None and then[problem] is not None]
-    new_percent = np.array([100.0 * (now[problem] or 0.0) for problem in common])
-    old_percent = np.array([100.0 * (then[problem] or 0.0) for problem in common])
-    losses = _losses(common, new_percent, old_percent, criteria)
     uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
-
+    undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
+    sides = paired_sides(common, now, then, margins or {}, baseline.picks)
+    figures, losses, again = _compared(common, *sides, criteria)
+    covered = coverage(
+        shared,
+        now,
+        then,
+        criteria.coverage_points,
+        compared=bool(common),
+        complete=complete,
+        undecided=undecided,
+    )
+    if covered.outcome == UNDECIDED:
+        again = tuple(dict.fromkeys((*undecided, *again)))
     applied = [
-        average("mean", np.mean, new_percent, old_percent, criteria.mean_points),
-        average("median", np.median, new_percent, old_percent, criteria.median_points),
-        average("P10", p10, new_percent, old_percent, criteria.p10_points),
-        largest_loss(new_percent, old_percent, criteria.problem_points),
-        coverage(shared, now, then, criteria.coverage_points, compared=bool(common), complete=complete),
-        new_failures(len(new)),
+        replace(one, command=settled_by) if one.outcome == UNDECIDED else one
+        for one in (*figures, covered, new_failures(len(new)))
     ]
     state = _state(applied)
     return Verdict(
@@ -139,6 +166,8 @@ def judge(
         known_failures=known,
         healed=_healed(final, baseline),
         notes=_notes(failures),
+        suspects=again,
+        undecided=undecided,
     )
 
 
@@ -151,13 +180,35 @@ def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
     return NO_BASELINE, "the criteria were not applied; --update-baseline accepts this run as the baseline"
 
 
-def _losses(common: Sequence[str], new: np.ndarray, old: np.ndarray, criteria: Criteria) -> tuple[Loss, ...]:
-    over = [
-        Loss(problem, float(now), float(then))
-        for problem, now, then in zip(common, new, old, strict=True)
-        if then - now > criteria.problem_points + ROUNDING_POINTS
+def _compared(
+    common: Sequence[str], now: Side, then: Side, criteria: Criteria
+) -> tuple[list[Criterion], tuple[Loss, ...], tuple[str, ...]]:
+    """The criteria over the problems in both, the problems that lost too much, and those in doubt."""
+    new, old = 100.0 * now.efficiency, 100.0 * then.efficiency
+    named = (
+        ("mean", mean, criteria.mean_points),
+        ("median", median, criteria.median_points),
+        ("P10", p10, criteria.p10_points),
+    )
+    if criteria.rule == PUBLISHED:
+        plain = [average(name, figure, new, old, points) for name, figure, points in named]
+        over = old - new > criteria.problem_points + ROUNDING_POINTS
+        losses = [Loss(common[i], float(new[i]), float(old[i])) for i in np.flatnonzero(over).tolist()]
+        return [*plain, largest_loss(new, old, criteria.problem_points)], _worst_first(losses), ()
+    applied = [
+        interval_average(name, figure, common, now, then, points, criteria.confidence)
+        for name, figure, points in named
     ]
-    return tuple(sorted(over, key=lambda loss: (-loss.loss_points, loss.problem)))
+    points, confidence = criteria.problem_points, criteria.confidence
+    largest, low, high = interval_largest_loss(common, now, then, points, confidence)
+    applied.append(largest)
+    found = np.flatnonzero(low > points + ROUNDING_POINTS).tolist()
+    losses = [Loss(common[i], float(new[i]), float(old[i]), float(low[i]), float(high[i])) for i in found]
+    return applied, _worst_first(losses), suspects(common, applied, high, criteria)
+
+
+def _worst_first(losses: Sequence[Loss]) -> tuple[Loss, ...]:
+    return tuple(sorted(losses, key=lambda loss: (-loss.loss_points, loss.problem)))
 
 
 def _failures(final: pd.DataFrame, baseline: Baseline | None) -> tuple[Failure, ...]:

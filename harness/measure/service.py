@@ -76,6 +76,12 @@ class MeasureService:
         while self._sweep is not None:
             self._take_next()
 
+    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
+        """Time kernels of earlier measurements again in turn, and record it. Raises what `measure` raises."""
+        self.finish()
+        for measurement in self._supervisor.remeasure(problem, timed, round_):
+            self._take(measurement)
+
     def abandon(self) -> None:
         """Stop where we are: what is finished is recorded, the rest is left for another time."""
         if self._sweep is not None:
@@ -89,7 +95,7 @@ class MeasureService:
         for known in self._known(problem, planned):
             # A device that was lost may be back: those pairs are measured anew.
             if known.status != "device_lost":
-                (finals if known.round == ROUND_FINAL else done)[known.kernel.name] = known
+                (finals if known.round >= ROUND_FINAL else done)[known.kernel.name] = known
         kernels = [k for name, k in planned.items() if name not in done]
         self._open = {k.name for k in kernels}
         self._problem = problem.id
@@ -120,7 +126,7 @@ class MeasureService:
         if self._watch is not None:
             self._watch(measurement)
         problem, kernel = measurement.problem.id, measurement.kernel.name
-        if measurement.round == ROUND_FINAL:
+        if measurement.round >= ROUND_FINAL:
             self._finals[problem][kernel] = replace(measurement, sample_ms=())
             return
         self._done[problem][kernel] = measurement

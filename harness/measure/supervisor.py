@@ -370,8 +370,8 @@ class Supervisor:
         keep_samples: whether measurements carry every sample. finals: False leaves the leaders for a later
         sweep. Raises BuildError when the build folder cannot be used.
         """
-        swept = [m for m in known if m.round != ROUND_FINAL]
-        done_finally = {m.kernel for m in known if m.round == ROUND_FINAL}
+        swept = [m for m in known if m.round < ROUND_FINAL]
+        done_finally = {m.kernel for m in known if m.round >= ROUND_FINAL}
         waiting: deque[tuple[Kernel, Future[BuildResult]]] = deque()
         for kernel in kernels:
             reason = self.target.refusal(kernel, problem)
@@ -495,6 +495,23 @@ class Supervisor:
         leaders = [m for m in self._leaders(swept, picks) if m.kernel not in done]
         if len(leaders) + len(done) < 2 and not any(m.status == "noisy" for m in leaders):
             return
+        yield from self._in_turn(problem, leaders, ROUND_FINAL, keep_samples)
+
+    def remeasure(
+        self, problem: Problem, timed: Sequence[Measurement], round_: int
+    ) -> Generator[Measurement, None, None]:
+        """Time kernels of earlier measurements again, in turn, in a worker process of its own; yields rows of
+        that round. What fails now has its status; where the device cannot be had, nothing comes."""
+        self._drop()
+        try:
+            yield from self._in_turn(problem, list(timed), round_, keep_samples=False)
+        finally:
+            if self._sent:
+                self._drop()
+
+    def _in_turn(
+        self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
+    ) -> Iterator[Measurement]:
         while leaders:
             command, jobs = self._final_command(leaders)
             command["samples"] = keep_samples
@@ -507,7 +524,7 @@ class Supervisor:
                     checked = {**answer, "check": leader.check, "check_points": leader.check_points}
                     final = self._measurement(problem, leader.kernel, checked)
                     leaders.remove(leader)
-                    yield replace(final, round=ROUND_FINAL)
+                    yield replace(final, round=round_)
                 return
             except _Refused:
                 return
@@ -522,7 +539,7 @@ class Supervisor:
                     built = self.target.build(culprit.kernel).result()
                     if built.binary is not None:
                         self._distrust(built.binary.path)
-                    yield Measurement(problem, culprit.kernel, died.status, died.detail, ROUND_FINAL)
+                    yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
 
     def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
         """What the worker is told, and the leader of each identity in it."""

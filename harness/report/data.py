@@ -11,6 +11,7 @@ import pandas as pd
 
 from harness.judge.baseline import Baseline
 from harness.judge.criteria import Criteria
+from harness.judge.noise import Margin, margins
 from harness.judge.scope import part_to_judge
 from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements, find_oracles, problem_table
@@ -21,6 +22,7 @@ from harness.selection import COVERED, Efficiency, fixed_choice, kernel_table, s
 
 FOLDER = "folder"
 OUT_OF_FOLD = "out_of_fold"
+HELD = "held"
 NO_MODEL = "none"
 
 THROTTLED = "throttled"
@@ -30,7 +32,8 @@ THROTTLED = "throttled"
 @dataclass(frozen=True)
 class RankedBy:
     """Which model ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
-    cross-validated on this run's own records, each problem ranked by one that never saw it) or "none".
+    cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
+    picks that the baseline holds, judged again) or "none".
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
     which say nothing of TFLOPS."""
 
@@ -48,6 +51,11 @@ class RankedBy:
             text = (
                 "no trained model fits this target: ranked by out-of-fold predictions of "
                 f"{self.name or 'a model'} cross-validated on this run's own records"
+            )
+        elif self.kind == HELD:
+            text = (
+                "no trained model fits this target: the picks that the baseline holds are judged again "
+                "(--repick ranks the kernels anew)"
             )
         else:
             text = "no model ranked the kernels: oracles only"
@@ -132,7 +140,8 @@ class ReportData:
     harness.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
     status. fixed_mean_percent: mean efficiency of one kernel for all (harness.selection.fixed_choice).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
-    were: a model that is above it has met the noise of the measurements.
+    were: a model that is above it has met the noise of the measurements. margins: how well each pick's
+    efficiency is known (harness.judge.noise).
     """
 
     run: RunInfo
@@ -149,6 +158,7 @@ class ReportData:
     efficiency: Efficiency
     fixed_mean_percent: float | None
     repeatability_percent: float | None
+    margins: Mapping[str, Margin]
     verdict: Verdict
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
@@ -230,11 +240,13 @@ def analyse(
     criteria: Criteria | None = None,
     training: Training | None = None,
     candidates: Candidates | None = None,
+    settled_by: str = "",
 ) -> ReportData:
     """Records and rankings -> oracles -> picks -> verdict: all that the reports need.
 
     records: harness.record.schema rows; those of problems that are not in `problems` are left aside.
-    rankings: `problem`, `kernel`, `predicted_tflops`; None without a model. Raises RecordError, ModelError.
+    rankings: `problem`, `kernel`, `predicted_tflops`; None without a model. settled_by: the command that
+    would settle what the verdict leaves open. Raises RecordError, ModelError.
     """
     problems = tuple(problems)
     scope = scope or Scope()
@@ -250,6 +262,7 @@ def analyse(
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
     fixed = fixed_choice(final, selection)
+    noise = margins(records, final, selection)
     again = selection[selection["oracle_remeasured"].fillna(False).astype(bool)]["sweep_winner_efficiency"]
     return ReportData(
         run=run,
@@ -266,6 +279,7 @@ def analyse(
         efficiency=summarise(selection),
         fixed_mean_percent=float(100.0 * fixed.mean()) if len(fixed) else None,
         repeatability_percent=float(100.0 * again.mean()) if again.notna().any() else None,
+        margins=noise,
         verdict=part.settled(
             judge(
                 part.selection,
@@ -273,6 +287,8 @@ def analyse(
                 part.baseline,
                 criteria,
                 complete=scope.complete and not part.nothing_left,
+                margins=noise,
+                settled_by=settled_by,
             )
         ),
         training=training,

@@ -239,10 +239,11 @@ def _verdict(data: ReportData) -> str:
             outcome_html = f'<span class="{css[one.passed]}">{_text(outcome)}</span>'
             if one.note:
                 outcome_html += f'<br><span class="note">{_text(one.note)}</span>'
-            rows.append([*map(_plain, (one.name, value, accepted, limit)), _Cell(outcome_html)])
+            figures = (one.name, value, accepted, limit, wording.interval(one))
+            rows.append([*map(_plain, figures), _Cell(outcome_html)])
         columns = [
             _Column("criterion"),
-            *(_Column(name, "num") for name in ("value", "baseline", "limit")),
+            *(_Column(name, "num") for name in ("value", "baseline", "limit", "change (points)")),
             _Column("outcome"),
         ]
         parts.append(_table(columns, rows, narrow=True, caption="Criteria"))
@@ -263,7 +264,8 @@ def _verdict(data: ReportData) -> str:
             for loss in verdict.losses
         ]
         parts.append(_table(columns, rows, narrow=True, caption="Problems that lost too much"))
-    notes = "".join(f"<li>{_text(note)}</li>" for note in wording.verdict_notes(data))
+    said = [*wording.open_lines(verdict), *wording.verdict_notes(data)]
+    notes = "".join(f"<li>{_text(note)}</li>" for note in said)
     tables = f'<div class="columns">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
     return tables + (f'<ul class="notes">{notes}</ul>' if notes else "")
 

@@ -73,8 +73,13 @@ def _verdict(data: ReportData) -> list[str]:
     verdict = data.verdict
     parts = ["## Verdict"]
     if verdict.criteria:
-        rows = [(one.name, *wording.comparison(one), text(one.note)) for one in verdict.criteria]
-        parts.append(_table(("criterion", "value", "baseline", "limit", "outcome", "note"), rows))
+        rows = []
+        for one in verdict.criteria:
+            *figures, outcome = wording.comparison(one)
+            rows.append((one.name, *figures, wording.interval(one), outcome, text(one.note)))
+        heads = ("criterion", "value", "baseline", "limit", "change (points)", "outcome", "note")
+        parts.append(_table(heads, rows))
+        parts += [text(line) for line in wording.open_lines(verdict)]
     if verdict.losses:
         losses = [
             (code(loss.problem), f"{loss.efficiency_percent:.1f} %", f"{loss.baseline_percent:.1f} %")

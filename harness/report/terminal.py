@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.report import wording
-from harness.report.data import THROTTLED, ReportData
+from harness.report.data import HELD, THROTTLED, ReportData
 
 _NAMED_FAILURES = 3
 _LABEL_WIDTH = 14
@@ -55,14 +55,13 @@ def _figures(data: ReportData) -> list[str]:
                     ("min", wording.percent(part.min_percent)),
                 )
             )
-        lines.append(
-            _pairs(
-                "oracle found",
-                ("top-1", wording.percent(figures.top_1_percent)),
+        found = [("top-1", wording.percent(figures.top_1_percent))]
+        if data.ranked_by.kind != HELD:  # a baseline holds picks and no ranking
+            found += [
                 ("top-5", wording.percent(figures.top_5_percent)),
                 ("efficiency of measuring the top 3", wording.percent(figures.measure_top_percent[2])),
-            )
-        )
+            ]
+        lines.append(_pairs("oracle found", *found))
     if data.fixed_mean_percent is not None:
         compare = [("one kernel for all", wording.percent(data.fixed_mean_percent))]
         if data.repeatability_percent is not None:
@@ -124,8 +123,10 @@ def _verdict(data: ReportData) -> list[str]:
     verdict = data.verdict
     lines = [f"verdict {wording.headline(data)}"]
     if verdict.criteria:
-        table = [("criterion", "value", "baseline", "limit", "")]
-        table += [(one.name, *wording.comparison(one)) for one in verdict.criteria]
+        table: list[tuple[str, ...]] = [("criterion", "value", "baseline", "limit", "change", "")]
+        for one in verdict.criteria:
+            *figures, outcome = (cell.replace(" points", "") for cell in wording.comparison(one))
+            table.append((one.name, *figures, wording.interval(one), outcome))
         notes = ["", *(one.note for one in verdict.criteria)]
         for line, note in zip(_table(table), notes, strict=True):
             lines.append(f"  {line}{f'  ({note})' if note else ''}")
@@ -134,6 +135,7 @@ def _verdict(data: ReportData) -> list[str]:
         lines.append(f"    {wording.one_line(loss.problem)}: {change}")
     if len(verdict.losses) > 5:
         lines.append(f"    and {len(verdict.losses) - 5:,} more problems")
+    lines += [f"  {line}" for line in wording.open_lines(verdict)]
     return lines + [f"  {note}" for note in wording.verdict_notes(data)]
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 
 from harness.judge.criteria import FAIL, Criterion
 from harness.judge.failures import Failure
-from harness.judge.verdict import FAILED
+from harness.judge.verdict import FAILED, Verdict
 from harness.problem import GemmProblem, GroupedConvProblem
 from harness.record.schema import STATUSES
 from harness.report.data import ReportData
@@ -120,6 +120,24 @@ def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
     return figure(criterion.value), figure(criterion.baseline), limit, outcome
 
 
+def interval(criterion: Criterion) -> str:
+    """The interval of a criterion's change, in points; "" for a plain comparison."""
+    if criterion.low is None or criterion.high is None or criterion.confidence is None:
+        return ""
+    if criterion.high - criterion.low < 0.005:
+        return "exact"
+    sign = "+" if criterion.unit == "%" else ""
+    return f"{criterion.low:{sign}.2f} to {criterion.high:{sign}.2f}"
+
+
+def open_lines(verdict: Verdict) -> list[str]:
+    """Why criteria cannot tell, and the commands that would settle it, each once."""
+    doubtful = [one for one in verdict.criteria if one.cause]
+    lines = [f"{one.name} cannot tell: {one_line(one.cause, 400)}" for one in doubtful]
+    commands = dict.fromkeys(one.command for one in doubtful if one.command)
+    return lines + [f"to settle it: {one_line(command, 1000)}" for command in commands]
+
+
 def title(data: ReportData) -> str:
     """Which problems on what, as a headline."""
     where = data.run.target or "?"
@@ -205,6 +223,11 @@ def verdict_notes(data: ReportData) -> list[str]:
     ):
         if problems:
             notes.append(f"{count(len(problems), 'problem')} {what}: {_few(problems)}")
+    if verdict.undecided:
+        notes.append(
+            f"{count(len(verdict.undecided), 'problem')} undecided, the pick is too noisy to be timed: "
+            f"{_few(verdict.undecided)}"
+        )
     if verdict.healed:
         healed = [f"{failure.kernel} on {failure.problem}" for failure in verdict.healed]
         notes.append(
@@ -223,7 +246,8 @@ def verdict_notes(data: ReportData) -> list[str]:
     flattered = int(data.selection["pick_flattered"].sum())
     if flattered:
         notes.append(
-            f"{count(flattered, 'pick')} measured once and above the oracle measured again: counted as 100 %"
+            f"{count(flattered, 'pick')} measured once and above the oracle measured again: "
+            "judged by the sweep's figures of both"
         )
     return notes
 

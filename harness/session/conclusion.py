@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import hashlib
 import platform
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from harness.errors import GateError
-from harness.judge.baseline import make_baseline
+import pandas as pd
+
+from harness.atomic_file import write_atomically
+from harness.errors import GateError, RecordError
+from harness.judge.baseline import Baseline, make_baseline
 from harness.judge.baseline_file import save_baseline
 from harness.judge.scope import NOTHING_JUDGED
 from harness.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
 from harness.problem_set import ProblemSet
 from harness.record.dataset import load_records
+from harness.record.dataset_file import digest_of
 from harness.report.data import (
     THROTTLED,
     Candidates,
+    RankedBy,
     ReportData,
     RunInfo,
     Scope,
@@ -26,14 +32,14 @@ from harness.report.data import (
     analyse,
 )
 from harness.report.files import write_report
-from harness.session.models import NONE, ModelChoice, baseline_file, baseline_for, rank
+from harness.session.models import AUTO, NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
 from harness.session.outcome import Outcome
 from harness.session.plan import set_name
 from harness.session.sweep import SweepSession
 from harness.version import __version__
 
-if TYPE_CHECKING:
-    import pandas as pd
+SUSPECTS = "suspects.csv"
+_LONGER = ("--settle-budget", "10m")
 
 
 @dataclass(frozen=True)
@@ -47,12 +53,26 @@ class Conclusion:
     outcomes: frozenset[Outcome] = frozenset()
 
 
-def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -> list[Conclusion]:
+@dataclass(frozen=True)
+class Ranked:
+    """What was judged of one problem set: rankings, where they come from, and the baseline."""
+
+    rankings: pd.DataFrame | None
+    ranked_by: RankedBy
+    baseline: Baseline | None
+
+
+def conclude(
+    session: SweepSession,
+    stopped: str,
+    selected: Mapping[str, int],
+    ranked: Mapping[str, Ranked] | None = None,
+) -> list[Conclusion]:
     """Analyse the run's records and write the reports: in the run's folder, or for several sets in one
     folder a set below it.
 
-    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. Raises
-    HarnessError.
+    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. ranked: by problem
+    set what was judged before, and is kept. Raises HarnessError.
     """
     run = session.run
     if run is None or not any(run.measurements.glob("*")):
@@ -60,27 +80,43 @@ def conclude(session: SweepSession, stopped: str, selected: Mapping[str, int]) -
     records = load_records(run.folder)
     conclusions = []
     for choice, part in zip(session.models, session.plan.sets, strict=True):
-        several = len(session.plan.sets) > 1
-        folder = run.folder / set_name(part, session.plan.sets) if several else run.folder
-        conclusions.append(_conclude_set(session, records, choice, part, folder, stopped, selected))
+        before = (ranked or {}).get(part.name)
+        data = analyse_set(session, records, choice, part, stopped, selected, before)
+        folder = Path(data.run.folder)
+        write_report(folder, data)
+        write_suspects(folder, data)
+        note, accepted = "", False
+        if session.options.update_baseline:
+            note, accepted = _update_baseline(session, part, choice, data)
+        outcomes = outcomes_of(data, accepted, asked=session.options.model != NONE)
+        conclusions.append(Conclusion(data, note, accepted, outcomes))
     return conclusions
 
 
-def _conclude_set(
+def analyse_set(
     session: SweepSession,
     records: pd.DataFrame,
     choice: ModelChoice,
     part: ProblemSet,
-    folder: Path,
     stopped: str,
     selected: Mapping[str, int],
-) -> Conclusion:
+    before: Ranked | None = None,
+) -> ReportData:
+    """One problem set's report, from the run's records. before: what was judged before, and is kept.
+
+    Raises HarnessError.
+    """
     options, plan = session.options, session.plan
+    assert session.run is not None
+    several = len(plan.sets) > 1
+    folder = session.run.folder / set_name(part, plan.sets) if several else session.run.folder
     ids = {problem.id for problem in part.problems}
     own = records[records["problem"].isin(ids)]
     device = _most_common(own, "device")
-    baseline = baseline_for(choice, part, device, options, session.target) if device else None
-    rankings, ranked_by = rank(choice, plan, part, own, session.target.arch)
+    if before is None:
+        baseline = baseline_for(choice, part, device, options, session.target) if device else None
+        held = held_picks(choice, baseline, options)
+        before = Ranked(*rank(choice, plan, part, own, session.target.arch, held), baseline)
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)
     measured = len(own.drop_duplicates(["problem", "kernel"]))
@@ -89,12 +125,12 @@ def _conclude_set(
         replay = session.replay
         never = sum(replay.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
         unrecorded = min(never, max(0, planned - measured))
-    data = analyse(
+    return analyse(
         own,
         part.problems,
-        rankings,
+        before.rankings,
         run=_run_info(session, part, own, folder, device, choice),
-        ranked_by=ranked_by,
+        ranked_by=before.ranked_by,
         scope=Scope(
             max(planned, measured),
             measured,
@@ -102,16 +138,53 @@ def _conclude_set(
             stopped,
             unrecorded,
         ),
-        baseline=baseline,
+        baseline=before.baseline,
         criteria=session.criteria,
         training=_training(session, choice, own, ids),
         candidates=_candidates(session, choice, part),
+        settled_by=_settling_command(session, part, folder),
     )
-    write_report(folder, data)
-    note, accepted = "", False
-    if options.update_baseline:
-        note, accepted = _update_baseline(session, part, choice, data)
-    return Conclusion(data, note, accepted, outcomes_of(data, accepted, asked=options.model != NONE))
+
+
+def _settling_command(session: SweepSession, part: ProblemSet, folder: Path) -> str:
+    """What a person types to have the suspects measured again."""
+    options, run = session.options, session.run
+    assert run is not None
+    words = ["pytest", "--problem-set", options.problem_set]
+    if options.kernel_set_asked:
+        words += ["--kernel-set", options.kernel_set]
+    if session.replay is not None:
+        # Records cannot be measured again: their device has to.
+        words += ["--target", session.measured_on, f"--pairs={folder / SUSPECTS}"]
+        return shlex.join(words)
+    if options.model != AUTO:
+        words += ["--model", options.model]
+    return shlex.join([*words, "--target", options.target, "--resume", "--run-name", run.name, *_LONGER])
+
+
+def write_suspects(folder: Path, data: ReportData) -> None:
+    """suspects.csv: the pairs (pick and oracle) that would settle what the verdict leaves open, for --pairs;
+    no file where nothing is open. Raises RecordError."""
+    rows = data.selection[data.selection["problem"].isin(data.verdict.suspects)]
+    pairs = pd.DataFrame(
+        [
+            {"problem": problem, "kernel": kernel}
+            for problem, *both in zip(
+                rows["problem"], rows["pick_kernel"], rows["oracle_kernel"], strict=True
+            )
+            for kernel in dict.fromkeys(both)
+            if isinstance(kernel, str)
+        ],
+        columns=["problem", "kernel"],
+    )
+    path = folder / SUSPECTS
+    try:
+        if len(pairs):
+            write_atomically(path, pairs.to_csv(index=False).encode("utf-8"))
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:
@@ -152,6 +225,8 @@ def _update_baseline(
             _out_of_sample(data),
             data.final,
             previous=data.baseline,
+            margins=data.margins,
+            ranked_by=_ranked_by(choice, data),
             model=choice.name,
             model_kind=data.ranked_by.kind,
             target=session.measured_on,
@@ -208,6 +283,19 @@ def _candidates(session: SweepSession, choice: ModelChoice, part: ProblemSet) ->
     )
 
 
+def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
+    """What made the picks, so that another maker shows: digests of model folders, or the recipe."""
+    if not choice.folders:
+        return f"{data.ranked_by.kind}: {data.ranked_by.name} ({data.ranked_by.detail})"
+    digests = []
+    for folder in dict.fromkeys(choice.folders.values()):
+        digest = hashlib.sha256()
+        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+            digest.update(f"{path.name} {digest_of(path)}\n".encode())
+        digests.append(f"{folder.name} sha256:{digest.hexdigest()}")
+    return ", ".join(digests)
+
+
 def _run_info(
     session: SweepSession, part: ProblemSet, own: pd.DataFrame, folder: Path, device: str, choice: ModelChoice
 ) -> RunInfo:
@@ -233,6 +321,7 @@ def _run_info(
         "--data-seed": str(options.data_seed),
         "--samples": "" if options.samples is None else str(options.samples),
         "--cold-cache": "yes" if options.cold_cache else "",
+        "--repick": "yes" if options.repick else "",
     }
     return RunInfo(
         name=session.run.name,

@@ -88,10 +88,28 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
     )
 
 
-class Picks:
-    """What the models under test pick, one problem at a time. Models are loaded when first asked."""
+def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionOptions) -> dict[str, str]:
+    """Problem id -> the kernel that is judged because the baseline holds it as its pick.
 
-    def __init__(self, choices: Sequence[ModelChoice], plan: Plan) -> None:
+    Without a trained model the picks would come from models trained on each run's own records, and their
+    luck would be judged. Empty where a model folder picks, where the kernels are ranked anew (--repick,
+    --update-baseline), and where the baseline holds no picks.
+    """
+    if choice.name != OUT_OF_FOLD or baseline is None or options.repick or options.update_baseline:
+        return {}
+    return {problem: margin.pick for problem, margin in baseline.picks.items()}
+
+
+class Picks:
+    """What the models under test pick, one problem at a time. Models are loaded when first asked.
+
+    held: problem id -> the pick that a baseline holds, for problems without a model folder.
+    """
+
+    def __init__(
+        self, choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str] | None = None
+    ) -> None:
+        self._held = dict(held or {})
         self._folders = {kind: folder for choice in choices for kind, folder in choice.folders.items()}
         self._plan = plan
         self._predictors: dict[Path, Predictor] = {}
@@ -101,7 +119,7 @@ class Picks:
         folder = self._folders.get(kind_of(problem))
         kernels = self._plan.kernels(problem)
         if folder is None or not kernels:
-            return ()
+            return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
         if folder not in self._predictors:
             from harness.heuristic.predictor import Predictor
 
@@ -112,20 +130,29 @@ class Picks:
 
 
 def rank(
-    choice: ModelChoice, plan: Plan, problems: ProblemSet, records: pd.DataFrame, arch: str
+    choice: ModelChoice,
+    plan: Plan,
+    problems: ProblemSet,
+    records: pd.DataFrame,
+    arch: str,
+    held: Mapping[str, str] | None = None,
 ) -> tuple[pd.DataFrame | None, RankedBy]:
     """The model's predictions for every pair of a set that it may pick, and where they come from.
 
     Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on
-    the run's other problems. Where that is not possible the reason is given, and there is no ranking.
+    the run's other problems. Where that is not possible the reason is given, and there is no ranking. held:
+    picks of a baseline that are judged instead; then a problem's ranking is its pick alone.
     """
     import pandas as pd
 
-    from harness.report.data import FOLDER, NO_MODEL, RankedBy
+    from harness.report.data import FOLDER, HELD, NO_MODEL, RankedBy
     from harness.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    ids = [problem.id for problem in problems.problems]
+    if held:
+        return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
     from harness.heuristic.candidates import without_refused
     from harness.heuristic.code_table import CodeTable
     from harness.heuristic.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
@@ -133,7 +160,7 @@ def rank(
     from harness.heuristic.predictor import Predictor
     from harness.heuristic.recipe import recipe_named
 
-    own = records[records["problem"].isin([problem.id for problem in problems.problems])]
+    own = records[records["problem"].isin(ids)]
     if choice.folders:
         frames = []
         # Nothing is being timed any more: all cores may predict.
@@ -162,6 +189,19 @@ def rank(
         scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
         ranked_by = RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
     return without_refused(table, own, arch), ranked_by
+
+
+def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) -> pd.DataFrame:
+    """The held picks first, and after them all other candidates alike."""
+    import pandas as pd
+
+    rows = []
+    for problem in problems.problems:
+        pick = held.get(problem.id)
+        if pick is not None:
+            others = [kernel.name for kernel in plan.kernels(problem) if kernel.name != pick]
+            rows += [(problem.id, pick, 1.0), *((problem.id, name, 0.0) for name in others)]
+    return pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:

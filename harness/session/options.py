@@ -18,6 +18,8 @@ _LONGEST_S = 365 * 24 * 3600.0
 _LARGEST_SEED = 2**63 - 1
 _MOST_SAMPLES = 10_000
 DEFAULT_KERNEL_SET = "default"
+INTERVAL = "interval"
+"""Also in harness.judge.criteria, which is too large for what every pytest run imports."""
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -144,6 +146,25 @@ def add_options(parser: pytest.Parser) -> None:
         + ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
         + ". in-sample: problems that the model was trained on count in the verdict",
     )
+    add(
+        "--repick",
+        action="store_true",
+        help="where no trained model fits: rank the kernels anew (out-of-fold) instead of judging the picks "
+        "that the baseline holds; --update-baseline does so, too",
+    )
+    add(
+        "--criteria",
+        metavar="RULE",
+        default=INTERVAL,
+        help="interval: a criterion fails when it is failed beyond its interval, and suspects are measured "
+        "again first; published: a plain comparison of figures (default: interval)",
+    )
+    add(
+        "--settle-budget",
+        metavar="TIME",
+        help="time at the end to measure suspects again, 0 for none (default: 60s, or 10 %% of the session "
+        "where that is more)",
+    )
     criteria = (
         ("mean", "0.5", "mean efficiency may be lower than the baseline's"),
         ("median", "0.5", "median efficiency may be lower than the baseline's"),
@@ -192,6 +213,9 @@ class SessionOptions:
     update_baseline: bool
     allowed: frozenset[Outcome]
     tolerances: dict[str, float]
+    repick: bool = False
+    rule: str = INTERVAL
+    settle_budget_s: float | None = None
 
 
 def read_options(config: pytest.Config) -> SessionOptions:
@@ -247,7 +271,16 @@ def read_options(config: pytest.Config) -> SessionOptions:
             f"{name}_points": _points(f"--{name}-tolerance", value(f"--{name}-tolerance"))
             for name in ("mean", "median", "p10", "problem", "coverage")
         },
+        repick=value("--repick"),
+        rule=value("--criteria"),
+        settle_budget_s=_settle_budget(value("--settle-budget")),
     )
+
+
+def _settle_budget(given: str | None) -> float | None:
+    if given is None or given.strip() in ("0", "0s", "0m"):
+        return None if given is None else 0.0
+    return duration_s("--settle-budget", given)
 
 
 def _points(option: str, given: float) -> float:

@@ -22,7 +22,7 @@ from harness.record.dataset_file import digest_of
 from harness.record.journal import left_unsealed
 from harness.record.run import Run, RunLog, join_run, open_run
 from harness.record.schema import COLD
-from harness.session.models import NONE, ModelChoice, Picks, baseline_for, choose_model
+from harness.session.models import NONE, ModelChoice, Picks, baseline_for, choose_model, held_picks
 from harness.session.options import SessionOptions
 from harness.session.plan import Plan, as_recorded, kind_of, make_plan, set_name
 from harness.session.recording import KERNEL_FILTER, KERNEL_SET, Recording, find_recording, replays
@@ -50,7 +50,7 @@ class SweepSession:
 
         Raises HarnessError for options that cannot be used.
         """
-        self.criteria = Criteria(**options.tolerances)
+        self.criteria = Criteria(**options.tolerances, rule=options.rule)
         self.replay: Replay | None = None
         self.target: Target
         if replays(options):
@@ -78,6 +78,7 @@ class SweepSession:
         )
         self.deadline = deadline if deadline is not None else self._deadline()
         self.budget_spent = False
+        self._began = time.monotonic()
         self._run: Run | None = None
         if run_folder:
             self._run = join_run(Path(run_folder), run_owner, resumed=options.resume)
@@ -86,6 +87,7 @@ class SweepSession:
         self._service: MeasureService | None = None
         self._log: RunLog | None = None
         self._known: dict[tuple[str, str], str] = {}
+        self._held: dict[str, str] = {}
         self._begun: set[str] = set()
         self.keep_samples = False
 
@@ -160,6 +162,22 @@ class SweepSession:
         self._begun.add(problem.id)
         return [self._with_known_failure(one) for one in self.replay.measure_all(problem, kernels)]
 
+    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
+        """Time kernels of earlier measurements again in turn, as rows of that round. Raises HarnessError."""
+        if self._service is None:
+            self._service = self._open_service()
+        self._service.remeasure(problem, timed, round_)
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds of --budget that are left; None without one."""
+        return None if self.deadline is None else self.deadline - time.time()
+
+    @property
+    def elapsed_s(self) -> float:
+        """Seconds since this session began."""
+        return time.monotonic() - self._began
+
     def _with_known_failure(self, measurement: Measurement) -> Measurement:
         known = self._known.get((measurement.problem.id, measurement.kernel.name), "")
         return replace(measurement, known_failure=known) if known else measurement
@@ -169,6 +187,7 @@ class SweepSession:
             baseline = baseline_for(choice, part, device, self.options, self.target) if device else None
             if baseline is not None:
                 self._known |= _known_failures(baseline)
+            self._held |= held_picks(choice, baseline, self.options)
 
     @cached_property
     def _settings(self) -> SweepSettings:
@@ -200,7 +219,7 @@ class SweepSession:
             self._planned,
             self._log,
             keep_samples=self.keep_samples,
-            picks=Picks(self.models, self.plan).of,
+            picks=Picks(self.models, self.plan, self._held).of,
         )
 
     def _planned(self, problem: Problem) -> Sequence[Kernel]:

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.criteria import Criteria
 from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
 from harness.report.html import report_html
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
@@ -151,7 +152,8 @@ def test_criteria_and_losses() -> None:
     baseline = make_baseline(data.selection, data.final, **identity)
     higher = dataclasses.replace(baseline, efficiencies=dict.fromkeys(baseline.efficiencies, 1.0))
     records, rankings = some_run(some_problems(10), 6, failures=0.2)
-    failed = analyse(records, some_problems(10), rankings, run=RUN, baseline=higher)
+    published = Criteria(rule="published")
+    failed = analyse(records, some_problems(10), rankings, run=RUN, baseline=higher, criteria=published)
     page = Page(report_html(failed))
     assert failed.verdict.losses
     assert "FAIL" in page.words

@@ -1,0 +1,116 @@
+"""Intervals of the change from a baseline to a run: of each problem's loss, and of figures over problems.
+
+The problems of a set are the same in both runs and are not a sample of others: what is uncertain is the
+measurement of each. A figure's interval is therefore a parametric bootstrap over the measured noise, paired
+by problem: the margins of both runs are drawn again from their t distributions, and the figure is taken of
+each draw (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6). How much a figure would
+vary with *other* problems of the kind is another question; `over_problems` answers it, and decides nothing.
+
+The interval of one problem's loss joins the limits of both efficiencies by the method of variance estimates
+recovery (Zou and Donner, Statistics in Medicine 27, 2008), which does without symmetry: an efficiency never
+exceeds 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import scipy.stats
+
+from harness.judge.noise import Margin
+
+Array = npt.NDArray[np.float64]
+Figure = Callable[[Array], Array]
+"""A figure over the last axis: of (draws, problems) the figure of every draw."""
+
+_DRAWS = 4000
+_SEED = 20260
+_MOST_DRAWN = 2_000_000
+
+
+@dataclass(frozen=True)
+class Side:
+    """The efficiencies of one run, one entry a problem: log_ratio and sigma of the margins, degrees of
+    freedom, and the efficiencies themselves (fractions; 0 for a pick that is not ok)."""
+
+    efficiency: Array
+    log_ratio: Array
+    sigma: Array
+    dof: Array
+
+    def bound(self, confidence: Array | float, side: int) -> Array:
+        """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
+        quantile = scipy.stats.t.ppf(confidence, self.dof)
+        moved = np.minimum(1.0, np.exp(self.log_ratio + side * quantile * self.sigma))
+        return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
+
+    def draws(self, rng: np.random.Generator, count: int) -> Array:
+        """(count, problems) efficiencies with the noise of the measurement."""
+        noise = rng.standard_t(np.broadcast_to(self.dof, (count, len(self.dof))))
+        drawn = np.minimum(1.0, np.exp(self.log_ratio + self.sigma * noise))
+        return np.asarray(np.where(self.sigma > 0, drawn, self.efficiency))
+
+
+def paired_sides(
+    problems: Sequence[str],
+    now: Mapping[str, float | None],
+    then: Mapping[str, float | None],
+    margins_now: Mapping[str, Margin],
+    margins_then: Mapping[str, Margin],
+) -> tuple[Side, Side]:
+    """Both runs, problem by problem. Where both rest on the very same measurements neither has noise: the
+    difference is exact. Where the baseline says nothing of its noise, it is taken to be this run's."""
+    sides: tuple[list[tuple[float, float, float, float]], ...] = ([], [])
+    for problem in problems:
+        fractions = (now[problem] or 0.0, then[problem] or 0.0)
+        new, old = margins_now.get(problem), margins_then.get(problem)
+        same = abs(fractions[0] - fractions[1]) < 1e-8 if old is None else False
+        if new is not None and old is not None:
+            same = new.of_the_same_data(old)
+        for side, fraction, margin in zip(sides, fractions, (new, old or new), strict=True):
+            if margin is None or same or fraction <= 0:
+                side.append((fraction, 0.0, 0.0, 1.0))
+            else:
+                beyond = margin.log_ratio if fraction >= 1 else 0.0
+                side.append(
+                    (fraction, min(0.0, np.log(fraction)) + max(0.0, beyond), margin.sigma, margin.dof)
+                )
+    columns = [np.array(side, dtype=np.float64).reshape(-1, 4).T for side in sides]
+    return Side(*columns[0]), Side(*columns[1])
+
+
+def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array, Array]:
+    """Lower and upper one-sided limits of each problem's loss, in points."""
+    loss = then.efficiency - now.efficiency
+    low = loss - np.hypot(
+        then.efficiency - then.bound(confidence, -1), now.bound(confidence, 1) - now.efficiency
+    )
+    high = loss + np.hypot(
+        then.bound(confidence, 1) - then.efficiency, now.efficiency - now.bound(confidence, -1)
+    )
+    return 100.0 * low, 100.0 * high
+
+
+def change_interval(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
+    """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
+    change = float(figure(100.0 * now.efficiency) - figure(100.0 * then.efficiency))
+    if not (now.sigma.any() or then.sigma.any()):
+        return change, change
+    rng = np.random.default_rng(_SEED)
+    count = max(200, min(_DRAWS, _MOST_DRAWN // len(now.efficiency)))
+    drawn = figure(100.0 * now.draws(rng, count)) - figure(100.0 * then.draws(rng, count))
+    # Around the change that was measured: noise that is added to noise shifts both runs' figures alike.
+    low, high = np.quantile(drawn - np.median(drawn), [1.0 - confidence, confidence])
+    return change + float(low), change + float(high)
+
+
+def over_problems(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
+    """The same limits if the problems were a sample: they are resampled with both their efficiencies."""
+    rng = np.random.default_rng(_SEED)
+    index = rng.integers(0, len(now.efficiency), (1000, len(now.efficiency)))
+    drawn = figure(100.0 * now.efficiency[index]) - figure(100.0 * then.efficiency[index])
+    low, high = np.quantile(drawn, [1.0 - confidence, confidence])
+    return float(low), float(high)

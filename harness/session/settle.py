@@ -1,0 +1,152 @@
+"""Measuring suspects again at the end of a session, before anything is called a loss.
+
+A suspect is a problem that an open criterion hangs on: its pick, its oracle and the other leaders are timed
+again in turn, in rounds 2, 3, ... of the run's records. Every round has a worker process of its own with
+newly allocated inputs, so that what is constant within one process counts as noise and not as a result. A run
+that becomes a baseline is measured until its picks are known well: its noise stays in every later verdict.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from harness.judge.criteria import INTERVAL
+from harness.measure.measurement import Measurement
+from harness.problem import Problem
+from harness.record.dataset import load_records
+from harness.record.schema import ROUND_FINAL
+from harness.report.data import ReportData
+from harness.selection import UNDECIDED
+from harness.session.conclusion import Ranked, analyse_set
+from harness.session.sweep import SweepSession
+
+_LEAST_BUDGET_S = 60.0
+_SHARE_OF_SESSION = 0.10
+_MOST_ROUNDS = 10
+_ROUNDS_OF_A_BASELINE = 4
+_TARGET_POINTS = 0.1
+"""Of the standard error of a baseline's mean."""
+_LEADERS_WITHIN = 1.10
+_MOST_LEADERS = 6
+_MOST_NOISY = 4
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What measuring again came to. ranked: the rankings that were judged, which the report has to keep: more
+    records must not change what was picked. note: one sentence, "" where nothing was measured again."""
+
+    ranked: Mapping[str, Ranked]
+    note: str = ""
+
+
+def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
+    """Measure suspects again until every criterion is decided, or the time for it is spent.
+
+    selected: pairs asked for, by problem id. Raises HarnessError.
+    """
+    ends = _ends(session)
+    run = session.run
+    if session.replay is not None or run is None or ends is None or not any(run.measurements.iterdir()):
+        return Settlement({})
+    ranked: dict[str, Ranked] = {}
+    by_id = {problem.id: problem for problem in session.plan.problems}
+    rounds: dict[str, int] = {}
+    began = time.monotonic()
+    while True:
+        records = load_records(run.folder)
+        todo: dict[str, list[Measurement]] = {}
+        for choice, part in zip(session.models, session.plan.sets, strict=True):
+            data = analyse_set(session, records, choice, part, "", selected, ranked.get(part.name))
+            ranked[part.name] = Ranked(data.rankings, data.ranked_by, data.baseline)
+            for name in _suspects(session, data):
+                timed = _leaders(session, by_id[name], data)
+                if len(timed) > 1 and rounds.get(name, 0) < _MOST_ROUNDS:
+                    todo[name] = timed
+        if not todo or time.monotonic() >= ends:
+            break
+        latest = records.groupby("problem")["round"].max().to_dict()
+        for name, timed in todo.items():
+            if time.monotonic() >= ends:
+                break
+            session.remeasure(by_id[name], timed, max(int(latest.get(name, 0)), ROUND_FINAL) + 1)
+            rounds[name] = rounds.get(name, 0) + 1
+    if not rounds:
+        return Settlement(ranked)
+    most, seconds = max(rounds.values()), time.monotonic() - began
+    return Settlement(
+        ranked,
+        f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
+        f"rounds of {seconds:.0f} s in all",
+    )
+
+
+def _ends(session: SweepSession) -> float | None:
+    """On the monotonic clock; None where there is no time at all."""
+    budget = session.options.settle_budget_s
+    if budget is None:
+        budget = max(_LEAST_BUDGET_S, _SHARE_OF_SESSION * session.elapsed_s)
+    left = session.left_s
+    budget = budget if left is None else min(budget, left)
+    return time.monotonic() + budget if budget > 0 else None
+
+
+def _suspects(session: SweepSession, data: ReportData) -> Sequence[str]:
+    """Problem ids, the most urgent first."""
+    undecided = data.selection["coverage"] == UNDECIDED
+    noisy: list[str] = data.selection.loc[undecided, "problem"].astype(str).tolist()
+    if session.options.update_baseline or (data.baseline is None and session.options.repick):
+        return [*noisy, *_badly_known(data)]
+    if data.baseline is None or data.criteria.rule != INTERVAL:
+        return noisy
+    return [*dict.fromkeys([*noisy, *data.verdict.suspects])]
+
+
+def _badly_known(data: ReportData) -> list[str]:
+    """Problems whose margin is known worse than a baseline needs, the worst first."""
+    target = _TARGET_POINTS * math.sqrt(max(len(data.margins), 1))
+    errors = {}
+    for name, margin in data.margins.items():
+        lowest = min(1.0, math.exp(margin.log_ratio - margin.sigma))
+        error = 100.0 * max(margin.efficiency - lowest, 0.0)
+        few = margin.rounds < _ROUNDS_OF_A_BASELINE and error > 0.1 * target
+        if few or error > target:
+            errors[name] = error
+    return sorted(errors, key=lambda name: (-errors[name], name))
+
+
+def _leaders(session: SweepSession, problem: Problem, data: ReportData) -> list[Measurement]:
+    """The pick, the oracle, and those that come near: what has to be timed in turn."""
+    row = data.selection.set_index("problem").loc[problem.id]
+    kernels = {kernel.name: kernel for kernel in session.plan.kernels(problem)}
+    final = data.final[(data.final["problem"] == problem.id) & data.final["kernel"].isin(list(kernels))]
+    timed = final[final["status"].isin(["ok", "noisy"]) & final["latency_ms"].notna()]
+    best = row["oracle_latency_ms"]
+    named = [name for name in (row["pick_kernel"], row["oracle_kernel"]) if isinstance(name, str)]
+    near = timed[timed["latency_ms"] <= _LEADERS_WITHIN * best] if pd.notna(best) else timed
+    by_speed = near.sort_values(["latency_ms", "kernel"])
+    named += by_speed.loc[by_speed["status"] == "ok", "kernel"].tolist()[:_MOST_LEADERS]
+    named += by_speed.loc[by_speed["status"] == "noisy", "kernel"].tolist()[:_MOST_NOISY]
+    chosen = timed.set_index("kernel")
+    fastest_two = timed.sort_values(["latency_ms", "kernel"])["kernel"].tolist()[:2]
+    found = []
+    for name in dict.fromkeys([*named, *fastest_two]):
+        if name in chosen.index:
+            one = chosen.loc[name]
+            found.append(
+                Measurement(
+                    problem,
+                    kernels[name],
+                    str(one["status"]),
+                    latency_ms=float(one["latency_ms"]),
+                    check=str(one["check"] or "none"),
+                    check_points=0 if np.isnan(one["check_points"]) else int(one["check_points"]),
+                )
+            )
+    return found
