@@ -37,3 +37,5 @@ class BuildResult:
     """Wall time of the compiler processes; 0.0 when nothing was compiled."""
     cached: bool
     """Whether the binary was there already."""
+    interrupted: bool = False
+    """Whether the compiler was killed from outside, again and again: the kernel may well compile."""

@@ -49,6 +49,7 @@ _KEY_VERSION = 1
 _NEEDED_ON_GPU = ("to_conv", "to_launch_info")
 _DEVICE_WORK_NEEDED = ("to_compare", "to_reference", "to_fill_integers")
 _POLL_S = 0.02
+_TRIES_AFTER_SIGNAL = 2
 _LONGEST_TIMEOUT_S = 24 * 3600.0
 
 
@@ -149,7 +150,9 @@ class Builder:
         self._queue: deque[_Job] = deque()
         self._jobs_by_kernel: dict[Kernel, _Job] = {}
         self._threads: list[threading.Thread] = []
-        self._idle = 0
+        self._idle = self._busy = 0
+        self._at_once = self._jobs
+        self._alone = threading.Lock()
         self._closed = False
         self._stats = BuildStats()
         self._began = time.time()
@@ -381,18 +384,23 @@ class Builder:
         while True:
             with self._changed:
                 self._idle += 1
-                while not self._queue and not self._closed:
+                while not self._closed and (not self._queue or self._busy >= self._at_once):
                     self._changed.wait()
                 self._idle -= 1
                 if self._closed:
                     return
                 job = self._queue.popleft()
+                self._busy += 1
             try:
                 result = self._build_unless_locked(job)
             except Exception as error:
                 # Whoever waits for the kernel gets the error; this thread goes on for the others.
                 self._fail(job, error)
                 continue
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()
             if result is None:
                 self._put_back(job)
             else:
@@ -412,6 +420,11 @@ class Builder:
             # Its holder is stopped. Entries are renamed into place, so two builders do no harm.
             return self._build_locked(job)
         return None
+
+    def _run_fewer(self) -> None:
+        """A compiler was killed: the memory may not be enough for so many at once."""
+        with self._changed:
+            self._at_once = max(1, self._at_once // 2)
 
     def _put_back(self, job: _Job) -> None:
         with self._changed:
@@ -436,8 +449,16 @@ class Builder:
         if failed is not None:
             return BuildResult(job.kernel, "build_error", None, failed, 0.0, cached=True)
         entry, ended = self._make(job.kernel.name, job.source, job.key)
+        for _ in range(_TRIES_AFTER_SIGNAL):
+            if entry is not None or not ended.interrupted:
+                break
+            self._run_fewer()
+            with self._alone:
+                entry, ended = self._make(job.kernel.name, job.source, job.key)
         if entry is None:
-            return BuildResult(job.kernel, "build_error", None, ended.log, ended.seconds, cached=False)
+            return BuildResult(
+                job.kernel, "build_error", None, ended.log, ended.seconds, False, interrupted=ended.killed
+            )
         return BuildResult(
             job.kernel, "ok", self._binary(job.key, entry), ended.log, ended.seconds, cached=False
         )
@@ -507,6 +528,8 @@ class Builder:
         self._count(result)
         with self._changed:
             self._jobs_by_kernel.pop(job.kernel, None)
+            if result.interrupted:
+                self._futures.pop(job.kernel, None)  # the next one who asks has it tried again
         with suppress(Exception):
             job.future.set_result(result)
 

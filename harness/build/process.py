@@ -17,6 +17,9 @@ from harness.build.toolchain import compiler_environment
 
 _NICENESS = 10
 _LOG_CHARACTERS = 32_000
+_FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
+"""Signals that a compiler brings upon itself, and may again with the same kernel."""
+_FAULT_WORDS = ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,9 @@ class Ended:
     seconds: float
     """Wall time."""
     interrupted: bool = False
-    """Whether a signal from outside (out of memory, a person) ended it: that says nothing of the kernel."""
+    """Whether a signal ended it: that says nothing of the kernel."""
+    killed: bool = False
+    """Whether that signal came from outside (out of memory, a person), not from a fault of the compiler."""
 
 
 class CompilerProcesses:
@@ -85,9 +90,11 @@ class CompilerProcesses:
             text += f"\nthe compiler was killed by signal {-status} ({_signal_name(-status)})"
         elif status:
             text = text or f"the compiler ended with status {status} and said nothing"
-        by_signal = status < 0 or "Killed signal terminated program" in text  # g++ of its own child
+        by_signal = status < 0 or " signal terminated program" in text  # g++ of its own child
         interrupted = by_signal and not timed_out.is_set()
-        return Ended(status == 0, text.strip(), time.monotonic() - begin, interrupted)
+        own_fault = -status in _FAULTS or any(f"{name} signal terminated" in text for name in _FAULT_WORDS)
+        killed = interrupted and not own_fault
+        return Ended(status == 0, text.strip(), time.monotonic() - begin, interrupted, killed)
 
     def stop_all(self) -> None:
         """Kills what runs; nothing starts afterwards."""

@@ -22,6 +22,9 @@ from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_tool
 from harness.build.isa import GPU_MACHINES
 from harness.build.toolchain import find_toolchain
 from harness.errors import HarnessError, KernelError
+from harness.measure.child import what_holds
+from harness.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
+from harness.measure.containment import containment_for, own_cgroup, why_no_cgroup
 from harness.pool import kernel_pool
 from harness.problem import DIRECTIONS
 from harness.target.device_state import DeviceState, open_reader, why_not_readable
@@ -87,6 +90,7 @@ def run(args: argparse.Namespace) -> int:
     for folder in _ck_tile_folders(args.ck_tile):
         lines += [f"CK Tile in {folder}:", *map(_line, examine_ck_tile(folder)), ""]
     lines += ["this installation:", *map(_line, examine_installation(args.build_dir))]
+    lines += ["", "kernels are contained by:", *map(_line, examine_containment())]
     chosen = next((target.target for target in targets if target.device_is_there), None)
     runs = any(target.runs for target in targets)
     lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
@@ -227,6 +231,34 @@ def _nvcc() -> Iterator[Finding]:
         find_gpu_toolchain("nvcc", "sm_90")
     except HarnessError as error:
         yield Finding(NOTE, "nvcc", str(error))
+
+
+def examine_containment() -> tuple[Finding, ...]:
+    """What holds a worker here, and what cannot and why; looked at by starting one."""
+    try:
+        held = containment_for("cpu")
+    except HarnessError as error:
+        return (Finding(BAD, "containment", str(error)),)
+    around = what_holds(held)
+    group = why_no_cgroup(own_cgroup())
+    limits = f"files of {held.file_bytes / 2**30:.0f} GiB, {held.most_tasks:,} processes and threads"
+    return (
+        _namespaces(held.namespaces, around),
+        Finding(NOTE, "namespaces, GPU targets", f"none unless {CONTAINMENT_VARIABLE}=full"),
+        Finding(NOTE if group else GOOD, "control group", f"not used: {group}" if group else "used"),
+        Finding(GOOD, "limits", f"{held.memory_bytes / 2**30:.1f} GiB of memory (target cpu), {limits}"),
+        Finding(GOOD, "guardian", "ends all processes of a worker, and one that stops the harness"),
+    )
+
+
+def _namespaces(wanted: bool, around: frozenset[str]) -> Finding:
+    what = "namespaces, target cpu"
+    if not wanted:
+        return Finding(NOTE, what, f"not used: {CONTAINMENT_VARIABLE} says so")
+    if "pid" not in around:
+        return Finding(NOTE, what, "not used: this system lets its users make none")
+    hidden = "" if "proc" in around else "; it still sees the processes outside in /proc"
+    return Finding(GOOD, what, f"a worker cannot signal what is outside, and has no network{hidden}")
 
 
 def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:

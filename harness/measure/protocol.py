@@ -1,6 +1,7 @@
-"""How parent and worker talk: one JSON object a line, over two pipes of their own.
+"""How parent and worker talk: one JSON object a line, over a socket of their own.
 
-Standard output and error stay with the kernel under test: whatever it prints never reaches a channel.
+Standard output and error stay with the kernel under test: whatever it prints never reaches a channel. The
+parent's side asks the operating system who wrote each part: what another process wrote is no message.
 """
 
 from __future__ import annotations
@@ -8,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import select
+import socket
+import struct
 import time
 from collections import deque
 from contextlib import suppress
@@ -16,6 +19,8 @@ from typing import Any
 Message = dict[str, Any]
 
 _MAX_LINE_BYTES = 64 << 20
+_CREDENTIALS = struct.Struct("3i")
+"""struct ucred: process, user, group."""
 
 
 class ChannelClosed(Exception):
@@ -63,9 +68,12 @@ class Channel:
             self._fill()
         return self._messages.popleft()
 
+    def _read(self) -> bytes:
+        return os.read(self.read_fd, 1 << 20)
+
     def _fill(self) -> None:
         try:
-            data = os.read(self.read_fd, 1 << 20)
+            data = self._read()
         except OSError:
             raise ChannelClosed from None
         if not data:
@@ -91,3 +99,60 @@ class Channel:
         for fd in descriptors:
             with suppress(OSError):
                 os.close(fd)
+
+
+class OwnChannel(Channel):
+    """The worker's side: for the process that made it alone.
+
+    A kernel may fork and return in both processes; the copy ends here, before it takes a command or gives an
+    answer.
+    """
+
+    def __init__(self, read_fd: int, write_fd: int) -> None:
+        super().__init__(read_fd, write_fd)
+        self._owner = os.getpid()
+
+    def send(self, message: Message) -> None:
+        self._end_if_copy()
+        super().send(message)
+
+    def receive(self, timeout: float | None = None) -> Message | None:
+        self._end_if_copy()
+        return super().receive(timeout)
+
+    def _end_if_copy(self) -> None:
+        if os.getpid() != self._owner:
+            os._exit(0)
+
+
+class WatchedChannel(Channel):
+    """The parent's side of a socket: takes messages of one process alone, the first that wrote.
+
+    The operating system says who wrote; it never joins what two processes wrote. What another process writes
+    breaks the conversation: ChannelGarbled.
+    """
+
+    def __init__(self, end: socket.socket) -> None:
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket = end
+        self.sender: int | None = None
+        """The other side's process, once it has said something."""
+        super().__init__(end.fileno(), end.fileno())
+
+    def _read(self) -> bytes:
+        room = socket.CMSG_SPACE(_CREDENTIALS.size)
+        data, ancillary, _, _ = self._socket.recvmsg(1 << 20, room)
+        for level, kind, value in ancillary:
+            if (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+                sender = _CREDENTIALS.unpack(value[: _CREDENTIALS.size])[0]
+                if data and self.sender is None:
+                    self.sender = sender
+                if data and sender != self.sender:
+                    self._garbled = True
+                    raise ChannelGarbled
+        return data
+
+    def close(self) -> None:
+        """Safe to call twice."""
+        self.read_fd = self.write_fd = -1
+        self._socket.close()

@@ -18,6 +18,8 @@ from harness.record.run import RunLog
 from harness.record.schema import COLD, ROUND_FINAL, WARM
 from harness.version import __version__
 
+_DEADLY = "the session died twice while it ran: it is not run again"
+
 Plan = Callable[[Problem], Sequence[Kernel]]
 
 
@@ -96,9 +98,10 @@ class MeasureService:
             # A device that was lost may be back: those pairs are measured anew.
             if known.status != "device_lost":
                 (finals if known.round >= ROUND_FINAL else done)[known.kernel.name] = known
+        self._problem = problem.id
+        self._skip_deadly(problem, planned, done)
         kernels = [k for name, k in planned.items() if name not in done]
         self._open = {k.name for k in kernels}
-        self._problem = problem.id
         self._sweep = self._supervisor.sweep(
             problem,
             kernels,
@@ -106,6 +109,19 @@ class MeasureService:
             picks=self._picks(problem) if self._picks is not None else (),
             keep_samples=self._keep_samples,
         )
+
+    def _skip_deadly(
+        self, problem: Problem, planned: Mapping[str, Kernel], done: Mapping[str, Measurement]
+    ) -> None:
+        """Kernels at which the session has died twice are a crash without being run again."""
+        attempts = self._supervisor.attempts
+        if attempts is None or not attempts.careful(problem.id):
+            return
+        for name, kernel in planned.items():
+            if name in done:
+                attempts.finished(problem.id, name)
+            elif attempts.blamed(problem.id, name):
+                self._take(Measurement(problem, kernel, "crash", _DEADLY))
 
     def _take_next(self) -> None:
         """One step of the sweep at hand; at its end, or when it cannot go on, there is none any more."""
@@ -118,6 +134,8 @@ class MeasureService:
             self.abandon()
             raise
         if measurement is None:
+            if self._supervisor.attempts is not None:
+                self._supervisor.attempts.finished(self._problem)
             self.abandon()
 
     def _take(self, measurement: Measurement) -> None:
@@ -129,6 +147,8 @@ class MeasureService:
         if measurement.round >= ROUND_FINAL:
             self._finals[problem][kernel] = replace(measurement, sample_ms=())
             return
+        if self._supervisor.attempts is not None:
+            self._supervisor.attempts.finished(problem, kernel)
         self._done[problem][kernel] = measurement
         self._open.discard(kernel)
 

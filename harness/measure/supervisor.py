@@ -4,10 +4,17 @@ A kernel that kills the worker is a `crash`, one that does not come back a `time
 a new worker. After such a death a kernel known to be good runs first, so that a device that is gone is
 seen at once and not blamed on every later kernel. A worker that dies while no kernel runs is replaced,
 and nobody is blamed.
+
+Nobody pays for another kernel either: a worker that is not as it was before a kernel is replaced, and a
+kernel that fails in a worker that others have used, in a way that may be their doing, has a second try in a
+new one before its failure is believed.
 """
 
 from __future__ import annotations
 
+import itertools
+import os
+import secrets
 import time
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Sequence
@@ -21,10 +28,13 @@ from harness.build.complaint import shortened
 from harness.errors import DeviceMissingError, TargetError
 from harness.kernel import Kernel
 from harness.measure.child import Child
+from harness.measure.containment import Containment, containment_for
 from harness.measure.measurement import Measurement
+from harness.measure.messages import Conversation, checked
 from harness.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from harness.measure.timing import TimingPlan
 from harness.problem import Problem
+from harness.record.attempts import Attempts
 from harness.record.schema import ROUND_FINAL
 from harness.target.base import DataFiles, DeviceInfo, Target
 from harness.target.device_state import DeviceState
@@ -43,7 +53,13 @@ _BUDGETS_AT_MOST = 4
 _OPEN_LIMIT_S = 120.0
 _FAR_BEHIND = 2.0
 """A pick this many times slower than the best is not measured again: noise cannot change what it says."""
+_STOLEN_S = 2.0
+"""How long a worker that rests may seem to have missed a command: one may be under way."""
 _PROBE = -1
+_LEFT_BEHIND = "left {} processes running behind it"
+_OWN_OR_OUTSIDE = ("killed by SIGKILL", "ended by ", "wrote into the pipe")
+"""What no earlier kernel of the same worker can have caused."""
+_numbers = itertools.count()
 _LOG_CHARACTERS = 2000
 """Of a compiler's log, in a record's detail."""
 _ANSWER_FIELDS = (
@@ -89,6 +105,8 @@ class Applied:
 class _Job:
     kernel: Kernel
     binary: Path
+    alone: bool
+    """No other kernel has run in its worker, but one known to be good."""
 
 
 class _Lost(Exception):
@@ -106,6 +124,11 @@ class _Died(Exception):
         super().__init__(detail)
         self.status, self.detail, self.job_id = status, detail, job_id
 
+    @property
+    def may_be_others(self) -> bool:
+        """Whether an earlier kernel of the same worker may have caused it."""
+        return self.status == "crash" and not self.detail.startswith(_OWN_OR_OUTSIDE)
+
 
 class Supervisor:
     """Owns the worker of one device. Not thread-safe; close it.
@@ -114,8 +137,17 @@ class Supervisor:
     kernel that died, the time until then.
     """
 
-    def __init__(self, target: Target, settings: SweepSettings, journals: Path | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        settings: SweepSettings,
+        journals: Path | None = None,
+        containment: Containment | None = None,
+    ) -> None:
+        """journals: where the session records, or None. containment: how workers are held, or None for what
+        suits the target and the machine."""
         self.target = target
+        self._containment = containment
         self.settings = settings
         self.device: DeviceInfo | None = None
         self.kernel_seconds = 0.0
@@ -128,8 +160,14 @@ class Supervisor:
         self._lost: str | None = None
         self._unexplained = 0
         self._next_id = 0
-        self._sent: set[int] = set()
-        self._running: tuple[int, float] | None = None
+        self._talk = Conversation()
+        self._since = 0.0
+        """When the kernel that runs began, by our clock."""
+        self._used = False
+        """Whether a kernel that is not known to be good has been handed to this worker."""
+        self._first_failures: dict[Kernel, Measurement] = {}
+        """Of kernels that wait for their second try, alone in a new worker."""
+        self.attempts = Attempts(journals.parent, f"{os.getpid()}-{next(_numbers)}") if journals else None
 
     # ---- the worker's life ------------------------------------------------------------------
 
@@ -145,9 +183,11 @@ class Supervisor:
 
     def close(self) -> None:
         """End the worker, whatever it is doing."""
-        if self._child is not None and not self._sent:
+        if self._child is not None and not self._talk.open:
             self._child.quit()
         self._drop()
+        if self.attempts is not None:
+            self.attempts.close()
 
     @property
     def worker_pid(self) -> int | None:
@@ -157,7 +197,8 @@ class Supervisor:
         self._drop()
         options = dict(self.target.device_options())
         try:
-            child = self._child = Child(self._journals)
+            containment = self._containment or containment_for(self.target.name, self._journals)
+            child = self._child = Child(self._journals, containment)
         except OSError as error:
             raise _Lost(f"no worker process can be started: {error.strerror}") from None
         try:
@@ -168,16 +209,18 @@ class Supervisor:
                     "device_options": options,
                     "timing": asdict(self.settings.timing),
                     "cold_cache": self.settings.cold_cache,
+                    "attempts": str(self.attempts.path) if self.attempts and self.attempts.path else "",
                 }
             )
-            answer = child.channel.receive(_OPEN_LIMIT_S)
+            self._talk.handed()
+            answer = self._answer(_OPEN_LIMIT_S, "opened", "failed")
         except ChannelClosed:
             death = child.death()
             self._drop()
             raise _Lost(f"the worker {death}") from None
         if answer is None or "opened" not in answer:
             self._drop()
-            raise _Lost(answer["failed"] if answer else f"no answer within {_OPEN_LIMIT_S:g} s")
+            raise _Lost(answer["failed"] if answer is not None else f"no answer within {_OPEN_LIMIT_S:g} s")
         self.device = DeviceInfo(**answer["opened"])
         return child
 
@@ -185,8 +228,25 @@ class Supervisor:
         """Be rid of the worker and of all that it was given."""
         if self._child is not None:
             self._child.kill()
-        self._child = self._loaded = self._running = None
-        self._sent.clear()
+        self._child = self._loaded = None
+        self._talk = Conversation()
+        self._used = False
+
+    def _answer(self, limit_s: float, *kinds: str) -> Message | None:
+        """The worker's answer to a command that runs no kernel; None when it does not come in time. Raises
+        ChannelClosed."""
+        assert self._child is not None
+        deadline = time.monotonic() + limit_s
+        while True:
+            message = self._child.channel.receive(max(0.0, deadline - time.monotonic()))
+            if message is None:
+                return None
+            message = checked(message)
+            if any(kind in message for kind in kinds):
+                return message
+            if "resting" not in message:
+                raise ChannelGarbled
+            self._talk.resting(message)
 
     def _ready(self, problem: Problem) -> None:
         """See to a worker that has the problem loaded. Raises _Refused, or _Lost."""
@@ -216,8 +276,15 @@ class Supervisor:
             return
         self._loaded = None
         try:
-            child.channel.send({"do": "load", "problem": problem.as_row(), "seed": self.settings.seed})
-            answer = child.channel.receive(_QUIET_LIMIT_S)
+            command = {"do": "load", "problem": problem.as_row(), "seed": self.settings.seed}
+            if self.attempts is not None:
+                self.attempts.note_problem(problem.id)
+                command["careful"] = self.attempts.careful(problem.id)
+            child.channel.send(command)
+            self._talk.handed()
+            if self.attempts is not None:
+                self.attempts.sync()  # while the worker loads
+            answer = self._answer(_QUIET_LIMIT_S, "loaded", "refused")
         except ChannelClosed as closed:
             died = self._death(closed)
             raise _Died("crash", f"the worker {died.detail} while it prepared the problem", None) from None
@@ -229,14 +296,20 @@ class Supervisor:
         self._loaded = problem
 
     def _probe(self) -> None:
-        """Run a kernel that was good before. The device is lost if it fails, and in a new worker again."""
-        if self._good:
-            failure = self._try_good(*self._good[0])
+        """Run kernels that were good before, each in a second worker when it fails in the first: the device
+        is lost when none of them is good any more. One alone may be to blame itself."""
+        failure: str | None = None
+        for good in tuple(self._good):
+            failure = self._try_good(*good)
             if failure is not None:
                 self._drop()
-                failure = self._try_good(*self._good[0])
-            if failure is not None:
-                raise _Lost(f"a kernel that was good before {failure}")
+                failure = self._try_good(*good)
+            if failure is None:
+                break
+            self._drop()
+            self._distrust(good[1])
+        if failure is not None:
+            raise _Lost(f"a kernel that was good before {failure}")
         self._suspect = False
 
     def _trust(self, problem: Problem, binary: Path) -> None:
@@ -252,6 +325,8 @@ class Supervisor:
             self._load(problem)
             self._send({"do": "run", "id": _PROBE, "binary": str(binary), "samples": False}, [_PROBE])
             answer = self._next_result(problem)
+            if answer["dirty"]:
+                self._drop()
         except (_Died, _Refused) as error:
             return f"now fails: {error}"
         return (
@@ -261,11 +336,17 @@ class Supervisor:
     def _send(self, command: Message, identities: Sequence[int]) -> None:
         """Hand the worker something that it answers with results."""
         assert self._child is not None
+        tokens = {identity: secrets.token_hex(8) for identity in identities}
+        if command["do"] == "final":
+            command = command | {"runs": [run | {"token": tokens[run["id"]]} for run in command["runs"]]}
+        else:
+            (command["token"],) = tokens.values()
         # A worker that is dead may have left results to read, and which kernel it died of is among them:
         # its death shows after the last of them.
         with suppress(ChannelClosed):
             self._child.channel.send(command)
-        self._sent.update(identities)
+        self._talk.handed()
+        self._talk.expect(tokens, interleaved=command["do"] == "final")
 
     def _next_result(self, problem: Problem) -> Message:
         """The next finished kernel. Raises _Died when the worker dies or a kernel does not come back, and
@@ -274,51 +355,66 @@ class Supervisor:
         limit = self.settings.timeout_s or (
             self.target.timeout_s(problem) + _BUDGETS_AT_MOST * self.settings.timing.budget_ms / 1e3
         )
+        quiet = _QUIET_LIMIT_S
         while True:
-            left = _QUIET_LIMIT_S if self._running is None else self._running[1] + limit - time.monotonic()
+            left = quiet if self._talk.running is None else self._since + limit - time.monotonic()
             try:
                 message = self._child.channel.receive(max(0.0, left))
+                if message is None:
+                    raise self._silence(limit, missed=quiet < _QUIET_LIMIT_S)
+                message = checked(message)
+                quiet = _QUIET_LIMIT_S
+                if "began" in message:
+                    self._talk.began(message)
+                    # By our clock: while nobody read, the worker may have waited for room in the pipe.
+                    self._since = time.monotonic()
+                elif "done" in message:
+                    self._talk.done(message)
+                elif "settled" in message:
+                    result = self._talk.settled(message)
+                    self._unexplained = 0
+                    self.kernel_seconds += result["kernel_seconds"]
+                    return result
+                elif "resting" in message:
+                    if self._talk.resting(message):
+                        quiet = _STOLEN_S
+                else:
+                    raise ChannelGarbled
             except ChannelClosed as closed:
                 raise self._death(closed) from None
-            if message is None:
-                raise self._silence(limit)
-            if "began" in message:
-                # By our clock: while nobody read, the worker may have waited for room in the pipe.
-                self._running = (message["began"], time.monotonic())
-            elif "done" in message:
-                self._running = None
-                self._unexplained = 0
-                self._sent.discard(message["done"])
-                self.kernel_seconds += message["kernel_seconds"]
-                return message
 
-    def _silence(self, limit: float) -> _Died | _Lost:
+    def _silence(self, limit: float, *, missed: bool) -> _Died | _Lost:
         assert self._child is not None
         if self._child.ended:
             # Something that it started holds its pipe open, or its end would have shown by itself.
             return self._death(ChannelClosed())
-        if self._running is None:
+        if missed:
+            return self._death(ChannelGarbled())
+        running = self._talk.running
+        if running is None:
             self._drop()
             return _Lost(f"the worker waited {_QUIET_LIMIT_S:g} s for the device")
-        died = _Died("timeout", self._child.with_output(f"no result after {limit:g} s"), self._running[0])
+        died = _Died("timeout", self._child.with_output(f"no result after {limit:g} s"), running)
         self.kernel_seconds += limit
         self._drop()
         return died
 
     def _death(self, closed: ChannelClosed) -> _Died:
         assert self._child is not None
-        job = None
-        if self._running is not None:
-            job = self._running[0]
-            self.kernel_seconds += time.monotonic() - self._running[1]
+        job = self._talk.running
+        if job is not None:
+            self.kernel_seconds += time.monotonic() - self._since
+        status = "crash"
         if isinstance(closed, ChannelGarbled):
             detail = self._child.with_output("wrote into the pipe between worker and harness")
         else:
             detail = self._child.death()
+            if self._child.stopped_the_harness:
+                status = "timeout"
         self._drop()
         self._suspect = True
         self._unexplained += job is None
-        return _Died("crash", detail, job)
+        return _Died(status, detail, job)
 
     # ---- a caller's own data ------------------------------------------------------------------
 
@@ -327,7 +423,7 @@ class Supervisor:
 
         Not while a sweep is under way. Raises TargetError when no worker can be had.
         """
-        assert not self._sent, "a sweep is under way"
+        assert not self._talk.open, "a sweep is under way"
         for _ in range(_MOST_UNEXPLAINED_DEATHS):
             try:
                 if self._lost is not None:
@@ -345,7 +441,10 @@ class Supervisor:
                 if died.job_id is None:
                     continue
                 return Applied(died.status, str(died.detail))
-            if answer["tainted"]:
+            if answer["processes"]:
+                self._drop()
+                return Applied("crash", _LEFT_BEHIND.format(answer["processes"]))
+            if answer["tainted"] or answer["dirty"]:
                 self._drop()
             return Applied(answer["status"], answer["detail"])
         raise TargetError(f"target {self.target.name}: the worker died again and again before the kernel ran")
@@ -386,7 +485,8 @@ class Supervisor:
             if finals:
                 yield from self._final_round(problem, swept, picks, done_finally, keep_samples)
         finally:
-            if self._sent:
+            self._first_failures.clear()
+            if self._talk.open:
                 # Left in the middle: the results still to come would be taken for another sweep's.
                 self._drop()
 
@@ -416,16 +516,50 @@ class Supervisor:
                 self._requeue(waiting, jobs)
                 if culprit is not None:
                     self._distrust(culprit.binary)
-                    yield Measurement(problem, culprit.kernel, died.status, died.detail)
+                    failed = Measurement(problem, culprit.kernel, died.status, died.detail)
+                    if died.may_be_others and self._may_try_again(culprit, failed):
+                        self._try_again(culprit, failed, waiting)
+                    else:
+                        yield failed
                 continue
             job = jobs.pop(answer["done"])
             measurement = self._measurement(problem, job.kernel, answer)
+            if answer["processes"]:
+                detail = _LEFT_BEHIND.format(answer["processes"])
+                measurement = Measurement(problem, job.kernel, "crash", detail)
+            if "inputs" in answer["dirty"] and (measurement.ok or job.alone):
+                measurement = Measurement(problem, job.kernel, "wrong", "changed its inputs")
             if measurement.ok:
                 self._trust(problem, job.binary)
-            if answer.get("tainted"):
+            if answer.get("tainted") or answer["dirty"]:
                 self._requeue(waiting, jobs)
                 self._drop()
+            others = answer.get("again") or (
+                measurement.status in ("wrong", "flaky") and "inputs" in answer["dirty"]
+            )
+            if others and self._may_try_again(job, measurement):
+                self._requeue(waiting, jobs)
+                self._drop()
+                self._try_again(job, measurement, waiting)
+                continue
+            first = self._first_failures.pop(job.kernel, None)
+            if first is not None and measurement.ok:
+                note = f"failed once in a worker that other kernels had used: {first.detail}"
+                measurement = replace(measurement, detail=note)
             yield measurement
+
+    def _may_try_again(self, job: _Job, failed: Measurement) -> bool:
+        """Whether the failure may be another kernel's doing, or the worker's, and is the first one."""
+        if self._first_failures.pop(job.kernel, None) is not None:
+            return False
+        return not (job.alone and failed.status == "crash")
+
+    def _try_again(
+        self, job: _Job, failed: Measurement, waiting: deque[tuple[Kernel, Future[BuildResult]]]
+    ) -> None:
+        """Next, and alone in a new worker."""
+        self._first_failures[job.kernel] = failed
+        waiting.appendleft((job.kernel, self.target.build(job.kernel)))
 
     def _feed(
         self,
@@ -447,15 +581,27 @@ class Supervisor:
                 result = future.result()
                 if result.binary is None:
                     waiting.popleft()
-                    yield Measurement(problem, kernel, "build_error", shortened(result.log, _LOG_CHARACTERS))
+                    # A compiler that was killed says nothing of the kernel: a status that a resumed run,
+                    # or the next session, does not take for an answer.
+                    status = "device_lost" if result.interrupted else "build_error"
+                    yield Measurement(problem, kernel, status, shortened(result.log, _LOG_CHARACTERS))
                     continue
+                second_try = kernel in self._first_failures
+                if second_try and jobs:
+                    break
+                if second_try and self._used:
+                    self._drop()
                 self._ready(problem)
                 self._next_id += 1
                 path = result.binary.path
                 command = {"do": "run", "id": self._next_id, "binary": str(path), "samples": keep_samples}
+                command["kernel"] = kernel.name
                 waiting.popleft()
                 self._send(command, [self._next_id])
-                jobs[self._next_id] = _Job(kernel, path)
+                jobs[self._next_id] = _Job(kernel, path, alone=not self._used)
+                self._used = True
+                if second_try:
+                    break
         finally:
             waiting.extendleft(reversed(not_built))
 
@@ -474,7 +620,9 @@ class Supervisor:
     ) -> Iterator[Measurement]:
         self._requeue(waiting, jobs)
         while waiting:
-            yield Measurement(problem, waiting.popleft()[0], status, detail)
+            kernel = waiting.popleft()[0]
+            first = self._first_failures.pop(kernel, None)
+            yield first if first is not None else Measurement(problem, kernel, status, detail)
 
     def _measurement(self, problem: Problem, kernel: Kernel, answer: Message) -> Measurement:
         values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
@@ -506,7 +654,7 @@ class Supervisor:
         try:
             yield from self._in_turn(problem, list(timed), round_, keep_samples=False)
         finally:
-            if self._sent:
+            if self._talk.open:
                 self._drop()
 
     def _in_turn(
@@ -521,9 +669,11 @@ class Supervisor:
                 while jobs:
                     answer = self._next_result(problem)
                     leader = jobs.pop(answer["done"])
-                    checked = {**answer, "check": leader.check, "check_points": leader.check_points}
-                    final = self._measurement(problem, leader.kernel, checked)
+                    as_checked = {**answer, "check": leader.check, "check_points": leader.check_points}
+                    final = self._measurement(problem, leader.kernel, as_checked)
                     leaders.remove(leader)
+                    if answer["dirty"] and not jobs:
+                        self._drop()
                     yield replace(final, round=round_)
                 return
             except _Refused:
@@ -557,7 +707,14 @@ class Supervisor:
             least = 2 if leader.status == "noisy" else 1
             most = self.settings.final_samples
             count = max(least, min(most, int(self.settings.final_budget_ms / leader.latency_ms)))
-            runs.append({"id": self._next_id, "binary": str(built.binary.path), "count": count})
+            runs.append(
+                {
+                    "id": self._next_id,
+                    "kernel": leader.kernel.name,
+                    "binary": str(built.binary.path),
+                    "count": count,
+                }
+            )
         doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
         return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs
 

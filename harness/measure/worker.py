@@ -20,10 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from harness.measure.protocol import Channel, ChannelClosed, Message
+from harness.measure.audit import Audit
+from harness.measure.guardian import CONTAINED
+from harness.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
 from harness.measure.roofline import impossible
 from harness.measure.timing import Timing, TimingPlan, summarise, time_kernel
 from harness.problem import Problem, problem_from_row
+from harness.record.attempts import AttemptSlot
 from harness.target.base import CheckResult, DataFiles, Device, KernelFailed, ProblemRefused
 
 _IDLE_SECONDS = 0.25
@@ -38,17 +41,32 @@ class Worker:
         self._device: Device | None = None
         self._problem: Problem | None = None
         self._plan = TimingPlan()
+        self._audit: Audit | None = None
+        self._slot: AttemptSlot | None = None
+        self._commands = 0
 
     def serve(self) -> None:
+        rested = True
         while True:
             command = self._channel.receive(_IDLE_SECONDS)
             if command is None:
                 if self._device is not None:
                     self._device.idle()
+                if not rested:
+                    # A kernel may have taken commands from the channel: the parent counts.
+                    self._channel.send({"resting": self._commands})
+                    rested = True
                 continue
             if command["do"] == "quit":
                 return
+            self._commands += 1
             getattr(self, "_" + command["do"])(command)
+            rested = False
+
+    def absolve(self) -> None:
+        """The parent died, and no kernel of this process can have done it: none is to be blamed."""
+        if self._slot is not None:
+            self._slot.end()
 
     def _open(self, command: Message) -> None:
         self._plan = TimingPlan(**command["timing"])
@@ -61,6 +79,13 @@ class Worker:
             return
         assert self._device is not None
         info = self._device.info
+        self._audit = Audit(
+            getattr(self._device, "inputs", tuple),
+            self._channel.read_fd,
+            strict=command["device_module"].endswith("cpu_device"),
+        )
+        if command.get("attempts"):
+            self._slot = AttemptSlot(Path(command["attempts"]))
         self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
 
     def _load(self, command: Message) -> None:
@@ -72,12 +97,16 @@ class Worker:
             self._channel.send({"refused": str(error) or "not enough memory"})
             return
         self._problem = problem
+        assert self._audit is not None
+        self._audit.note_inputs()
+        if self._slot is not None:
+            self._slot.load(problem.id, careful=command.get("careful", False))
         self._channel.send({"loaded": problem.id})
 
     def _run(self, command: Message) -> None:
         assert self._device is not None
         device, binary = self._device, Path(command["binary"])
-        self._begin(command["id"])
+        self._begin(command["id"], command.get("kernel", ""))
         before, timed_before = device.kernel_seconds, device.timed_ms
         check = device.check(binary)
         answer: Message = {
@@ -87,6 +116,7 @@ class Worker:
             "check": check.kind,
             "check_points": check.points,
             "tainted": check.tainted,
+            "again": check.again,
             "facts": dict(check.facts),
         }
         if check.status == "ok":
@@ -102,7 +132,7 @@ class Worker:
                 if noisy:
                     answer["status"] = "noisy"
                     answer["detail"] = _noise(timing)
-        self._channel.send(answer | {"kernel_seconds": device.kernel_seconds - before})
+        self._finish(answer | {"kernel_seconds": device.kernel_seconds - before}, command["token"])
 
     def _apply(self, command: Message) -> None:
         """Run a kernel once on data that the parent put into files."""
@@ -115,14 +145,15 @@ class Worker:
             result = device.apply(problem_from_row(command["problem"]), Path(command["binary"]), data)
         except (ProblemRefused, MemoryError) as error:
             result = CheckResult("unsupported", str(error) or "not enough memory")
-        self._channel.send(
+        self._finish(
             {
                 "done": command["id"],
                 "status": result.status,
                 "detail": result.detail,
                 "tainted": result.tainted,
                 "kernel_seconds": device.kernel_seconds - before,
-            }
+            },
+            command["token"],
         )
 
     def _final(self, command: Message) -> None:
@@ -139,7 +170,7 @@ class Worker:
                 identity = run["id"]
                 if identity in failed:
                     continue
-                self._begin(identity)
+                self._begin(identity, run.get("kernel", ""))
                 before, timed_before = device.kernel_seconds, device.timed_ms
                 try:
                     taken = device.sample(Path(run["binary"]), run["count"] + 1)
@@ -151,6 +182,7 @@ class Worker:
                 seconds[identity] += device.kernel_seconds - before
                 busy_ms[identity] += device.timed_ms - timed_before
         state = device.state().as_row()
+        tokens = {run["id"]: run["token"] for run in runs}
         for identity, taken_in_passes in samples.items():
             answer: Message = {"done": identity, "kernel_seconds": seconds[identity]}
             if identity in failed:
@@ -165,16 +197,29 @@ class Worker:
                     "state": state,
                     **_timing_message(timing, command["samples"]),
                 }
-            self._channel.send(answer)
+            self._finish(answer, tokens[identity])
 
     def _is_noisy(self, timing: Timing, *, doubtful: bool) -> bool:
         """doubtful: was noisy in the sweep; then too few samples to tell are no proof of the contrary."""
         return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
 
-    def _begin(self, identity: int) -> None:
+    def _begin(self, identity: int, kernel: str = "") -> None:
         assert self._device is not None
+        assert self._audit is not None
         self._device.claim()  # first, so that waiting for another session is not held against the kernel
+        self._audit.begin()
+        if self._slot is not None:
+            self._slot.begin(kernel)
         self._channel.send({"began": identity})
+
+    def _finish(self, answer: Message, token: str) -> None:
+        """Send a result, look at what the kernel left of this process, and confirm the result."""
+        assert self._audit is not None
+        self._channel.send(answer)
+        report = self._audit.end(thorough=answer["status"] in ("wrong", "flaky", "build_error"))
+        if self._slot is not None:
+            self._slot.end()
+        self._channel.send({"settled": token, "dirty": report.changes, "processes": report.processes})
 
 
 def verify_timed(device: Device, binary: Path) -> None:
@@ -207,11 +252,13 @@ def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:
     return message
 
 
-def _watch_parent(read_fd: int, journals: Path | None) -> None:
+def _watch_parent(read_fd: int, journals: Path | None, worker: Worker) -> None:
     """Ends this process when the parent is gone, after sealing what the parent had recorded."""
     poll = select.poll()
     poll.register(read_fd, 0)  # no events asked for: only a hang-up is reported
     poll.poll()
+    if os.environ.get(CONTAINED):
+        worker.absolve()
     _seal_and_exit(journals)
 
 
@@ -248,9 +295,10 @@ def main(arguments: list[str]) -> int:
     read_fd, write_fd = int(arguments[0]), int(arguments[1])
     journals = Path(arguments[2]) if len(arguments) > 2 else None
     _leave_no_core()
-    threading.Thread(target=_watch_parent, args=(read_fd, journals), daemon=True).start()
+    worker = Worker(OwnChannel(read_fd, write_fd))
+    threading.Thread(target=_watch_parent, args=(read_fd, journals, worker), daemon=True).start()
     try:
-        Worker(Channel(read_fd, write_fd)).serve()
+        worker.serve()
     except ChannelClosed:
         _seal_and_exit(journals)
     return 0

@@ -74,6 +74,8 @@ class CheckResult:
     points: int = 0
     tainted: bool = False
     """The kernel wrote where it must not: the process that ran it is not to be trusted any more."""
+    again: bool = False
+    """The failure may be the process's own, not the kernel's: it is tried again in a new one."""
     facts: Mapping[str, int] = field(default_factory=dict)
     """What the driver says of the loaded kernel (harness.build.code_facts); nothing on cpu."""
 

@@ -102,6 +102,10 @@ class ProblemData:
         out = GuardedBuffer(self.out_bytes, flush=flush, skew=0 if flush else self.storage.itemsize)
         return CheckSet(pattern, where, (first, second), out, expected)
 
+    def inputs(self) -> list[tuple[int, int]]:
+        """Address and bytes of the inputs that never change; those that are timed do, for every run."""
+        return [(one.address, one.size) for checked in self.sets for one in checked.inputs]
+
     @property
     def timed(self) -> TimedData:
         if self._timed is None:

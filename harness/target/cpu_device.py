@@ -60,6 +60,10 @@ class _Library:
     launch: int
 
 
+class _Unfit(OSError):
+    """A library that was loaded and is no kernel."""
+
+
 def _arguments(
     problem: Problem, first: GuardedBuffer, second: GuardedBuffer, out: GuardedBuffer
 ) -> _ConvArgs:
@@ -98,6 +102,10 @@ class CpuDevice:
         data = self._loaded = ProblemData(problem, seed)
         self._arguments += [_arguments(problem, *checked.inputs, checked.out) for checked in data.sets]
 
+    def inputs(self) -> list[tuple[int, int]]:
+        """Where the loaded problem's inputs lie, and their bytes: no kernel may change them."""
+        return [] if self._loaded is None else self._loaded.inputs()
+
     def claim(self) -> None:
         self._core.acquire()
 
@@ -109,7 +117,8 @@ class CpuDevice:
         try:
             library = self._library(binary)
         except OSError as error:
-            return CheckResult("build_error", f"cannot be loaded: {error}")
+            again = not isinstance(error, _Unfit)
+            return CheckResult("build_error", f"cannot be loaded: {error}", again=again)
         for number, checked in enumerate(data.sets):
             result = self._check_set(library, data, number)
             if result is not None:
@@ -269,9 +278,9 @@ class CpuDevice:
                 code.to_launch.argtypes = (ctypes.c_void_p,)
                 launch = ctypes.cast(code.to_launch, ctypes.c_void_p).value or 0
             except AttributeError as error:
-                raise OSError(str(error)) from None
+                raise _Unfit(str(error)) from None
             if version != _ABI_VERSION:
-                raise OSError(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
+                raise _Unfit(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
             library = self._libraries[binary] = _Library(code, launch)
         return library
 
@@ -286,6 +295,9 @@ class CpuDevice:
         if workspace is None or workspace.size != size:
             # One at a time: a pool's many sizes together could be more than there is memory.
             self._workspaces.pop(flush, None)
+            there = memory_available_bytes()
+            if size > _MEMORY_SHARE * there:
+                raise MemoryError(f"{size:,} bytes cannot be had: {there / 2**30:.1f} GiB of memory are free")
             workspace = self._workspaces[flush] = GuardedBuffer(size, flush=flush)
         if flush:
             workspace.fill(POISON_BYTE)

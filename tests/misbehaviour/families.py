@@ -20,10 +20,10 @@ class Family:
     `to_launch(const to_conv_args *a)`; `convolve(a)` computes the right result, and TO_OK is returned at its
     end. time: the body of `to_time(a, count, nanoseconds)`, "" for an honest one. declarations: C++ before
     both, in a namespace of the family's own. workspace: `to_workspace_bytes`, an expression. detail: what
-    the measurement's detail must hold. limit_s: the time limit of a kernel. settings: fields of SweepSettings
-    that differ. own_session: the session runs in a process of its own, which may be stopped or killed; it
-    is resumed until it ends. machine: the only machine that has it ("" for any). quick: part of the sample
-    that the normal suite runs.
+    the measurement's detail must hold. limit_s: the time limit of a kernel. own_session: the session runs in
+    a process of its own, which may be stopped or killed; it is resumed until it ends. uncontained: without
+    namespaces, in which the kernel could not see its victim. machine: the only machine that has it ("" for
+    any). quick: part of the sample that the normal suite runs.
     """
 
     name: str
@@ -35,8 +35,9 @@ class Family:
     declarations: str = ""
     workspace: str = "0"
     detail: str = ""
-    limit_s: float = 2.0
+    limit_s: float = 10.0
     own_session: bool = False
+    uncontained: bool = False
     machine: str = ""
     quick: bool = False
 

@@ -10,12 +10,13 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from evil_target import NOISE_ALLOWED, small_problem
 
 import harness
+from harness.measure.containment import VARIABLE, containment_for
 from harness.measure.supervisor import Supervisor, SweepSettings
 from harness.measure.timing import TimingPlan
 from harness.record.schema import ROUND_SWEEP
@@ -24,6 +25,7 @@ from tests.misbehaviour.family_library import FamilyTarget
 
 _LONGEST_S = 90.0
 _MOST_SESSIONS = 4
+_MEMORY_BYTES = 2 << 30
 BEFORE, AFTER = 2, 3
 """Innocent kernels on both sides of the family's. More wait in the worker's queue than it has run."""
 
@@ -85,7 +87,9 @@ class Lab:
     def __init__(self, folder: Path, families: Sequence[Family]) -> None:
         self.folder = folder
         self.target = FamilyTarget(folder, families)
-        self.supervisor = Supervisor(self.target, SETTINGS)
+        # Little memory: a test of a kernel that takes all of it must not take the machine's.
+        held = replace(containment_for("cpu"), memory_bytes=_MEMORY_BYTES)
+        self.supervisor = Supervisor(self.target, SETTINGS, containment=held)
         self._next_size = 0
 
     def measure(self, family: Family) -> Outcome:
@@ -127,9 +131,10 @@ def _run_session(folder: Path, family: Family, reports: Path, limit_s: float) ->
     """What a session in a process of its own measured; [] when it died, None when it had to be stopped."""
     here = Path(__file__).parent
     search = [str(Path(harness.__file__).parent.parent), str(here.parent / "evil_kernels")]
+    held = {VARIABLE: "limits"} if family.uncontained else {}
     process = subprocess.Popen(
         [sys.executable, str(here / "own_session.py"), str(folder), str(reports), family.name],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(search), **held},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         start_new_session=True,

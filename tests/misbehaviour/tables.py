@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from tests.misbehaviour.families import Family
+from tests.misbehaviour.messages import MESSAGES
 from tests.misbehaviour.precision import PRECISION
+from tests.misbehaviour.resources import RESOURCES
 from tests.misbehaviour.signals import SIGNALS
+from tests.misbehaviour.state import STATE
 from tests.misbehaviour.timing import TIMING
 
-FAMILIES: tuple[Family, ...] = (*TIMING, *PRECISION, *SIGNALS)
+FAMILIES: tuple[Family, ...] = (*TIMING, *PRECISION, *STATE, *MESSAGES, *RESOURCES, *SIGNALS)

@@ -1,0 +1,171 @@
+"""Which kernel a session was running when it died: so that a kernel that takes everything down is found out.
+
+A session has one small file in the run's folder, its slot, with a lock on it while the session lives. The
+worker writes into it which kernel it is about to run, and that the kernel has returned: a write to the page
+cache, which the death of any process survives. When a problem begins, the slot is brought to the disk, so
+that after a death of the machine at least the problem is known; on such a problem every kernel's start is
+brought to the disk by the next session. The session that ends in order removes its slot.
+
+A slot that nobody holds is a death. At the second one at the same kernel the kernel is not run any more.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import zlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+_GLOB = ".attempt-*"
+_BYTES = 2048
+_RUNNING, _AT_REST = b"r", b"-"
+_MOST_DEATHS = 2
+
+
+def _boot() -> str:
+    """What tells one start of the machine from the next."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _page(problem: str, kernel: str, *, careful: bool, boot: str) -> bytes:
+    body = json.dumps([problem, kernel, careful, boot], separators=(",", ":")).encode()
+    return f"{zlib.crc32(body):08x} ".encode() + body
+
+
+class AttemptSlot:
+    """The worker's side of a slot. A slot that cannot be written costs the blame, not the measurement."""
+
+    def __init__(self, path: Path) -> None:
+        self._fd = -1
+        with suppress(OSError):
+            self._fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        self._boot = _boot()
+        self._problem = ""
+        self._careful = False
+
+    def load(self, problem: str, *, careful: bool) -> None:
+        """From now on kernels run on this problem. careful: each one's start is brought to the disk."""
+        self._problem, self._careful = problem, careful
+        self.end()
+
+    def begin(self, kernel: str) -> None:
+        """A kernel is about to run."""
+        if self._fd < 0 or not kernel:
+            return
+        page = _page(self._problem, kernel, careful=self._careful, boot=self._boot)
+        with suppress(OSError):
+            os.pwrite(self._fd, (_RUNNING + page).ljust(_BYTES), 0)
+            if self._careful:
+                os.fdatasync(self._fd)
+
+    def end(self) -> None:
+        """The kernel has returned; or the session's death cannot be its fault."""
+        if self._fd >= 0:
+            with suppress(OSError):
+                os.pwrite(self._fd, _AT_REST, 0)
+
+
+@dataclass(frozen=True)
+class _Death:
+    path: Path
+    problem: str
+    kernel: str
+    """"" where only the problem is known."""
+
+
+class Attempts:
+    """The slots of a run: this session's own, and what those of dead sessions say."""
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        self.path: Path | None = folder / f".attempt-{writer}"
+        self._fd = -1
+        self._boot = _boot()
+        self._deaths = _read_deaths(folder, self._boot)
+        assert self.path is not None
+        try:
+            self._fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.pwrite(self._fd, _AT_REST.ljust(_BYTES), 0)
+        except OSError:
+            self.path = None  # a disk that takes no more: blame is lost, measurements go their own way
+
+    def note_problem(self, problem: str) -> None:
+        """A problem is about to begin. `sync` brings it to the disk."""
+        page = _page(problem, "", careful=self.careful(problem), boot=self._boot)
+        with suppress(OSError):
+            os.pwrite(self._fd, (_AT_REST + page).ljust(_BYTES), 0)
+
+    def sync(self) -> None:
+        """Bring what `note_problem` said to the disk."""
+        with suppress(OSError):
+            os.fdatasync(self._fd)
+
+    def careful(self, problem: str) -> bool:
+        """Whether a session has died at this problem."""
+        return any(death.problem == problem for death in self._deaths)
+
+    def blamed(self, problem: str, kernel: str) -> bool:
+        """Whether sessions have died at this kernel so often that it is not run any more."""
+        there = [death for death in self._deaths if death.problem == problem]
+        sure = sum(death.kernel == kernel for death in there)
+        return sure > 0 and sure + sum(not death.kernel for death in there) >= _MOST_DEATHS
+
+    def finished(self, problem: str, kernel: str | None = None) -> None:
+        """A kernel's result is recorded, or (None) all of a problem's: deaths at it count no more."""
+        if not self._deaths:
+            return
+        over = [d for d in self._deaths if d.problem == problem and (kernel is None or d.kernel == kernel)]
+        for death in over:
+            with suppress(OSError):
+                death.path.unlink()
+            self._deaths.remove(death)
+
+    def close(self) -> None:
+        """The session ends in order. Safe to call twice."""
+        if self._fd >= 0:
+            if self.path is not None:
+                with suppress(OSError):
+                    self.path.unlink()
+            os.close(self._fd)
+            self._fd = -1
+
+
+def _read_deaths(folder: Path, boot: str) -> list[_Death]:
+    deaths = []
+    for path in sorted(folder.glob(_GLOB)):
+        with suppress(OSError):
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                death = _read_death(path, os.pread(fd, _BYTES, 0), boot)
+                if death is None:
+                    path.unlink()
+                else:
+                    deaths.append(death)
+            finally:
+                os.close(fd)
+    return deaths
+
+
+def _read_death(path: Path, page: bytes, boot: str) -> _Death | None:
+    """What a dead session's slot says; None when no kernel ran, or the slot is damaged."""
+    digits, _, body = page[1:].rstrip(b" \0\n").partition(b" ")
+    try:
+        whole = zlib.crc32(body) == int(digits, 16)
+        problem, kernel, careful, its_boot = json.loads(body) if whole else ("", "", False, "")
+    except ValueError:
+        return None
+    if not whole or not all(isinstance(text, str) for text in (problem, kernel, its_boot)):
+        return None
+    if its_boot != boot and not careful:
+        # The machine died, and what the disk has is older than what was written last.
+        return _Death(path, problem, "")
+    if page[:1] != _RUNNING:
+        return None
+    return _Death(path, problem, kernel)

@@ -1,0 +1,217 @@
+"""The guardian ends whatever a worker started, says how it ended, and frees a harness that was stopped."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import harness
+from harness.errors import TargetError
+from harness.measure import child as child_module
+from harness.measure.child import Child, what_holds
+from harness.measure.containment import VARIABLE, Containment, containment_for, why_no_cgroup
+from harness.measure.protocol import ChannelClosed
+
+LIMITS = Containment(namespaces=False, memory_bytes=0)
+SPACES = replace(LIMITS, namespaces=True)
+CAN_CONTAIN = "pid" in what_holds(SPACES)
+LONGEST_S = 30.0
+
+
+@pytest.fixture
+def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Child]]:
+    """A Child whose process runs a program of ours instead of the worker."""
+    started: list[Child] = []
+
+    def make(program: str, held: Containment) -> Child:
+        with monkeypatch.context() as patch:
+            patch.setattr(child_module, "worker_command", lambda fd, _: [sys.executable, "-c", program])
+            started.append(Child(None, held))
+        return started[-1]
+
+    yield make
+    for child in started:
+        child.kill()
+
+
+def gone(mark: Path) -> bool:
+    """Whether nobody holds the file open: processes of another namespace have other numbers there."""
+    deadline = time.monotonic() + LONGEST_S
+    while time.monotonic() < deadline:
+        if not any(_holds(folder, mark) for folder in Path("/proc").glob("[0-9]*")):
+            return True
+        threading.Event().wait(0.02)
+    return False
+
+
+def _holds(process: Path, mark: Path) -> bool:
+    try:
+        return any(fd.readlink() == mark for fd in (process / "fd").iterdir())
+    except OSError:
+        return False
+
+
+BURNING = """
+import os, time
+held = os.open({mark!r}, os.O_RDWR | os.O_CREAT)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.setsid()
+        while True: pass
+    os._exit(0)
+time.sleep(0.2)
+{end}
+"""
+
+
+@pytest.mark.parametrize("namespaces", [False, True])
+@pytest.mark.parametrize("end", ["os.kill(os.getpid(), 11)", "time.sleep(1000)"])
+def test_a_daemon_with_a_session_of_its_own_does_not_outlive_the_worker(
+    namespaces: bool, end: str, start: Callable[..., Child], tmp_path: Path
+) -> None:
+    if namespaces and not CAN_CONTAIN:
+        pytest.skip("no namespaces here")
+    mark = tmp_path / "mark"
+    child = start(BURNING.format(mark=str(mark), end=end), replace(LIMITS, namespaces=namespaces))
+    if "kill" in end:
+        assert child.death() == "killed by SIGSEGV"
+    else:
+        deadline = time.monotonic() + LONGEST_S
+        while not mark.exists() and time.monotonic() < deadline:
+            threading.Event().wait(0.02)
+        child.kill()
+    assert gone(mark)
+
+
+@pytest.mark.parametrize("namespaces", [False, True])
+def test_how_a_worker_ended_is_told_through_its_guardian(
+    namespaces: bool, start: Callable[..., Child]
+) -> None:
+    held = replace(LIMITS, namespaces=namespaces and CAN_CONTAIN)
+    assert start("raise SystemExit(3)", held).death() == "exited with code 3"
+    assert start("import os; os.abort()", held).death() == "killed by SIGABRT"
+
+
+def test_processes_without_end_are_stopped(start: Callable[..., Child], tmp_path: Path) -> None:
+    program = """
+import os, signal
+held = os.open({mark!r}, os.O_RDWR | os.O_CREAT)
+for _ in range(200):
+    if os.fork() == 0:
+        signal.pause()
+signal.pause()
+"""
+    mark = tmp_path / "mark"
+    child = start(program.format(mark=str(mark)), replace(LIMITS, most_tasks=50))
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(LONGEST_S)
+    assert "too many" in child.death()
+    assert gone(mark)
+
+
+def test_memory_beyond_the_limit_ends_the_worker(start: Callable[..., Child]) -> None:
+    program = """
+import mmap, time
+shared = mmap.mmap(-1, 300 << 20)
+for _ in range(300):
+    shared.write(bytes(1 << 20))
+time.sleep(1000)
+"""
+    child = start(program, replace(LIMITS, memory_bytes=200 << 20))
+    with pytest.raises(ChannelClosed):
+        child.channel.receive(LONGEST_S)
+    assert "GiB of memory, too much" in child.death()
+
+
+@pytest.mark.skipif(not CAN_CONTAIN, reason="no namespaces here")
+def test_a_contained_worker_cannot_signal_its_harness_and_has_no_network(start: Callable[..., Child]) -> None:
+    program = f"""
+import os, socket
+try:
+    os.kill({os.getpid()}, 0)
+    print("signalled", end=" ")
+except ProcessLookupError:
+    print("alone", end=" ")
+try:
+    socket.create_connection(("127.0.0.1", 9), 1)
+except OSError as error:
+    print(error.strerror)
+"""
+    assert start(program, SPACES).death().endswith("it printed: alone Network is unreachable")
+
+
+STOPPED = """
+import os, sys, time
+from pathlib import Path
+from harness.measure import child as child_module
+from harness.measure.child import Child
+from harness.measure.containment import Containment
+child_module.worker_command = lambda fd, _: [
+    sys.executable, "-c", f"import os, time; os.kill({os.getpid()}, 19); time.sleep(1000)"
+]
+child = Child(None, Containment(namespaces=False, memory_bytes=0, stopped_s=0.4))
+try:
+    child.channel.receive(60)
+except Exception:
+    pass
+print(child.death(), child.stopped_the_harness)
+child.kill()
+"""
+
+
+def test_a_harness_that_was_stopped_goes_on_and_its_worker_is_ended() -> None:
+    search = str(Path(harness.__file__).parent.parent)
+    process = subprocess.Popen(
+        [sys.executable, "-c", STOPPED],
+        env={**os.environ, "PYTHONPATH": search},
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert output.decode().strip() == "ended by its guardian: it kept the harness from running True"
+
+
+def test_a_killed_guardian_takes_its_worker_with_it(start: Callable[..., Child], tmp_path: Path) -> None:
+    mark = tmp_path / "mark"
+    child = start(BURNING.format(mark=str(mark), end="time.sleep(1000)"), LIMITS)
+    while not mark.exists():
+        threading.Event().wait(0.02)
+    threading.Event().wait(0.3)
+    os.kill(child._process.pid, signal.SIGKILL)
+    assert child.death().startswith("killed by SIGKILL")
+    child.kill()
+    assert gone(mark)
+
+
+def test_what_holds_a_worker_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert containment_for("cpu").namespaces
+    assert not containment_for("sm_90").namespaces
+    assert containment_for("sm_90").memory_bytes == 0  # a driver maps what is no memory
+    monkeypatch.setenv(VARIABLE, "full")
+    assert containment_for("sm_90").namespaces
+    monkeypatch.setenv(VARIABLE, "limits")
+    assert not containment_for("cpu").namespaces
+    monkeypatch.setenv(VARIABLE, "ful")
+    with pytest.raises(TargetError, match="TILE_ORACLE_CONTAINMENT=ful: must be one of auto, full, limits"):
+        containment_for("cpu")
+
+
+def test_why_there_is_no_control_group_is_said(tmp_path: Path) -> None:
+    assert why_no_cgroup(None) == "control groups of version 2 are not mounted"
+    (tmp_path / "cgroup.subtree_control").write_text("cpu\n")
+    assert why_no_cgroup(tmp_path).endswith("passes on no memory and pids controller")
+    (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
+    assert why_no_cgroup(tmp_path) == ""

@@ -1,0 +1,147 @@
+"""What a worker may say: types, values and order; everything else breaks the conversation."""
+
+from __future__ import annotations
+
+import math
+import os
+import socket
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.measure.messages import Conversation, checked
+from harness.measure.protocol import ChannelGarbled, WatchedChannel
+
+DONE: dict[str, Any] = {
+    "done": 1,
+    "status": "ok",
+    "kernel_seconds": 0.5,
+    "detail": "",
+    "latency_ms": 0.2,
+    "latency_min_ms": 0.1,
+    "spread": math.nan,
+    "samples": 7,
+    "busy_ms": 3.0,
+}
+SETTLED: dict[str, Any] = {"settled": "a", "dirty": [], "processes": 0}
+
+
+def test_what_a_worker_says_is_taken() -> None:
+    for message in (
+        {"opened": {"name": "x", "driver": "y"}},
+        {"loaded": "p"},
+        {"began": 3},
+        {"resting": 2},
+        DONE,
+        SETTLED,
+        {"done": 1, "status": "wrong", "kernel_seconds": 0},
+    ):
+        assert checked(message) == message
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"done": "1"},
+        {"done": {"a": 1}},
+        {"done": True},
+        {"status": "device_lost"},
+        {"status": ["ok"]},
+        {"kernel_seconds": -1},
+        {"kernel_seconds": math.inf},
+        {"latency_ms": math.nan},
+        {"latency_ms": -0.2},
+        {"latency_ms": 0.05},
+        {"latency_min_ms": None},
+        {"samples": 0},
+        {"samples": 1.5},
+        {"sample_ms": [0.1, "x"]},
+        {"sample_ms": [0.1, 0]},
+        {"facts": {"vgprs": "many"}},
+        {"began": 1},
+    ],
+    ids=str,
+)
+def test_a_result_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ChannelGarbled):
+        checked(DONE | change)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
+)
+words = st.sampled_from(["began", "done", "settled", "resting", "status", "dirty", "latency_ms", "x"])
+
+
+@given(st.lists(st.dictionaries(words, json_values, max_size=5), max_size=8))
+def test_no_message_does_anything_but_fit_or_break_the_conversation(messages: list[dict[str, Any]]) -> None:
+    talk = Conversation()
+    talk.handed()
+    talk.expect({1: "a", 2: "b"}, interleaved=False)
+    for message in messages:
+        try:
+            fit = checked(message)
+            if "began" in fit:
+                assert talk.began(fit) == 1
+            elif "done" in fit:
+                talk.done(fit)
+            elif "settled" in fit:
+                talk.settled(fit)
+            elif "resting" in fit:
+                talk.resting(fit)
+        except ChannelGarbled:
+            return
+
+
+def test_results_come_in_the_order_in_which_kernels_were_handed_over() -> None:
+    talk = Conversation()
+    talk.expect({1: "a", 2: "b"}, interleaved=False)
+    for wrong in (lambda: talk.began({"began": 2}), lambda: talk.done(DONE), lambda: talk.settled(SETTLED)):
+        with pytest.raises(ChannelGarbled):
+            wrong()
+    assert talk.began({"began": 1}) == 1
+    for wrong in (lambda: talk.began({"began": 1}), lambda: talk.done(DONE | {"done": 2})):
+        with pytest.raises(ChannelGarbled):
+            wrong()
+    talk.done(DONE)
+    for wrong in (lambda: talk.done(DONE), lambda: talk.settled(SETTLED | {"settled": "b"})):
+        with pytest.raises(ChannelGarbled):
+            wrong()
+    assert talk.running == 1  # to be blamed for what is garbled now
+    assert talk.settled(SETTLED)["done"] == 1
+    assert talk.running is None
+    with pytest.raises(ChannelGarbled):
+        talk.done(DONE)  # twice
+    assert talk.open
+
+
+def test_a_worker_that_rests_and_has_not_had_all_commands_has_missed_one() -> None:
+    talk = Conversation()
+    talk.handed()
+    talk.handed()
+    assert talk.resting({"resting": 1})
+    assert not talk.resting({"resting": 2})
+    with pytest.raises(ChannelGarbled):
+        talk.resting({"resting": 3})
+
+
+def test_what_another_process_writes_into_the_channel_is_no_message() -> None:
+    ours, theirs = socket.socketpair()
+    channel = WatchedChannel(ours)
+    with theirs:
+        theirs.send(b'{"began":1}\n')
+        assert channel.receive(5) == {"began": 1}
+        child = os.fork()
+        if child == 0:
+            theirs.send(b'{"began":2}\n')
+            os._exit(0)
+        os.waitpid(child, 0)
+        theirs.send(b'{"began":3}\n')
+        assert channel.sender == os.getpid()
+        with pytest.raises(ChannelGarbled):
+            channel.receive(5)
+    channel.close()

@@ -1,0 +1,110 @@
+"""A kernel at which sessions die is found out: slots of the dead are read, and two deaths are enough."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.record import attempts as attempts_module
+from harness.record.attempts import Attempts, AttemptSlot
+
+
+def die_at(folder: Path, writer: str, problem: str, kernel: str, *, careful: bool = False) -> None:
+    """A session that ran the kernel and is gone: its lock is, its slot stays."""
+    session = Attempts(folder, writer)
+    session.note_problem(problem)
+    session.sync()
+    assert session.path is not None
+    slot = AttemptSlot(session.path)
+    slot.load(problem, careful=careful or session.careful(problem))
+    slot.begin("another")
+    slot.end()
+    if kernel:
+        slot.begin(kernel)
+    os.close(slot._fd)
+    os.close(session._fd)
+
+
+def test_two_deaths_at_a_kernel_blame_it_and_nobody_else(tmp_path: Path) -> None:
+    die_at(tmp_path, "1", "p", "k")
+    second = Attempts(tmp_path, "2")
+    assert second.careful("p")
+    assert not second.careful("q")
+    assert not second.blamed("p", "k")
+    second.close()
+    die_at(tmp_path, "3", "p", "k")
+    third = Attempts(tmp_path, "4")
+    assert third.blamed("p", "k")
+    assert not third.blamed("p", "another")
+    assert not third.blamed("q", "k")
+    third.finished("p", "k")
+    assert not third.careful("p")
+    third.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_deaths_at_different_kernels_blame_none(tmp_path: Path) -> None:
+    die_at(tmp_path, "1", "p", "a")
+    die_at(tmp_path, "2", "p", "b")
+    session = Attempts(tmp_path, "3")
+    assert not session.blamed("p", "a")
+    assert not session.blamed("p", "b")
+
+
+def test_a_death_between_two_kernels_is_nobodys(tmp_path: Path) -> None:
+    die_at(tmp_path, "1", "p", "")
+    session = Attempts(tmp_path, "2")
+    assert not session.careful("p")
+    session.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_session_that_lives_is_no_death(tmp_path: Path) -> None:
+    living = Attempts(tmp_path, "1")
+    assert living.path is not None
+    living.note_problem("p")
+    slot = AttemptSlot(living.path)
+    slot.load("p", careful=False)
+    slot.begin("k")
+    assert not Attempts(tmp_path, "2").careful("p")
+    assert living.path.exists()
+
+
+def test_after_a_death_of_the_machine_the_problem_is_known_and_then_the_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boots = iter(["first", "second", "third"])
+    boot = next(boots)
+    monkeypatch.setattr(attempts_module, "_boot", lambda: boot)
+    die_at(tmp_path, "1", "p", "k")  # what the disk has may be older than what was written last
+    boot = next(boots)
+    session = Attempts(tmp_path, "2")
+    assert session.careful("p")
+    assert not session.blamed("p", "k")
+    session.close()
+    die_at(tmp_path, "3", "p", "k", careful=True)
+    boot = next(boots)
+    session = Attempts(tmp_path, "4")
+    assert session.blamed("p", "k")
+    assert not session.blamed("p", "another")
+
+
+@pytest.mark.parametrize("damage", [b"", b"r", b"r00000000 []", b"\xff" * 2048, b"r" + b"0" * 4000])
+def test_a_damaged_slot_blames_nobody(damage: bytes, tmp_path: Path) -> None:
+    (tmp_path / ".attempt-x").write_bytes(damage)
+    session = Attempts(tmp_path, "1")
+    assert not session.blamed("", "")
+    session.close()
+
+
+@pytest.mark.parametrize("bit", range(0, 500, 7))
+def test_a_flipped_bit_blames_nobody_else(bit: int, tmp_path: Path) -> None:
+    die_at(tmp_path, "1", "p", "k")
+    (path,) = tmp_path.iterdir()
+    data = bytearray(path.read_bytes())
+    data[bit // 8] ^= 1 << bit % 8
+    path.write_bytes(data)
+    session = Attempts(tmp_path, "2")
+    assert {death.kernel for death in session._deaths} <= {"k"}
