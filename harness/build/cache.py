@@ -7,6 +7,7 @@ Below its folder:
     ab/abcdef….entry/kernel.cpp     its translation unit, for people (kernel.hip, kernel.cu)
     ab/abcdef….lock                 held while one session builds this entry
     ab/abcdef….log                  what the compiler said when this entry last failed to build
+    use/….keys                      the entries that a living session uses; it holds a lock on the file
     work/…                          folders of compilers at work
 
 An entry is a folder that is renamed into place when it is complete, so it is there or not there; a
@@ -30,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.build.use_marks import UseMarks
 from harness.errors import BuildError
 
 _KEY = re.compile(r"[0-9a-f]{64}")
@@ -72,13 +74,15 @@ class CacheEntry:
 
 
 class BuildCache:
-    """The store. Nothing is written before something is built, so a read-only folder full of hits works."""
+    """The store. Nothing but marks of use is written before something is built, and marks only where they can
+    be, so a read-only folder full of hits works."""
 
     def __init__(self, folder: Path, suffix: str = ".so", source_suffix: str = ".cpp") -> None:
         """`suffix`, `source_suffix`: the endings of the names of binaries and translation units."""
         self.folder = folder.absolute()
         self._binary, self._source = "kernel" + suffix, "kernel" + source_suffix
         self._swept = False
+        self._uses = UseMarks(self.folder)
 
     def _place(self, key: str, suffix: str) -> Path:
         if not _KEY.fullmatch(key):
@@ -88,6 +92,7 @@ class BuildCache:
     def find(self, key: str) -> CacheEntry | None:
         """The entry of a key, or None when there is none or its content is not what was written."""
         folder = self._place(key, ".entry")
+        self._uses.mark(key)
         try:
             facts = json.loads((folder / _FACTS).read_bytes())
             content = (folder / self._binary).read_bytes()
@@ -141,6 +146,7 @@ class BuildCache:
         `binary` lies in a work folder and is moved. The caller holds the key's lock.
         """
         place = self._place(key, ".entry")
+        self._uses.mark(key)
         with self._writing():
             content = binary.read_bytes()
             entry = binary.parent / "entry"

@@ -1,7 +1,8 @@
 """How much a cache of binaries holds, and removing what nobody has used for long.
 
 Sessions may build and load at the same time: an entry leaves by one rename, under the lock with which it
-would be built, and what was used in the last day stays whatever is asked.
+would be built. What a living session uses (harness.build.use_marks) and what was used in the last day stays,
+whatever is asked.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.build.cache import BuildCache
+from harness.build.use_marks import USE_FOLDER, nobody_begins
+from harness.errors import BuildError
 
 IN_USE_S = 24 * 3600.0
 """An entry that was used this recently may be loaded by a session that still runs: it is never removed."""
@@ -76,7 +79,7 @@ def prune(
     removed: list[EntryUse] = []
     kept = [entry for entry in entries if entry not in chosen]
     for count, entry in enumerate((entry for entry in entries if entry in chosen), start=1):
-        gone = dry_run or _remove(cache, entry)
+        gone = _remove(cache, entry, dry_run)
         (removed if gone else kept).append(entry)
         if progress is not None:
             progress(count, len(chosen))
@@ -98,16 +101,29 @@ def _chosen(
     return frozenset(chosen)
 
 
-def _remove(cache: BuildCache, entry: EntryUse) -> bool:
+def _remove(cache: BuildCache, entry: EntryUse, dry_run: bool) -> bool:
+    if dry_run and not (cache.folder / USE_FOLDER).is_dir():
+        return True
+    try:
+        if dry_run:
+            with nobody_begins(cache.folder) as used:
+                return entry.key not in used
+        return _removed(cache, entry)
+    except OSError as error:
+        raise BuildError(f"the build folder {cache.folder} cannot be pruned: {error.strerror}") from None
+
+
+def _removed(cache: BuildCache, entry: EntryUse) -> bool:
     lock = cache.try_lock(entry.key)
     if lock is None:
         return False
     with lock, cache.work_folder() as work:
         place = cache.folder / entry.key[:2] / (entry.key + _SUFFIX)
         with suppress(FileNotFoundError):
-            if place.stat().st_mtime != entry.used_s:
-                return False
-            place.rename(work / "pruned")
+            with nobody_begins(cache.folder) as used:
+                if entry.key in used or place.stat().st_mtime != entry.used_s:
+                    return False
+                place.rename(work / "pruned")
             shutil.rmtree(work / "pruned", ignore_errors=True)
     return True
 

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -8,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import harness
 from harness.build.cache import BuildCache, content_key
 from harness.build.cache_use import IN_USE_S, entries_in, prune
 from harness.cli import main
@@ -118,3 +121,27 @@ def test_a_limit_that_cannot_be_read_is_refused(
     with pytest.raises(SystemExit):
         main(["cache", "--build-dir", str(tmp_path), "--prune", f"{option}={text}"])
     assert repr(text) in capsys.readouterr().err
+
+
+def test_what_a_living_session_uses_stays_however_old_and_goes_after_its_death(tmp_path: Path) -> None:
+    used, other = put(tmp_path, 1, 40), put(tmp_path, 2, 40)
+    program = "import os, sys; from pathlib import Path; from harness.build.cache import BuildCache\n"
+    program += "cache = BuildCache(Path(sys.argv[1])); assert cache.find(sys.argv[2])\n"
+    program += "print(flush=True); sys.stdin.read(); os._exit(9)"
+    session = subprocess.Popen(
+        [sys.executable, "-c", program, tmp_path, used],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)},
+    )
+    assert session.stdout is not None
+    session.stdout.readline()
+    place = tmp_path / used[:2] / f"{used}.entry"
+    long_ago = time.time() - 40 * 24 * 3600
+    os.utime(place, (long_ago, long_ago))  # a session that looked it up that long ago, and still runs
+    first = prune(tmp_path, time.time(), unused_for_s=24 * 3600.0 * 30)
+    assert [entry.key for entry in first.removed] == [other]
+    session.communicate()
+    second = prune(tmp_path, time.time(), unused_for_s=24 * 3600.0 * 30)
+    assert [entry.key for entry in second.removed] == [used]
+    assert not list((tmp_path / "use").glob("*.keys"))

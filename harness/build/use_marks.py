@@ -1,0 +1,111 @@
+"""Which entries of a cache living sessions use, so that pruning never takes one away from them.
+
+A session writes the key of each entry, before it reads the entry, into a file of its own below `use/`, and
+holds a lock on that file until it ends, however it ends. Pruning takes the entries away while it holds the
+lock `use/prune.lock`, which sessions share for the moment of writing a key: so a session either has written
+its key before pruning looks, or looks for the entry after it is gone.
+
+A cache that cannot be written keeps no marks; whoever may prune it sees the times of last use alone.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+USE_FOLDER = "use"
+_GUARD, _SUFFIX = "prune.lock", ".keys"
+
+
+class UseMarks:
+    """The marks of one session; they end with this object or the process."""
+
+    def __init__(self, cache: Path) -> None:
+        self._folder = cache / USE_FOLDER
+        self._keys: set[str] = set()
+        self._guard: int | None = None
+        self._file: int | None = None
+        self._path: Path | None = None
+        self._is_writable = True
+
+    def mark(self, key: str) -> None:
+        """This session uses an entry from now on, whether it is there yet or not."""
+        if key in self._keys or not self._is_writable or not self._folder.parent.is_dir():
+            return
+        try:
+            self._open()
+            assert self._guard is not None
+            assert self._file is not None
+            fcntl.flock(self._guard, fcntl.LOCK_SH)
+            try:
+                os.write(self._file, key.encode() + b"\n")
+            finally:
+                fcntl.flock(self._guard, fcntl.LOCK_UN)
+        except OSError:
+            self._is_writable = False
+        self._keys.add(key)
+
+    def _open(self) -> None:
+        if self._file is not None:
+            return
+        self._folder.mkdir(exist_ok=True)
+        if self._guard is None:
+            self._guard = _guard(self._folder)
+        path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
+        # Under the guard, or pruning would take the file, not locked yet, for a dead session's.
+        fcntl.flock(self._guard, fcntl.LOCK_SH)
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        finally:
+            fcntl.flock(self._guard, fcntl.LOCK_UN)
+        self._file, self._path = file, path
+
+    def __del__(self) -> None:
+        if self._path is not None:
+            with suppress(OSError):
+                self._path.unlink(missing_ok=True)
+        for handle in (self._file, self._guard):
+            if handle is not None:
+                with suppress(OSError):
+                    os.close(handle)
+
+
+@contextmanager
+def nobody_begins(cache: Path) -> Iterator[frozenset[str]]:
+    """While this lasts no session begins to use an entry; gives the keys that living ones use.
+
+    Files of dead sessions are removed. Raises OSError.
+    """
+    folder = cache / USE_FOLDER
+    folder.mkdir(exist_ok=True)
+    guard = _guard(folder)
+    try:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        keys: set[str] = set()
+        for path in folder.iterdir():
+            if path.suffix == _SUFFIX:
+                keys |= _keys_of_living(path)
+        yield frozenset(keys)
+    finally:
+        os.close(guard)
+
+
+def _guard(folder: Path) -> int:
+    return os.open(folder / _GUARD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+
+def _keys_of_living(path: Path) -> set[str]:
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return set(path.read_text("ascii", "replace").split())
+    finally:
+        os.close(handle)
+    path.unlink(missing_ok=True)
+    return set()
