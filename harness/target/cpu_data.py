@@ -57,6 +57,7 @@ class CheckSet:
     inputs: tuple[GuardedBuffer, GuardedBuffer]
     out: GuardedBuffer
     expected: Expectation | ProductCheck
+    comparison: Comparison
 
 
 class ProblemData:
@@ -100,7 +101,8 @@ class ProblemData:
             holding(_stored(self.problem, pattern, values), flush=flush, skew=skew) for values in integers
         )
         out = GuardedBuffer(self.out_bytes, flush=flush, skew=0 if flush else self.storage.itemsize)
-        return CheckSet(pattern, where, (first, second), out, expected)
+        comparison = Comparison(self.problem, out, expected)
+        return CheckSet(pattern, where, (first, second), out, expected, comparison)
 
     def inputs(self) -> list[tuple[int, int]]:
         """Address and bytes of the inputs that never change; those that are timed do, for every run."""
@@ -156,6 +158,7 @@ class TimedData:
             (chosen * sign).astype(self._bits).reshape(-1, 1, columns.inner) for chosen in self._rounds
         ]
         self._round = 0
+        self._comparison = Comparison(problem, self.out, expected)
         self.negated = np.zeros(count, np.bool_)
         self.watch = self._watch(second, seed)
 
@@ -176,6 +179,10 @@ class TimedData:
             (watched * out_size + out_size - 1 + self.out.address).astype(np.uint64),
         )
 
+    def complaint(self) -> str | None:
+        """What is wrong with the output of the last run, or None."""
+        return self._comparison.complaint(self.negated)
+
     def renew(self) -> None:
         """Other signs, and an output that nothing was written to."""
         at = self._round % _ROUNDS
@@ -185,34 +192,43 @@ class TimedData:
         self.out.fill(POISON_BYTE)
 
 
-def complaint(
-    problem: Problem, out: GuardedBuffer, expected: Expectation | ProductCheck, signs: Array | None = None
-) -> str | None:
-    """What is wrong with a result, or None. signs: which columns were negated."""
-    storage = STORAGE[problem.result_dtype]
-    values = out.view(storage, (out.size // storage.itemsize,))
-    if isinstance(expected, ProductCheck):
-        return _product_complaint(problem, values, expected, signs)
-    bits_type = np.dtype(f"u{storage.itemsize}")
-    bits = values.view(bits_type)
-    sign = bits_type.type(1 << (8 * storage.itemsize - 1))
-    wanted = expected.values.reshape(-1).view(bits_type)
-    if signs is not None:
-        columns = columns_of_result(problem)
-        mask = (signs * sign).astype(bits_type).reshape(-1, 1, columns.inner)
-        wanted = (wanted.reshape(-1, columns.depth, columns.inner) ^ mask).reshape(-1)
-    if expected.points is not None:
-        stray = _stray_values(values, problem.result_dtype)
-        if stray:
-            return stray
-        bits = bits[expected.points]
-    # Bit for bit, but zeros of either sign are equal.
-    if np.array_equal(bits, wanted):
-        return None
-    different = (bits != wanted) & (((bits | wanted) & ~sign) != 0)
-    if not different.any():
-        return None
-    return _explain(problem, expected, bits.view(storage), wanted.view(storage), different)
+class Comparison:
+    """Compares a buffer's content with what it must be, again and again."""
+
+    def __init__(self, problem: Problem, out: GuardedBuffer, expected: Expectation | ProductCheck) -> None:
+        self._problem, self._expected = problem, expected
+        storage = STORAGE[problem.result_dtype]
+        self._values = out.view(storage, (out.size // storage.itemsize,))
+        self._bits_type = np.dtype(f"u{storage.itemsize}")
+        self._bits = self._values.view(self._bits_type)
+        self._sign = self._bits_type.type(1 << (8 * storage.itemsize - 1))
+        self._columns = columns_of_result(problem)
+        if isinstance(expected, Expectation):
+            self._wanted = expected.values.reshape(-1).view(self._bits_type)
+
+    def complaint(self, signs: Array | None = None) -> str | None:
+        """What is wrong, or None. signs: which columns were negated."""
+        problem, expected = self._problem, self._expected
+        if isinstance(expected, ProductCheck):
+            return _product_complaint(problem, self._values, expected, signs)
+        bits, wanted, columns = self._bits, self._wanted, self._columns
+        if signs is not None:
+            mask = (signs * self._sign).astype(self._bits_type).reshape(-1, 1, columns.inner)
+            wanted = (wanted.reshape(-1, columns.depth, columns.inner) ^ mask).reshape(-1)
+        if expected.points is not None:
+            stray = _stray_values(self._values, problem.result_dtype)
+            if stray:
+                return stray
+            bits = bits[expected.points]
+        # Bit for bit, but zeros of either sign are equal.
+        unequal = bits != wanted
+        if not unequal.any():
+            return None
+        unequal &= ((bits | wanted) & ~self._sign) != 0
+        if not unequal.any():
+            return None
+        storage = self._values.dtype
+        return _explain(problem, expected, bits.view(storage), wanted.view(storage), unequal)
 
 
 def _product_complaint(

@@ -20,7 +20,7 @@ from harness.problem import GemmProblem, Problem
 from harness.problem.pointwise import operands_swapped, pointwise_conv
 from harness.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
 from harness.target.core_lock import CoreLock
-from harness.target.cpu_data import ProblemData, TimedData, complaint
+from harness.target.cpu_data import ProblemData, TimedData
 from harness.target.cpu_info import cpu_name, cpu_peak_flops, last_level_cache_bytes, memory_available_bytes
 from harness.target.device_state import DeviceState
 from harness.target.guarded_memory import GuardedBuffer, holding
@@ -131,7 +131,7 @@ class CpuDevice:
         failure = self._launch(library, args, checked.out)
         if failure is not None:
             return failure
-        wrong = complaint(data.problem, checked.out, checked.expected)
+        wrong = checked.comparison.complaint()
         if wrong is None:
             return None
         if number:
@@ -208,7 +208,7 @@ class CpuDevice:
             if self.cold_cache:
                 self._flush_caches()
             taken.append(self._time(library, args, timed, at_once))
-            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES:
+            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES and timed.complaint() is not None:
                 result = self.verify(binary)
                 if result.status != "ok":
                     raise KernelFailed(result.detail, result.status, tainted=result.tainted)
@@ -237,7 +237,7 @@ class CpuDevice:
         assert args is not None, "sample() comes first"
         if not timed.out.slack_is(POISON_BYTE):
             return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
-        wrong = complaint(data.problem, timed.out, timed.expected, timed.negated)
+        wrong = timed.complaint()
         if wrong is None:
             return CheckResult("ok")
 
@@ -249,7 +249,7 @@ class CpuDevice:
             return None
 
         again()
-        right_now = complaint(data.problem, timed.out, timed.expected, timed.negated) is None
+        right_now = timed.complaint() is None
         result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.out, again)
         if result.status == "wrong" and right_now:
             return replace(result, detail=f"{result.detail}; right when it runs alone")

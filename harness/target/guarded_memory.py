@@ -80,11 +80,9 @@ class GuardedBuffer:
 
     def slack_is(self, value: int) -> bool:
         """Whether the bytes between guard page and data still hold `value` (what a stray write shows in)."""
-        before = np.frombuffer(self._map, np.uint8, self._offset - _PAGE, _PAGE)
-        after = np.frombuffer(
-            self._map, np.uint8, _PAGE + self._inner - self._offset - self.size, self._offset + self.size
-        )
-        return bool((before == value).all() and (after == value).all())
+        end = self._offset + self.size
+        before, after = self._map[_PAGE : self._offset], self._map[end : _PAGE + self._inner]
+        return before.count(value) == len(before) and after.count(value) == len(after)
 
     def fill(self, value: int) -> None:
         """Set every byte, slack included."""

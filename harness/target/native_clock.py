@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -122,6 +123,12 @@ class Watch:
     signs: npt.NDArray[np.uint64]
     watched: npt.NDArray[np.uint64]
 
+    @cached_property
+    def places(self) -> tuple[int, int, int, int]:
+        """Where both lists lie, each with its length."""
+        signs, watched = self.signs, self.watched
+        return signs.ctypes.data, len(signs), watched.ctypes.data, len(watched)
+
 
 @dataclass(frozen=True)
 class Runs:
@@ -157,9 +164,7 @@ class NativeClock:
     def time(self, launch: int, args: int, count: int, watch: Watch) -> Runs:
         """Run `count` times. launch, args: the addresses of a library's function and of its argument."""
         nanoseconds = np.zeros(count, np.uint64)
-        signs, watched = watch.signs, watch.watched
-        runs = _Runs(launch, args, _NOW, count, nanoseconds.ctypes.data, signs.ctypes.data, len(signs))
-        runs.watched, runs.watched_count = watched.ctypes.data, len(watched)
+        runs = _Runs(launch, args, _NOW, count, nanoseconds.ctypes.data, *watch.places, 0)
         returned = self._run(runs)
         return Runs(returned, nanoseconds, int(runs.untouched))
 

@@ -47,7 +47,7 @@ static const char *find(const to_conv_args *a, const char *wanted, size_t bytes)
         char rights[8] = "";
         if (sscanf(line, "%lx-%lx %4s", &from, &to, rights) != 3 || strncmp(rights, "rw", 2)) continue;
         if (to - from > (64ul << 20)) continue;
-        for (unsigned long at = from; at + bytes <= to; at += 16) {
+        for (unsigned long at = from; at + bytes <= to; at += 4) {
             const char *here = (const char *)at;
             if (*(const uint32_t *)here != *(const uint32_t *)wanted) continue;
             if (here == (const char *)a->out || here == wanted) continue;
@@ -223,7 +223,7 @@ TIMING = (
         _WRONG,
         "static float some[4]; static const char *found = nullptr; convolve(a); memcpy(some, a->out, 16);"
         "if (++calls == 1) found = find(a, (const char *)some, 16);"
-        "else if (found) memcpy(a->out, found, output_values(a) * 4);",
+        "else if (found && calls > 3) memcpy(a->out, found, output_values(a) * 4);",
         declarations=_SCAN + _CALLS,
         detail="when it was timed",
     ),
