@@ -17,14 +17,15 @@ test-ck-tile: $(VENV)/installed-dev
 	TILE_ORACLE_CK_TILE=1 $(BIN)/python -m pytest tests/ck_tile -rs $(PYTEST_ARGS)
 
 # Compiles the whole default pool for a GPU and fails when a kernel that the rules allow spills, uses scratch
-# memory, needs too much LDS or does not compile. Binaries are kept in POOL_CACHE, so it is short the next time.
+# memory, needs too much LDS or does not compile and, for gfx950, when the verifier finds a missing wait. Binaries are kept in POOL_CACHE, so it is short the next time.
 POOL_ARCH ?= gfx950
 POOL_DTYPES ?= bf16 fp16 $(if $(filter gfx950,$(POOL_ARCH)),fp32)
 POOL_CACHE ?= .pool-cache
+POOL_CHECKS ?= --facts $(if $(filter gfx950,$(POOL_ARCH)),--verify)
 
 pool: $(VENV)/installed-dev
 	for dtype in $(POOL_DTYPES); do \
-	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --dtype $$dtype --facts --build-dir $(POOL_CACHE) || exit 1; \
+	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --dtype $$dtype $(POOL_CHECKS) --build-dir $(POOL_CACHE) || exit 1; \
 	done
 
 # What a machine with an NVIDIA GPU, and without a compiler, needs to measure the figures of benchmarks/gpu.

@@ -20,10 +20,10 @@ from harness.build.ck_tile.api import CkTileApi
 from harness.build.ck_tile.headers import find_headers
 from harness.build.ck_tile.library import what_is_wrong_with_library
 from harness.build.ck_tile.source import source_for as ck_tile_source
-from harness.build.ck_tile.toolchain import find_ck_tile_toolchain
+from harness.build.ck_tile.toolchain import HipccToolchain, WheelToolchain, find_ck_tile_toolchain
 from harness.build.code_object import what_is_wrong_for_gpu
 from harness.build.complaint import complaint
-from harness.build.gpu_toolchain import find_gpu_toolchain
+from harness.build.gpu_toolchain import ASSEMBLY, GpuToolchain, find_gpu_toolchain
 from harness.build.inspect import inspect_binary, what_is_wrong
 from harness.build.isa import GPU_MACHINES, Isa, isa_for, this_cpu
 from harness.build.process import CompilerProcesses, Ended
@@ -34,6 +34,7 @@ from harness.build.source import (
     ck_tile_headers,
     device_work_source,
     headers_for,
+    lds_buffers,
     read_headers,
     source_for,
     source_suffix,
@@ -41,9 +42,18 @@ from harness.build.source import (
 from harness.build.toolchain import INCLUDE_FOLDER, Toolchain, find_toolchain
 from harness.cores import usable_cores
 from harness.errors import BuildError, KernelError
-from harness.kernel import Kernel
+from harness.kernel import Kernel, parse_kernel_name
+from harness.verify.findings import Report
+from harness.verify.verdicts import keep_verdict, read_verdict
+from harness.verify.verifier import verify_assembly
 
-__all__ = ["Binary", "BuildResult", "BuildStats", "Builder"]
+__all__ = ["NOTE", "REFUSE", "VERIFIABLE", "Binary", "BuildResult", "BuildStats", "Builder"]
+
+NOTE, REFUSE = "note", "refuse"
+"""What a builder does with what the verifier finds."""
+
+VERIFIABLE = ("gfx950",)
+"""Architectures whose machine code can be verified."""
 
 _KEY_VERSION = 1
 _NEEDED_ON_GPU = ("to_conv", "to_launch_info")
@@ -94,6 +104,7 @@ class Builder:
         timeout_s: float = 300.0,
         runs_here: bool = True,
         ck_tile: CkTileApi | None = None,
+        verify: str = "",
     ) -> None:
         """`build_dir` is the cache's folder; one that `tile-oracle build` made is taken as `prebuilt`.
 
@@ -101,6 +112,8 @@ class Builder:
         `include` replaces the headers that ship for the architecture; `timeout_s` stops a compiler.
         `runs_here`: refuse an instruction set that this machine lacks; False to build for another one.
         `ck_tile`: build CK Tile's own kernels of the same fields, not ours.
+        `verify`: gfx950 machine code is verified as it is built (harness.verify): NOTE keeps the report for
+        `report`, REFUSE makes a kernel with a finding a build_error.
 
         Raises BuildError when there is no toolchain and nothing prebuilt, and for a folder, instruction
         set or architecture that cannot be used.
@@ -111,6 +124,9 @@ class Builder:
             raise BuildError(f"compile timeout {timeout_s:g} s is not between 0 and {_LONGEST_TIMEOUT_S:g} s")
         if build_dir is not None and prebuilt is None and is_ahead_folder(build_dir):
             build_dir, prebuilt = None, build_dir
+        if verify and arch not in VERIFIABLE:
+            raise BuildError(f"kernels for {arch} cannot be verified: only {', '.join(VERIFIABLE)}")
+        self._verify = verify
         self.arch = arch
         self.notes: list[str] = []
         """What a person should be told once: a stale folder, a missing compiler."""
@@ -248,6 +264,16 @@ class Builder:
                 raise BuildError(f"kernels/gpu/device_work.hpp does not compile: {complaint(ended.log)}")
         return self._binary(key, entry)
 
+    def report(self, kernel: Kernel) -> Report:
+        """What the verifier says of a kernel's machine code; compiled, or taken from the cache. Blocks.
+
+        Raises BuildError for a kernel that does not build, or whose assembly cannot be had.
+        """
+        result = self.need(kernel)
+        if result.binary is None:
+            raise BuildError(f"{kernel.name} cannot be verified: {complaint(result.log)}")
+        return self._report(kernel, result.binary)
+
     def stats(self) -> BuildStats:
         """What was done so far."""
         with self._changed:
@@ -291,7 +317,7 @@ class Builder:
             raise BuildError(f"kernel {kernel.name}{where} cannot be compiled: {self._no_toolchain}")
         key = self._key(source)
         entry = self.cache.find(key)
-        if entry is not None:
+        if entry is not None and not (self._verify and read_verdict(entry.path.parent) is None):
             return self._found(kernel, key, entry)
         return source, key
 
@@ -324,9 +350,8 @@ class Builder:
 
     def _found(self, kernel: Kernel, key: str, entry: CacheEntry) -> BuildResult:
         log = entry.facts.get("log")
-        return BuildResult(
-            kernel, "ok", self._binary(key, entry), log if isinstance(log, str) else "", 0.0, cached=True
-        )
+        log = log if isinstance(log, str) else ""
+        return self._judged(BuildResult(kernel, "ok", self._binary(key, entry), log, 0.0, cached=True))
 
     def _binary(self, key: str, entry: CacheEntry) -> Binary:
         assert self.toolchain is not None
@@ -459,9 +484,8 @@ class Builder:
             return BuildResult(
                 job.kernel, "build_error", None, ended.log, ended.seconds, False, interrupted=ended.killed
             )
-        return BuildResult(
-            job.kernel, "ok", self._binary(job.key, entry), ended.log, ended.seconds, cached=False
-        )
+        binary = self._binary(job.key, entry)
+        return self._judged(BuildResult(job.kernel, "ok", binary, ended.log, ended.seconds, cached=False))
 
     def _make(self, name: str, source: str, key: str) -> tuple[CacheEntry | None, Ended]:
         """Compiles a translation unit into the cache; no entry when that fails."""
@@ -500,7 +524,12 @@ class Builder:
                 "seconds": round(ended.seconds, 3),
                 "toolchain": self.toolchain.identity,
             }
-            return self.cache.add(key, work / self._output, source, facts), ended
+            added = self.cache.add(key, work / self._output, source, facts)
+            if self._verify and name != DEVICE_WORK and (work / ASSEMBLY).is_file():
+                buffers = lds_buffers(parse_kernel_name(name), self.arch)
+                text = (work / ASSEMBLY).read_text("utf-8", "replace")
+                keep_verdict(added.path.parent, verify_assembly(text, buffers))
+            return added, ended
 
     def _compile(self, work: Path, source_name: str, needed: tuple[str, ...]) -> Ended:
         """Runs the toolchain's commands and looks at what they made; all of it as one ending."""
@@ -521,6 +550,40 @@ class Builder:
         except BuildError:
             wrong = "the compiler left no binary that can be read"
         return Ended(wrong is None, f"{log}\n{wrong or ''}".strip(), seconds)
+
+    # ---- verifying ----------------------------------------------------------------------------
+
+    def _judged(self, result: BuildResult) -> BuildResult:
+        """The result, or a build_error where kernels with findings are refused."""
+        if not self._verify or result.binary is None:
+            return result
+        findings = self._report(result.kernel, result.binary).findings
+        if self._verify != REFUSE or not findings:
+            return result
+        log = "\n".join(["error: the machine code does not wait as it must", *findings[0].lines()])
+        return replace(result, status="build_error", binary=None, log=log)
+
+    def _report(self, kernel: Kernel, binary: Binary) -> Report:
+        kept = read_verdict(binary.path.parent)
+        if kept is None:
+            kept = verify_assembly(self._assembly(kernel), lds_buffers(kernel, self.arch))
+            keep_verdict(binary.path.parent, kept)
+        return kept
+
+    def _assembly(self, kernel: Kernel) -> str:
+        """The assembly of a kernel that is built already: by the same compiler with the same flags."""
+        if not isinstance(self.toolchain, GpuToolchain | HipccToolchain | WheelToolchain):
+            raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
+        source_name = "kernel" + source_suffix(self.arch)
+        with self.cache.work_folder() as work:
+            self.headers.write(work / INCLUDE_FOLDER)
+            (work / source_name).write_text(self.source(kernel), "utf-8")
+            self.toolchain.prepare(work)
+            command = self.toolchain.assembly_command(source_name, ASSEMBLY, self.flags)
+            ended = self._processes.run(command, work, self._timeout_s)
+            if not ended.ok:
+                raise BuildError(f"{kernel.name} cannot be verified: {complaint(ended.log)}")
+            return (work / ASSEMBLY).read_text("utf-8", "replace")
 
     # ---- bookkeeping --------------------------------------------------------------------------
 

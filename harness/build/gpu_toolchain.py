@@ -55,6 +55,9 @@ HOW_TO_GET_ONE: Mapping[str, str] = MappingProxyType(
         "nvptx": f"pip install ziglang, or apt install clang, or {HOW_TO_GET_NVCC}",
     }
 )
+ASSEMBLY = "kernel.s"
+"""The name, in the work folder, of a GPU kernel's assembly where a toolchain leaves it."""
+
 _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 
 
@@ -93,9 +96,16 @@ class GpuToolchain:
             resource.mkdir()
             (resource / "include").symlink_to(self.zig / "lib" / "include")
 
-    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the same code as text (of sm_90: PTX)."""
+        return (*self._compile(flags), "-S", source, "-o", output)
+
+    def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
         wheel = () if self.zig is None else ("-resource-dir", "resource", "-nostdlibinc")
-        compile_ = (*self.compiler, *flags, *wheel, "-I", INCLUDE_FOLDER)
+        return (*self.compiler, *flags, *wheel, "-I", INCLUDE_FOLDER)
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        compile_ = self._compile(flags)
         if self.machine == "nvptx":
             if self.ptxas is None:
                 return ((*compile_, "-S", source, "-o", output),)
@@ -107,8 +117,8 @@ class GpuToolchain:
         zig = self.compiler[0]
         target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}")
         return (
-            (*compile_, "-S", source, "-o", "kernel.s"),
-            (zig, "clang", *target, "-c", "kernel.s", "-o", "kernel.o"),
+            self.assembly_command(source, ASSEMBLY, flags),
+            (zig, "clang", *target, "-c", ASSEMBLY, "-o", "kernel.o"),
             (zig, "ld.lld", "-shared", "kernel.o", "-o", output),
         )
 

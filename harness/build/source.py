@@ -240,6 +240,13 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
     return "\n".join([*lines, f'#include "{header}.hpp"', ""])
 
 
+def lds_buffers(kernel: Kernel, arch: str) -> int:
+    """How many buffers a kernel's tiles have in LDS: one, or two in turn."""
+    if isinstance(kernel, GemmKernel):
+        return 1 + load_arch(arch).double_smem_buffer_required(kernel.pipeline)
+    return 1 + kernel.double_smem_buffer
+
+
 def _gemm_macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
     """Vectors are as wide as the tile allows; there are two buffers where the pipeline needs them."""
     rules = load_arch(arch)
@@ -248,7 +255,7 @@ def _gemm_macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
     return {
         "TO_LAYOUT": f"TO_{kernel.layout.upper()}",
         "TO_PERSISTENT": int(kernel.persistent),
-        "TO_DSB": int(rules.double_smem_buffer_required(kernel.pipeline)),
+        "TO_DSB": lds_buffers(kernel, arch) - 1,
         **{f"TO_VECTOR_{axis}": width for axis, width in zip("ABC", vectors, strict=True)},
     }
 

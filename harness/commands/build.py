@@ -13,7 +13,7 @@ from typing import TextIO
 
 from harness.build.ahead_build import AheadReport, Progress, build_ahead
 from harness.build.binary import BuildResult
-from harness.build.builder import Builder
+from harness.build.builder import REFUSE, Builder
 from harness.build.ck_tile.api import detect
 from harness.build.ck_tile.headers import find_headers
 from harness.cores import usable_cores
@@ -97,6 +97,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
     )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="gfx950: refuse kernels in whose machine code the verifier finds a missing wait or barrier",
+    )
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one a core)")
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
@@ -123,6 +128,7 @@ def run(args: argparse.Namespace) -> int:
         timeout_s=args.compile_timeout,
         runs_here=False,
         ck_tile=ck_tile,
+        verify=REFUSE if args.verify else "",
     ) as builder:
         kernels, left_out = _in_ck_tile(builder, kernels) if ck_tile is not None else (kernels, [])
         line = ProgressLine(sys.stderr)

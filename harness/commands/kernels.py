@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 
 from harness.arch import Arch, known_archs, load_arch
-from harness.build.builder import Builder
+from harness.build.builder import NOTE, VERIFIABLE, Builder
 from harness.build.occupancy import COMPUTE_UNITS
 from harness.build.source import gpu_code_refusal
 from harness.commands.build import ProgressLine
@@ -22,6 +22,7 @@ from harness.commands.kernel_facts import (
     markdown_table,
     verdict_lines,
 )
+from harness.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
 from harness.cores import usable_cores
 from harness.errors import RuleError
 from harness.kernel import GemmKernel, Kernel, parse_kernel_name
@@ -52,6 +53,9 @@ examples:
   tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --facts
                                                            compile them: registers, LDS, spills, occupancy
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 64" --verify
+                                                           compile them, and verify the waits in their code
+  tile-oracle kernels --verify kernel.s                    the same of a compiler's assembly or a code object
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and who allows the kernel
 
@@ -94,7 +98,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     of_gemm = "\nand of GEMM kernels:\n" + _wrapped(GEMM_FILTER_FIELDS, width=90)
     parser.epilog = _EXAMPLES + _wrapped(FILTER_FIELDS, width=90) + of_gemm
-    parser.add_argument("name", nargs="?", metavar="NAME", help="a kernel's full name: explain it")
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a kernel's full name: explain it; with --verify: a file to verify",
+    )
     parser.add_argument(
         "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
     )
@@ -124,6 +133,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not compile "
         "(with --list: a row for each kernel)",
     )  # fmt: skip
+    parser.add_argument(
+        "--verify", action="store_true",
+        help="compile the kernels for gfx950 and prove from their machine code that loads are waited for, "
+        "barriers publish what was written and wait states are kept; exit status 1 with findings "
+        "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
+    )  # fmt: skip
     parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
     parser.add_argument("--toolchain", default="auto", metavar="NAME", help="of --facts (default: auto)")
     parser.add_argument(
@@ -139,6 +154,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises RuleError or KernelError."""
+    if args.name is not None and args.verify:
+        one = verify_file(Path(args.name))
+        print("\n".join(file_lines(one)))
+        return 0 if one.is_clean else 1
     if args.name is not None:
         archs = (load_arch(args.arch).name,) if args.arch else None
         print(explain_kernel(parse_kernel_name(args.name), args.name, archs))
@@ -146,7 +165,7 @@ def run(args: argparse.Namespace) -> int:
     rule_set = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
     where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
     kinds = list(_kinds(rule_set, args, where))
-    if args.facts:
+    if args.facts or args.verify:
         return _print_facts(kinds, args)
     if args.list:
         for kind in kinds:
@@ -161,9 +180,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     """The table on standard output, the verdict too unless that is a document's; 1 when it is bad."""
+    option = "--facts" if args.facts else "--verify"
     if args.arch is None:
-        raise RuleError("--facts compiles for one architecture: give --arch gfx950 or sm_90")
+        archs = "gfx950" if args.verify else "gfx950 or sm_90"
+        raise RuleError(f"{option} compiles for one architecture: give --arch {archs}")
     arch = load_arch(args.arch)
+    if args.verify and arch.name not in VERIFIABLE:
+        raise RuleError(f"--verify is for {', '.join(VERIFIABLE)}: nothing reads the code of {arch.name}")
     if arch.name not in COMPUTE_UNITS:
         raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(COMPUTE_UNITS)}")
     allowed = [kernel for kind in kinds for kernel in kind.pool.accepted]
@@ -174,21 +197,27 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
         why = f"none has code: {next(iter(reasons))}" if reasons else "--refused says why"
         raise RuleError(f"there is no kernel for {arch.name} to compile: {why}")
     jobs = args.jobs or usable_cores()
-    with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False) as builder:
+    verify = NOTE if args.verify else ""
+    with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False, verify=verify) as builder:
         line = ProgressLine(sys.stderr)
         try:
             found = find_facts(builder, kernels, line.show)
         finally:
             line.end()
+        verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
         rows = fact_rows(found, arch, each=args.list)
         verdict = verdict_lines(found, arch, builder)
     verdict += [
         f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}"
         for reason, count in reasons.most_common()
     ]
-    print("\n".join(markdown_table(rows) if args.markdown else _table(rows, range(4, len(rows[0])))))
-    print("\n".join(["", *verdict]), file=sys.stderr if args.markdown else sys.stdout)
-    return 1 if find_offenders(found, arch) else 0
+    if args.facts:
+        print("\n".join(markdown_table(rows) if args.markdown else _table(rows, range(4, len(rows[0])))))
+        verdict = ["", *verdict]
+    if args.verify:
+        verdict += verified_lines(verified, details=args.list and not args.facts)
+    print("\n".join(verdict), file=sys.stderr if args.markdown else sys.stdout)
+    return 1 if find_offenders(found, arch) or not all(one.is_clean for one in verified) else 0
 
 
 def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:

@@ -122,6 +122,7 @@ TO_WORK_INLINE u32 blocks() {
 TO_WORK_INLINE void barrier() {
 #if TO_ON_AMD
   __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");
+  __builtin_amdgcn_s_waitcnt(0xc07f); // lgkmcnt(0): see instructions_gfx950.hpp
   __builtin_amdgcn_s_barrier();
   __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup");
 #else

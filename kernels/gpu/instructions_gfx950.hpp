@@ -45,8 +45,13 @@ TO_DEVICE int permute(int lane, int x) { return __builtin_amdgcn_ds_bpermute(lan
 
 TO_DEVICE void release_lds() { __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup", "local"); }
 TO_DEVICE void acquire_lds() { __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup", "local"); }
-TO_DEVICE void s_barrier() { __builtin_amdgcn_s_barrier(); }
 template <int COUNTERS> TO_DEVICE void s_waitcnt() { __builtin_amdgcn_s_waitcnt(COUNTERS); }
+// With a wait of its own for all accesses to LDS: the one that clang adds for a release fence is lost in loop headers
+// (clang 22, LLVM issue 211684).
+TO_DEVICE void s_barrier() {
+  s_waitcnt<0xc07f>(); // lgkmcnt(0), nothing else
+  __builtin_amdgcn_s_barrier();
+}
 
 TO_DEVICE void sched_barrier() { __builtin_amdgcn_sched_barrier(0); }
 template <int KIND, int COUNT> TO_DEVICE void sched_group() { __builtin_amdgcn_sched_group_barrier(KIND, COUNT, 0); }
@@ -54,9 +59,14 @@ template <int PRIORITY> TO_DEVICE void set_priority() { __builtin_amdgcn_s_setpr
 // The compiler does not know what x is from here on.
 TO_DEVICE void hide(int &x) { asm volatile("" : "+v"(x)); }
 
-// 16 bytes a lane: lane i's go to `wave_base + 16 * i`.
+// 16 bytes a lane: lane i's go to `wave_base + 16 * i`. As assembly, since clang up to 22 counts the builtin in lgkmcnt,
+// where the hardware does not (LLVM pull request 179305), and then waits too little for other accesses to LDS. What the
+// compiler does not know to be in flight only makes its waits on vmcnt stricter. m0 needs a wait state.
 TO_DEVICE void global_load_lds_x4(const void *from, TO_SHARED void *wave_base) {
-  __builtin_amdgcn_global_load_lds((TO_GLOBAL void *)from, wave_base, 16, 0, 0);
+  asm volatile("s_nop 0\n\tglobal_load_lds_dwordx4 %0, off"
+               :
+               : "v"((TO_GLOBAL const void *)from), "{m0}"(wave_base)
+               : "memory");
 }
 
 // To nearest, ties to even.

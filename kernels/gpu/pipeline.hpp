@@ -390,6 +390,10 @@ TO_DEVICE void run_pipeline(Result &r, const Mover2 &m, Lds lds) {
   if constexpr (PIPELINE == TO_COMPV5) run_compv5(r, m, lds);
   if constexpr (PIPELINE == TO_COMPV6) run_compv6(r, m, lds);
   if constexpr (PIPELINE == TO_COMP_ASYNC) run_comp_async(r, m, lds);
+#if TO_GFX950
+  // None is under way here, but the code has a way past the loop that does not show it. The epilogue writes to LDS.
+  if constexpr (PIPELINE == TO_BASIC_ASYNC_V1 || PIPELINE == TO_COMP_ASYNC) async_wait<0>();
+#endif
 }
 
 } // namespace to

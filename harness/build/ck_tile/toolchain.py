@@ -17,7 +17,7 @@ from pathlib import Path
 from harness.build.cache import default_cache_folder
 from harness.build.ck_tile import offload_bundle
 from harness.build.ck_tile.headers import CkTileHeaders
-from harness.build.gpu_toolchain import rocm_folders
+from harness.build.gpu_toolchain import ASSEMBLY, rocm_folders
 from harness.build.isa import GPU_MACHINES, Isa
 from harness.build.toolchain import (
     INCLUDE_FOLDER,
@@ -77,9 +77,17 @@ class HipccToolchain:
         """Nothing: hipcc knows its own folders."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        return ((*self._compile(flags), "-shared", source, "-o", output),)
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the code for the GPU as text."""
+        device = ("--offload-device-only", "--no-gpu-bundle-output", "-S")
+        return (*self._compile(flags), *device, source, "-o", output)
+
+    def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
         # The user's headers before those of ROCm, where another CK Tile may lie.
         include = ("-I", INCLUDE_FOLDER, "-I", str(self.headers.include))
-        return ((str(self.compiler), "-x", "hip", *flags, *include, "-shared", source, "-o", output),)
+        return (str(self.compiler), "-x", "hip", *flags, *include)
 
 
 @dataclass(frozen=True)
@@ -111,34 +119,34 @@ class WheelToolchain:
         (resource / "include").symlink_to(self.zig / "lib" / "include")
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        zig, wrap = str(self.zig / "zig"), self.made / "wrap"
-        compile_ = (
-            *(zig, "clang", "-resource-dir", "resource", "-x", "hip", *flags),
-            *("-isystem", str(wrap / "cuda_wrappers"), "-isystem", str(wrap)),
-            *("-I", str(self.made / "include"), "-I", INCLUDE_FOLDER, "-I", str(self.headers.include)),
-            *("-include", "__clang_hip_runtime_wrapper.h", "-include", "hip/hip_runtime.h"),
-        )
-        bitcode = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(self.made / "ockl.bc"))
+        zig = str(self.zig / "zig")
+        compile_ = self._compile(flags)
         device = ("--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}")
         bundle = (sys.executable, "-I", str(Path(offload_bundle.__file__).resolve()))
         embed = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", "kernel.hipfb")
         return (
             # clang would look for a program lld on PATH; assembled and linked by hand it needs none.
-            (
-                *compile_,
-                *bitcode,
-                "--offload-device-only",
-                "--no-gpu-bundle-output",
-                "-S",
-                source,
-                "-o",
-                "kernel.s",
-            ),
-            (zig, "clang", *device, "-c", "kernel.s", "-o", "kernel.o"),
+            self.assembly_command(source, ASSEMBLY, flags),
+            (zig, "clang", *device, "-c", ASSEMBLY, "-o", "kernel.o"),
             (zig, "ld.lld", "-shared", "kernel.o", "-o", "kernel.hsaco"),
             (*bundle, "kernel.hsaco", "kernel.hipfb", self.arch),
             (*compile_, "--offload-host-only", "-fPIC", *embed, "-c", source, "-o", "host.o"),
             (str(self.linker), "-shared", "-Wl,-z,noexecstack", "host.o", "-o", output),
+        )
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the code for the GPU as text."""
+        bitcode = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(self.made / "ockl.bc"))
+        device = ("--offload-device-only", "--no-gpu-bundle-output", "-S")
+        return (*self._compile(flags), *bitcode, *device, source, "-o", output)
+
+    def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
+        wrap = self.made / "wrap"
+        return (
+            *(str(self.zig / "zig"), "clang", "-resource-dir", "resource", "-x", "hip", *flags),
+            *("-isystem", str(wrap / "cuda_wrappers"), "-isystem", str(wrap)),
+            *("-I", str(self.made / "include"), "-I", INCLUDE_FOLDER, "-I", str(self.headers.include)),
+            *("-include", "__clang_hip_runtime_wrapper.h", "-include", "hip/hip_runtime.h"),
         )
 
 

@@ -1,0 +1,67 @@
+"""What the verifier found: one defect on one path, and the report on a text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_BLOCKS_SHOWN = 12
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A rule that a path breaks. line, text: the instruction where it does. cause_line, cause: the
+    instruction that is still outstanding there, or 0 and "". path: names of blocks from the cause to the
+    line, in order."""
+
+    rule: str
+    function: str
+    line: int
+    text: str
+    what: str
+    cause_line: int = 0
+    cause: str = ""
+    path: tuple[str, ...] = ()
+
+    def lines(self) -> list[str]:
+        """The finding as text, a few lines."""
+        shown = [f"{self.function}, line {self.line}: {self.what} [{self.rule}]", f"    {self.text}"]
+        if self.cause:
+            shown.append(f"    since line {self.cause_line}: {self.cause}")
+        if self.path:
+            names = list(self.path)
+            if len(names) > _BLOCKS_SHOWN:
+                names = [*names[: _BLOCKS_SHOWN // 2], "...", *names[-_BLOCKS_SHOWN // 2 :]]
+            shown.append(f"    path: {' -> '.join(names)}")
+        return shown
+
+
+@dataclass(frozen=True)
+class FunctionReport:
+    """One function. incomplete: what was met that the verifier does not follow; notes: what the kernel uses
+    beside vector registers and LDS."""
+
+    name: str
+    instructions: int
+    blocks: int
+    findings: tuple[Finding, ...]
+    incomplete: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Report:
+    """All functions of a text."""
+
+    target: str
+    compiler: str
+    functions: tuple[FunctionReport, ...]
+
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """Of all functions, in order."""
+        return tuple(one for function in self.functions for one in function.findings)
+
+    @property
+    def incomplete(self) -> tuple[str, ...]:
+        """Of all functions, in order."""
+        return tuple(f"{f.name}: {what}" for f in self.functions for what in f.incomplete)

@@ -1,0 +1,100 @@
+"""Registers of gfx9 as bits of a mask, and the operands of assembly as such masks."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_VECTOR, _ACCUMULATOR, _SCALAR = 0, 256, 512
+_VCC = _SCALAR + 106
+"""vcc is s106 and s107 in the encoding of gfx9."""
+
+M0 = 1 << (_SCALAR + 128)
+EXEC = 0b11 << (_SCALAR + 129)
+SCC = 1 << (_SCALAR + 131)
+VCC = 0b11 << _VCC
+
+VECTOR_REGISTERS = (1 << _SCALAR) - 1
+"""v0 to v255 and a0 to a255."""
+SCALAR_REGISTERS = ((1 << 128) - 1) << _SCALAR
+
+_BASES = {"v": _VECTOR, "a": _ACCUMULATOR, "s": _SCALAR, "acc": _ACCUMULATOR}
+_MOST = {"v": 256, "a": 256, "s": 108, "acc": 256}
+_SPECIAL = {
+    "m0": M0,
+    "exec": EXEC,
+    "exec_lo": 1 << (_SCALAR + 129),
+    "exec_hi": 1 << (_SCALAR + 130),
+    "scc": SCC,
+    "vcc": VCC,
+    "vcc_lo": 1 << _VCC,
+    "vcc_hi": 1 << (_VCC + 1),
+    "vccz": VCC,
+    "execz": EXEC,
+    "src_vccz": VCC,
+    "src_execz": EXEC,
+    "src_scc": SCC,
+    "flat_scratch": 0b11 << (_SCALAR + 102),
+    "flat_scratch_lo": 1 << (_SCALAR + 102),
+    "flat_scratch_hi": 1 << (_SCALAR + 103),
+    "xnack_mask": 0b11 << (_SCALAR + 104),
+    "xnack_mask_lo": 1 << (_SCALAR + 104),
+    "xnack_mask_hi": 1 << (_SCALAR + 105),
+}
+_ONE = re.compile(r"(v|a|s|acc)(\d+)")
+_RANGE = re.compile(r"(v|a|s|acc)\[(\d+):(\d+)\]")
+_TRAP = re.compile(r"(?:ttmp|ttmp\[)(\d+)(?::(\d+)\])?")
+
+
+@lru_cache(maxsize=65536)
+def register_mask(operand: str) -> int:
+    """The registers that an operand names, as a mask; 0 for a constant, a label or `off`.
+
+    Signs, `abs()`, `neg()`, `sext()` and bars are seen through.
+    """
+    text = operand.strip().lower().strip("-|")
+    if text.endswith(")") and "(" in text:
+        text = text[text.index("(") + 1 : -1].strip("-|")
+    known = _SPECIAL.get(text)
+    if known is not None:
+        return known
+    if match := _ONE.fullmatch(text):
+        return _span(match[1], int(match[2]), int(match[2]))
+    if match := _RANGE.fullmatch(text):
+        return _span(match[1], int(match[2]), int(match[3]))
+    if match := _TRAP.fullmatch(text):
+        first = int(match[1])
+        last = int(match[2] or first)
+        return ((1 << (last - first + 1)) - 1) << (_SCALAR + 108 + first)
+    return 0
+
+
+def _span(kind: str, first: int, last: int) -> int:
+    if not 0 <= first <= last < _MOST[kind]:
+        return 0
+    return ((1 << (last - first + 1)) - 1) << (_BASES[kind] + first)
+
+
+def register_names(mask: int) -> str:
+    """`v3`, `v[4:7]`, `s[0:1]`, `vcc`: what a mask holds, runs of neighbours together."""
+    names: list[str] = []
+    for text, bits in (("vcc", VCC), ("exec", EXEC), ("m0", M0), ("scc", SCC)):
+        if mask & bits:
+            names.append(text)
+            mask &= ~bits
+    at = 0
+    runs: list[tuple[int, int]] = []
+    while mask:
+        skip = (mask & -mask).bit_length() - 1
+        at += skip
+        mask >>= skip
+        length = (~mask & (mask + 1)).bit_length() - 1
+        runs.append((at, at + length - 1))
+        at += length
+        mask >>= length
+    for first, last in runs:
+        kind = "v" if first < _ACCUMULATOR else "a" if first < _SCALAR else "s"
+        base = _BASES[kind]
+        low, high = first - base, last - base
+        names.append(f"{kind}{low}" if low == high else f"{kind}[{low}:{high}]")
+    return ", ".join(names)

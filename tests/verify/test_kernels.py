@@ -1,0 +1,147 @@
+"""The verifier on real machine code: defects that clang makes of older kernels, their cures, and mutants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.build.builder import NOTE, REFUSE, Builder
+from harness.build.source import headers_for, lds_buffers
+from harness.cli import main
+from harness.errors import BuildError
+from harness.kernel import parse_kernel_name
+from harness.verify.sources import find_disassembler
+from harness.verify.verifier import verify_assembly
+from tests.verify.mutants import MUTANTS, Mutant
+
+KERNELS = {
+    name: parse_kernel_name(text)
+    for name, text in (
+        ("gemm", "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"),
+        ("async", "grouped_conv_bwd_data_fp16_3d_16x64x128_basic_async_v1_interwave_v8x8x8"),
+        (
+            "two_buffers",
+            "gemm_bf16_rcr_compv4_cshuffle_intrawave_True_True_True_False_64x64x64_2x2x1_16x16x32",
+        ),
+    )
+}
+
+_BARRIER = """TO_DEVICE void s_barrier() {
+  s_waitcnt<0xc07f>(); // lgkmcnt(0), nothing else
+  __builtin_amdgcn_s_barrier();
+}"""
+_BARRIER_BEFORE = "TO_DEVICE void s_barrier() { __builtin_amdgcn_s_barrier(); }"
+_COPY_BEFORE = """{
+  __builtin_amdgcn_global_load_lds((TO_GLOBAL void *)from, wave_base, 16, 0, 0);
+}"""
+
+
+@pytest.fixture(scope="module")
+def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    folder = tmp_path_factory.mktemp("verified")
+    with Builder("gfx950", build_dir=folder, runs_here=False, verify=NOTE) as builder:
+        yield builder
+
+
+@pytest.fixture(scope="module")
+def before(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
+    """Builds the kernels with barriers that leave the wait to the compiler, and copies by the builtin."""
+    folder = tmp_path_factory.mktemp("before")
+    headers_for("gfx950").write(folder / "gpu")
+    header = folder / "gpu" / "instructions_gfx950.hpp"
+    text = header.read_text("utf-8")
+    assert _BARRIER in text
+    copy = text[text.index('{\n  asm volatile("s_nop 0') :]
+    copy = copy[: copy.index("\n}") + 2]
+    header.write_text(text.replace(_BARRIER, _BARRIER_BEFORE).replace(copy, _COPY_BEFORE), "utf-8")
+    with Builder(
+        "gfx950", build_dir=folder / "cache", include=folder / "gpu", runs_here=False, verify=REFUSE
+    ) as builder:
+        yield builder
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_kernels_are_proven_to_wait(builder: Builder, name: str) -> None:
+    report = builder.report(KERNELS[name])
+    assert report.target == "gfx950"
+    assert report.findings == ()
+    assert report.incomplete == ()
+
+
+def test_a_wait_that_the_compiler_loses_in_a_loop_header_is_found(before: Builder) -> None:
+    report = verify_assembly(before._assembly(KERNELS["gemm"]), 1)
+    assert {finding.rule for finding in report.findings} == {"barrier"}
+    assert all(finding.cause.startswith("ds_write") for finding in report.findings)
+
+
+def test_a_wait_that_counts_copies_to_lds_is_found(before: Builder) -> None:
+    report = verify_assembly(before._assembly(KERNELS["async"]), 1)
+    assert "lgkmcnt" in {finding.rule for finding in report.findings}
+    assert any(finding.cause.startswith("ds_bpermute") for finding in report.findings)
+
+
+def test_a_kernel_with_a_finding_is_refused_on_request(before: Builder) -> None:
+    result = before.need(KERNELS["gemm"])
+    assert result.status == "build_error"
+    assert "an LDS write may be outstanding at the barrier" in result.log
+    # The binary is in the cache; what a builder without the request makes of it is what it always was.
+    with Builder(
+        "gfx950", build_dir=before.cache.folder, include=before.headers.folder, runs_here=False
+    ) as asks_not:
+        assert asks_not.need(KERNELS["gemm"]).status == "ok"
+
+
+def test_only_gfx950_can_be_verified(tmp_path: Path) -> None:
+    with pytest.raises(BuildError, match="kernels for cpu cannot be verified"):
+        Builder("cpu", build_dir=tmp_path, verify=NOTE)
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.kernel}: {mutant.what}")
+def test_a_mistake_is_found(builder: Builder, mutant: Mutant, texts: dict[str, list[str]]) -> None:
+    kernel = KERNELS[mutant.kernel]
+    if mutant.kernel not in texts:
+        texts[mutant.kernel] = builder._assembly(kernel).splitlines()
+    text = "\n".join(mutant.mutate(texts[mutant.kernel]))
+    assert verify_assembly(text, lds_buffers(kernel, "gfx950")).findings
+
+
+@pytest.fixture(scope="module")
+def texts() -> dict[str, list[str]]:
+    return {}
+
+
+def test_the_command_verifies_a_pool_and_a_file(
+    builder: Builder, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = ("kernels", "--op", "gemm", "--arch", "gfx950", "--dtype", "bf16", "--layout", "rcr", "--verify")
+    one = f"name == '{KERNELS['gemm'].name}'"
+    assert main((*pool, "--kernel-filter", one, "--build-dir", str(builder.cache.folder), "-j", "1")) == 0
+    assert "1 kernel verified, 0 with findings" in capsys.readouterr().out
+    text = builder._assembly(KERNELS["gemm"])
+    file = tmp_path / "kernel.s"
+    file.write_text(text, "utf-8")
+    assert main(("kernels", "--verify", str(file))) == 0
+    assert "to_conv: " in capsys.readouterr().out
+    file.write_text("\n".join(MUTANTS[0].mutate(text.splitlines())), "utf-8")
+    assert main(("kernels", "--verify", str(file))) == 1
+    assert "[vmcnt]" in capsys.readouterr().out
+
+
+def test_the_command_verifies_for_gfx950_only(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(("kernels", "--verify", "--arch", "sm_90")) != 0
+    assert "--verify is for gfx950" in capsys.readouterr().err
+
+
+def test_a_code_object_needs_a_disassembler(builder: Builder, capsys: pytest.CaptureFixture[str]) -> None:
+    """Where there is one, it finds what the assembly shows; else a line says what to do."""
+    path = builder.need(KERNELS["gemm"]).binary
+    assert path is not None
+    try:
+        find_disassembler("gfx950")
+    except BuildError:
+        assert main(("kernels", "--verify", str(path.path))) != 0
+        assert "no llvm-objdump for gfx950 was found" in capsys.readouterr().err
+    else:
+        assert main(("kernels", "--verify", str(path.path))) == 0

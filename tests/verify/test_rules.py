@@ -1,0 +1,282 @@
+"""Each rule of the verifier on a few lines of assembly: what breaks it, and what does not."""
+
+from __future__ import annotations
+
+import pytest
+
+from harness.errors import BuildError
+from harness.verify.findings import Finding
+from harness.verify.verifier import verify_assembly
+
+_FRAME = """\
+\t.amdgcn_target "amdgcn-amd-amdhsa--gfx950"
+\t.type\tkernel,@function
+kernel:
+{body}
+\ts_endpgm
+\t.amdhsa_kernel kernel
+\t\t.amdhsa_group_segment_fixed_size 4096
+\t\t.amdhsa_kernarg_size 48
+\t\t.amdhsa_user_sgpr_kernarg_segment_ptr 1
+\t.end_amdhsa_kernel
+"""
+
+
+def findings(body: str, buffers: int | None = None) -> tuple[Finding, ...]:
+    lines = "\n".join(line if line.endswith(":") else f"\t{line}" for line in body.strip().splitlines())
+    report = verify_assembly(_FRAME.format(body=lines), buffers)
+    assert not report.incomplete
+    return report.findings
+
+
+def rules(body: str, buffers: int | None = None) -> list[str]:
+    return sorted({finding.rule for finding in findings(body, buffers)})
+
+
+@pytest.mark.parametrize(
+    ("body", "broken"),
+    [
+        # Vector loads, in order: two younger ones are outstanding at most.
+        (
+            """global_load_dword v1, v[8:9], off
+global_load_dword v2, v[8:9], off
+global_load_dword v3, v[8:9], off
+s_waitcnt vmcnt({n})
+v_add_u32_e32 v4, v1, v5""",
+            "vmcnt",
+        ),
+        # A store counts, too.
+        (
+            """global_load_dword v1, v[8:9], off
+global_store_dword v[8:9], v5, off
+global_store_dword v[8:9], v6, off
+s_waitcnt vmcnt({n})
+v_mov_b32_e32 v1, 0""",
+            "vmcnt",
+        ),
+        # LDS alone is in order.
+        (
+            """ds_read_b32 v1, v0
+ds_read_b32 v2, v0
+ds_read_b32 v3, v0
+s_waitcnt lgkmcnt({n})
+v_add_u32_e32 v4, v1, v5""",
+            "lgkmcnt",
+        ),
+    ],
+)
+def test_a_wait_covers_what_is_old_enough(body: str, broken: str) -> None:
+    assert rules(body.format(n=2)) == []
+    assert rules(body.format(n=3)) == [broken]
+
+
+def test_scalar_loads_are_out_of_order() -> None:
+    mixed = "ds_read_b32 v1, v0\ns_load_dword s4, s[0:1], 0x0\ns_waitcnt lgkmcnt({n})\nv_mov_b32_e32 v2, v1"
+    assert rules(mixed.format(n=0)) == []
+    assert rules(mixed.format(n=1)) == ["lgkmcnt"]
+
+
+def test_a_copy_to_lds_counts_in_vmcnt_alone() -> None:
+    """LLVM 22 counts it in lgkmcnt as well, and so waits for one less of the others."""
+    body = """v_mov_b32_e32 v3, 0
+ds_bpermute_b32 v1, v0, v2
+s_mov_b32 m0, 0
+s_nop 0
+global_load_lds_dwordx4 v[8:9], off
+s_waitcnt lgkmcnt({n})
+v_mov_b32_e32 v4, v1"""
+    assert rules(body.format(n=0)) == []
+    (finding,) = findings(body.format(n=1))
+    assert finding.rule == "lgkmcnt"
+    assert finding.cause.startswith("ds_bpermute_b32")
+    assert finding.text == "v_mov_b32_e32 v4, v1"
+
+
+def test_the_worst_path_counts_and_is_told() -> None:
+    body = """global_load_dword v1, v[8:9], off
+s_cbranch_scc1 .LBB0_2
+global_load_dword v2, v[8:9], off
+.LBB0_2:
+s_waitcnt vmcnt(1)
+v_add_u32_e32 v4, v1, v5"""
+    (finding,) = findings(body)
+    assert finding.path[-1] == ".LBB0_2"
+    assert len(finding.path) == 2
+    assert rules(body.replace("s_cbranch_scc1", "s_nop 0 ;")) == []
+
+
+def test_what_is_outstanding_at_the_end_of_a_loop_is_at_its_beginning() -> None:
+    loop = """.LBB0_1:
+v_mov_b32_e32 v4, v1
+global_load_dword v1, v[8:9], off
+{wait}
+s_cbranch_scc1 .LBB0_1
+s_waitcnt vmcnt(0)"""
+    assert rules(loop.format(wait="s_waitcnt vmcnt(0)")) == []
+    assert rules(loop.format(wait="s_nop 0")) == ["vmcnt"]
+
+
+def test_an_lds_write_at_a_barrier() -> None:
+    body = "ds_write_b32 v0, v1\n{wait}\ns_barrier"
+    assert rules(body.format(wait="s_waitcnt lgkmcnt(0)")) == []
+    assert rules(body.format(wait="s_waitcnt vmcnt(0)")) == ["barrier"]
+
+
+def test_a_read_across_a_barrier_and_a_write_behind_it() -> None:
+    body = "ds_read_b32 v1, v0\n{wait}\ns_barrier\nds_write_b32 v0, v5"
+    assert rules(body.format(wait="s_waitcnt lgkmcnt(0)")) == []
+    assert rules(body.format(wait="s_nop 0")) == ["read-across"]
+
+
+_COPY_LOOP = """.LBB0_1:
+s_mov_b32 m0, 0
+s_nop 0
+global_load_lds_dwordx4 v[8:9], off
+{wait}
+{barrier}
+ds_read_b32 v1, v0
+s_waitcnt lgkmcnt(0)
+s_barrier
+s_cbranch_scc1 .LBB0_1
+s_waitcnt vmcnt(0)"""
+
+
+def test_copies_to_lds_are_waited_for_before_a_barrier() -> None:
+    right = {"wait": "s_waitcnt vmcnt(0)", "barrier": "s_barrier"}
+    assert rules(_COPY_LOOP.format(**right)) == []
+    assert rules(_COPY_LOOP.format(wait="s_nop 0", barrier="s_barrier")) == ["async-reuse"]
+
+
+def test_lds_that_an_epilogue_writes_while_a_copy_is_in_flight() -> None:
+    body = """s_mov_b32 m0, 0
+s_nop 0
+global_load_lds_dwordx4 v[8:9], off
+{wait}
+s_barrier
+ds_write_b32 v0, v5"""
+    assert rules(body.format(wait="s_waitcnt vmcnt(0)")) == []
+    assert rules(body.format(wait="s_nop 0")) == ["async-write"]
+
+
+_TILES = """.LBB0_1:
+ds_write_b64 v0, v[4:5]
+s_waitcnt lgkmcnt(0)
+{published}
+ds_read_b64 v[10:11], v1
+s_waitcnt lgkmcnt(0)
+v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
+{free}
+s_cbranch_scc1 .LBB0_1"""
+
+
+def test_tiles_of_one_buffer_need_both_barriers() -> None:
+    assert rules(_TILES.format(published="s_barrier", free="s_barrier"), 1) == []
+    assert rules(_TILES.format(published="s_nop 0", free="s_barrier"), 1) == ["race"]
+    assert rules(_TILES.format(published="s_barrier", free="s_nop 0"), 1) == ["race"]
+
+
+def test_tiles_of_two_buffers_need_one() -> None:
+    assert rules(_TILES.format(published="s_barrier", free="s_nop 0"), 2) == []
+    assert rules(_TILES.format(published="s_nop 0", free="s_nop 0"), 2) == ["loop-barrier"]
+
+
+def test_what_is_exchanged_for_stores_needs_barriers() -> None:
+    body = """ds_write_b32 v0, v1
+s_waitcnt lgkmcnt(0)
+{barrier}
+ds_read_b32 v2, v3
+s_waitcnt lgkmcnt(0)
+global_store_dword v[8:9], v2, off"""
+    assert rules(body.format(barrier="s_barrier")) == []
+    assert rules(body.format(barrier="s_nop 0")) == ["race"]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "states"),
+    [
+        # The numbers of gfx950: passes + 4 but for the shortest, whose are 5.
+        ("v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]", "v_mov_b32_e32 v9, v2", 8),
+        ("v_mfma_f32_32x32x16_bf16 v[0:15], v[20:23], v[24:27], v[0:15]", "v_mov_b32_e32 v40, v2", 12),
+        (
+            "v_mfma_f32_32x32x64_f8f6f4 v[0:15], v[20:27], v[28:35], v[0:15]",
+            "global_store_dword v[40:41], v2, off",
+            20,
+        ),
+        ("v_mfma_f32_4x4x4_16b_f16 v[0:3], v[4:5], v[6:7], v[0:3]", "v_mov_b32_e32 v9, v2", 5),
+        ("v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, v[0:3]", "v_mov_b32_e32 v9, v2", 10),
+        # As the next one's operand; as its sums: at once where they are the same registers.
+        (
+            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
+            "v_mfma_f32_16x16x32_f16 v[12:15], v[0:3], v[8:11], v[12:15]",
+            8,
+        ),
+        (
+            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
+            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
+            0,
+        ),
+        (
+            "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]",
+            "v_mfma_f32_16x16x32_f16 v[16:19], v[4:7], v[8:11], v[2:5]",
+            6,
+        ),
+        ("v_mov_b32_e32 v4, 0", "v_mfma_f32_16x16x16_bf16 v[0:3], v[4:5], v[6:7], v[0:3]", 2),
+        ("v_cmp_eq_u32_e32 vcc, v0, v1", "v_cndmask_b32_e32 v2, v3, v4, vcc", 2),
+        ("v_readfirstlane_b32 s4, v0", "buffer_load_dword v1, v2, s[8:11], s4 offen", 5),
+        ("v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 1),
+        ("v_mov_b32_e32 v1, v0", "v_readfirstlane_b32 s4, v1", 1),
+        ("s_mov_b32 m0, s4", "global_load_lds_dwordx4 v[0:1], off", 1),
+        ("global_store_dwordx4 v[0:1], v[4:7], off", "v_mov_b32_e32 v5, 0", 1),
+        ("v_cmp_eq_f32_e32 vcc, v0, v1", "v_div_fmas_f32 v2, v3, v4, v5", 4),
+    ],
+)
+def test_wait_states(first: str, second: str, states: int) -> None:
+    def between(count: int) -> list[str]:
+        gap = [f"s_nop {min(left, 16) - 1}" for left in (count, count - 16) if left > 0]
+        return rules("\n".join([first, *gap, second]))
+
+    assert between(states) == []
+    if states:
+        assert between(states - 1) == ["wait-states"]
+
+
+def test_accesses_to_lds_at_constant_addresses() -> None:
+    assert rules("v_mov_b32_e32 v0, 0xff0\nds_write_b128 v0, v[4:7]") == []
+    assert rules("v_mov_b32_e32 v0, 0xff4\nds_write_b128 v0, v[4:7]") == ["lds-bounds"]
+    assert rules("ds_read2_b64 v[4:7], v1 offset1:255\ns_waitcnt lgkmcnt(0)") == []
+    assert rules("ds_read2st64_b64 v[4:7], v1 offset1:8\ns_waitcnt lgkmcnt(0)") == ["lds-bounds"]
+
+
+def test_kernel_arguments() -> None:
+    assert rules("s_load_dwordx4 s[4:7], s[0:1], 0x20") == []
+    assert rules("s_load_dwordx4 s[4:7], s[0:1], 0x24") == ["kernarg-bounds"]
+    assert rules("s_mov_b64 s[8:9], s[0:1]\ns_load_dwordx8 s[16:23], s[8:9], 0x20") == ["kernarg-bounds"]
+
+
+def test_a_disassembly_reads_like_the_assembly() -> None:
+    """As LLVM's llvm-objdump writes it; a branch says how many words it goes."""
+    text = """\
+kernel.hsaco:\tfile format elf64-amdgpu
+
+Disassembly of section .text:
+
+0000000000001900 <kernel>:
+\tglobal_load_dword v1, v[8:9], off                          // 000000001900: DC508000 017F0008
+\ts_cbranch_scc1 2                                           // 000000001908: BF850002 <kernel+0x14>
+\tglobal_load_dword v2, v[8:9], off                          // 00000000190C: DC508000 027F0008
+\ts_waitcnt vmcnt(1)                                         // 000000001914: BF8C0F71
+\tv_add_u32_e32 v4, v1, v5                                   // 000000001918: 68080B01
+\ts_endpgm                                                   // 00000000191C: BF810000
+"""
+    (finding,) = verify_assembly(text).findings
+    assert (finding.rule, finding.function, finding.text) == ("vmcnt", "kernel", "v_add_u32_e32 v4, v1, v5")
+
+
+def test_what_is_not_followed_is_told() -> None:
+    report = verify_assembly(_FRAME.format(body="\ts_swappc_b64 s[30:31], s[4:5]\n\tv_surprise_b32 v1, v2"))
+    assert report.incomplete == ("kernel: s_swappc_b64 is not followed",)
+
+
+def test_a_text_without_functions() -> None:
+    with pytest.raises(BuildError, match="holds no function"):
+        verify_assembly("int main() { return 0; }")
