@@ -1,0 +1,140 @@
+"""Intervals: what the gate calls a loss, what it lets pass, and where it cannot tell."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.criteria import Criteria
+from harness.judge.noise import Margin, margins
+from harness.judge.statistics import change_interval, loss_bounds, paired_sides
+from harness.judge.verdict import Verdict, judge
+from harness.oracle import final_measurements, find_oracles
+from harness.selection import select
+from tests.report.records_factory import frame, record, some_kernels, some_problems
+
+PROBLEMS = some_problems(20)
+IDS = [problem.id for problem in PROBLEMS]
+PICK, BEST, THIRD = some_kernels(3, PROBLEMS[0])
+IDENTITY = {one.name: "" for one in dataclasses.fields(Baseline) if one.type == "str"}
+
+
+def margin(efficiency: float, sigma: float, dof: float = 30.0) -> Margin:
+    return Margin("pick", math.log(efficiency), sigma, dof, 3, 1.0 / efficiency, "best", 1.0)
+
+
+def a_verdict(now: float, then: float, sigma: float, published: bool = False) -> Verdict:
+    """Of twenty problems one is at `now` and was at `then`; the others are at 0.9 without noise."""
+    rows, rankings = [], []
+    for place, problem in enumerate(PROBLEMS):
+        efficiency = now if place == 0 else 0.9
+        rows += [record(problem, BEST, 2.0), record(problem, PICK, 2.0 * efficiency)]
+        rankings += [(problem.id, PICK.name, 2.0), (problem.id, BEST.name, 1.0)]
+    final = final_measurements(frame(rows))
+    ranked = pd.DataFrame(rankings, columns=["problem", "kernel", "predicted_tflops"])
+    selection = select(PROBLEMS, final, find_oracles(final), ranked)
+    accepted = {name: then if name == IDS[0] else 0.9 for name in IDS}
+    baseline = Baseline(**IDENTITY, efficiencies=accepted, picks={IDS[0]: margin(then, sigma)})
+    limits = Criteria(mean_points=100, rule="published" if published else "interval")
+    return judge(selection, final, baseline, limits, margins={IDS[0]: margin(now, sigma)}, settled_by="do so")
+
+
+class TestOneProblemsLoss:
+    def test_a_loss_beyond_its_interval_fails(self) -> None:
+        verdict = a_verdict(0.75, 0.9, 0.005)
+        assert verdict.state == "failed"
+        assert [loss.problem for loss in verdict.losses] == [IDS[0]]
+        assert 10 < (verdict.losses[0].low or 0) < 15 < (verdict.losses[0].high or 0) < 20
+
+    def test_the_same_loss_in_noise_is_undecided_and_says_what_would_settle_it(self) -> None:
+        verdict = a_verdict(0.75, 0.9, 0.05)
+        assert (verdict.state, verdict.failed, verdict.losses) == ("cannot tell", False, ())
+        assert verdict.suspects == (IDS[0],)
+        largest = verdict.criteria[3]
+        assert (largest.outcome, largest.command) == ("cannot tell", "do so")
+        assert IDS[0] in largest.cause
+
+    def test_a_small_loss_passes_in_spite_of_noise(self) -> None:
+        assert a_verdict(0.88, 0.9, 0.02).state == "passed"
+
+    def test_the_published_rule_compares_figures_alone(self) -> None:
+        assert a_verdict(0.75, 0.9, 0.5, published=True).state == "failed"
+        assert a_verdict(0.85, 0.9, 0.5, published=True).criteria[3].low is None
+
+    def test_a_pick_that_fails_now_has_no_noise_to_excuse_it(self) -> None:
+        now, then = paired_sides(["p"], {"p": 0.0}, {"p": 0.9}, {}, {"p": margin(0.9, 0.02)})
+        low, _ = loss_bounds(now, then, 0.999)
+        assert low[0] > 70
+
+    def test_the_limits_hold_as_often_as_they_say(self) -> None:
+        rng = np.random.default_rng(5)
+        truth, sigma = 100 * (0.9 - 0.8), 0.03
+        names = [str(number) for number in range(4000)]
+        drawn = [
+            {name: margin(min(1.0, level * math.exp(rng.normal(0, sigma))), sigma, 1e6) for name in names}
+            for level in (0.8, 0.9)
+        ]
+        values = [{name: one.efficiency for name, one in side.items()} for side in drawn]
+        low, high = loss_bounds(*paired_sides(names, *values, *drawn), 0.95)
+        missed = int((low > truth).sum()), int((high < truth).sum())
+        assert all(0.03 * 4000 < one < 0.07 * 4000 for one in missed)
+
+
+class TestFiguresOverProblems:
+    def test_equal_measurements_differ_by_nothing(self) -> None:
+        same = {name: margin(0.8, 0.05) for name in IDS}
+        values = dict.fromkeys(IDS, 0.8)
+        sides = paired_sides(IDS, values, values, same, same)
+        assert change_interval(*sides, lambda x: x.mean(axis=-1), 0.95) == (0.0, 0.0)
+
+    def test_the_interval_of_a_mean_is_that_of_independent_problems(self) -> None:
+        now = {name: dataclasses.replace(margin(0.5, 0.02, 1e6), pick_latency_ms=2.1) for name in IDS}
+        then = {name: margin(0.5, 0.02, 1e6) for name in IDS}
+        values = dict.fromkeys(IDS, 0.5)
+        low, high = change_interval(
+            *paired_sides(IDS, values, values, now, then), lambda x: x.mean(axis=-1), 0.95
+        )
+        expected = 1.645 * 100 * 0.5 * 0.02 * math.sqrt(2 / len(IDS))
+        assert (-low, high) == pytest.approx((expected, expected), rel=0.1)
+
+    def test_a_baseline_that_is_silent_of_its_noise_is_as_noisy_as_the_run(self) -> None:
+        now, then = paired_sides(["p"], {"p": 0.8}, {"p": 0.9}, {"p": margin(0.8, 0.03)}, {})
+        assert then.sigma.tolist() == now.sigma.tolist() == [0.03]
+
+
+class TestNoise:
+    def rows(self, factors: list[float]) -> list[dict[str, object]]:
+        """Pick and oracle of one problem; by round the factor on the pick's TFLOPS, and a drift of both."""
+        rows = []
+        for number, factor in enumerate(factors):
+            drift = 1.0 + 0.3 * number
+            rows += [
+                record(PROBLEMS[0], PICK, drift * factor, round=number),
+                record(PROBLEMS[0], BEST, 2.0 * drift, round=number),
+            ]
+        return rows
+
+    def margin_of(self, factors: list[float]) -> Margin:
+        records = frame(self.rows(factors))
+        final = final_measurements(records)
+        ranked = pd.DataFrame({"problem": IDS[:1], "kernel": [PICK.name], "predicted_tflops": [1.0]})
+        selection = select(PROBLEMS[:1], final, find_oracles(final), ranked)
+        made = make_baseline(selection, final, margins=margins(records, final, selection), **IDENTITY)
+        return made.picks[IDS[0]]
+
+    def test_drift_that_both_share_is_no_noise(self) -> None:
+        assert self.margin_of([1.0, 1.0, 1.0, 1.0]).sigma < 0.01
+
+    def test_scatter_between_rounds_is(self) -> None:
+        assert self.margin_of([1.0, 1.2, 0.9, 1.1]).sigma > 0.04
+
+    def test_more_rounds_know_more(self) -> None:
+        few, many = self.margin_of([1.0, 1.1, 0.9]), self.margin_of([1.0, *[1.1, 0.9] * 6])
+        assert (few.rounds, many.rounds) == (2, 12)
+        assert many.sigma < few.sigma
+        assert many.dof > few.dof
