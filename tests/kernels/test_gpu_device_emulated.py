@@ -17,8 +17,10 @@ from harness.kernel import Kernel, parse_gemm_name, parse_kernel_name
 from harness.measure.check_data import dense, mantissa
 from harness.measure.reference import STORAGE, Array, decode, encode, exact_output
 from harness.problem import GemmProblem, GroupedConvProblem, Problem
+from harness.target.base import KernelFailed
 from harness.target.gpu_device import GpuDevice
 from harness.target.gpu_work import Buffer, DeviceWork
+from harness.target.runtime.driver import Launch
 from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
@@ -167,3 +169,63 @@ def test_a_kernel_is_checked_as_on_a_gpu(
     wrong = device.check(gpu.library(source, arch, LAST_STEP_LEFT_OUT))
     assert wrong.status == "wrong"
     assert "values wrong, at (" in wrong.detail
+
+
+class CheatingDriver(EmulatedDriver):
+    """Of kernels that do something else when they are timed, which starts with `timed`."""
+
+    timed = False
+    cheat = ""
+    _conv_runs = 0
+    _changed = False
+
+    def launch(self, launch: Launch) -> None:
+        name = self._kernels[launch.function][1]
+        self._changed |= name == "to_flip_sign"
+        if self.timed and name == "to_conv":
+            self._conv_runs += 1
+            if self.cheat == "skips" and self._conv_runs > 5:
+                self._now_ns += self.launch_ns(name)
+                return
+        super().launch(launch)
+        if name == "to_conv":
+            self._changed = False
+
+    def launch_ns(self, name: str) -> float:
+        """One that caches its result takes its time only when an operand has changed."""
+        cached = self.cheat == "caches" and name == "to_conv" and not self._changed
+        return 50_000.0 if cached else super().launch_ns(name)
+
+
+@pytest.mark.parametrize(
+    ("cheat", "detail"),
+    [("", ""), ("skips", "when it was timed, "), ("caches", "does not do its work again")],
+)
+def test_what_is_timed_is_verified(
+    gpu: EmulatedGpu, cheat: str, detail: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")
+    driver = CheatingDriver(gpu, "sm_90", tmp_path)
+    device = GpuDevice(driver, library)
+    problem = GroupedConvProblem.from_id("forward-fp16-n2-c16-k8-i7x9-f3x3-p1")
+    device.load(problem, 3)
+    request.addfinalizer(device.idle)
+    kernel = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+    binary = gpu.library(source_for(kernel, "sm_90") + LAUNCHERS, "sm_90")
+    assert device.check(binary).status == "ok"
+    driver.timed, driver.cheat = True, cheat
+    if cheat == "caches":
+        with pytest.raises(KernelFailed, match=detail):
+            device.sample(binary, 3)
+        return
+    operands, rounds = set(), 3
+    for _ in range(rounds):
+        taken = device.sample(binary, 2)
+        assert taken.tolist() == [300_000.0] * 2
+        second = device._require().sets[0].inputs[1]
+        operands.add(driver.copy_out(second.address, second.size_bytes))
+    assert len(operands) == rounds, "no two rounds have the same operands"
+    result = device.verify(binary)
+    assert result.status == ("wrong" if cheat else "ok")
+    assert detail in result.detail
+    assert ("left" in result.detail) == (cheat == "skips")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from harness.target.runtime.driver import DeviceProperties, Driver, Launch, RuntimeFailure
@@ -24,6 +24,8 @@ class EmulatedDriver(Driver):
         self._gpu, self._arch, self._folder = gpu, arch, folder
         self._memory: dict[int, Buffer] = {}
         self._numbers = itertools.count(1)
+        self._now_ns = 0.0
+        self._events: dict[int, float] = {}
         self._modules: dict[int, EmulatedModule] = {}
         self._kernels: dict[int, tuple[EmulatedModule, str]] = {}
 
@@ -89,6 +91,22 @@ class EmulatedDriver(Driver):
         said = module.launch(name, launch.geometry, launch.arguments, memory)
         if said is not None:
             raise RuntimeFailure("launch", _VIOLATION, said, sticky=False)
+
+        self._now_ns += self.launch_ns(name)
+
+    def launch_ns(self, name: str) -> float:
+        """How long a launch takes by this device's clock."""
+        return 300_000.0 if name == "to_conv" else 1_000.0
+
+    def make_event(self) -> int:
+        return next(self._numbers)
+
+    def record(self, event: int) -> None:
+        self._events[event] = self._now_ns
+
+    def elapsed_ns(self, events: Sequence[int]) -> list[float]:
+        times = [self._events[event] for event in events]
+        return [later - earlier for earlier, later in itertools.pairwise(times)]
 
     def synchronize(self) -> None:
         """Whatever was launched has run."""
