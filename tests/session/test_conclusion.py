@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -14,6 +15,7 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
+from harness.judge.baseline_file import load_baseline, save_baseline
 from harness.record.dataset import load_records
 from harness.session.conclusion import device_conditions
 from harness.session.outcome import Outcome
@@ -86,10 +88,11 @@ def test_worse_efficiencies_fail_the_session_though_every_test_passed(
 ) -> None:
     project, _ = accepted
     path, baseline = baseline_of(project)
-    better = baseline | {"efficiencies": dict.fromkeys(baseline["efficiencies"], 1.0)}
+    accepted_one = load_baseline(path)
+    assert accepted_one is not None
+    better = replace(accepted_one, efficiencies=dict.fromkeys(accepted_one.efficiencies, 1.0))
     elsewhere = project.folder / "better" / path.relative_to(project.folder / "models")
-    elsewhere.parent.mkdir(parents=True)
-    elsewhere.write_text(json.dumps(better))
+    save_baseline(better, elsewhere)
     if min(baseline["efficiencies"].values()) == 1:
         pytest.skip("every pick of this run was the oracle: nothing can be worse than its baseline")
     strict = ("--mean-tolerance=0", "--problem-tolerance=0")

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from harness.errors import HarnessError
+from harness.judge.baseline_file import load_baseline, save_baseline
 from harness.session.outcome import ALLOWABLE, MEANINGS, Outcome, gravest, read_allowed
 from harness.session.verdict_items import CRITERION_NAMES
 from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
@@ -36,11 +37,10 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
 def strict(recorded: Recorded) -> str:
     """--baseline-dir of a baseline that no model can reach: coverage and failures hold, the rest does not."""
     baseline = recorded.oracle.with_suffix(".json")
-    document = json.loads(baseline.read_text())
-    document["efficiencies"] = dict.fromkeys(document["efficiencies"], 1.0)
+    accepted = load_baseline(baseline)
+    assert accepted is not None
     path = recorded.project.folder / "strict" / baseline.relative_to(recorded.project.folder / "models")
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(document))
+    save_baseline(replace(accepted, efficiencies=dict.fromkeys(accepted.efficiencies, 1.0)), path)
     return "--baseline-dir=strict"
 
 
