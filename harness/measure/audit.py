@@ -105,8 +105,9 @@ class Audit:
         """A kernel is about to run."""
         if not self._before:
             self._choose_lines()
-            self._before, self._before_thorough = self._state(), self._thorough_state()
-            self._threads = self._count_threads()
+            self._before = before = self._state()
+            self._before_thorough = self._thorough_state()
+            self._threads = before.pop("threads")
         self._descriptors = _count_descriptors()
         self._cores = os.sched_getaffinity(0)
 
@@ -155,10 +156,11 @@ class Audit:
             changes.append(f"{more} descriptors leaked")
         if os.sched_getaffinity(0) != self._cores:
             changes.append("cores that it may use")
-        threads = self._count_threads() - self._threads
+        now = self._state()
+        threads = now.pop("threads") - self._threads
         if threads > (0 if self._strict else _LAZY_THREADS):
             changes.append(f"{threads} threads left behind")
-        changes += self._differences(self._state(), self._before)
+        changes += self._differences(now, self._before)
         if thorough or changes:
             changes += self._differences(self._thorough_state(), self._before_thorough)
         return changes
@@ -176,9 +178,6 @@ class Audit:
             len(_read(f"/proc/self/task/{task}/children").split()) for task in os.listdir("/proc/self/task")
         )
 
-    def _count_threads(self) -> int:
-        return int(_text(self._status).split(b"\n")[self._lines[-1]].partition(b":")[2])
-
     def _choose_lines(self) -> None:
         """Which lines of the status are compared; the number of threads comes last."""
         names = [line.partition(b":")[0].decode() for line in _text(self._status).split(b"\n")]
@@ -191,6 +190,7 @@ class Audit:
         here, root = os.stat("."), os.stat("/")
         return {
             **{_NAMES[lines[at].partition(b":")[0]]: lines[at] for at in self._lines[:-1]},
+            "threads": int(lines[self._lines[-1]].partition(b":")[2]),
             "limits": _text(self._limits),
             "timers": signal.getitimer(signal.ITIMER_REAL) != (0.0, 0.0),
             "working folder": (here.st_dev, here.st_ino),

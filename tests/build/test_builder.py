@@ -246,6 +246,21 @@ def test_a_killed_compiler_is_said_and_not_believed_by_others(
     assert "killed by signal 11 (SIGSEGV)" in results[0].log
 
 
+def test_a_compiler_killed_from_outside_is_run_again_and_is_no_fault_of_the_kernel(
+    make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
+) -> None:
+    """As when the memory is full: killed once, it compiles the second time; killed always, it is said."""
+    once = ("sh", "-c", f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -KILL $$; }}")
+    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), once)) as builder:
+        assert builder.need(make_kernel()).status == "ok"
+    always = ("sh", "-c", "kill -KILL $$")
+    with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), always)) as builder:
+        first, second = builder.need(make_kernel(tile_m=32)), builder.need(make_kernel(tile_m=32))
+    assert first.interrupted
+    assert "killed by signal 9 (SIGKILL)" in first.log
+    assert second is not first  # asked again, it is tried again
+
+
 def test_a_very_long_log_keeps_its_ends(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     talk = ("sh", "-c", "echo first; seq 100000; echo last; exit 1")
     with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), talk)) as builder:
