@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.errors import RuleError
+from harness.user_file import open_regular
 
 _T = TypeVar("_T")
 
@@ -33,7 +34,7 @@ class JsonTree:
         """The document in a file of at most MAX_FILE_BYTES. Raises RuleError."""
         name = path.name
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
             raise RuleError(f"{shown(name)} cannot be read: {error.strerror or error}") from None

@@ -24,6 +24,8 @@ from typing import BinaryIO
 from harness.data_files import data_folder
 from harness.errors import ProblemError, ProblemSetError
 from harness.problem import GEMM_PROBLEM_FIELDS, PROBLEM_FIELDS, GemmProblem, GroupedConvProblem, Problem
+from harness.spreadsheet import cell_text, safe_cell
+from harness.user_file import open_regular
 
 MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
@@ -186,7 +188,7 @@ def _load(path: Path, name: str, *, repeats_allowed: bool) -> ProblemSet:
                 f"{shown} has {file_bytes / 2**20:.0f} MiB, a problem set at most "
                 f"{MAX_FILE_BYTES // 2**20}: split the file"
             )
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return _Reader(file, shown, repeats_allowed).read(path, name)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -300,7 +302,7 @@ class _Reader:
                 f"write {self._op}, or give problems of each operation a file of their own"
             )
         try:
-            return self._made(words, numbers), words[SOURCE_COLUMN]
+            return self._made(words, numbers), cell_text(words[SOURCE_COLUMN])
         except ProblemError as error:
             raise self._error(str(error)[:300]) from None
 
@@ -353,5 +355,5 @@ def _integer_hint(cell: str) -> str:
 
 
 def _csv_cell(text: str) -> str:
-    one_line = " ".join(text.split())
+    one_line = safe_cell(" ".join(text.split()))
     return '"' + one_line.replace('"', '""') + '"' if set(',"') & set(one_line) else one_line

@@ -19,6 +19,7 @@ from harness.kernel import parse_kernel_name
 from harness.oracle import problems_of
 from harness.problem_set import load_problem_set
 from harness.record.dataset import load_records
+from harness.spreadsheet import safe_cell
 
 HELP = "say which problems and kernels to measure next, given what is recorded"
 
@@ -80,7 +81,9 @@ def run(args: argparse.Namespace) -> int:
         table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
     if args.csv:
         try:
-            table.to_csv(args.csv, index=False)
+            words = table.select_dtypes(exclude="number").columns
+            cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
+            table.assign(**cells).to_csv(args.csv, index=False)
         except OSError as error:
             raise ModelError(f"cannot write {args.csv}: {error.strerror}") from None
     shown, head = (_ranks, "rank") if args.model else (_worth, f"{'disagreement %':>15}{'regret %':>10}")

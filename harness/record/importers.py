@@ -30,6 +30,7 @@ from harness.problem import Problem
 from harness.record.dataset import load_records
 from harness.record.dialect import Dialect, dialect_of_header, dialect_of_text
 from harness.record.schema import arrow_schema, kernel_columns, op_of, problem_columns
+from harness.user_file import read_bytes, refuse_special
 from harness.version import __version__
 
 ZERO_SHARE_LIMIT = 0.02
@@ -40,6 +41,7 @@ TFLOPS_TOLERANCE = 0.01
 
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12
+_LONGEST_NUMBER = 18
 _SHOWN = 5
 
 
@@ -84,7 +86,7 @@ class _Refusals:
     def add(self, reason: str, example: str, count: int = 1) -> None:
         self.counts[reason] += count
         if len(self.shown) < _SHOWN:
-            self.shown.append(f"{reason}: {example[:200]}")
+            self.shown.append(f"{reason}: {plain_name(example[:200])}")
 
 
 def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> Imported:
@@ -125,7 +127,8 @@ def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> 
         raise RecordError(
             f"{path} holds no measurement: a row needs a kernel name, dimensions and a latency{detail}"
         )
-    return _converted(rows, dialect, path.stem, path.name, arch, trust_unverified, refusals)
+    run, source = plain_name(path.stem), plain_name(path.name)
+    return _converted(rows, dialect, run, source, arch, trust_unverified, refusals)
 
 
 def write_records(records: pd.DataFrame, out: Path | str) -> None:
@@ -146,11 +149,9 @@ def write_records(records: pd.DataFrame, out: Path | str) -> None:
 
 def _text(path: Path) -> str:
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise RecordError(f"{path} is larger than 1 GiB: split it")
-        return path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        raise RecordError(f"cannot read {path}: {error.strerror}") from None
+        return read_bytes(path, _MAX_BYTES).decode("utf-8", errors="replace").replace("\r\n", "\n")
+    except (OSError, ValueError) as error:
+        raise RecordError(f"cannot read {plain_name(path)}: {getattr(error, 'strerror', error)}") from None
 
 
 def _own(path: Path, arch: str) -> Imported:
@@ -180,6 +181,7 @@ def _is_own(path: Path) -> bool:
 
 def _parquet(path: Path) -> pd.DataFrame:
     try:
+        refuse_special(path)
         if path.stat().st_size > _MAX_BYTES:
             raise RecordError(f"{path} is larger than 1 GiB: split it")
         return pq.read_table(path).to_pandas()
@@ -232,7 +234,7 @@ def _log_rows(text: str, refusals: _Refusals, dialect: Dialect) -> pd.DataFrame:
         line = text[position:end]
         brace = line.find("{")
         said = line if brace < 0 else line[:brace]
-        dimensions = {dialect.spelled(n): int(value) for n, value in dialect.dimension.findall(said)}
+        dimensions = {dialect.spelled(n): _whole(value) for n, value in dialect.dimension.findall(said)}
         if set(dialect.shape) <= set(dimensions):
             context = dimensions
         name = dialect.kernel_word.search(said)
@@ -273,7 +275,7 @@ def _measurements(
                 known = dialect.keys.get(str(key).strip().lower())
                 if known and isinstance(item, str | int | float):
                     if not isinstance(item, bool):
-                        here[known] = item
+                        here[known] = _held(item)
                     elif known in dialect.claims:
                         here[known] = str(item)
         if "latency_ms" in here and "latency_ms" not in around:
@@ -310,7 +312,7 @@ def _converted(
     keep &= ~bad_time
     flops = np.array([problem.flops for problem in problems] or [0], dtype=np.float64)
     outputs = np.array([_outputs(problem) for problem in problems] or [1], dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         tflops = flops[problem_of] / (latency * 1e9)
         contradicts = keep & ~(np.abs(numbers["tflops"] / tflops - 1) <= TFLOPS_TOLERANCE)
     contradicts &= _stated(rows, "tflops")
@@ -325,6 +327,9 @@ def _converted(
         other = asked & ~np.array([holds.get(one, True) for one in said])
         _refuse(refusals, f"{name} is not that of the kernel or of dense matrices", other, rows)
         keep &= ~other
+    no_time = keep & ~np.isfinite(tflops)
+    _refuse(refusals, "latency is too small to be a time", no_time, rows)
+    keep &= ~no_time
     contradicts &= keep
     _refuse(refusals, "tflops contradicts latency and problem", contradicts, rows)
     keep &= ~contradicts
@@ -390,10 +395,37 @@ def _converted(
 def _numbers(rows: pd.DataFrame, name: str, defaults: Mapping[str, int]) -> npt.NDArray[np.float64]:
     if name not in rows:
         return np.full(len(rows), float(defaults.get(name, np.nan)))
-    value = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=np.float64)
+    try:
+        value = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=np.float64)
+    except (OverflowError, ValueError, TypeError):  # a number that no column holds is among them
+        value = np.array([_number(one) for one in rows[name]], dtype=np.float64)
     if name in defaults:
         value = np.where(_stated(rows, name), value, float(defaults[name]))
     return np.asarray(value)
+
+
+def plain_name(text: object) -> str:
+    """A text that every encoding holds: names of files and texts from JSON may be no UTF-8."""
+    return str(text).encode("utf-8", "backslashreplace").decode()
+
+
+def _whole(digits: str) -> float:
+    """A number of a log; infinite where no problem could have it (Python reads no int of 4,300 digits)."""
+    return int(digits) if len(digits) <= _LONGEST_NUMBER else np.inf
+
+
+def _held(value: str | int | float) -> str | int | float:
+    """A value of a JSON file as a table holds it: texts as UTF-8, whole numbers of 64 bits."""
+    if isinstance(value, str):
+        return plain_name(value)
+    return value if isinstance(value, float) or abs(value) < 1 << 63 else np.inf
+
+
+def _number(value: object) -> float:
+    try:
+        return float(value)  # type: ignore[arg-type]
+    except (OverflowError, ValueError, TypeError):
+        return np.nan
 
 
 def _stated(rows: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:

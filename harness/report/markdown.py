@@ -66,7 +66,8 @@ def text(foreign: object, limit: int = 400) -> str:
 def code(foreign: object, limit: int = 400) -> str:
     """Foreign text as a code span that fits into a table cell."""
     line = wording.one_line(foreign, limit).replace("`", "'").replace("\\", "/").replace("|", "\\|")
-    return f"`{line}`" if line else ""
+    # Spaces at the ends keep what begins or ends with one a code span; HTML is text inside of it.
+    return f"`{line}`" if line.strip() else ""
 
 
 def _verdict(data: ReportData) -> list[str]:
@@ -76,7 +77,8 @@ def _verdict(data: ReportData) -> list[str]:
         rows = []
         for one in verdict.criteria:
             *figures, outcome = wording.comparison(one)
-            rows.append((one.name, *figures, wording.interval(one), outcome, text(one.note)))
+            cells = (one.name, *figures, wording.interval(one), outcome, one.note)
+            rows.append(tuple(map(text, cells)))
         heads = ("criterion", "value", "baseline", "limit", "change (points)", "outcome", "note")
         parts.append(_table(heads, rows))
         parts += [text(line) for line in wording.open_lines(verdict)]
@@ -113,7 +115,7 @@ def _worst(data: ReportData) -> list[str]:
 
 def _failures(data: ReportData) -> list[str]:
     parts = []
-    counts = [(status, f"{number:,}") for status, number in wording.status_counts(data)]
+    counts = [(text(status), f"{number:,}") for status, number in wording.status_counts(data)]
     parts += ["## Pairs by status", _table(("status", "pairs"), counts)] if counts else []
     for heading, failures in (
         ("## Failures", data.verdict.new_failures),
@@ -122,7 +124,7 @@ def _failures(data: ReportData) -> list[str]:
         if failures:
             rows = [
                 (
-                    one.status,
+                    text(one.status),
                     code(wording.kernel_on(one)),
                     code(one.problem),
                     text(one.detail, wording.DETAIL_CHARACTERS),

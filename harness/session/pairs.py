@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
 from pathlib import Path
 
 from harness.errors import KernelError, ProblemError, RuleError
 from harness.kernel import Kernel, parse_kernel_name
 from harness.problem import Problem, problem_from_id
+from harness.spreadsheet import cell_text
+from harness.user_file import open_regular
 
 _MAX_BYTES = 256 << 20
 
@@ -44,7 +47,7 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
     try:
         if path.stat().st_size > _MAX_BYTES:
             raise RuleError(f"{path} is larger than {_MAX_BYTES >> 20} MiB: split it")
-        with path.open(newline="", encoding="utf-8") as file:
+        with TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             missing = {"problem", "kernel"} - set(reader.fieldnames or ())
             if missing:
@@ -52,7 +55,11 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
                     f"{path} has no column {sorted(missing)[0]}: a pair is a problem and a kernel"
                 )
             return [
-                (reader.line_num, (row["problem"] or "").strip(), (row["kernel"] or "").strip())
+                (
+                    reader.line_num,
+                    cell_text((row["problem"] or "").strip()),
+                    cell_text((row["kernel"] or "").strip()),
+                )
                 for row in reader
             ]
     except OSError as error:

@@ -25,7 +25,7 @@ from typing import Any
 
 from harness.errors import HarnessError
 from tools.faults.campaign import Campaign, Outcome, main
-from tools.faults.flippable import records
+from tools.faults.flippable import models, records
 from tools.faults.flippable.kind import FileKind
 from tools.faults.memory_folder import memory_folder
 
@@ -35,7 +35,7 @@ _LONGEST_READ_S = 60.0
 
 def all_kinds() -> tuple[FileKind, ...]:
     """Every kind of file that the campaign knows."""
-    return (*records.kinds(),)
+    return (*records.kinds(), *models.kinds())
 
 
 def flip_bits(count: int, seed: int, kinds: Sequence[FileKind]) -> Outcome:

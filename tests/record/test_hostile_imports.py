@@ -1,0 +1,62 @@
+"""Files to import that hold numbers and names that nothing can hold: one clear line, or the row refused."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.errors import RecordError
+from harness.record.importers import import_file
+
+KERNEL = "grouped_conv_forward_bf16_2d_64x64x32_compv3_intrawave_w2x2x1_wt16x16x16"
+GOOD = {"kernel": KERNEL, "N": 1, "C": 8, "K": 8, "Hi": 5, "Wi": 5, "Y": 3, "X": 3, "latency_ms": 0.5}
+HUGE = ("9" * 4301, "1" + "0" * 400, "1e400", "-1e400", "1e-320", "nan")
+
+
+@pytest.mark.parametrize("number", HUGE, ids=lambda number: number[:6] + str(len(number)))
+@pytest.mark.parametrize("column", ["N", "Hi", "latency_ms"])
+@pytest.mark.parametrize("suffix", [".json", ".csv", ".log"])
+def test_numbers_that_nothing_holds(suffix: str, column: str, number: str, tmp_path: Path) -> None:
+    path = tmp_path / f"results{suffix}"
+    if suffix == ".csv":
+        rows = [GOOD, {**GOOD, column: number}]
+        path.write_text("\n".join([",".join(GOOD), *(",".join(map(str, row.values())) for row in rows)]))
+    else:
+        text = json.dumps({**GOOD, column: 777777}).replace("777777", "NaN" if number == "nan" else number)
+        path.write_text(json.dumps([GOOD])[:-1] + ", " + text + "]" if suffix == ".json" else text + "\n")
+    said, records = "", 0
+    try:
+        found = import_file(path, "gfx950")
+        records = len(found.records)
+        said = str(found.summary)
+    except RecordError as error:
+        said = str(error)
+    assert "\n" not in said
+    assert "refused" in said or records == 0
+
+
+def test_a_dimension_of_a_log_with_thousands_of_digits(tmp_path: Path) -> None:
+    path = tmp_path / "run.log"
+    path.write_text(
+        f"N = {'9' * 5000} C = 8 K = 8 Hi = 5 Wi = 5 Y = 3 X = 3 {KERNEL}\n" + '{"latency_ms": 1}\n'
+    )
+    with pytest.raises(RecordError):
+        import_file(path, "gfx950")
+
+
+def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff.json"))
+    path.write_text(json.dumps([GOOD, {**GOOD, "kernel": "grouped_conv_\ud800"}]))
+    found = import_file(path, "gfx950")
+    assert len(found.records) == 1
+    str(found.summary).encode()
+    assert found.records["run"].iloc[0] == "r\\udcff"
+
+
+def test_a_fifo_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.csv")
+    with pytest.raises(RecordError, match="FIFO"):
+        import_file(tmp_path / "a.csv", "gfx950")
