@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas as pd
-
+from harness.problem import problem_from_id
 from harness.record.journal import write_part
 from harness.record.run import Run
 from harness.session.expected_time import expected_times
+from tests.report.records_factory import record, some_kernels
 
 LARGE = "forward-fp32-n8-c64-k64-i56x56-f3x3-p1"
 SMALL = "forward-fp32-n1-c8-k8-i6x6-f3x3"
@@ -22,13 +22,10 @@ def run_with(folder: Path, rows: list[tuple[str, int, float]]) -> Run:
     write_part(
         run.measurements / "part-main-00000.parquet",
         [
-            {
-                **{"run": folder.name, "time": pd.Timestamp("2025-01-01T00:00:00Z"), "round": 0},
-                **{"op": "grouped_conv", "problem": problem, "kernel": f"kernel_{number}", "status": "ok"},
-                **{"latency_ms": 0.1, "busy_ms": busy_ms},
-            }
-            for problem, count, busy_ms in rows
-            for number in range(count)
+            record(problem, kernel) | {"busy_ms": busy_ms}
+            for problem_id, count, busy_ms in rows
+            for problem in [problem_from_id(problem_id)]
+            for kernel in some_kernels(count, problem)
         ],
     )
     return run
