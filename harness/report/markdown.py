@@ -77,8 +77,7 @@ def _verdict(data: ReportData) -> list[str]:
         rows = []
         for one in verdict.criteria:
             *figures, outcome = wording.comparison(one)
-            cells = (one.name, *figures, wording.interval(one), outcome, one.note)
-            rows.append(tuple(map(text, cells)))
+            rows.append((text(one.name), *figures, wording.interval(one), outcome, text(one.note)))
         heads = ("criterion", "value", "baseline", "limit", "change (points)", "outcome", "note")
         parts.append(_table(heads, rows))
         parts += [text(line) for line in wording.open_lines(verdict)]
@@ -115,7 +114,7 @@ def _worst(data: ReportData) -> list[str]:
 
 def _failures(data: ReportData) -> list[str]:
     parts = []
-    counts = [(text(status), f"{number:,}") for status, number in wording.status_counts(data)]
+    counts = [(status, f"{number:,}") for status, number in wording.status_counts(data)]
     parts += ["## Pairs by status", _table(("status", "pairs"), counts)] if counts else []
     for heading, failures in (
         ("## Failures", data.verdict.new_failures),
@@ -124,7 +123,7 @@ def _failures(data: ReportData) -> list[str]:
         if failures:
             rows = [
                 (
-                    text(one.status),
+                    one.status,
                     code(wording.kernel_on(one)),
                     code(one.problem),
                     text(one.detail, wording.DETAIL_CHARACTERS),
