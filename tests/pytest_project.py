@@ -21,8 +21,9 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
-SHORTLY = ("--kernel-budget", "1ms", "--samples", "5")
-"""As short as can be, and too few samples for other work on this machine to make a kernel noisy."""
+SHORTLY = ("--kernel-budget", "1ms", "--samples", "5", "--settle-budget", "0")
+"""As short as can be, and too few samples for other work on this machine to make a kernel noisy; nothing is
+measured again at the end."""
 QUICK = ("--kernel-set", "tiny", *SHORTLY, "--model", "none")
 """The eight kernels of the set `tiny`, timed shortly, without a model."""
 TWO_KERNELS = (*QUICK, "--kernel-filter", "tile_m == 16")

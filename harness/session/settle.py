@@ -51,10 +51,10 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
 
     selected: pairs asked for, by problem id. Raises HarnessError.
     """
-    ends = _ends(session)
-    run = session.run
-    if session.replay is not None or run is None or ends is None or not any(run.measurements.iterdir()):
+    run, budget = session.run, _budget_s(session)
+    if session.replay is not None or run is None or budget <= 0 or not any(run.measurements.iterdir()):
         return Settlement({})
+    ends = math.inf
     ranked: dict[str, Ranked] = {}
     by_id = {problem.id: problem for problem in session.plan.problems}
     rounds: dict[str, int] = {}
@@ -69,6 +69,8 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
                 timed = _leaders(session, by_id[name], data)
                 if len(timed) > 1 and rounds.get(name, 0) < _MOST_ROUNDS:
                     todo[name] = timed
+        if ends == math.inf:  # the first look has to be taken in any case, and is not in the budget
+            ends = time.monotonic() + budget
         if not todo or time.monotonic() >= ends:
             break
         latest = records.groupby("problem")["round"].max().to_dict()
@@ -87,14 +89,13 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
     )
 
 
-def _ends(session: SweepSession) -> float | None:
-    """On the monotonic clock; None where there is no time at all."""
+def _budget_s(session: SweepSession) -> float:
+    """Seconds for measuring again; 0 or less for none."""
     budget = session.options.settle_budget_s
     if budget is None:
         budget = max(_LEAST_BUDGET_S, _SHARE_OF_SESSION * session.elapsed_s)
     left = session.left_s
-    budget = budget if left is None else min(budget, left)
-    return time.monotonic() + budget if budget > 0 else None
+    return budget if left is None else min(budget, left)
 
 
 def _suspects(session: SweepSession, data: ReportData) -> Sequence[str]:

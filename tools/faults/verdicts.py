@@ -112,7 +112,7 @@ def planted(recording: Recording, kind: str, rng: np.random.Generator) -> tuple[
             if len(fitting):
                 one = fitting.iloc[int(rng.integers(len(fitting)))]
                 picks[problem], left = one["kernel"], left - one["loss"]
-            if left < 0.2:
+            if left < 1.0:  # of 300 points
                 return picks, 1.0
         raise ValueError(f"{recording.name}: {left:.1f} points of the planted loss found no pick to exchange")
     if kind == "problem":
