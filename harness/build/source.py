@@ -56,6 +56,9 @@ its way to LDS, no fragments wait for a whole cluster, offsets are of one tile."
 _MOST_LOADS = 23
 """For a tile, by a work-item, whose addresses take registers, too."""
 
+_ROW_BYTES, _ROW_BYTES_OF_ONE_IMAGE = 24, 16
+"""PixelRow of kernels/gpu/operands.hpp: a pointer (split_image: an offset) and three positions."""
+
 _STORE_BYTES = 16
 """What one store moves at most."""
 
@@ -189,7 +192,23 @@ def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
         return f"dtype {kernel.dtype!r} has no code for {arch}{why}: there is {', '.join(dtypes)}"
     if isinstance(kernel, GemmKernel) and kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
-    return _too_many_registers(kernel, arch) if isinstance(kernel, GemmKernel) else None
+    if isinstance(kernel, GemmKernel):
+        return _too_many_registers(kernel, arch)
+    return _too_much_lds(kernel, arch) if GPU_MACHINES[arch] == "amdgcn" else None
+
+
+def _too_much_lds(kernel: GroupedConvKernel, arch: str) -> str | None:
+    """Whether tiles and the table of rows that forward and bwd_data keep beside them fit into LDS."""
+    rules = load_arch(arch)
+    tiles = rules.lds_bytes(kernel)
+    row_bytes = _ROW_BYTES_OF_ONE_IMAGE if kernel.split_image else _ROW_BYTES
+    table = 0 if kernel.direction == "bwd_weight" else kernel.tile_m * row_bytes
+    if tiles + table <= rules.lds_limit_bytes:
+        return None
+    return (
+        f"LDS: {tiles:,} bytes for tiles and {table:,} for the table of rows are more than the "
+        f"{rules.lds_limit_bytes:,} of {arch}"
+    )
 
 
 def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:

@@ -262,7 +262,8 @@ def test_vector_widths_that_cannot_be_chosen_are_no_small_matter(changed: Path) 
 @pytest.mark.parametrize(
     ("config", "defined"),
     [
-        ("#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_TRUNCATE", "STANDARD_ASM"),
+        ("#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_TRUNCATE", "STANDARD"),
+        ("#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_STANDARD_ASM", "STANDARD"),
         ("#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_STANDARD", ""),
         ("", ""),
     ],
@@ -276,6 +277,32 @@ def test_results_are_rounded_to_the_nearest(changed: Path, config: str, defined:
     line = f"#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT CK_TILE_FLOAT_TO_BFLOAT16_{defined}\n"
     assert source_for(api, parse_kernel_name(FORWARD)).startswith(line) == bool(defined)
     assert "BFLOAT16" not in source_for(api, parse_kernel_name(FORWARD.replace("bf16", "fp16")))
+
+
+def test_a_pipeline_that_reads_no_fragments_leaves_it_to_the_block_gemm(changed: Path) -> None:
+    """As the real basic_v1: no schedule of its own. With Intrawave nothing would read what is multiplied."""
+    assert "GemmPipelineScheduler::Intrawave" in source_for(
+        detect(find_headers(changed)), parse_kernel_name(FORWARD)
+    )
+    edit(changed, "gemm/double.hpp", "gemm.LocalPrefetch();", "")
+    api = edit(changed, "gemm/double.hpp", "GemmPipelineAgBgCrCompV3", "GemmPipelineAGmemBGmemCRegV1")
+    text = source_for(api, parse_kernel_name(FORWARD.replace("compv3", "basic_v1")))
+    assert "GemmPipelineScheduler::Default" in text
+    assert "GemmPipelineScheduler::Intrawave" not in text
+
+
+def test_a_pipeline_that_is_not_persistent_is_refused(changed: Path) -> None:
+    persistent = parse_kernel_name(GEMM.replace("True_False_True_False", "True_False_True_True"))
+    assert source_for(detect(find_headers(changed)), persistent)
+    api = edit(
+        changed,
+        "gemm/double.hpp",
+        "static constexpr bool UsePersistentKernel = ",
+        "static constexpr bool Other = ",
+    )
+    with pytest.raises(KernelError, match="persistent: GemmPipelineAgBgCr"):
+        source_for(api, persistent)
+    assert source_for(api, parse_kernel_name(GEMM))
 
 
 def test_names_are_compared_without_what_versions_vary() -> None:

@@ -12,7 +12,7 @@ from harness.build.code_facts import code_facts
 from harness.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
 from harness.data_files import data_folder
 from harness.errors import BuildError, KernelError
-from harness.kernel import GroupedConvKernel, parse_gemm_name
+from harness.kernel import GroupedConvKernel, parse_gemm_name, parse_kernel_name
 
 
 def test_a_translation_unit_says_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:
@@ -118,3 +118,19 @@ def test_a_gemm_that_no_registers_hold_is_refused_and_what_is_not_fits(
             assert built.binary is not None, built.log[-500:]
             facts = code_facts(built.binary.path, "gfx950")
             assert bool(facts.spills) == (text in too_large), text
+
+
+def test_lds_counts_the_table_of_rows() -> None:
+    """Tiles that fill LDS to the last byte leave no room for the table that forward and bwd_data keep."""
+    full = (
+        "grouped_conv_forward_fp32_3d_32x128x128_compv3_intrawave_dsb_si_w2x2x1_wt16x16x16_v4x4x4",
+        "grouped_conv_forward_bf16_3d_256x64x128_basic_async_v1_interwave_dsb_w4x1x1_wt32x32x16_v8x8x8",
+    )
+    reasons = [gpu_code_refusal(parse_kernel_name(text), "gfx950") for text in full]
+    assert reasons == [
+        "LDS: 163,840 bytes for tiles and 512 for the table of rows are more than the 163,840 of gfx950",
+        "LDS: 163,840 bytes for tiles and 6,144 for the table of rows are more than the 163,840 of gfx950",
+    ]
+    weights = full[1].replace("forward", "bwd_weight")
+    assert gpu_code_refusal(parse_kernel_name(weights), "gfx950") is None
+    assert gpu_code_refusal(parse_kernel_name(full[1].replace("256x64x128", "256x64x64")), "gfx950") is None

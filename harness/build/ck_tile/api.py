@@ -95,6 +95,7 @@ _TAKES_ONE_EACH = re.compile(
 )
 _ONE_WINDOW_EACH = re.compile(r"\boperator\(\)\(\s*a_block_window,\s*b_block_window\b")
 _WINDOW_LENGTH = re.compile(r"tile_windows\w*\.at\(I0\)\.get_length\(")
+_PERSISTENT = re.compile(r"\bUsePersistentKernel\s*=")
 _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 
 
@@ -102,12 +103,15 @@ _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 class Pipeline:
     """One pipeline's class.
 
-    schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds: its
-    second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads are
-    as wide as its problem says, which a simple problem computes and a universal one does not. tail_handler:
-    the class that turns the length of a loop into template arguments, or "". alternates: two groups of waves
-    take turns in loading and multiplying. along_rows: it goes along the second axis of both operands, so that
-    A must be row-major and B column-major. lists_only: it takes lists of operands alone.
+    schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds:
+    its second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads
+    are as wide as its problem says, which a simple problem computes and a universal one does not.
+    tail_handler: the class that turns the length of a loop into template arguments, or "". alternates: two
+    groups of waves take turns in loading and multiplying. along_rows: it goes along the second axis of both
+    operands, so that A must be row-major and B column-major. lists_only: it takes lists of operands alone.
+    loads_by_itself: it has no schedule and leaves reading fragments to the block GEMM, of which only that
+    for the scheduler Default does it. persistent: GemmKernel asks it whether it is launched once for all
+    tiles; of one that does not say, CK Tile builds the plain kernel whatever its traits are.
     """
 
     name: str
@@ -119,6 +123,8 @@ class Pipeline:
     alternates: bool
     along_rows: bool
     lists_only: bool
+    loads_by_itself: bool = False
+    persistent: bool = True
 
 
 @dataclass(frozen=True)
@@ -316,6 +322,8 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
         alternates=re.search(r"%\s*NumWaveGroups\b", own.body) is not None,
         along_rows=_ALONG_ROWS.search(own.body) is not None,
         lists_only="is_detected<is_tuple" in own.body and _TAKES_ONE_EACH.search(own.body) is None,
+        loads_by_itself=_SCHEDULED.search(own.body) is None and "LocalPrefetch" not in own.body,
+        persistent=any(part is not None and _PERSISTENT.search(part.body) for part in (own, base)),
     )
 
 
@@ -338,10 +346,12 @@ def _warp_tiles(text: str) -> dict[str, frozenset[tuple[int, int, int]]]:
 
 def _nearest(config: str) -> str:
     defaults = re.findall(r"#\s*define\s+CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT\s+(\w+)", config)
-    if not defaults or not all("TRUNCATE" in default for default in defaults):
+    # The standard rounding in assembly leaves an operand undefined: clang gives it another's register.
+    wrong = ("TRUNCATE", "STANDARD_ASM")
+    if not any(default.endswith(wrong) for default in defaults):
         return ""
-    roundings = ("CK_TILE_FLOAT_TO_BFLOAT16_STANDARD_ASM", "CK_TILE_FLOAT_TO_BFLOAT16_STANDARD")
-    return next((name for name in roundings if re.search(rf"define\s+{name}\b", config)), "")
+    name = "CK_TILE_FLOAT_TO_BFLOAT16_STANDARD"
+    return name if re.search(rf"define\s+{name}\b", config) else ""
 
 
 def _missing_for_gemm(templates: Mapping[str, Template], pipelines: Mapping[str, Pipeline]) -> str:

@@ -159,6 +159,11 @@ def _gemm_source(api: CkTileApi, kernel: GemmKernel) -> str:
     a, b, c = tuple(kernel.layout)
     layouts = (_LETTERS[a], _LETTERS[b], _LETTERS[c])
     pipeline = _pipeline(api, kernel, double_buffer, layouts)
+    if kernel.persistent and not pipeline.persistent:
+        raise KernelError(
+            f"persistent: {pipeline.name} of this CK Tile does not say whether it is, and would be built as "
+            "a kernel of one tile a workgroup"
+        )
     rows = {"r": "p.gemm_k", "c": "p.gemm_m"}[a], {"r": "p.gemm_n", "c": "p.gemm_k"}[b]
     stride_c = {"r": "p.gemm_n", "c": "p.gemm_m"}[c]
     args = api.constructor(
@@ -243,6 +248,11 @@ def _pipeline(api: CkTileApi, kernel: Kernel, double_buffer: bool, layouts: tupl
     return found
 
 
+def _scheduler(kernel: Kernel, pipeline: Pipeline) -> str:
+    """What the block GEMM is told: with a pipeline that never reads fragments it must do so by itself."""
+    return "Default" if pipeline.loads_by_itself else kernel.scheduler.capitalize()
+
+
 def _partitioner(api: CkTileApi, *, spatially_local: bool) -> str:
     local, plain = "GemmSpatiallyLocalTilePartitioner", "GemmTile1DPartitioner"
     shape = {"blockgemmshape": "Shape", "blockgemmshapetype": "Shape"}
@@ -309,7 +319,7 @@ def _unit(
             "blockgemmshape": "Shape",
             "traits": "TileTraits",
             "tilegemmtraits": "TileTraits",
-            "scheduler": f"GemmPipelineScheduler::{kernel.scheduler.capitalize()}",
+            "scheduler": f"GemmPipelineScheduler::{_scheduler(kernel, pipeline)}",
             **({"hashotloop": "HotLoop", "tailnum": "Tail"} if api.tails_are_arguments else {}),
             **{name: value for name, value in widths.items() if name != "vectorsizec"},
         },

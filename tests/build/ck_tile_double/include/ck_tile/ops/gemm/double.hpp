@@ -35,6 +35,7 @@ struct TileGemmUniversalTraits {
   using BLayout = BsLayout_;
   using CLayout = CLayout_;
   static constexpr bool TransposeC = TransposeC_;
+  static constexpr bool UsePersistentKernel = UsePersistentKernel_;
 };
 
 template <typename AsDataType_, typename BsDataType_, typename CDataType_, typename BlockGemmShape_, typename Traits_,
@@ -56,7 +57,10 @@ struct GemmPipelineAgBgCrCompV3 {
   template <index_t Unused>
   struct Only {};
   // struct PipelineImpl<GemmPipelineScheduler::Interwave>: a comment, not a schedule
+  template <typename BlockGemm>
+  static void read(BlockGemm &gemm) { gemm.LocalPrefetch(); }
   static constexpr index_t BlockSize = Problem::kBlockSize;
+  static constexpr bool UsePersistentKernel = Problem::Traits::UsePersistentKernel;
   using ALayout = typename Problem::Traits::ALayout;
   using BLayout = typename Problem::Traits::BLayout;
   using CLayout = typename Problem::Traits::CLayout;
@@ -66,6 +70,9 @@ struct GemmPipelineAgBgCrCompV3 {
 
 template <typename Problem>
 struct GemmPipelineAgBgCrCompV4 : GemmPipelineAgBgCrCompV3<Problem> {
+  template <typename BlockGemm>
+  static void read(BlockGemm &gemm) { gemm.LocalPrefetch(); }
+  static constexpr bool UsePersistentKernel = Problem::Traits::UsePersistentKernel;
   static void run(void *p_smem_0, void *p_smem_1);
 };
 
