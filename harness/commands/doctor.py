@@ -7,6 +7,7 @@ import contextlib
 import importlib.util
 import os
 import platform
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -161,11 +162,29 @@ def _of_the_pool(api: CkTileApi, direction: str) -> str:
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
     yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
+    warning = _known_defects(_identity("auto", arch) or "") if arch == "gfx950" else None
+    if warning is not None:
+        yield Finding(NOTE, "its waits", warning)
     names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
     others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}
     if others:
         found = (f"--toolchain {name} ({identity})" for name, identity in others.items())
         yield Finding(NOTE, "also there", ", ".join(found))
+
+
+def _known_defects(identity: str) -> str | None:
+    """What a compiler is known to do wrong on gfx950, by its identity; None: nothing is known."""
+    match = re.search(r"clang (\d+)\.(\d+)\.(\d+)", identity)
+    if match is None or tuple(map(int, match.groups())) > _LAST_WITH_LOST_WAITS:
+        return None
+    return (
+        "this clang loses waits before barriers in loop headers and counts copies to LDS wrongly; "
+        "tile-oracle's kernels wait by themselves, others may not: tile-oracle kernels --verify FILE"
+    )
+
+
+_LAST_WITH_LOST_WAITS = (22, 1, 8)
+"""The newest clang of which both are known (LLVM issue 211684, pull request 179305)."""
 
 
 def _counted(presence: Presence) -> str:

@@ -122,3 +122,16 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_targets_are_in_the_order_of_auto() -> None:
     assert [found.target for found in examine_targets()] == ["gfx950", "sm_90", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("identity", "warned"),
+    [
+        ("clang 22.1.8 (ziglang 0.17.0)", True),
+        ("AMD clang 20.0.0 (HIP version: 7.0.1)", True),
+        ("clang 23.1.0", False),
+        ("", False),
+    ],
+)
+def test_compilers_that_lose_waits_are_known(identity: str, warned: bool) -> None:
+    assert (doctor._known_defects(identity) is not None) == warned
