@@ -129,7 +129,8 @@ class WaitStates:
         if one.permutes:
             checks.append((_VALU, 2, vectors, "a vector instruction wrote what v_permlane exchanges"))
         if one.lane_access:
-            checks.append((_VALU, 1, vectors, "a vector instruction wrote what a lane is read of"))
+            if one.line.mnemonic.startswith("v_read"):
+                checks.append((_VALU, 1, vectors, "a vector instruction wrote what a lane is read of"))
             checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"))
             checks.append((_VALU, 4, one.lane_select, "a vector instruction wrote the lane's number"))
         if one.divides_fmas:
