@@ -1,0 +1,205 @@
+"""Real sessions in which nothing has changed: a baseline, and then the same sweep again and again.
+
+Each session compiles (from the cache of the first), measures and judges like any other, in a report folder of
+its own. What may end in `failed` here is noise alone. Needs no installation, only a compiler: it runs from a
+checkout, with any Python that has pytest, pandas, pyarrow and lightgbm.
+
+    python -m tools.faults.unchanged --count 50
+    python -m tools.faults.unchanged --count 50 --jobs 8 --toolchain g++ --keep unchanged
+
+With --jobs the machine's cores are dealt out in disjoint parts, and on each a series of sessions runs side by
+side with the others: a baseline of its own, then its share of the repeats.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tools.faults.campaign import Campaign, Outcome, main
+
+ROOT = Path(__file__).resolve().parents[2]
+NOT_FAILED = 0.98
+_INSTALLED = (
+    "import importlib.metadata as m; "
+    "print(any(p.name == 'tile_oracle' for p in m.entry_points(group='pytest11')))"
+)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How the sessions run. python: the interpreter. jobs: series side by side. keep: the folder where
+    reports and logs stay; None for a temporary one. extra: further arguments of pytest."""
+
+    python: str = sys.executable
+    problem_set: str = "forward_smoke"
+    target: str = "cpu"
+    toolchain: str = "auto"
+    jobs: int = 1
+    keep: Path | None = None
+    extra: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Session:
+    """How one session ended. state: of its verdict, "" where it left none. failed: criteria not met."""
+
+    name: str
+    status: int
+    seconds: float
+    state: str = ""
+    failed: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+    tail: str = ""
+
+
+def series(folder: Path, count: int, cores: Sequence[int], setting: Setting) -> list[Session]:
+    """A baseline, and `count` repeats, on these cores; the baseline first. A baseline that is not accepted
+    ends the series."""
+    found = [session(folder, "baseline", cores, setting, "--update-baseline")]
+    if found[0].status == 0:
+        found += [session(folder, f"repeat-{number + 1}", cores, setting) for number in range(count)]
+    return found
+
+
+def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *arguments: str) -> Session:
+    """One sweep, below `folder`; its output is in NAME.log."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    reports = folder / "reports"
+    command = [
+        *(setting.python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *_plugin(setting.python)),
+        *("--problem-set", setting.problem_set, "--target", setting.target),
+        *("--toolchain", setting.toolchain, "--report-dir", str(reports), "--run-name", name),
+        *("--baseline-dir", str(folder / "baselines"), *setting.extra, *arguments),
+    ]
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    began = time.monotonic()
+    with (folder / f"{name}.log").open("w") as log:
+        status = subprocess.run(
+            command,
+            cwd=folder,
+            env=os.environ | {"PYTHONPATH": path, "COLUMNS": "120"},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            check=False,
+        ).returncode
+    seconds = time.monotonic() - began
+    verdict = reports / name / "verdict.json"
+    tail = (folder / f"{name}.log").read_text(errors="replace").strip().splitlines()[-1:]
+    if not verdict.is_file():
+        return Session(name, status, seconds, tail="".join(tail))
+    document = json.loads(verdict.read_text())["verdict"]
+    by_outcome = {
+        outcome: tuple(one["name"] for one in document["criteria"] if one["outcome"] == outcome)
+        for outcome in ("fail", "cannot tell")
+    }
+    return Session(
+        name,
+        status,
+        seconds,
+        document["state"],
+        by_outcome["fail"],
+        by_outcome["cannot tell"],
+        "".join(tail),
+    )
+
+
+def _plugin(python: str) -> list[str]:
+    """The options that load the plugin where it is not installed, as in a copy of the checkout."""
+    done = subprocess.run([python, "-c", _INSTALLED], capture_output=True, text=True, check=False)
+    return [] if done.stdout.strip() == "True" else ["-p", "harness.plugin"]
+
+
+def run(count: int, seed: int, setting: Setting | None = None) -> Outcome:
+    """`count` repeats in all. The seed has no meaning here: what varies is the machine."""
+    setting = setting or Setting()
+    if setting.keep is None:
+        with tempfile.TemporaryDirectory(prefix="unchanged-") as scratch:
+            return run(count, seed, replace(setting, keep=Path(scratch)))
+    cores = sorted(os.sched_getaffinity(0))
+    jobs = min(setting.jobs, len(cores), count)
+    shares = [count // jobs + (number < count % jobs) for number in range(jobs)]
+    with ThreadPoolExecutor(jobs) as pool:
+        started = [
+            pool.submit(series, setting.keep / f"series-{number + 1}", share, cores[number::jobs], setting)
+            for number, share in enumerate(shares)
+        ]
+        found = [one.result() for one in started]
+    return outcome_of(found)
+
+
+def outcome_of(found: Sequence[Sequence[Session]]) -> Outcome:
+    """Counts of how the repeats of all series ended."""
+    baselines = [one[0] for one in found]
+    repeats = [one for sessions in found for one in sessions[1:]]
+    counts: Counter[str] = Counter()
+    for one in repeats:
+        counts[f"exit status {one.status}: {one.state or 'no verdict'}"] += 1
+    for one in repeats:
+        for name in one.failed:
+            counts[f"not met: {name}"] += 1
+        for name in one.undecided:
+            counts[f"cannot tell: {name}"] += 1
+    if repeats:
+        counts["seconds a session"] = round(sum(one.seconds for one in repeats) / len(repeats))
+    failures = [
+        f"a baseline ended with status {one.status}: {one.tail}" for one in baselines if one.status != 0
+    ]
+    failed = [one for one in repeats if one.state == "failed" or one.status == 1]
+    if len(failed) > (1 - NOT_FAILED) * len(repeats) + 1e-9:
+        failures.append(f"{len(failed)} of {len(repeats)} unchanged sessions failed")
+    broken = [one for one in repeats if not one.state or 2 <= one.status <= 9]
+    failures += [f"{one.name} ended with status {one.status}: {one.tail}" for one in broken]
+    return Outcome(len(repeats), counts, failures)
+
+
+CAMPAIGN = Campaign(
+    "unchanged",
+    "sessions in which nothing has changed do not fail, in 49 of 50",
+    50,
+    run,
+)
+
+
+def _main() -> int:
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--python", default=sys.executable, help="interpreter of the sessions")
+    parser.add_argument("--problem-set", default=Setting.problem_set)
+    parser.add_argument("--target", default=Setting.target)
+    parser.add_argument("--toolchain", default=Setting.toolchain)
+    parser.add_argument("--jobs", type=int, default=1, help="series side by side, on disjoint cores")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep reports and logs there")
+    parser.add_argument("--pytest", default="", metavar="ARGS", help="more arguments of pytest, in one word")
+    parser.add_argument("-h", "--help", action="store_true")
+    own, rest = parser.parse_known_args()
+    if own.help:
+        parser.print_help()
+        return main(CAMPAIGN, ["--help"])
+    setting = Setting(
+        python=own.python,
+        problem_set=own.problem_set,
+        target=own.target,
+        toolchain=own.toolchain,
+        jobs=max(1, own.jobs),
+        keep=own.keep.resolve() if own.keep else None,
+        extra=tuple(shlex.split(own.pytest)),
+    )
+    return main(replace(CAMPAIGN, run=lambda count, seed: run(count, seed, setting)), rest)
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
