@@ -29,6 +29,7 @@ from pathlib import Path
 import pandas as pd
 
 import harness
+from benchmarks.gpu.run import load_plugin
 from harness.errors import HarnessError
 from harness.record.dataset import load_records
 from tools.faults.campaign import Campaign, Outcome, main
@@ -83,6 +84,7 @@ class Trial:
         self.compiles = self.chance.random() < COMPILING
         workers = self.chance.choice(WORKERS)
         self.arguments = [
+            *load_plugin(),
             *SESSION,
             *(ONE_KERNEL if self.compiles else ()),
             *([f"-n{workers}", "--max-worker-restart=40"] if workers else ()),
@@ -96,7 +98,9 @@ class Trial:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))},
             **{MARK: self.mark, "TMPDIR": str(self.folder / "tmp"), "TILE_ORACLE_CACHE": str(self.cache)},
-            "PYTHONPATH": str(Path(harness.__file__).parent.parent),
+            "PYTHONPATH": os.pathsep.join(
+                filter(None, [str(Path(harness.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+            ),
         }
 
     @property
