@@ -5,10 +5,11 @@ both were timed in turn, so that the machine's drift cancels. Its standard error
 
 1. the scatter of the problem's own margin from round to round (the sweep included);
 2. the run's typical scatter of a margin, a robust scale over all kernels that were measured again;
-3. the scatter of the samples within a measurement: the median of n samples with interquartile range r has a
+3. the drift of the machine from round to round, where pick and other kernel were not timed in the same rounds;
+4. the scatter of the samples within a measurement: the median of n samples with interquartile range r has a
    standard error of 0.93 r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
 
-A few rounds say little of their own scatter, so 1 is moderated by the larger of 2 and 3, which count as
+A few rounds say little of their own scatter, so 1 is moderated by the larger of 2 and 4, which count as
 _PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
 """
 
@@ -28,6 +29,7 @@ from harness.selection import COVERED
 _PRIOR_DOF = 4.0
 _MEDIAN_ERROR = 0.93
 _MAD = 1.4826
+_NORMAL_90 = 1.645
 _MEDIAN_OF_ROUNDS = 1.35
 """Variance of a median of three to seven normal values over that of their mean."""
 _TYPICAL_NOISE = 0.005
@@ -73,7 +75,7 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
         return {}
     others = _fastest_others(final, picked)
     timings = _timings(records, picked["problem"])
-    typical = _typical_scatter(timings)
+    typical, drift = _typical_scatter(timings), _drift(timings)
     noisy = _fastest_noisy(final)
     found: dict[str, Margin] = {}
     for problem, pick, efficiency, latency in zip(
@@ -86,6 +88,8 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
         ratio = math.log(efficiency) if efficiency < 1 else max(0.0, math.log(other_latency / latency))
         of_problem = timings.get(problem, {})
         sigma, dof, rounds = _error(of_problem.get(pick, {}), of_problem.get(other, {}), typical)
+        if not rounds and _again(of_problem.get(pick, {})) != _again(of_problem.get(other, {})):
+            sigma = math.hypot(sigma, drift)
         doubtful = noisy.get(problem, math.inf)
         best = min(float(latency), other_latency)
         if doubtful < best:  # a kernel that may be faster than the oracle, if its figure is to be believed
@@ -134,6 +138,21 @@ def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]])
                 kind.append(ratios[second] - ratios[first])
     found = interleaved or with_sweep
     return _MAD * float(np.median(np.abs(found))) / math.sqrt(2) if found else math.nan
+
+
+def _drift(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
+    """Robust standard deviation of what all kernels of a problem have in common from the sweep to the first
+    round after it; 0 where no round tells. By the 90th percentile: drift has long tails."""
+    common = [
+        float(np.median([rounds[ROUND_FINAL][0] - rounds[0][0] for rounds in again]))
+        for kernels in timings.values()
+        if len(again := [rounds for rounds in kernels.values() if 0 in rounds and ROUND_FINAL in rounds]) > 1
+    ]
+    return float(np.quantile(np.abs(common), 0.9)) / _NORMAL_90 if common else 0.0
+
+
+def _again(rounds: Mapping[int, _Timing]) -> bool:
+    return max(rounds, default=0) >= ROUND_FINAL
 
 
 def _error(

@@ -26,8 +26,10 @@ Array = npt.NDArray[np.float64]
 Figure = Callable[[Array], Array]
 """A figure over the last axis: of (draws, problems) the figure of every draw."""
 
-_DRAWS = 4000
+_DRAWS = 2000
 _SEED = 20260
+_FALSE_ALARMS = 0.02
+_STRICTER = (0.975, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999)
 _MOST_DRAWN = 2_000_000
 
 
@@ -94,17 +96,52 @@ def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array
     return 100.0 * low, 100.0 * high
 
 
+def finding_confidence(now: Side, then: Side, points: float, confidence: float) -> float:
+    """The confidence at which one problem's loss counts as found: `confidence`, or so much more that a run in
+    which nothing has changed is failed by noise with a probability of _FALSE_ALARMS at most, over all problems.
+
+    With no true loss, a problem is found by mistake when noise alone exceeds `points` and the quantile.
+    """
+    error = np.stack([now.sigma * now.efficiency, then.sigma * then.efficiency]) ** 2
+    joint = error.sum(axis=0)
+    noisy = joint > 0
+    if not noisy.any():
+        return confidence
+    joint, (new, old) = joint[noisy], error[:, noisy]
+    dof = joint**2 / (new**2 / now.dof[noisy] + old**2 / then.dof[noisy])  # Welch and Satterthwaite
+    away = points / 100.0 / np.sqrt(joint)
+    found = confidence
+    for found in (confidence, *(one for one in _STRICTER if one > confidence)):
+        if scipy.stats.t.sf(scipy.stats.t.ppf(found, dof) + away, dof).sum() <= _FALSE_ALARMS:
+            break
+    return found
+
+
+class Changes:
+    """What noise does to figures over the problems: both runs drawn again, once for all figures."""
+
+    def __init__(self, now: Side, then: Side) -> None:
+        self._sides = (100.0 * now.efficiency, 100.0 * then.efficiency)
+        self._drawn: tuple[Array, Array] | None = None
+        if now.sigma.any() or then.sigma.any():
+            rng = np.random.default_rng(_SEED)
+            count = max(200, min(_DRAWS, _MOST_DRAWN // len(now.efficiency)))
+            self._drawn = (100.0 * now.draws(rng, count), 100.0 * then.draws(rng, count))
+
+    def interval(self, figure: Figure, confidence: float) -> tuple[float, float]:
+        """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
+        change = float(figure(self._sides[0]) - figure(self._sides[1]))
+        if self._drawn is None:
+            return change, change
+        drawn = figure(self._drawn[0]) - figure(self._drawn[1])
+        # Around the change that was measured: noise that is added to noise shifts both runs' figures alike.
+        low, high = np.quantile(drawn - np.median(drawn), [1.0 - confidence, confidence])
+        return change + float(low), change + float(high)
+
+
 def change_interval(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
     """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
-    change = float(figure(100.0 * now.efficiency) - figure(100.0 * then.efficiency))
-    if not (now.sigma.any() or then.sigma.any()):
-        return change, change
-    rng = np.random.default_rng(_SEED)
-    count = max(200, min(_DRAWS, _MOST_DRAWN // len(now.efficiency)))
-    drawn = figure(100.0 * now.draws(rng, count)) - figure(100.0 * then.draws(rng, count))
-    # Around the change that was measured: noise that is added to noise shifts both runs' figures alike.
-    low, high = np.quantile(drawn - np.median(drawn), [1.0 - confidence, confidence])
-    return change + float(low), change + float(high)
+    return Changes(now, then).interval(figure, confidence)
 
 
 def over_problems(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:

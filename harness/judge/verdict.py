@@ -36,7 +36,7 @@ from harness.judge.interval_criteria import (
     suspects,
 )
 from harness.judge.noise import Margin
-from harness.judge.statistics import Side, paired_sides
+from harness.judge.statistics import Changes, Side, paired_sides
 from harness.selection import COVERED
 from harness.selection import UNDECIDED as UNDECIDED_PICK
 
@@ -195,8 +195,9 @@ def _compared(
         over = old - new > criteria.problem_points + ROUNDING_POINTS
         losses = [Loss(common[i], float(new[i]), float(old[i])) for i in np.flatnonzero(over).tolist()]
         return [*plain, largest_loss(new, old, criteria.problem_points)], _worst_first(losses), ()
+    changes = Changes(now, then) if len(common) else None
     applied = [
-        interval_average(name, figure, common, now, then, points, criteria.confidence)
+        interval_average(name, figure, common, now, then, points, criteria.confidence, changes)
         for name, figure, points in named
     ]
     points, confidence = criteria.problem_points, criteria.confidence

@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 
 from harness.judge.criteria import INTERVAL
+from harness.judge.noise import Margin
 from harness.measure.measurement import Measurement
 from harness.problem import Problem
 from harness.record.dataset import load_records
@@ -28,7 +29,7 @@ from harness.session.sweep import SweepSession
 
 _LEAST_BUDGET_S = 60.0
 _SHARE_OF_SESSION = 0.10
-_MOST_ROUNDS = 10
+MOST_ROUNDS = 10
 _ROUNDS_OF_A_BASELINE = 4
 _TARGET_POINTS = 0.1
 """Of the standard error of a baseline's mean."""
@@ -67,7 +68,7 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
             ranked[part.name] = Ranked(data.rankings, data.ranked_by, data.baseline)
             for name in _suspects(session, data):
                 timed = _leaders(session, by_id[name], data)
-                if len(timed) > 1 and rounds.get(name, 0) < _MOST_ROUNDS:
+                if len(timed) > 1 and rounds.get(name, 0) < MOST_ROUNDS:
                     todo[name] = timed
         if ends == math.inf:  # the first look has to be taken in any case, and is not in the budget
             ends = time.monotonic() + budget
@@ -103,17 +104,17 @@ def _suspects(session: SweepSession, data: ReportData) -> Sequence[str]:
     undecided = data.selection["coverage"] == UNDECIDED
     noisy: list[str] = data.selection.loc[undecided, "problem"].astype(str).tolist()
     if session.options.update_baseline or (data.baseline is None and session.options.repick):
-        return [*noisy, *_badly_known(data)]
+        return [*noisy, *badly_known(data.margins)]
     if data.baseline is None or data.criteria.rule != INTERVAL:
         return noisy
     return [*dict.fromkeys([*noisy, *data.verdict.suspects])]
 
 
-def _badly_known(data: ReportData) -> list[str]:
+def badly_known(margins: Mapping[str, Margin]) -> list[str]:
     """Problems whose margin is known worse than a baseline needs, the worst first."""
-    target = _TARGET_POINTS * math.sqrt(max(len(data.margins), 1))
+    target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
     errors = {}
-    for name, margin in data.margins.items():
+    for name, margin in margins.items():
         lowest = min(1.0, math.exp(margin.log_ratio - margin.sigma))
         error = 100.0 * max(margin.efficiency - lowest, 0.0)
         few = margin.rounds < _ROUNDS_OF_A_BASELINE and error > 0.1 * target

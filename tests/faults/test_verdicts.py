@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tools.faults import verdicts
 
@@ -13,3 +14,21 @@ def test_an_unchanged_run_does_not_fail() -> None:
     verdict = verdicts.verdict_on(verdicts.load(PATHS[0]), "unchanged", np.random.default_rng([20260, 0, 0]))
     assert not verdict.failed
     assert verdict.compared == 300
+
+
+def test_a_session_measures_again_and_finds_twelve_points_in_one_problem() -> None:
+    rng = np.random.default_rng([20260, 0, 2, 1])
+    verdict = verdicts.verdict_on(verdicts.load(PATHS[0]), "problem", rng, verdicts.SESSION)
+    (largest,) = [one for one in verdict.criteria if one.name == "largest loss"]
+    assert largest.outcome == "fail"
+    assert verdict.losses[0].loss_points == pytest.approx(12, abs=1.5)
+
+
+def test_the_planted_loss_is_exact_before_noise() -> None:
+    recording = verdicts.load(PATHS[0])
+    picks, rows = verdicts.planted(recording, "problem", np.random.default_rng(1))
+    (problem,) = picks.index[picks != recording.picks]
+    now = verdicts._analysed(recording, rows, picks).selection.set_index("problem").at[problem, "efficiency"]
+    then = verdicts.baseline_of(recording, verdicts.REPLAY).efficiencies[problem]
+    assert then is not None
+    assert 100 * (then - now) == pytest.approx(verdicts.PROBLEM_POINTS, abs=0.01)
