@@ -5,7 +5,7 @@ both were timed in turn, so that the machine's drift cancels. Its standard error
 
 1. the scatter of the problem's own margin from round to round (the sweep included);
 2. the run's typical scatter of a margin, a robust scale over all kernels that were measured again;
-3. the drift of the machine from round to round, where pick and other kernel were not timed in the same rounds;
+3. the drift of the machine between rounds, where pick and other kernel were not timed in the same rounds;
 4. the scatter of the samples within a measurement: the median of n samples with interquartile range r has a
    standard error of 0.93 r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
 

@@ -97,8 +97,8 @@ def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array
 
 
 def finding_confidence(now: Side, then: Side, points: float, confidence: float) -> float:
-    """The confidence at which one problem's loss counts as found: `confidence`, or so much more that a run in
-    which nothing has changed is failed by noise with a probability of _FALSE_ALARMS at most, over all problems.
+    """The confidence at which one problem's loss counts as found: `confidence`, or so much more that noise
+    fails a run in which nothing has changed with a probability of _FALSE_ALARMS at most, over all problems.
 
     With no true loss, a problem is found by mistake when noise alone exceeds `points` and the quantile.
     """

@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 
 from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.criteria import Criteria
+from harness.judge.criteria import Criteria, Criterion
+from harness.judge.interval_criteria import interval_largest_loss
 from harness.judge.noise import Margin, margins
-from harness.judge.statistics import change_interval, loss_bounds, paired_sides
+from harness.judge.statistics import Side, change_interval, finding_confidence, loss_bounds, paired_sides
 from harness.judge.verdict import Verdict, judge
 from harness.oracle import final_measurements, find_oracles
 from harness.selection import select
@@ -138,3 +139,37 @@ class TestNoise:
         assert (few.rounds, many.rounds) == (2, 12)
         assert many.sigma < few.sigma
         assert many.dof > few.dof
+
+
+class TestResolution:
+    """What a criterion can see decides whether it may pass."""
+
+    @staticmethod
+    def largest(sigmas: list[float], confidence: float = 0.95) -> Criterion:
+        count = len(sigmas)
+        then = Side(np.full(count, 0.9), np.full(count, np.log(0.9)), np.zeros(count), np.full(count, 5.0))
+        now = Side(then.efficiency, then.log_ratio, np.array(sigmas), then.dof)
+        problems = [f"p{number}" for number in range(count)]
+        return interval_largest_loss(problems, now, then, 10.0, confidence)[0]
+
+    def test_an_equal_figure_passes_where_twice_the_limit_would_have_been_seen(self) -> None:
+        assert self.largest([0.08] * 20).outcome == "pass"
+
+    def test_it_cannot_tell_where_that_could_hide(self) -> None:
+        criterion = self.largest([0.01] * 19 + [0.3])
+        assert criterion.outcome == "cannot tell"
+        assert criterion.cause == "a loss of 20 points may hide in p19"
+
+    def test_one_problem_in_a_hundred_may_be_too_noisy_and_is_named(self) -> None:
+        criterion = self.largest([0.01] * 99 + [0.3])
+        assert criterion.outcome == "pass"
+        assert criterion.note == "1 too noisy to tell: p99"
+
+    def test_many_noisy_problems_raise_the_confidence_of_a_loss(self) -> None:
+        def sides(sigma: float, count: int) -> tuple[Side, Side]:
+            ones = np.ones(count)
+            side = Side(0.9 * ones, np.log(0.9) * ones, sigma * ones, 5.0 * ones)
+            return side, side
+
+        assert finding_confidence(*sides(0.002, 300), 10.0, 0.95) == 0.95
+        assert finding_confidence(*sides(0.05, 300), 10.0, 0.95) > 0.99
