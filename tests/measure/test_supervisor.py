@@ -473,14 +473,33 @@ def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind
     assert measured_again(*near, far) == {kernel.name for kernel in near}
 
 
+@pytest.mark.parametrize("other_problem", [False, True], ids=["before a kernel", "before a problem"])
+def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
+    other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is blamed, and the session does not wait for it."""
+    monkeypatch.setattr("harness.measure.supervisor._LOOK_S", 0.05)
+    supervisor = open_supervisor()
+    assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
+    stopped = supervisor.worker_pid
+    assert stopped is not None
+    os.kill(stopped, signal.SIGSTOP)
+    problem = small_problem(N=2) if other_problem else PROBLEM
+    (measured,) = supervisor.sweep(problem, [evil_kernel("good", 2)])
+    assert (measured.status, measured.detail) == ("ok", "")
+    assert supervisor.worker_pid != stopped
+    assert not Path(f"/proc/{stopped}").exists()
+
+
 @pytest.mark.parametrize("calms_down", [True, False])
 def test_what_was_noisy_is_measured_again_whatever_its_place(
     calms_down: bool, flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
     """A disturbance of some milliseconds must not cost a kernel its place, nor a problem its oracle."""
     jittery = evil_kernel("jitters_until_flagged")
-    # Passes of some milliseconds: in less than one, other work on this machine would be noise enough.
-    timing = replace(LONGER.timing, noisy_above=0.25)
+    # Passes of some milliseconds: in less than one, other work on this machine would be noise enough. And
+    # time for dozens of samples: one that others disturb for 10 ms must not use up what six of them need.
+    timing = replace(LONGER.timing, noisy_above=0.25, budget_ms=60.0)
     settings = replace(SETTINGS, timing=timing, leaders_within=0.0, final_budget_ms=10.0, final_passes=5)
     sweep = open_supervisor(settings=settings).sweep(PROBLEM, [jittery, evil_kernel("slow"), GOOD])
     first = [next(sweep) for _ in range(3)]

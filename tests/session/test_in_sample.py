@@ -222,7 +222,7 @@ def test_the_report_made_again_says_the_same(recorded: Recorded, judged: Judge) 
 
 
 def test_a_smaller_pool_is_said(judged: Judge) -> None:
-    done = judged(recorded, "made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline")
+    done = judged("made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline")
     said = " ".join(done.output.split())
     assert "ranked 4 of 8 recorded kernels: a smaller pool is an easier choice" in said
     assert "ranked 4 of the 8 kernels that the model was trained on" in said
