@@ -79,6 +79,7 @@ class Child:
         self._drain = threading.Thread(target=self._drain_output, daemon=True)
         self._drain.start()
         self._killed = False
+        self._killed_because = ""
         self._said: list[str] | None = None
 
     @property
@@ -90,6 +91,15 @@ class Child:
     def ended(self) -> bool:
         """Whether the process is dead already."""
         return self._process.poll() is not None
+
+    @property
+    def stopped(self) -> bool:
+        """Whether a signal has stopped the process; not one that a debugger holds."""
+        try:
+            status = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
+        except OSError:
+            return False
+        return status.rpartition(")")[2].split()[:1] == ["T"]
 
     @property
     def contained(self) -> frozenset[str]:
@@ -137,6 +147,8 @@ class Child:
 
     def death(self) -> str:
         """How the process ended: signal or exit code, and the last that it printed."""
+        if self._killed_because:
+            return self.with_output(self._killed_because)
         try:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
@@ -161,13 +173,13 @@ class Child:
             self.kill()
         self._close()
 
-    def kill(self) -> None:
-        """End the process and all that it started. Safe to call twice.
+    def kill(self, because: str = "") -> None:
+        """End the process and all that it started. Safe to call twice. because: what `death` then says.
 
         One that not even SIGKILL ends, being stuck in its driver, is left behind.
         """
         if not self._killed:
-            self._killed = True
+            self._killed, self._killed_because = True, because
             with suppress(OSError):
                 # Its guardian ends all of it; a kernel may have stopped the guardian.
                 os.write(self._control, b"k")

@@ -50,6 +50,10 @@ _MOST_UNEXPLAINED_DEATHS = 3
 """Deaths of the worker in a row, with no kernel running, after which the device counts as lost."""
 _BUDGETS_AT_MOST = 4
 """What a noisy kernel may take: three budgets of samples, and the warm-up."""
+_LOOK_S = 2.0
+"""Between looks at a worker that is waited for while no kernel runs."""
+_MOST_STOPPED_LOOKS = 5
+"""Looks in a row that find the worker stopped by a signal, after which it is replaced: 10 s."""
 _OPEN_LIMIT_S = 120.0
 _FAR_BEHIND = 2.0
 """A pick this many times slower than the best is not measured again: noise cannot change what it says."""
@@ -238,7 +242,7 @@ class Supervisor:
         assert self._child is not None
         deadline = time.monotonic() + limit_s
         while True:
-            message = self._child.channel.receive(max(0.0, deadline - time.monotonic()))
+            message = self._receive_while_idle(deadline - time.monotonic())
             if message is None:
                 return None
             message = checked(message)
@@ -247,6 +251,23 @@ class Supervisor:
             if "resting" not in message:
                 raise ChannelGarbled
             self._talk.resting(message)
+
+    def _receive_while_idle(self, limit_s: float) -> Message | None:
+        """The next message of a worker that runs no kernel, or None after `limit_s`. Ends a worker that is
+        stopped: nobody else may ever let it go on. Raises ChannelClosed."""
+        assert self._child is not None
+        deadline = time.monotonic() + limit_s
+        # Looks are counted, not seconds: when this process was stopped too, both go on.
+        stopped = 0
+        while True:
+            left_s = max(0.0, deadline - time.monotonic())
+            message = self._child.channel.receive(min(left_s, _LOOK_S))
+            if message is not None or left_s <= _LOOK_S:
+                return message
+            stopped = stopped + 1 if self._child.stopped else 0
+            if stopped >= _MOST_STOPPED_LOOKS:
+                self._child.kill(f"was stopped for {stopped * _LOOK_S:g} s and has been killed")
+                raise ChannelClosed
 
     def _ready(self, problem: Problem) -> None:
         """See to a worker that has the problem loaded. Raises _Refused, or _Lost."""
@@ -357,9 +378,12 @@ class Supervisor:
         )
         quiet = _QUIET_LIMIT_S
         while True:
-            left = quiet if self._talk.running is None else self._since + limit - time.monotonic()
             try:
-                message = self._child.channel.receive(max(0.0, left))
+                if self._talk.running is None:
+                    message = self._receive_while_idle(quiet)
+                else:
+                    left = self._since + limit - time.monotonic()
+                    message = self._child.channel.receive(max(0.0, left))
                 if message is None:
                     raise self._silence(limit, missed=quiet < _QUIET_LIMIT_S)
                 message = checked(message)
