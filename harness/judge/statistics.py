@@ -18,7 +18,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import scipy.stats
 
 from harness.judge.noise import Margin
 
@@ -45,6 +44,8 @@ class Side:
 
     def bound(self, confidence: Array | float, side: int) -> Array:
         """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
+        import scipy.stats  # not at the top: a machine that only measures may lack it
+
         quantile = scipy.stats.t.ppf(confidence, self.dof)
         moved = np.minimum(1.0, np.exp(self.log_ratio + side * quantile * self.sigma))
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
@@ -102,6 +103,8 @@ def finding_confidence(now: Side, then: Side, points: float, confidence: float) 
 
     With no true loss, a problem is found by mistake when noise alone exceeds `points` and the quantile.
     """
+    import scipy.stats
+
     error = np.stack([now.sigma * now.efficiency, then.sigma * then.efficiency]) ** 2
     joint = error.sum(axis=0)
     noisy = joint > 0
