@@ -39,7 +39,6 @@ MESSAGES = (
         "says_unknown_id",
         "Reports a result of a kernel that does not exist.",
         f'{{"done":987654,{_FORGED}}}\n',
-        quick=True,
     ),
     _says(
         "says_next_ids",
@@ -51,7 +50,6 @@ MESSAGES = (
         "says_wrong_types",
         "Sends objects where numbers are expected.",
         '{"done":{"a":1},"status":[],"kernel_seconds":"x"}\n',
-        quick=True,
     ),
     _says("says_list_as_began", "Sends a list for the kernel that has begun.", '{"began":[1,2]}\n'),
     _says(

@@ -50,7 +50,7 @@ def _family(name: str, does: str, first: str, second: str, add: str, quick: bool
 
 
 PRECISION = (
-    _family("fp32_as_bf16", "Cuts both operands to bf16.", "CUT(8)", "CUT(8)", "SAME", quick=True),
+    _family("fp32_as_bf16", "Cuts both operands to bf16.", "CUT(8)", "CUT(8)", "SAME"),
     _family("fp32_as_tf32", "Rounds both operands to tf32.", "NEAR(11)", "NEAR(11)", "SAME", quick=True),
     _family("first_operand_as_tf32", "Rounds the first operand to tf32.", "NEAR(11)", "SAME", "SAME"),
     _family("second_operand_as_tf32", "Rounds the second operand to tf32.", "SAME", "NEAR(11)", "SAME"),

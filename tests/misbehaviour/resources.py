@@ -16,7 +16,6 @@ RESOURCES = (
         one("unsupported"),
         workspace="INT64_MAX / 2",
         detail="its workspace: ",
-        quick=True,
     ),
     Family(
         "workspace_beyond_memory",
@@ -85,7 +84,6 @@ RESOURCES = (
         " waitpid(child, nullptr, 0); convolve(a);",
         declarations=_BURN,
         detail="processes running",
-        quick=True,
     ),
     Family(
         "daemon_outlives_crash",

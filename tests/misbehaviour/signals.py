@@ -32,7 +32,6 @@ SIGNALS = (
         _CRASH,
         "segfault();",
         detail="SIGSEGV",
-        quick=True,
     ),
     Family("abort", "signals", "Calls abort().", _CRASH, "abort();", detail="SIGABRT"),
     Family(
@@ -44,7 +43,7 @@ SIGNALS = (
         declarations="static void *die(void *) { abort(); }",
         detail="SIGABRT",
     ),
-    Family("exit_0", "signals", "Calls exit(0), as if all were well.", _CRASH, "exit(0);", quick=True),
+    Family("exit_0", "signals", "Calls exit(0), as if all were well.", _CRASH, "exit(0);"),
     Family("exit_now", "signals", "Calls _exit(0): no handler runs.", _CRASH, "_exit(0);"),
     Family(
         "divides_by_zero",

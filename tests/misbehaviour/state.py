@@ -22,7 +22,6 @@ STATE = (
         "leaks_descriptors",
         "Opens 40 files and closes none.",
         'for (int i = 0; i < 40; ++i) open("/dev/null", 0);',
-        quick=True,
     ),
     _leaves(
         "leaks_all_descriptors",
@@ -39,7 +38,6 @@ STATE = (
         "lowers_limit_of_memory",
         "Allows the process no more memory.",
         "rlimit_ none = {1 << 20, 1 << 20}; setrlimit(9, &none);",
-        quick=True,
     ),
     _leaves(
         "lowers_limit_of_time",
@@ -78,7 +76,7 @@ STATE = (
         "Blocks every signal.",
         "uint64_t all[16]; sigfillset(all); sigprocmask(0, all, nullptr);",
     ),
-    _leaves("sets_alarm", "Has itself killed a second later.", "alarm(1);", quick=True),
+    _leaves("sets_alarm", "Has itself killed a second later.", "alarm(1);"),
     _leaves(
         "sets_interval_timer",
         "Has itself killed after some milliseconds of processor time.",
@@ -154,7 +152,6 @@ STATE = (
         "Closes every descriptor, the channel to the harness included.",
         one("crash"),
         "for (int fd = 0; fd < 4096; ++fd) close(fd); convolve(a);",
-        quick=True,
     ),
     Family(
         "swaps_descriptors",
@@ -187,7 +184,6 @@ STATE = (
         "Writes over blocks of the heap that are not its own, and returns the right result.",
         one("ok", "crash", "timeout"),
         "convolve(a); char *block = (char *)malloc(64); for (int i = -256; i < 65536; ++i) block[i] = (char)0x5a;",
-        quick=True,
     ),
     Family(
         "corrupts_stack",

@@ -17,9 +17,6 @@ from harness.data_files import data_folder
 from harness.kernel import GroupedConvKernel
 from harness.problem import GroupedConvProblem
 from harness.target.cpu_device import CpuDevice, open_device
-from tests.misbehaviour.families import Family
-from tests.misbehaviour.precision import PRECISION
-from tests.misbehaviour.runner import Lab, lab
 
 _HEADER = Path(__file__).with_name("precision_faults.hpp")
 
@@ -99,14 +96,3 @@ def test_small_integers_alone_would_not_do(device: CpuDevice, library: Path) -> 
         if (data.out.view(wanted.dtype, wanted.shape) == wanted).all():
             passed.add(fault)
     assert passed >= {"operands in fp8 (e4m3 digits)", "operands cut by their last bit", "sums in fp16"}
-
-
-@pytest.fixture(scope="module")
-def the_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with lab(tmp_path_factory.mktemp("precision_families"), PRECISION) as made:
-        yield made
-
-
-@pytest.mark.parametrize("family", PRECISION, ids=lambda family: family.name)
-def test_a_family_gets_its_status(family: Family, the_lab: Lab) -> None:
-    assert not the_lab.measure(family).broken(family)

@@ -84,7 +84,6 @@ TIMING = (
         "Says that each run took a nanosecond: nobody asks it.",
         _OK,
         time="for (int64_t i = 0; i < count; ++i) nanoseconds[i] = 1;",
-        quick=True,
     ),
     Family(
         "caches_by_pointer",
@@ -150,7 +149,6 @@ TIMING = (
         _WRONG,
         "if (++calls == 1) convolve(a); else memset(a->out, 0, output_values(a) * 4);",
         declarations=_CALLS,
-        quick=True,
     ),
     Family(
         "one_value_wrong_when_timed",
@@ -160,7 +158,6 @@ TIMING = (
         f"{_TIMED} convolve(a); if (timed) ((float *)a->out)[output_values(a) - 1] += 1;",
         declarations=_CALLS,
         detail="when it was timed, 1 of ",
-        quick=True,
     ),
     Family(
         "half_the_work_when_timed",
