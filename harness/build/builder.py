@@ -249,7 +249,9 @@ class Builder:
         if self.ck_tile is not None:
             # Ours, and no library: another compiler makes it.
             with Builder(self.arch, build_dir=self.cache.folder, timeout_s=self._timeout_s) as own:
-                return own.device_work()
+                binary = own.device_work()
+                self.cache.mark(binary.source_hash)
+                return binary
         if self.toolchain is None:
             raise BuildError(
                 f"the harness's own code for {self.arch} cannot be compiled: {self._no_toolchain}"
@@ -291,6 +293,7 @@ class Builder:
         self._processes.stop_all()
         for thread in self._threads:
             thread.join()
+        self.cache.close()
 
     def __enter__(self) -> Builder:
         return self

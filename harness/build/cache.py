@@ -8,6 +8,7 @@ Below its folder:
     ab/abcdef….lock                 held while one session builds this entry
     ab/abcdef….log                  what the compiler said when this entry last failed to build
     use/….keys                      the entries that a living session uses; it holds a lock on the file
+    use/prune.lock                  held by whoever prunes, shared by sessions that write down a key
     work/…                          folders of compilers at work
 
 An entry is a folder that is renamed into place when it is complete, so it is there or not there; a
@@ -106,6 +107,14 @@ class BuildCache:
             if time.time() - folder.stat().st_mtime > _USE_NOTED_S:
                 os.utime(folder)
         return CacheEntry(folder / self._binary, len(content), facts)
+
+    def mark(self, key: str) -> None:
+        """The entry of a key is used until `close`: pruning leaves it alone."""
+        self._uses.mark(key)
+
+    def close(self) -> None:
+        """The marks of use end. The store works on; looking an entry up marks it again."""
+        self._uses.close()
 
     def try_lock(self, key: str) -> KeyLock | None:
         """The right to build a key, or None while another session has it. Raises BuildError."""

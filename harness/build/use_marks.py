@@ -5,7 +5,8 @@ holds a lock on that file until it ends, however it ends. Pruning takes the entr
 lock `use/prune.lock`, which sessions share for the moment of writing a key: so a session either has written
 its key before pruning looks, or looks for the entry after it is gone.
 
-A cache that cannot be written keeps no marks; whoever may prune it sees the times of last use alone.
+A cache that cannot be written, or that nobody may write by its mode, keeps no marks; whoever may prune it
+sees the times of last use alone.
 """
 
 from __future__ import annotations
@@ -13,16 +14,21 @@ from __future__ import annotations
 import fcntl
 import os
 import secrets
+import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 USE_FOLDER = "use"
-_GUARD, _SUFFIX = "prune.lock", ".keys"
+GUARD = "prune.lock"
+_SUFFIX = ".keys"
+_ANYBODY_MAY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class UseMarks:
-    """The marks of one session; they end with this object or the process."""
+    """The marks of one session, which any of its threads may make. They end with `close`, with this object
+    or with the process."""
 
     def __init__(self, cache: Path) -> None:
         self._folder = cache / USE_FOLDER
@@ -31,9 +37,20 @@ class UseMarks:
         self._file: int | None = None
         self._path: Path | None = None
         self._is_writable = True
+        self._alone = threading.Lock()
 
     def mark(self, key: str) -> None:
         """This session uses an entry from now on, whether it is there yet or not."""
+        # One thread at a time: they share the guard's lock, and one would release it while another writes.
+        with self._alone:
+            self._mark(key)
+
+    def close(self) -> None:
+        """This session uses none of the entries any longer. Safe to call twice."""
+        with self._alone:
+            self._release()
+
+    def _mark(self, key: str) -> None:
         if key in self._keys or not self._is_writable or not self._folder.parent.is_dir():
             return
         try:
@@ -52,7 +69,9 @@ class UseMarks:
     def _open(self) -> None:
         if self._file is not None:
             return
+        _check_writable(self._folder.parent)
         self._folder.mkdir(exist_ok=True)
+        _check_writable(self._folder)
         if self._guard is None:
             self._guard = _guard(self._folder)
         path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
@@ -65,7 +84,7 @@ class UseMarks:
             fcntl.flock(self._guard, fcntl.LOCK_UN)
         self._file, self._path = file, path
 
-    def __del__(self) -> None:
+    def _release(self) -> None:
         if self._path is not None:
             with suppress(OSError):
                 self._path.unlink(missing_ok=True)
@@ -73,6 +92,11 @@ class UseMarks:
             if handle is not None:
                 with suppress(OSError):
                     os.close(handle)
+        self._guard = self._file = self._path = None
+        self._keys.clear()
+
+    def __del__(self) -> None:
+        self._release()
 
 
 @contextmanager
@@ -95,8 +119,14 @@ def nobody_begins(cache: Path) -> Iterator[frozenset[str]]:
         os.close(guard)
 
 
+def _check_writable(folder: Path) -> None:
+    """Raises PermissionError for a folder that nobody may write by its mode; the super-user still could."""
+    if not folder.stat().st_mode & _ANYBODY_MAY_WRITE:
+        raise PermissionError(f"{folder} is read-only")
+
+
 def _guard(folder: Path) -> int:
-    return os.open(folder / _GUARD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    return os.open(folder / GUARD, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
 
 def _keys_of_living(path: Path) -> set[str]:

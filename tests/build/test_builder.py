@@ -16,6 +16,7 @@ from harness.build.builder import Builder
 from harness.build.inspect import inspect_binary
 from harness.build.isa import Isa, resolve_isa, this_cpu
 from harness.build.toolchain import Toolchain, find_toolchain
+from harness.build.use_marks import GUARD, USE_FOLDER
 from harness.errors import BuildError
 from harness.kernel import GroupedConvKernel
 
@@ -353,7 +354,7 @@ def test_closing_stops_compilers_and_gives_up_the_queue(
     for future in (*futures, builder.submit(make_kernel(5))):
         with pytest.raises(BuildError, match="closed"):
             future.result(timeout=10)
-    assert everything_in(builder.cache.folder) == []
+    assert everything_in(builder.cache.folder) == [builder.cache.folder / USE_FOLDER / GUARD]
 
 
 def test_compilers_run_beside_each_other(

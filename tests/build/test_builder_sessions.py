@@ -15,6 +15,7 @@ import pytest
 
 from harness.build.builder import Builder
 from harness.build.cache import BuildCache
+from harness.build.use_marks import GUARD
 from harness.kernel import GroupedConvKernel
 
 MakeKernel = Callable[..., GroupedConvKernel]
@@ -67,7 +68,7 @@ def test_one_compiles_and_the_others_wait(tmp_path: Path, include: Path, make_ke
     assert all(answer["compiled"] + answer["cached"] == 3 for answer in answers)
     assert len({tuple(answer["hashes"]) for answer in answers}) == 1
     kinds = sorted(path.name for path in files_of(tmp_path / "cache"))
-    assert kinds == sorted(["entry.json", "kernel.cpp", "kernel.so"] * 3)
+    assert kinds == sorted(["entry.json", "kernel.cpp", "kernel.so"] * 3 + [GUARD])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 import harness
 from harness.build.cache import BuildCache, content_key
 from harness.build.cache_use import IN_USE_S, entries_in, prune
+from harness.build.use_marks import GUARD, USE_FOLDER
 from harness.cli import main
 
 NOW_S = time.time()
@@ -145,3 +147,16 @@ def test_what_a_living_session_uses_stays_however_old_and_goes_after_its_death(t
     second = prune(tmp_path, time.time(), unused_for_s=24 * 3600.0 * 30)
     assert [entry.key for entry in second.removed] == [used]
     assert not list((tmp_path / "use").glob("*.keys"))
+
+
+def test_threads_share_one_file_of_marks_and_it_goes_when_the_session_closes(tmp_path: Path) -> None:
+    keys = [put(tmp_path, number, 400) for number in range(64)]
+    cache = BuildCache(tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(cache.mark, keys))
+    (marks,) = (tmp_path / USE_FOLDER).glob("*.keys")
+    assert sorted(marks.read_text().split()) == sorted(keys)
+    assert prune(tmp_path, NOW_S, unused_for_s=DAY_S).removed == ()
+    cache.close()
+    assert [path.name for path in (tmp_path / USE_FOLDER).iterdir()] == [GUARD]
+    assert len(prune(tmp_path, NOW_S, unused_for_s=DAY_S).removed) == len(keys)

@@ -31,6 +31,7 @@ from harness.build.toolchain import zig_folder
 from harness.data_files import data_folder
 from harness.target.device_state import why_not_readable
 from harness.target.gpu_presence import amd_presence, nvidia_presence
+from harness.target.lock_files import LOCK_DIR_VARIABLE
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
@@ -220,13 +221,13 @@ def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_p
             pytest.skip(f"needs {gpus} GPUs")
         gpus = min(2, gpu.where.gpus)
     # A folder for locks of its own: their names say which GPUs were timed on.
-    finished = gpu.run("-n", "2", gpus=gpus, environment={"TMPDIR": str(tmp_path)})
+    finished = gpu.run("-n", "2", gpus=gpus, environment={LOCK_DIR_VARIABLE: str(tmp_path / "locks")})
     complete(gpu, finished)
     (run,) = gpu.project.runs
     writers = {path.name.split("-")[1] for path in (run / "measurements").glob("*.parquet")}
     assert len(writers) == 2, "each worker writes parts of its own"
     if gpu.target != "cpu":
-        assert len(list((tmp_path / "tile-oracle-gpus").glob("*.lock"))) == gpus
+        assert len(list((tmp_path / "locks").glob("gpu-*.lock"))) == gpus
 
 
 def test_a_budget_ends_a_session_that_can_go_on(gpu: GpuProject) -> None:

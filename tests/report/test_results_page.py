@@ -11,7 +11,9 @@ import pytest
 
 from harness.cli import main
 from harness.data_files import data_folder
+from harness.errors import GateError, ModelError
 from harness.report.results_page import read_shipped, results_page
+from harness.vouched_files import seal_baseline, seal_folder
 
 ROOT = Path(__file__).parents[2]
 GFX950 = "grouped_conv_forward_bf16_gfx950"
@@ -60,6 +62,7 @@ def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
     (baseline,) = folder.glob("*/*/*.json")
     document = json.loads(baseline.read_text()) | {"model_kind": "folder", "problem_set": "some|set"}
     baseline.write_text(json.dumps(document))
+    seal_baseline(baseline, GateError)
     page = results_page(read_shipped(tmp_path))
     assert "This model has no study.json" in page
     (line,) = (line for line in page.splitlines() if "304 problems of" in line)
@@ -78,6 +81,7 @@ def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipe
     manifest = json.loads((folder / "train_manifest.json").read_text())
     manifest["taught_by"] = {"bwd_data": 1500, "bwd_weight": 500}
     (folder / "train_manifest.json").write_text(json.dumps(manifest))
+    seal_folder(folder, ModelError)
     lines = results_page(read_shipped(tmp_path)).splitlines()
     taught = [line for line in lines if "and 2,000 of other directions" in line]
     assert [line.split("|")[1].strip() for line in taught] == [
