@@ -66,6 +66,8 @@ def test_a_session_that_is_told_to_end_seals_and_says_how_to_go_on(
     assert not list(run.glob("measurements/.*"))
     rows = len(project.records(run))
     assert rows >= 5
+    if number != signal.SIGTERM:
+        return  # the end was the same: so is what follows
     resumed = project.pytest(*SWEEP, "--resume")
     assert resumed.status == 0, resumed.output[-3000:]
     records = project.records()
