@@ -107,18 +107,19 @@ def test_the_kernel_is_checked_and_timed_from_a_graph(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
     answers, calls = double.run_on_double(runtime, folder, [(libraries[FORWARD], problem())])
-    status, detail, timed, out, _, stream = answers[0]
+    status, detail, timed, outs, _, stream = answers[0]
     assert (status, detail) == ("ok", "")
     assert timed >= 8
     launches = [call for call in calls if call[0] == "hipLaunchKernel"]
     # 2 x 10 x 12 rows by 64 columns a group, in tiles of 64 x 64; two groups; 4 waves of 64.
     assert {tuple(call[1:4]) for call in launches} == {("4,2,1", "256,1,1", "0")}
     assert {int(call[4], 16) for call in launches} == {stream}
-    assert {int(call[5], 16) for call in launches} == {out}
+    assert {int(call[5], 16) for call in launches} == set(outs)
     assert all("to_ck_entry" in call[6] for call in launches)
     order = [call[0] for call in calls]
     begin, end = order.index("hipStreamBeginCapture"), order.index("hipStreamEndCapture")
-    assert order[begin + 1 : end] == ["hipLaunchKernel"] * 8
+    # Before each run the harness's own kernel changes an operand.
+    assert order[begin + 1 : end] == ["hipModuleLaunchKernel", "hipLaunchKernel"] * 8
     assert "hipMemsetAsync" not in order
 
 
@@ -140,7 +141,7 @@ def test_what_ck_tile_does_not_take_is_unsupported_with_its_own_words(
         == "CK Tile's IsSupportedArgument says no: [ERROR] Conv C is not a multiple of the vector"
     )
     assert answers[1][1] == "N is more than a double can bear"
-    assert not [call for call in calls if call[0] == "hipLaunchKernel" and int(call[5], 16) == answers[0][3]]
+    assert not [call for call in calls if call[0] == "hipLaunchKernel" and int(call[5], 16) in answers[0][3]]
 
 
 def test_pixels_that_nothing_reaches_are_zeros(
@@ -159,7 +160,7 @@ def test_pixels_that_nothing_reaches_are_zeros(
     fills = [call for call in calls if call[0] == "hipMemsetAsync"]
     # bf16: 2 images of 10 x 12 pixels of 64 channels; none where the filter reaches all.
     assert {(call[1], call[2], call[3]) for call in fills} == {
-        (hex(answers[number][3]), "0", str(2 * 2 * 120 * 64)) for number in (1, 3)
+        (hex(out), "0", str(2 * 2 * 120 * 64)) for number in (1, 3) for out in answers[number][3]
     }
     names = [call[0] for call in calls if call[0] in ("hipMemsetAsync", "hipLaunchKernel")]
     assert names[-2:] == ["hipMemsetAsync", "hipLaunchKernel"]

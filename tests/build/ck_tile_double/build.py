@@ -87,8 +87,9 @@ for library, row in asked["runs"]:
     device.load(problem_from_row(row), 1)
     check = device.check(Path(library))
     timed = len(device.sample(Path(library), 10)) if check.status == "ok" else 0
-    answers.append([check.status, check.detail, timed, device._loaded.out.address,
-                    [buffer.address for buffer in device._loaded.integers], driver.stream])
+    sets = device._loaded.sets
+    answers.append([check.status, check.detail, timed, [one.out.address for one in sets],
+                    [buffer.address for buffer in sets[0].inputs], driver.stream])
 print(json.dumps(answers))
 """
 
