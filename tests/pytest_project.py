@@ -36,7 +36,7 @@ import harness.session.sweep as sweep
 
 done = []
 jumping = lambda: time.monotonic() + 7200 * bool(done)
-sweep.time = types.SimpleNamespace(time_ns=time.time_ns, monotonic=jumping)
+sweep.time = types.SimpleNamespace(**vars(time) | {"monotonic": jumping})
 
 def pytest_runtest_logfinish(nodeid):
     done.append(nodeid)

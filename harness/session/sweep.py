@@ -171,7 +171,7 @@ class SweepSession:
     @property
     def left_s(self) -> float | None:
         """Seconds of --budget that are left; None without one."""
-        return None if self.deadline is None else self.deadline - time.time()
+        return None if self.deadline is None else self.deadline - time.monotonic()
 
     @property
     def elapsed_s(self) -> float:
