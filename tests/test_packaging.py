@@ -85,6 +85,7 @@ def test_an_installed_plugin_measures_away_from_the_checkout(installed: Path, tm
         "--kernel-set=tiny",
         "--kernel-budget=2ms",
         "-k=c64-k256-i56x56 and basic_v1",
+        "--allow=no-baseline,incomplete,nothing-judged",
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "tile_oracle" not in done.stderr
