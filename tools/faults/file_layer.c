@@ -2,8 +2,8 @@
  *
  * Only paths below one folder matter, and descriptors opened on them. Armed (file_layer_arm), the n-th such
  * call fails with a given error number, and so does every later one if that is asked for. Recording
- * (file_layer_record), every call that changes the folder becomes a line of a log, data included, from which
- * tools/faults/crash_states.py makes what a power cut may leave. */
+ * (file_layer_record), every call that changes the folder becomes a line of a log, data included. No campaign
+ * reads such a log yet. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
