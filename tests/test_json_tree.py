@@ -36,7 +36,7 @@ def test_a_file_that_is_no_json_gives_one_line(content: bytes, message: str, tmp
 def test_a_missing_file_and_a_folder_are_said(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"missing.json' cannot be read: No such file"):
         JsonTree.read(tmp_path / "missing.json")
-    with pytest.raises(RuleError, match="cannot be read: Is a directory"):
+    with pytest.raises(RuleError, match="cannot be read: it is a folder, not a regular file"):
         JsonTree.read(tmp_path)
 
 

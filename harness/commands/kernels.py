@@ -53,7 +53,7 @@ examples:
   tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --facts
                                                            compile them: registers, LDS, spills, occupancy
-  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 64" --verify
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --verify
                                                            compile them, and verify the waits in their code
   tile-oracle kernels --verify kernel.s                    the same of a compiler's assembly or a code object
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave

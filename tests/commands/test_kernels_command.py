@@ -135,7 +135,23 @@ def test_mistakes_are_one_line(arguments: tuple[str, ...], error: type[Exception
         kernels.run(parser.parse_args(arguments))
 
 
-def test_the_help_teaches_by_examples_that_work(capsys: pytest.CaptureFixture[str]) -> None:
+_ASSEMBLY = """\
+\t.amdgcn_target "amdgcn-amd-amdhsa--gfx950"
+\t.type\tone,@function
+one:
+\ts_load_dword s2, s[0:1], 0x0
+\ts_waitcnt lgkmcnt(0)
+\tv_mov_b32_e32 v0, s2
+\ts_endpgm
+.Lfunc_end0:
+"""
+
+
+def test_the_help_teaches_by_examples_that_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "kernel.s").write_text(_ASSEMBLY)
+    monkeypatch.chdir(tmp_path)
     parser = argparse.ArgumentParser()
     kernels.add_arguments(parser)
     text = parser.format_help()

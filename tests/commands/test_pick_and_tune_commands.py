@@ -134,6 +134,8 @@ def test_the_records_of_a_session_seed_tuned_results(tmp_path: Path) -> None:
         "cpu",
         "--run-name",
         "mine",
+        "--model",
+        "none",
     ]
     more = ["-k", "64x64x64", "--kernel-budget", "1ms", "--build-dir=cache", "-p", "no:cacheprovider", "-q"]
     session = subprocess.run(

@@ -72,7 +72,7 @@ RESOURCES = (
         "Starts some processes that stay, and returns the right result.",
         _CRASH,
         "for (int i = 0; i < 5; ++i) if (fork() == 0) for (;;) pause(); convolve(a);",
-        detail="left 5 processes running",
+        detail="processes running",
         quick=True,
     ),
     Family(

@@ -28,7 +28,7 @@ from harness.kernel import Kernel, parse_kernel_name
 from harness.pool import pool_of_kind
 from harness.problem import Kind, Problem
 from harness.selector.ranker import NativeRanker
-from harness.vouched_files import MANIFEST_FILE
+from harness.vouched_files import MANIFEST_FILE, seal_folder
 from tests.heuristic.conftest import *  # noqa: F403
 from tests.heuristic.made_records import make_kernels, make_problems
 from tests.heuristic.test_gemm_training import make_records as make_gemm_records
@@ -217,6 +217,9 @@ def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
     features = len(spec["feature_names"])
     spec["feature_names"] = spec["feature_names"][:-1]
     (tmp_path / "m" / SPEC_FILE).write_text(json.dumps(spec))
+    with pytest.raises(ModelError, match=r"feature_spec\.json is damaged or was changed"):
+        NativeRanker.load(tmp_path / "m", kernels)
+    seal_folder(tmp_path / "m", ModelError)
     said = rf"trained on {features} features, feature_spec\.json names {features - 1}"
     with pytest.raises(ModelError, match=said):
         NativeRanker.load(tmp_path / "m", kernels)

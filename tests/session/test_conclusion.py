@@ -37,10 +37,18 @@ def baseline_of(project: Project) -> tuple[Path, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
-    """A run that was accepted as the baseline. Resumed, it measures nothing and has the same efficiencies."""
+    """A run that was accepted as the baseline."""
     project = make_project()
     project.problem_set("four.csv", PROBLEMS)
     return project, project.pytest(*JUDGED, "--update-baseline")
+
+
+@pytest.fixture(scope="module")
+def timed_again(accepted: tuple[Project, Finished]) -> tuple[Project, Finished]:
+    """The run accepted once more, with the picks timed in turn with the leaders, as the session that made them
+    could not. Resumed again, it measures nothing and has the same efficiencies."""
+    project, _ = accepted
+    return project, project.pytest(*JUDGED, "--resume", "--update-baseline")
 
 
 def test_a_first_run_is_accepted_though_there_is_no_baseline(accepted: tuple[Project, Finished]) -> None:
@@ -71,8 +79,8 @@ def test_update_baseline_writes_what_was_found(accepted: tuple[Project, Finished
     assert baseline["device"] == project.records()["device"].iloc[0]
 
 
-def test_the_same_efficiencies_pass(accepted: tuple[Project, Finished]) -> None:
-    project, _ = accepted
+def test_the_same_efficiencies_pass(timed_again: tuple[Project, Finished]) -> None:
+    project, _ = timed_again
     finished = project.pytest(*JUDGED, "--resume", "--junitxml=junit.xml")
     assert finished.status == 0, finished.output
     assert "verdict passed: every criterion is met" in finished.lines
