@@ -44,9 +44,13 @@ class Channel:
         self._readable = select.poll()
         self._readable.register(read_fd, select.POLLIN)
 
-    def send(self, message: Message) -> None:
-        """Raises ChannelClosed when the other side is gone, or this one closed."""
-        data = memoryview(json.dumps(message, separators=(",", ":")).encode() + b"\n")
+    def send(self, *messages: Message) -> None:
+        """Messages that belong together wake the other side once.
+
+        Raises ChannelClosed when that is gone, or this one closed.
+        """
+        lines = [json.dumps(message, separators=(",", ":")).encode() + b"\n" for message in messages]
+        data = memoryview(b"".join(lines))
         try:
             while data:
                 data = data[os.write(self.write_fd, data) :]
@@ -112,9 +116,9 @@ class OwnChannel(Channel):
         super().__init__(read_fd, write_fd)
         self._owner = os.getpid()
 
-    def send(self, message: Message) -> None:
+    def send(self, *messages: Message) -> None:
         self._end_if_copy()
-        super().send(message)
+        super().send(*messages)
 
     def receive(self, timeout: float | None = None) -> Message | None:
         self._end_if_copy()

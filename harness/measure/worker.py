@@ -213,13 +213,13 @@ class Worker:
         self._channel.send({"began": identity})
 
     def _finish(self, answer: Message, token: str) -> None:
-        """Send a result, look at what the kernel left of this process, and confirm the result."""
+        """Look at what the kernel left of this process, and send the result with its confirmation."""
         assert self._audit is not None
-        self._channel.send(answer)
         report = self._audit.end(thorough=answer["status"] in ("wrong", "flaky", "build_error"))
         if self._slot is not None:
             self._slot.end()
-        self._channel.send({"settled": token, "dirty": report.changes, "processes": report.processes})
+        settled = {"settled": token, "dirty": report.changes, "processes": report.processes}
+        self._channel.send(answer, settled)
 
 
 def verify_timed(device: Device, binary: Path) -> None:

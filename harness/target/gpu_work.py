@@ -53,6 +53,9 @@ _FEW_VALUES = 1 << 18
 _VERDICT = struct.Struct("<4Q")
 _NOWHERE = 2**64 - 1
 _SLOTS = 3
+"""Of one look: beside the output, beside the workspace, the output."""
+_LOOK_BYTES = _SLOTS * _VERDICT.size
+_MOST_LOOKS = 4
 
 
 class _Convolution(ctypes.Structure):
@@ -147,7 +150,8 @@ class DeviceWork:
         self._driver = driver
         module = driver.load_module(binary.read_bytes())
         self._functions = {name: driver.function(module, name) for name in WORK_KERNELS}
-        self._verdict = driver.allocate(_SLOTS * _VERDICT.size)
+        self._verdict = driver.allocate(_MOST_LOOKS * _LOOK_BYTES)
+        self._looks = 0
 
     def fill_integers(self, problem: Problem, seed: int, first: int, second: int) -> None:
         """Both operands: wide integers, every partial sum of whose products is exact in fp32."""
@@ -204,9 +208,10 @@ class DeviceWork:
 
     def compare(self, problem: Problem, got: int, want: int) -> Verdict:
         """Compares two outputs, bit for bit but for the sign of zeros."""
-        self._clear()
+        self.begin_looks()
+        self._looks = 1
         self._compare(problem, got, want, None)
-        return self._read().verdict
+        return self.end_looks()[0].verdict
 
     def find(
         self,
@@ -217,19 +222,49 @@ class DeviceWork:
         sample: int | None = None,
     ) -> Findings:
         """Looks at a run's output, and beside it and its workspace. expected: 0 to compare nothing."""
-        self._clear()
+        self.begin_looks()
+        self.look(problem, out, workspace, expected, sample)
+        return self.end_looks()[0]
+
+    def begin_looks(self) -> None:
+        """Several looks at what the device still computes may follow: `end_looks` waits for them once."""
+        self._driver.copy_in(self._verdict, _MOST_LOOKS * _SLOTS * _VERDICT.pack(0, _NOWHERE, 0, 0))
+        self._looks = 0
+
+    def look(
+        self,
+        problem: Problem,
+        out: Buffer,
+        workspace: Buffer | None,
+        expected: int,
+        sample: int | None = None,
+    ) -> None:
+        """As `find`, of what was launched before; _MOST_LOOKS at most."""
+        assert self._looks < _MOST_LOOKS
+        self._looks += 1
         self._count_damage(out, 0)
         if workspace is not None:
             self._count_damage(workspace, 1)
         if expected:
             self._compare(problem, out.address, expected, sample)
-        return self._read()
+
+    def end_looks(self) -> list[Findings]:
+        """What each look found."""
+        data = self._driver.copy_out(self._verdict, self._looks * _LOOK_BYTES)
+        found = []
+        for look in range(self._looks):
+            one = data[look * _LOOK_BYTES : (look + 1) * _LOOK_BYTES]
+            output, workspace, (wrong, first, unwritten, nan) = _VERDICT.iter_unpack(one)
+            verdict = Verdict(wrong, None if first == _NOWHERE else first, unwritten, nan)
+            found.append(Findings(output[0], workspace[0], verdict))
+        return found
 
     def damaged_guard_bytes(self, buffer: Buffer, guard: int = GUARD_BYTE) -> int:
         """How many bytes beside a buffer are not what they were."""
-        self._clear()
+        self.begin_looks()
+        self._looks = 1
         self._count_damage(buffer, 0, guard)
-        return self._read().beside_output
+        return self.end_looks()[0].beside_output
 
     def _compare(self, problem: Problem, got: int, want: int, sample: int | None) -> None:
         values, stride = _sample(problem, sample)
@@ -249,21 +284,12 @@ class DeviceWork:
         )
 
     def _slot(self, number: int) -> c_void_p:
-        return c_void_p(self._verdict + number * _VERDICT.size)
+        return c_void_p(self._verdict + (self._looks - 1) * _LOOK_BYTES + number * _VERDICT.size)
 
     def value(self, problem: Problem, out: int, index: int) -> bytes:
         """One value of an output, as it is stored."""
         size = STORAGE[problem.result_dtype].itemsize
         return self._driver.copy_out(out + index * size, size)
-
-    def _clear(self) -> None:
-        self._driver.copy_in(self._verdict, _SLOTS * _VERDICT.pack(0, _NOWHERE, 0, 0))
-
-    def _read(self) -> Findings:
-        data = self._driver.copy_out(self._verdict, _SLOTS * _VERDICT.size)
-        output, workspace, (wrong, first, unwritten, nan) = _VERDICT.iter_unpack(data)
-        verdict = Verdict(wrong, None if first == _NOWHERE else first, unwritten, nan)
-        return Findings(output[0], workspace[0], verdict)
 
     def _run(self, name: str, blocks: int, *arguments: Any) -> None:
         geometry = Geometry((max(1, blocks), 1, 1), (_THREADS, 1, 1))
