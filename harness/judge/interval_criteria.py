@@ -1,4 +1,5 @@
-"""The criteria decided by intervals, each limit of which holds with `confidence`.
+"""The criteria decided by intervals, each limit of which holds with `confidence`; where it decides that a
+criterion fails, with more.
 
 A criterion fails when its whole interval lies above the limit. It passes when the figure itself is within the
 limit and a loss of twice the limit can be excluded: a planted loss of that size would have been seen. Else it
@@ -36,6 +37,9 @@ from harness.judge.statistics import (
 )
 
 _NAMED = 2
+_FINDING = 0.99
+"""Confidence of the end of a figure's interval that decides whether it fails: three figures are judged, and
+an unchanged run is to fail in 2 of 100 at most."""
 _SEEN = 2.0
 """A criterion passes only where a loss of so many times its limit would have been seen."""
 _UNRESOLVED_SHARE = 0.01
@@ -72,7 +76,8 @@ def interval_average(
     plain = average(name, figure, 100.0 * now.efficiency, 100.0 * then.efficiency, points)
     if plain.outcome == NOT_APPLIED:
         return plain
-    low, high = (changes or Changes(now, then)).interval(figure, confidence)
+    changes = changes or Changes(now, then)
+    low, high = changes.interval(figure, confidence)[0], changes.interval(figure, _FINDING)[1]
     outcome = _outcome(plain.outcome == PASS, -high, -low, points)
     decided = replace(
         plain,

@@ -6,6 +6,12 @@ by problem: the margins of both runs are drawn again from their t distributions,
 each draw (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6). How much a figure would
 vary with *other* problems of the kind is another question; `over_problems` answers it, and decides nothing.
 
+Two sessions differ by more than the rounds within each of them show: memory lies elsewhere, neighbours and
+clocks are others. `between_sessions` estimates that part from how far the margins of the same picks moved,
+and `with_sessions` adds it to the errors of both runs (a random-effects model; Paule and Mandel, Journal of
+Research of the National Bureau of Standards 87, 1982). It looks at the third quartile, so that what happened
+to a tenth of the problems, a regression for instance, does not count as noise.
+
 The interval of one problem's loss joins the limits of both efficiencies by the method of variance estimates
 recovery (Zou and Donner, Statistics in Medicine 27, 2008), which does without symmetry: an efficiency never
 exceeds 1.
@@ -30,6 +36,8 @@ _SEED = 20260
 _FALSE_ALARMS = 0.02
 _STRICTER = (0.975, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999)
 _MOST_DRAWN = 2_000_000
+_LEAST_PROBLEMS = 5
+_MOVED_QUANTILE = 0.75
 
 
 @dataclass(frozen=True)
@@ -83,6 +91,64 @@ def paired_sides(
                 )
     columns = [np.array(side, dtype=np.float64).reshape(-1, 4).T for side in sides]
     return Side(*columns[0]), Side(*columns[1])
+
+
+def same_picks(
+    problems: Sequence[str], margins_now: Mapping[str, Margin], margins_then: Mapping[str, Margin]
+) -> npt.NDArray[np.bool_]:
+    """Of which problems the same kernel is judged in both runs: their margins move by noise, or by what
+    became of that kernel, and not because another one was picked."""
+    return np.array(
+        [
+            (new := margins_now.get(problem)) is not None
+            and (old := margins_then.get(problem)) is not None
+            and new.pick == old.pick
+            for problem in problems
+        ],
+        dtype=np.bool_,
+    )
+
+
+def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) -> float:
+    """Standard deviation of the change of a margin (a log ratio) from one session to another that the errors
+    within the sessions do not explain; 0 where they explain it all, and for fewer than _LEAST_PROBLEMS."""
+    import scipy.stats
+
+    noisy = (now.sigma > 0) & (then.sigma > 0) & same_pick
+    if noisy.sum() < _LEAST_PROBLEMS:
+        return 0.0
+    moved = (now.log_ratio - then.log_ratio)[noisy]
+    away = np.abs(moved - np.median(moved))
+    variance = (now.sigma**2 + then.sigma**2)[noisy]
+    dof = np.minimum(now.dof, then.dof)[noisy]
+    expected = scipy.stats.t.ppf(0.5 + _MOVED_QUANTILE / 2, dof)
+
+    def excess(between: float) -> float:
+        return float(np.quantile(away / np.sqrt(variance + between**2) / expected, _MOVED_QUANTILE)) - 1.0
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, 2.0 * float(away.max()) + float(np.sqrt(variance.max()))
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+def with_sessions(side: Side, between: float) -> Side:
+    """One run's errors with its half of the variance between sessions; what is exact stays exact."""
+    noisy = side.sigma > 0
+    if between <= 0 or not noisy.any():
+        return side
+    own, added = side.sigma**2, between**2 / 2
+    # Welch and Satterthwaite; a quantile is known about half as well as a variance.
+    dof = (own + added) ** 2 / (own**2 / side.dof + added**2 / (noisy.sum() / 2))
+    return Side(
+        side.efficiency,
+        side.log_ratio,
+        np.where(noisy, np.sqrt(own + added), 0.0),
+        np.where(noisy, dof, side.dof),
+    )
 
 
 def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array, Array]:

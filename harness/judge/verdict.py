@@ -36,7 +36,14 @@ from harness.judge.interval_criteria import (
     suspects,
 )
 from harness.judge.noise import Margin
-from harness.judge.statistics import Changes, Side, paired_sides
+from harness.judge.statistics import (
+    Changes,
+    Side,
+    between_sessions,
+    paired_sides,
+    same_picks,
+    with_sessions,
+)
 from harness.selection import COVERED
 from harness.selection import UNDECIDED as UNDECIDED_PICK
 
@@ -47,6 +54,8 @@ IN_SAMPLE = "in-sample"
 INCOMPLETE = "incomplete"
 NO_BASELINE = "no baseline"
 NO_MODEL = "no model"
+
+_TOLD_BETWEEN = 0.005
 
 
 @dataclass(frozen=True)
@@ -136,7 +145,9 @@ def judge(
     uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
     sides = paired_sides(common, now, then, margins or {}, baseline.picks)
-    figures, losses, again = _compared(common, *sides, criteria)
+    between = between_sessions(*sides, same_picks(common, margins or {}, baseline.picks))
+    new_side, old_side = (with_sessions(side, between) for side in sides)
+    figures, losses, again = _compared(common, new_side, old_side, criteria)
     covered = coverage(
         shared,
         now,
@@ -165,7 +176,7 @@ def judge(
         new_failures=new,
         known_failures=known,
         healed=_healed(final, baseline),
-        notes=_notes(failures),
+        notes=(*_notes(failures), *_session_note(between)),
         suspects=again,
         undecided=undecided,
     )
@@ -249,6 +260,15 @@ def _message(state: str, criteria: Sequence[Criterion]) -> str:
     if state == CANNOT_TELL:
         return f"nothing failed, but the measurements are too noisy to tell: {named(UNDECIDED)}"
     return f"nothing failed, but not applied: {named(NOT_APPLIED)}"
+
+
+def _session_note(between: float) -> tuple[str, ...]:
+    if between < _TOLD_BETWEEN:
+        return ()
+    return (
+        f"the same picks moved by {100 * between:.1f} % (standard deviation) from the baseline's session to "
+        "this one, beyond the noise within each; the intervals include it",
+    )
 
 
 def _notes(failures: Sequence[Failure]) -> tuple[str, ...]:

@@ -13,8 +13,16 @@ from harness.judge.baseline import Baseline, make_baseline
 from harness.judge.criteria import Criteria, Criterion
 from harness.judge.interval_criteria import interval_largest_loss
 from harness.judge.noise import Margin, margins
-from harness.judge.statistics import Side, change_interval, finding_confidence, loss_bounds, paired_sides
-from harness.judge.verdict import Verdict, judge
+from harness.judge.statistics import (
+    Side,
+    between_sessions,
+    change_interval,
+    finding_confidence,
+    loss_bounds,
+    paired_sides,
+    with_sessions,
+)
+from harness.judge.verdict import Verdict, _compared, judge
 from harness.oracle import final_measurements, find_oracles
 from harness.selection import select
 from tests.report.records_factory import frame, record, some_kernels, some_problems
@@ -173,3 +181,61 @@ class TestResolution:
 
         assert finding_confidence(*sides(0.002, 300), 10.0, 0.95) == 0.95
         assert finding_confidence(*sides(0.05, 300), 10.0, 0.95) > 0.99
+
+
+class TestSessions:
+    """What differs between two sessions and shows in no round of either."""
+
+    COUNT = 10
+
+    def sides(
+        self, rng: np.random.Generator, between: float, count: int = COUNT, within: float = 0.01
+    ) -> tuple[Side, Side]:
+        """Two runs in which nothing has changed."""
+        true = rng.uniform(-0.15, 0.1, count)
+        sides = []
+        for _ in range(2):
+            measured = true + rng.normal(0, np.hypot(within, between / math.sqrt(2)), count)
+            errors = np.full(count, within), np.full(count, 8.0)
+            sides.append(Side(np.minimum(1.0, np.exp(measured)), measured, *errors))
+        return sides[0], sides[1]
+
+    def found(self, between: float, count: int, seed: int = 1) -> float:
+        sides = self.sides(np.random.default_rng(seed), between, count)
+        return between_sessions(*sides, np.ones(count, dtype=bool))
+
+    def test_it_is_found_by_how_far_margins_moved(self) -> None:
+        assert self.found(0.05, 2000) == pytest.approx(0.05, rel=0.15)
+        assert self.found(0.0, 2000) < 0.005
+        assert self.found(0.05, 4) == 0, "too few problems to tell"
+
+    def test_other_picks_move_for_another_reason(self) -> None:
+        now, then = self.sides(np.random.default_rng(2), 0.0, 20)
+        moved = Side(now.efficiency, now.log_ratio - np.repeat([0.4, 0.0], 10), now.sigma, now.dof)
+        same = np.repeat([False, True], 10)
+        assert between_sessions(moved, then, same) < 0.02 < between_sessions(moved, then, ~same | same)
+
+    def test_a_regression_of_a_tenth_of_the_problems_is_no_noise(self) -> None:
+        now, then = self.sides(np.random.default_rng(3), 0.0, 40)
+        moved = Side(now.efficiency, now.log_ratio - np.repeat([0.3, 0.0], [4, 36]), now.sigma, now.dof)
+        assert between_sessions(moved, then, np.ones(40, dtype=bool)) < 0.02
+
+    def test_what_is_exact_stays_exact(self) -> None:
+        exact = Side(np.ones(6), np.zeros(6), np.zeros(6), np.ones(6))
+        assert not with_sessions(exact, 0.1).sigma.any()
+
+    def test_unchanged_sessions_that_differ_do_not_fail(self) -> None:
+        """Of 100 pairs of unchanged runs two or three may fail; without the term a third do."""
+        rng = np.random.default_rng(4)
+        names = [f"p{number}" for number in range(self.COUNT)]
+        limits = Criteria()
+        failed = {True: 0, False: 0}
+        for _ in range(100):
+            sides = self.sides(rng, 0.08)
+            between = between_sessions(*sides, np.ones(self.COUNT, dtype=bool))
+            for counted in failed:
+                now, then = (with_sessions(side, between if counted else 0.0) for side in sides)
+                figures = _compared(names, now, then, limits)[0]
+                failed[counted] += any(one.outcome == "fail" for one in figures)
+        assert failed[True] <= 4
+        assert failed[False] >= 25

@@ -45,8 +45,8 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
 
 @pytest.fixture(scope="module")
 def timed_again(accepted: tuple[Project, Finished]) -> tuple[Project, Finished]:
-    """The run accepted once more, with the picks timed in turn with the leaders, as the session that made them
-    could not. Resumed again, it measures nothing and has the same efficiencies."""
+    """The run accepted once more: the picks are timed in turn with the leaders now that they are known.
+    Resumed again, it measures nothing and has the same efficiencies."""
     project, _ = accepted
     return project, project.pytest(*JUDGED, "--resume", "--update-baseline")
 
