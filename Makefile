@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
+# Where it is set, every process compiles every module anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-ck-tile pool lint benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed

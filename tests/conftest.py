@@ -26,6 +26,9 @@ else:
     settings.register_profile("tile_oracle", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("tile_oracle")
 
+# Thousands of processes start in the tests: they share the modules that one of them compiled.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
 
 

@@ -108,7 +108,7 @@ def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> 
         rows = _named(path, rows, dialect)
     elif path.suffix.lower() == ".csv":
         text = _text(path)
-        header = next(csv.reader(io.StringIO(text[: 1 << 16])), [])
+        header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
         dialect = dialect_of_header(header)
         rows = _csv_rows(path, text, header, dialect)
     else:

@@ -67,21 +67,27 @@ def conclude(
     stopped: str,
     selected: Mapping[str, int],
     ranked: Mapping[str, Ranked] | None = None,
+    analysed: Mapping[str, ReportData] | None = None,
 ) -> list[Conclusion]:
     """Analyse the run's records and write the reports: in the run's folder, or for several sets in one
     folder a set below it.
 
     stopped: why the session ended early, or "". selected: pairs asked for, by problem id. ranked: by problem
-    set what was judged before, and is kept. Raises HarnessError.
+    set what was judged before, and is kept. analysed: by problem set what the records were found to say just
+    before, with nothing measured since. Raises HarnessError.
     """
     run = session.run
     if run is None or not any(run.measurements.glob("*")):
         return []
-    records = load_records(run.folder)
+    known = {} if stopped or analysed is None else analysed
+    records = None if known else load_records(run.folder)
     conclusions = []
     for choice, part in zip(session.models, session.plan.sets, strict=True):
-        before = (ranked or {}).get(part.name)
-        data = analyse_set(session, records, choice, part, stopped, selected, before)
+        if records is None:
+            data = known[part.name]
+        else:
+            before = (ranked or {}).get(part.name)
+            data = analyse_set(session, records, choice, part, stopped, selected, before)
         folder = Path(data.run.folder)
         write_report(folder, data)
         write_suspects(folder, data)

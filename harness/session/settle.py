@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,7 @@ from harness.record.schema import ROUND_FINAL
 from harness.report.data import ReportData
 from harness.selection import UNDECIDED
 from harness.session.conclusion import Ranked, analyse_set
+from harness.session.models import NONE
 from harness.session.sweep import SweepSession
 
 _LEAST_BUDGET_S = 60.0
@@ -40,10 +41,15 @@ _MOST_NOISY = 4
 
 @dataclass(frozen=True)
 class Settlement:
-    """What measuring again came to. ranked: the rankings that were judged, which the report has to keep: more
-    records must not change what was picked. note: one sentence, "" where nothing was measured again."""
+    """What measuring again came to.
 
-    ranked: Mapping[str, Ranked]
+    ranked: by problem set the rankings that were judged, which the report has to keep: more records must not
+    change what was picked. analysed: by problem set what the records say in the end. note: one sentence, ""
+    where nothing was measured again.
+    """
+
+    ranked: Mapping[str, Ranked] = field(default_factory=dict)
+    analysed: Mapping[str, ReportData] = field(default_factory=dict)
     note: str = ""
 
 
@@ -54,9 +60,12 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
     """
     run, budget = session.run, _budget_s(session)
     if session.replay is not None or run is None or budget <= 0 or not any(run.measurements.iterdir()):
-        return Settlement({})
+        return Settlement()
+    if session.options.model == NONE:
+        return Settlement()
     ends = math.inf
     ranked: dict[str, Ranked] = {}
+    analysed: dict[str, ReportData] = {}
     by_id = {problem.id: problem for problem in session.plan.problems}
     rounds: dict[str, int] = {}
     began = time.monotonic()
@@ -66,6 +75,7 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
         for choice, part in zip(session.models, session.plan.sets, strict=True):
             data = analyse_set(session, records, choice, part, "", selected, ranked.get(part.name))
             ranked[part.name] = Ranked(data.rankings, data.ranked_by, data.baseline)
+            analysed[part.name] = data
             for name in _suspects(session, data):
                 timed = _leaders(session, by_id[name], data)
                 if len(timed) > 1 and rounds.get(name, 0) < MOST_ROUNDS:
@@ -81,10 +91,11 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
             session.remeasure(by_id[name], timed, max(int(latest.get(name, 0)), ROUND_FINAL) + 1)
             rounds[name] = rounds.get(name, 0) + 1
     if not rounds:
-        return Settlement(ranked)
+        return Settlement(ranked, analysed)
     most, seconds = max(rounds.values()), time.monotonic() - began
     return Settlement(
         ranked,
+        analysed,
         f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
         f"rounds of {seconds:.0f} s in all",
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from harness.errors import RecordError
@@ -176,6 +176,7 @@ def test_a_file_that_is_none_is_refused_in_one_line(
 
 
 @given(st.text(max_size=300))
+@example("\r0")
 @settings(max_examples=80, deadline=None)
 def test_no_text_makes_a_log_or_json_crash(tmp_path_factory: pytest.TempPathFactory, text: str) -> None:
     folder = tmp_path_factory.mktemp("any")
