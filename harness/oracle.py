@@ -11,6 +11,7 @@ from dataclasses import fields
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from harness.errors import ProblemError, RecordError
@@ -29,6 +30,10 @@ KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
 """What tells convolutions apart in a table of records; `key_columns` has it for any operation."""
 
 _NEEDED = ("op", "problem", "kernel", "round", "status", "latency_ms", "tflops")
+
+_MOST_SWEEPS = 50
+_STILL = 1e-6
+"""Of a log latency: sweeps of a median polish that move no kernel by more are the last."""
 
 # A kernel that once gave a wrong result, crashed or hung is not redeemed by another run that went well.
 _STICKY = {"timeout": 3, "crash": 4, "flaky": 5, "wrong": 6}
@@ -60,7 +65,8 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
     2. the ok row of the highest round, the latest of it: the second measurement replaces the first,
        whose figure is flattered by having been chosen. A second measurement that is noisy or
        device_lost says nothing about the kernel, so the ok of the sweep stands, not measured again.
-       Where a pair was measured again in several rounds, its latency is the median over them;
+       Where pairs of a problem were measured again in several rounds, their latencies are those of
+       `latencies_over_rounds`;
     3. the row of the highest round, the latest of it.
 
     Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured`
@@ -102,20 +108,45 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
-    """Pairs with ok rows in several rounds after the sweep get the median latency of these rounds."""
+    """Pairs of problems with several rounds after the sweep get their latency over all of these rounds."""
     again = frame[(frame["round"] >= ROUND_FINAL) & (frame["status"] == "ok")]
-    rounds = again.groupby(["problem", "kernel"], observed=True)["round"].nunique()
-    several = rounds[rounds > 1].index
-    if not len(several):
+    rounds = again.groupby("problem", observed=True)["round"].nunique()
+    again = again[again["problem"].isin(rounds[rounds > 1].index)]
+    if again.empty:
         return
-    again = again.drop_duplicates(["problem", "kernel", "round"], keep="last")
-    median = again.groupby(["problem", "kernel"], observed=True)["latency_ms"].median().loc[several]
-    pairs = pd.MultiIndex.from_frame(final[["problem", "kernel"]])
-    settled = pd.Series(median.reindex(pairs).to_numpy(dtype=np.float64), index=final.index)
-    settled = settled.where((final["status"] == "ok") & (final["round"] >= ROUND_FINAL))
-    faster = (final["latency_ms"] / settled).fillna(1.0)
+    settled: dict[tuple[str, str], float] = {}
+    for problem, rows in again.groupby("problem", observed=True):
+        table = rows.pivot_table(index="kernel", columns="round", values="latency_ms", aggfunc="last")
+        latencies = latencies_over_rounds(table.to_numpy(dtype=np.float64))
+        settled |= {(str(problem), str(name)): one for name, one in zip(table.index, latencies, strict=True)}
+    pairs = zip(final["problem"], final["kernel"], strict=True)
+    found = pd.Series([settled.get(pair, np.nan) for pair in pairs], index=final.index)
+    found = found.where((final["status"] == "ok") & (final["round"] >= ROUND_FINAL))
+    faster = (final["latency_ms"] / found).fillna(1.0)
     final["tflops"] = final["tflops"] * faster
-    final["latency_ms"] = settled.fillna(final["latency_ms"])
+    final["latency_ms"] = found.fillna(final["latency_ms"])
+
+
+def latencies_over_rounds(latency_ms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """One latency for each kernel of a problem, in ms, from rounds in which several were timed in turn.
+
+    latency_ms: (kernels, rounds), NaN where a kernel was not timed in a round; each kernel in one at least. A
+    machine may run at another speed in each round, and not every kernel is timed in every round: so latencies
+    are taken as kernel times round, and the kernels' factors are found by median polish of the logarithms
+    (Tukey, Exploratory Data Analysis, 1977, chapter 11). Where all kernels were timed in all rounds and the
+    rounds are alike, these are the medians over the rounds.
+    """
+    logs = np.log(latency_ms)
+    kernels = np.nanmedian(logs, axis=1)
+    rounds = np.zeros(logs.shape[1])
+    for _ in range(_MOST_SWEEPS):
+        rounds = np.nanmedian(logs - kernels[:, None], axis=0)
+        polished = np.nanmedian(logs - rounds, axis=1)
+        moved = float(np.abs(polished - kernels).max())
+        kernels = polished
+        if moved < _STILL:
+            break
+    return np.asarray(np.exp(kernels + np.median(rounds)))
 
 
 def find_oracles(final: pd.DataFrame) -> pd.DataFrame:

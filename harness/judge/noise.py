@@ -88,7 +88,7 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
         ratio = math.log(efficiency) if efficiency < 1 else max(0.0, math.log(other_latency / latency))
         of_problem = timings.get(problem, {})
         sigma, dof, rounds = _error(of_problem.get(pick, {}), of_problem.get(other, {}), typical)
-        if not rounds and _again(of_problem.get(pick, {})) != _again(of_problem.get(other, {})):
+        if not rounds:
             sigma = math.hypot(sigma, drift)
         doubtful = noisy.get(problem, math.inf)
         best = min(float(latency), other_latency)
@@ -149,10 +149,6 @@ def _drift(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
         if len(again := [rounds for rounds in kernels.values() if 0 in rounds and ROUND_FINAL in rounds]) > 1
     ]
     return float(np.quantile(np.abs(common), 0.9)) / _NORMAL_90 if common else 0.0
-
-
-def _again(rounds: Mapping[int, _Timing]) -> bool:
-    return max(rounds, default=0) >= ROUND_FINAL
 
 
 def _error(

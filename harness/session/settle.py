@@ -68,6 +68,7 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
     analysed: dict[str, ReportData] = {}
     by_id = {problem.id: problem for problem in session.plan.problems}
     rounds: dict[str, int] = {}
+    in_turn: dict[str, set[str]] = {}
     began = time.monotonic()
     while True:
         records = load_records(run.folder)
@@ -77,7 +78,7 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
             ranked[part.name] = Ranked(data.rankings, data.ranked_by, data.baseline)
             analysed[part.name] = data
             for name in _suspects(session, data):
-                timed = _leaders(session, by_id[name], data)
+                timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))
                 if len(timed) > 1 and rounds.get(name, 0) < MOST_ROUNDS:
                     todo[name] = timed
         if ends == math.inf:  # the first look has to be taken in any case, and is not in the budget
@@ -134,8 +135,14 @@ def badly_known(margins: Mapping[str, Margin]) -> list[str]:
     return sorted(errors, key=lambda name: (-errors[name], name))
 
 
-def _leaders(session: SweepSession, problem: Problem, data: ReportData) -> list[Measurement]:
-    """The pick, the oracle, and those that come near: what has to be timed in turn."""
+def _leaders(
+    session: SweepSession, problem: Problem, data: ReportData, before: set[str]
+) -> list[Measurement]:
+    """The pick, the oracle, and those that come near: what has to be timed in turn.
+
+    before: who was a leader in an earlier round, and stays one, since kernels are compared within rounds; new
+    ones are added to it.
+    """
     row = data.selection.set_index("problem").loc[problem.id]
     kernels = {kernel.name: kernel for kernel in session.plan.kernels(problem)}
     final = data.final[(data.final["problem"] == problem.id) & data.final["kernel"].isin(list(kernels))]
@@ -149,8 +156,9 @@ def _leaders(session: SweepSession, problem: Problem, data: ReportData) -> list[
     chosen = timed.set_index("kernel")
     fastest_two = timed.sort_values(["latency_ms", "kernel"])["kernel"].tolist()[:2]
     found = []
-    for name in dict.fromkeys([*named, *fastest_two]):
+    for name in dict.fromkeys([*named, *fastest_two, *sorted(before)]):
         if name in chosen.index:
+            before.add(name)
             one = chosen.loc[name]
             found.append(
                 Measurement(
