@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import socket
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from harness.commands.train import _weights
+from harness.errors import HarnessError
+from harness.heuristic.picks import read_picks
 from harness.user_file import read_bytes
+from harness.verify.sources import read_assembly
 
 
 def test_a_regular_file_is_read_by_its_name_and_through_a_link(tmp_path: Path) -> None:
@@ -48,3 +53,14 @@ def test_a_file_over_the_limit_is_refused_before_it_fills_the_memory(tmp_path: P
 def test_a_missing_file_stays_a_missing_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_bytes(tmp_path / "none", 10)
+
+
+@pytest.mark.parametrize(
+    "read",
+    [lambda path: read_picks(path, []), lambda path: _weights(str(path)), read_assembly],
+    ids=["picks", "weights", "assembly"],
+)
+def test_readers_of_named_files_refuse_a_fifo(read: Callable[[Path], object], tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    with pytest.raises(HarnessError, match=r"FIFO"):
+        read(tmp_path / "fifo")

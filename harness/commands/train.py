@@ -17,6 +17,7 @@ from harness.heuristic.recipe import RECIPES, SUITED
 from harness.heuristic.train import RecipeSearch, TrainedModel, train
 from harness.kernel import parse_kernel_name
 from harness.record.dataset import load_records
+from harness.user_file import open_regular
 
 HELP = "train a model that picks kernels, from recorded measurements"
 
@@ -160,7 +161,8 @@ def _smaller(effort: Effort) -> RecipeSearch:
 
 def _weights(path: str) -> pd.DataFrame:
     try:
-        return pd.read_csv(path)
+        with open_regular(path) as file:
+            return pd.read_csv(file)
     except (OSError, ValueError, pd.errors.ParserError) as error:
         raise ModelError(f"cannot read weights from {path}: {str(error).splitlines()[0]}") from None
 

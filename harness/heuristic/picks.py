@@ -12,6 +12,7 @@ from harness.errors import KernelError, ModelError
 from harness.kernel import parse_kernel_name
 from harness.oracle import problem_table
 from harness.problem import GroupedConvProblem, Problem
+from harness.user_file import open_regular
 
 _KERNEL_NAMES = ("kernel_name", "kernel")
 _NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
@@ -27,7 +28,8 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
     """
     path = Path(path)
     try:
-        table = pd.read_csv(path)
+        with open_regular(path) as file:
+            table = pd.read_csv(file)
     except (OSError, ValueError, pd.errors.ParserError) as error:
         raise ModelError(f"cannot read picks from {path}: {str(error).splitlines()[0]}") from None
     kernel = next((name for name in _KERNEL_NAMES if name in table), None)

@@ -17,6 +17,7 @@ from harness.build.code_object import elf_sections, read_code_object, section_bo
 from harness.build.gpu_toolchain import rocm_folders
 from harness.build.toolchain import compiler_environment
 from harness.errors import BuildError
+from harness.user_file import read_bytes
 from harness.verify.assembly import Assembly, parse_assembly
 
 _AMDGPU = 224
@@ -24,6 +25,7 @@ _FAT_SECTION = ".hip_fatbin"
 _ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")
 _IN_ROCM = ("llvm/bin/llvm-objdump", "lib/llvm/bin/llvm-objdump")
 _TIMEOUT_S = 120
+_MOST_BYTES = 1 << 30
 _DESCRIPTOR_BYTES = 64
 _HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; of Triton the .amdgcn file)"
 _LDS_SIZE, _SCRATCH_SIZE, _KERNARG_SIZE, _PROPERTIES = 0, 4, 8, 56
@@ -42,7 +44,7 @@ def read_assembly(path: Path) -> Assembly:
     Raises BuildError for a file that is none of these, or where no disassembler is found.
     """
     try:
-        data = path.read_bytes()
+        data = read_bytes(path, _MOST_BYTES)
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     if data[:4] != b"\x7fELF":
