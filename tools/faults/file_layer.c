@@ -1,9 +1,7 @@
 /* Stands between a process and the C library's file calls, for the fault campaigns (LD_PRELOAD).
  *
  * Only paths below one folder matter, and descriptors opened on them. Armed (file_layer_arm), the n-th such
- * call fails with a given error number, and so does every later one if that is asked for. Recording
- * (file_layer_record), every call that changes the folder becomes a line of a log, data included. No campaign
- * reads such a log yet. */
+ * call fails with a given error number, and so does every later one if that is asked for. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -16,7 +14,6 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 enum { MOST_DESCRIPTORS = 65536 };
@@ -26,7 +23,6 @@ static size_t root_length;
 static long fail_at, calls;
 static int fail_errno, fail_on;
 static char failed_call[64];
-static FILE *record;
 static unsigned char tracked[MOST_DESCRIPTORS];
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
@@ -70,63 +66,10 @@ __attribute__((constructor)) static void arm_by_environment(void) {
 long file_layer_calls(void) { return calls; }
 const char *file_layer_failed(void) { return failed_call; }
 
-/* ---- recording ---- */
-
-static double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec + 1e-9 * t.tv_nsec;
-}
-
-static unsigned long inode_of(int fd) {
-  struct stat s;
-  return fstat(fd, &s) ? 0 : s.st_ino;
-}
-
-static void note(const char *format, ...) {
-  if (!record) return;
-  va_list arguments;
-  va_start(arguments, format);
-  pthread_mutex_lock(&mutex);
-  fprintf(record, "%.6f ", now_s());
-  vfprintf(record, format, arguments);
-  fputc('\n', record);
-  pthread_mutex_unlock(&mutex);
-  va_end(arguments);
-}
-
-static void note_data(int fd, long long offset, const unsigned char *data, size_t size) {
-  if (!record) return;
-  pthread_mutex_lock(&mutex);
-  fprintf(record, "%.6f write %lu %lld ", now_s(), inode_of(fd), offset);
-  for (size_t i = 0; i < size; i++) fprintf(record, "%02x", data[i]);
-  fputc('\n', record);
-  pthread_mutex_unlock(&mutex);
-}
-
-int file_layer_record(const char *folder, const char *log) {
-  file_layer_arm(folder, 0, 0, 0);
-  record = fopen(log, "w");
-  return record ? 0 : -1;
-}
-
-void file_layer_mark(const char *text) { note("mark %s", text); }
-
-void file_layer_stop(void) {
-  FILE *done = record;
-  record = NULL;
-  root_length = 0;
-  if (done) fclose(done);
-}
-
 /* ---- the calls ---- */
 
-static int opened(int fd, const char *path, int flags) {
-  if (fd >= 0 && fd < MOST_DESCRIPTORS) {
-    tracked[fd] = 1;
-    if (flags & O_CREAT) note("create %lu %s", inode_of(fd), path);
-    if (flags & O_TRUNC) note("truncate %lu 0", inode_of(fd));
-  }
+static int opened(int fd) {
+  if (fd >= 0 && fd < MOST_DESCRIPTORS) tracked[fd] = 1;
   return fd;
 }
 
@@ -143,7 +86,7 @@ static int opened(int fd, const char *path, int flags) {
       return fd; \
     } \
     if (fails("open")) return -1; \
-    return opened(real(path, flags, mode), path, flags); \
+    return opened(real(path, flags, mode)); \
   }
 OPEN(open)
 OPEN(open64)
@@ -174,24 +117,16 @@ ssize_t pread64(int fd, void *data, size_t size, off64_t offset) {
 
 ssize_t write(int fd, const void *data, size_t size) {
   REAL(ssize_t, "write", int, const void *, size_t);
-  if (!is_tracked(fd)) return real(fd, data, size);
-  if (fails("write")) return -1;
-  ssize_t done = real(fd, data, size);
-  if (done > 0) note_data(fd, (long long)lseek(fd, 0, SEEK_CUR) - done, data, (size_t)done);
-  return done;
+  return is_tracked(fd) && fails("write") ? -1 : real(fd, data, size);
 }
 
-#define ON_DESCRIPTOR(name, said) \
+#define ON_DESCRIPTOR(name) \
   int name(int fd) { \
     REAL(int, #name, int); \
-    if (is_tracked(fd) && fails(#name)) return -1; \
-    if (is_tracked(fd)) note("begin %lu", inode_of(fd)); \
-    int status = real(fd); \
-    if (is_tracked(fd) && !status) note(said " %lu", inode_of(fd)); \
-    return status; \
+    return is_tracked(fd) && fails(#name) ? -1 : real(fd); \
   }
-ON_DESCRIPTOR(fsync, "sync")
-ON_DESCRIPTOR(fdatasync, "sync")
+ON_DESCRIPTOR(fsync)
+ON_DESCRIPTOR(fdatasync)
 
 int flock(int fd, int how) {
   REAL(int, "flock", int, int);
@@ -201,40 +136,22 @@ int flock(int fd, int how) {
 
 int ftruncate64(int fd, off64_t size) {
   REAL(int, "ftruncate64", int, off64_t);
-  if (is_tracked(fd) && fails("ftruncate")) return -1;
-  int status = real(fd, size);
-  if (is_tracked(fd) && !status) note("truncate %lu %lld", inode_of(fd), (long long)size);
-  return status;
+  return is_tracked(fd) && fails("ftruncate") ? -1 : real(fd, size);
 }
 
 int rename(const char *from, const char *to) {
   REAL(int, "rename", const char *, const char *);
-  if (!below(from)) return real(from, to);
-  if (fails("rename")) return -1;
-  int status = real(from, to);
-  if (!status) note("rename %s\t%s", from, to);
-  return status;
+  return below(from) && fails("rename") ? -1 : real(from, to);
 }
 
 int unlink(const char *path) {
   REAL(int, "unlink", const char *);
-  if (!below(path)) return real(path);
-  if (fails("unlink")) return -1;
-  int status = real(path);
-  if (!status) note("unlink %s", path);
-  return status;
+  return below(path) && fails("unlink") ? -1 : real(path);
 }
 
 int mkdir(const char *path, mode_t mode) {
   REAL(int, "mkdir", const char *, mode_t);
-  if (!below(path)) return real(path, mode);
-  if (fails("mkdir")) return -1;
-  int status = real(path, mode);
-  if (!status) {
-    struct stat s;
-    note("mkdir %lu %s", stat(path, &s) ? 0ul : (unsigned long)s.st_ino, path);
-  }
-  return status;
+  return below(path) && fails("mkdir") ? -1 : real(path, mode);
 }
 
 int stat64(const char *restrict path, struct stat64 *restrict result) {

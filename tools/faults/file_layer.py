@@ -56,16 +56,3 @@ class FileLayer:
     def failed(self) -> str:
         """The name of the call that failed, or ""."""
         return bytes(self._library.file_layer_failed()).decode()
-
-    def record(self, folder: Path, log: Path) -> None:
-        """From now on every change below `folder` becomes a line of `log`."""
-        if self._library.file_layer_record(str(folder).encode(), str(log).encode()):
-            raise OSError(f"cannot write {log}")
-
-    def mark(self, text: str) -> None:
-        """Add a line of our own to the log."""
-        self._library.file_layer_mark(text.encode())
-
-    def stop(self) -> None:
-        """End the recording."""
-        self._library.file_layer_stop()
