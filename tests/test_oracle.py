@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from random import Random
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -19,7 +17,6 @@ from harness.oracle import (
     KEY_COLUMNS,
     final_measurements,
     find_oracles,
-    latencies_over_rounds,
     problem_table,
     problems_of,
 )
@@ -158,38 +155,6 @@ class TestSettledMeasurement:
             else:
                 last = max((r for r in mine if r["status"] == "ok"), key=lambda r: (r["round"], r["time"]))
                 assert (row["status"], row["round"], row["time"]) == ("ok", last["round"], last["time"])
-
-
-class TestSeveralRounds:
-    """The machine runs at another speed in each round, and not every kernel is timed in each."""
-
-    @given(
-        st.lists(st.floats(0.5, 2.0), min_size=2, max_size=5),
-        st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8),
-        st.randoms(use_true_random=False),
-    )
-    def test_what_a_round_does_to_all_kernels_is_in_no_ratio(
-        self, kernels: list[float], rounds: list[float], random: Random
-    ) -> None:
-        table = np.outer(kernels, rounds)
-        for kernel in range(1, len(kernels)):  # the first one is timed in every round
-            for left_out in random.sample(range(len(rounds)), random.randrange(len(rounds))):
-                table[kernel, left_out] = np.nan
-        found = latencies_over_rounds(table)
-        assert found / found[0] == pytest.approx(np.array(kernels) / kernels[0], rel=1e-4)
-
-    def test_one_disturbed_round_moves_nothing(self) -> None:
-        table = np.array([[1.0, 1.01, 0.99, 5.0, 1.0], [2.0, 2.0, 2.02, 1.99, 2.0]])
-        assert latencies_over_rounds(table) == pytest.approx([1.0, 2.0], rel=0.006)
-
-    def test_a_kernel_of_two_slow_rounds_is_not_slow(self) -> None:
-        speed = {1: 1.0, 2: 1.0, 3: 0.5, 4: 0.5}
-        rows = [record(PROBLEM, A, 2.0 * speed[one], round=one) for one in speed]
-        rows += [record(PROBLEM, B, 2.2 * speed[one], round=one) for one in (3, 4)]
-        final = final_measurements(frame(rows))
-        tflops = final.set_index("kernel")["tflops"]
-        assert tflops[B.name] / tflops[A.name] == pytest.approx(1.1)
-        assert find_oracles(final)["oracle_kernel"].tolist() == [B.name]
 
 
 class TestOracle:

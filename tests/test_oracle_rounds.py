@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from random import Random
 
-from harness.oracle import final_measurements, find_oracles
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.oracle import final_measurements, find_oracles, latencies_over_rounds
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 
 PROBLEM = some_problems(1)[0]
@@ -32,3 +37,35 @@ def test_a_noisy_round_says_nothing() -> None:
     rows = [record(PROBLEM, A, 2.0), record(PROBLEM, A, 3.0, round=1)]
     rows.append(record(PROBLEM, A, 9.0, round=2, status="noisy"))
     assert final_measurements(frame(rows))["tflops"].tolist() == [3.0]
+
+
+@given(
+    st.lists(st.floats(0.5, 2.0), min_size=2, max_size=5),
+    st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8),
+    st.randoms(use_true_random=False),
+)
+def test_what_a_round_does_to_all_kernels_is_in_no_ratio(
+    kernels: list[float], rounds: list[float], random: Random
+) -> None:
+    """The machine runs at another speed in each round, and not every kernel is timed in each."""
+    table = np.outer(kernels, rounds)
+    for kernel in range(1, len(kernels)):  # the first one is timed in every round
+        for left_out in random.sample(range(len(rounds)), random.randrange(len(rounds))):
+            table[kernel, left_out] = np.nan
+    found = latencies_over_rounds(table)
+    assert found / found[0] == pytest.approx(np.array(kernels) / kernels[0], rel=1e-4)
+
+
+def test_one_disturbed_round_moves_nothing() -> None:
+    table = np.array([[1.0, 1.01, 0.99, 5.0, 1.0], [2.0, 2.0, 2.02, 1.99, 2.0]])
+    assert latencies_over_rounds(table) == pytest.approx([1.0, 2.0], rel=0.006)
+
+
+def test_a_kernel_that_was_timed_in_slow_rounds_only_is_not_slow() -> None:
+    speed = {1: 1.0, 2: 1.0, 3: 0.5, 4: 0.5}
+    rows = [record(PROBLEM, A, 2.0 * speed[one], round=one) for one in speed]
+    rows += [record(PROBLEM, B, 2.2 * speed[one], round=one) for one in (3, 4)]
+    final = final_measurements(frame(rows))
+    tflops = final.set_index("kernel")["tflops"]
+    assert tflops[B.name] / tflops[A.name] == pytest.approx(1.1)
+    assert find_oracles(final)["oracle_kernel"].tolist() == [B.name]

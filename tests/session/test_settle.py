@@ -1,0 +1,29 @@
+"""Suspects are measured again at the end of a session, before anything is accepted or called a loss."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from tests.pytest_project import PROBLEMS, Project
+
+JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "1ms", "--samples", "5")
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "two workers"])
+def test_a_baseline_s_leaders_are_timed_in_turn_in_rounds_of_their_own(
+    workers: tuple[str, ...], project: Project
+) -> None:
+    project.problem_set("four.csv", PROBLEMS)
+    finished = project.pytest(*JUDGED, *workers, "--update-baseline", "--settle-budget", "6s")
+    assert finished.status == 0, finished.output
+    assert "measured again in turn, in up to " in finished.output
+    records = project.records()
+    later = records[records["round"] >= 2]
+    assert len(later)
+    for _, rows in later.groupby("problem"):
+        timed = rows.groupby("round")["kernel"].agg(set).sort_index().tolist()
+        assert all(len(kernels) > 1 for kernels in timed), "a kernel alone is compared with nothing"
+        assert all(before <= after for before, after in pairwise(timed)), "who was a leader stays one"
+    assert not records.duplicated(["problem", "kernel", "round"]).any()
