@@ -13,6 +13,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.ma  # np.unique imports it in its first call: a kernel may have changed the root by then
 import numpy.typing as npt
 
 from harness.measure import reference

@@ -43,14 +43,6 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
     return project, project.pytest(*JUDGED, "--update-baseline")
 
 
-@pytest.fixture(scope="module")
-def timed_again(accepted: tuple[Project, Finished]) -> tuple[Project, Finished]:
-    """The run accepted once more: the picks are timed in turn with the leaders now that they are known.
-    Resumed again, it measures nothing and has the same efficiencies."""
-    project, _ = accepted
-    return project, project.pytest(*JUDGED, "--resume", "--update-baseline")
-
-
 def test_a_first_run_is_accepted_though_there_is_no_baseline(accepted: tuple[Project, Finished]) -> None:
     _, finished = accepted
     assert finished.status == 0
@@ -79,9 +71,9 @@ def test_update_baseline_writes_what_was_found(accepted: tuple[Project, Finished
     assert baseline["device"] == project.records()["device"].iloc[0]
 
 
-def test_the_same_efficiencies_pass(timed_again: tuple[Project, Finished]) -> None:
-    project, _ = timed_again
-    finished = project.pytest(*JUDGED, "--resume", "--junitxml=junit.xml")
+def test_nearly_the_same_efficiencies_pass(accepted: tuple[Project, Finished]) -> None:
+    project, _ = accepted
+    finished = project.pytest(*JUDGED, "--resume", "--junitxml=junit.xml", *LENIENT)
     assert finished.status == 0, finished.output
     assert "verdict passed: every criterion is met" in finished.lines
     (suite,) = ElementTree.parse(project.folder / "junit.xml").getroot().iter("testsuite")
