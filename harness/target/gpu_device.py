@@ -94,8 +94,8 @@ class _Timer:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
 
     changed_ns: what a run took when an operand was changed before each one. batches: how often it was asked
-    for samples. The operands change before every second batch, so the last result is right only where the
-    work was done after the change; a single batch follows the check's changed operands.
+    for samples. The operands change before every second batch, the first one included, and with them the right
+    result: so the last one is right only where the work was done after the change.
     """
 
     launches: tuple[Launch | LibraryLaunch, ...]
@@ -435,9 +435,9 @@ class GpuDevice:
         loaded = self._require()
         try:
             timer = self._timers.get(binary) or self._make_timer(binary)
-            timer.batches += 1
             if timer.batches % 2 == 0:
                 loaded.renew()
+            timer.batches += 1
             began = time.monotonic()
             wanted = max(math.ceil(count / timer.repeats), min(count, _LEAST_VALUES))
             taken = self._time(timer, wanted)

@@ -224,7 +224,7 @@ def test_what_is_timed_is_verified(
         assert taken.tolist() == [300_000.0] * 2
         second = device._require().sets[0].inputs[1]
         operands.add(driver.copy_out(second.address, second.size_bytes))
-    assert len(operands) == 1 + rounds // 2, "the operands change before every second round"
+    assert len(operands) == (rounds + 1) // 2, "the operands change before every second round"
     result = device.verify(binary)
     assert result.status == ("wrong" if cheat else "ok")
     assert detail in result.detail
