@@ -94,8 +94,8 @@ class _Timer:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
 
     changed_ns: what a run took when an operand was changed before each one. batches: how often it was asked
-    for samples. The operands change before every second batch, the first one included, and with them the right
-    result: so the last one is right only where the work was done after the change.
+    for samples. The operands change before every second batch, the first one included, and with them the
+    right result: so the last one is right only where the work was done after the change.
     """
 
     launches: tuple[Launch | LibraryLaunch, ...]
