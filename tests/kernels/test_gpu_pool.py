@@ -1,6 +1,6 @@
 """What the rules allow on gfx950 compiles for it and keeps within the hardware: no spills, no scratch, LDS.
 
-The set `tiny`; `make pool` looks at every kernel of the set `default` in the same way.
+A part of the set `tiny`; `make pool` looks at every convolution of the set `default` in the same way.
 """
 
 from __future__ import annotations
@@ -25,14 +25,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
 
 @pytest.mark.parametrize(
     ("direction", "dtype", "ndim"),
-    [
-        *(
-            (direction, "bf16", ndim)
-            for direction in ("forward", "bwd_data", "bwd_weight")
-            for ndim in (2, 3)
-        ),
-        *(("bwd_data", "fp32", 2), ("bwd_weight", "fp32", 3)),
-    ],
+    [("forward", "bf16", 2), ("bwd_data", "bf16", 3), ("bwd_weight", "fp32", 3)],
 )
 def test_every_kernel_fits(direction: str, dtype: str, ndim: int, builder: Builder) -> None:
     found = find_facts(builder, kernel_pool(direction, dtype, ndim, "gfx950", "tiny"))
