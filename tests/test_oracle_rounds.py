@@ -56,6 +56,12 @@ def test_what_a_round_does_to_all_kernels_is_in_no_ratio(
     assert found / found[0] == pytest.approx(np.array(kernels) / kernels[0], rel=1e-4)
 
 
+def test_kernels_of_one_round_are_compared_in_it() -> None:
+    """Their own medians, and that of a kernel of all rounds, belong to different rounds."""
+    table = np.array([[2.0, 2.0, 1.0], [np.nan, np.nan, 1.0], [np.nan, np.nan, 1.0]])
+    assert latencies_over_rounds(table) == pytest.approx([2.0, 2.0, 2.0])
+
+
 def test_one_disturbed_round_moves_nothing() -> None:
     table = np.array([[1.0, 1.01, 0.99, 5.0, 1.0], [2.0, 2.0, 2.02, 1.99, 2.0]])
     assert latencies_over_rounds(table) == pytest.approx([1.0, 2.0], rel=0.006)
