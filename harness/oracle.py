@@ -134,8 +134,8 @@ def latencies_over_rounds(latency_ms: npt.NDArray[np.float64]) -> npt.NDArray[np
     machine may run at another speed in each round, and not every kernel is timed in every round: so latencies
     are taken as kernel times round, and the kernels' factors are found by median polish of the logarithms
     (Tukey, Exploratory Data Analysis, 1977, chapter 11). Where all kernels were timed in all rounds and the
-    rounds are alike, these are the medians over the rounds. It begins with the least-squares solution: from the
-    kernels' own medians it could stop where those of two groups of rounds never meet.
+    rounds are alike, these are the medians over the rounds. It begins with the least-squares solution: from
+    the kernels' own medians it could stop where those of two groups of rounds never meet.
     """
     logs = np.log(latency_ms)
     count = len(logs)
