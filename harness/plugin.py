@@ -10,7 +10,7 @@ import gc
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from harness.measure.measurement import Measurement
     from harness.problem import Problem
     from harness.record.run import Run
+    from harness.report.data import ReportData
     from harness.session.conclusion import Conclusion
     from harness.session.scheduler import ProblemScheduling
-    from harness.session.settle import Settlement
     from harness.session.stopped_workers import StoppedWorkers
     from harness.session.sweep import SweepSession
 
@@ -222,7 +222,7 @@ class SessionPlugin:
         self.progress = Progress()
         self.display = Display(config)
         self.conclusions: list[Conclusion] = []
-        self._settled: Settlement | None = None
+        self._analysed: Mapping[str, ReportData] = {}
         self.trouble = ""
         self._only_suite = only_suite
         self._selected: Counter[str] = Counter()
@@ -524,7 +524,7 @@ class SessionPlugin:
             # What is measured is judged as it is.
             self._notes.setdefault(f"suspects were not measured again: {error}")
             return
-        self._settled = settled
+        self._analysed = settled.analysed
         if settled.note:
             self._notes.setdefault(settled.note)
 
@@ -534,8 +534,7 @@ class SessionPlugin:
         from harness.session.verdict_items import report_items, verdict_items
 
         stopped = self._stopped(session, interrupted)
-        before = (self._settled.ranked, self._settled.analysed) if self._settled is not None else ()
-        self.conclusions = conclude(self.session, stopped, self._selected, *before)
+        self.conclusions = conclude(self.session, stopped, self._selected, self._analysed)
         self._tell_junit()
         self._outcomes = frozenset().union(*(one.outcomes for one in self.conclusions))
         if self._left_behind() > 0:

@@ -112,11 +112,11 @@ def same_picks(
 def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) -> float:
     """Standard deviation of the change of a margin (a log ratio) from one session to another that the errors
     within the sessions do not explain; 0 where they explain it all, and for fewer than _LEAST_PROBLEMS."""
-    import scipy.stats
-
     noisy = (now.sigma > 0) & (then.sigma > 0) & same_pick
     if noisy.sum() < _LEAST_PROBLEMS:
         return 0.0
+    import scipy.stats
+
     moved = (now.log_ratio - then.log_ratio)[noisy]
     away = np.abs(moved - np.median(moved))
     variance = (now.sigma**2 + then.sigma**2)[noisy]

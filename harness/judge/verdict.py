@@ -145,7 +145,9 @@ def judge(
     uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
     sides = paired_sides(common, now, then, margins or {}, baseline.picks)
-    between = between_sessions(*sides, same_picks(common, margins or {}, baseline.picks))
+    between = 0.0  # the published rule compares the figures alone
+    if criteria.rule != PUBLISHED:
+        between = between_sessions(*sides, same_picks(common, margins or {}, baseline.picks))
     new_side, old_side = (with_sessions(side, between) for side in sides)
     figures, losses, again = _compared(common, new_side, old_side, criteria)
     covered = coverage(

@@ -14,7 +14,7 @@ import pandas as pd
 
 from harness.atomic_file import write_atomically
 from harness.errors import GateError, RecordError
-from harness.judge.baseline import Baseline, make_baseline
+from harness.judge.baseline import make_baseline
 from harness.judge.baseline_file import save_baseline
 from harness.judge.scope import NOTHING_JUDGED
 from harness.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
@@ -24,7 +24,6 @@ from harness.record.dataset_file import digest_of
 from harness.report.data import (
     THROTTLED,
     Candidates,
-    RankedBy,
     ReportData,
     RunInfo,
     Scope,
@@ -53,41 +52,30 @@ class Conclusion:
     outcomes: frozenset[Outcome] = frozenset()
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """What was judged of one problem set: rankings, where they come from, and the baseline."""
-
-    rankings: pd.DataFrame | None
-    ranked_by: RankedBy
-    baseline: Baseline | None
-
-
 def conclude(
     session: SweepSession,
     stopped: str,
     selected: Mapping[str, int],
-    ranked: Mapping[str, Ranked] | None = None,
     analysed: Mapping[str, ReportData] | None = None,
 ) -> list[Conclusion]:
     """Analyse the run's records and write the reports: in the run's folder, or for several sets in one
     folder a set below it.
 
-    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. ranked: by problem
-    set what was judged before, and is kept. analysed: by problem set what the records were found to say just
-    before, with nothing measured since. Raises HarnessError.
+    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. analysed: by
+    problem set what the records were found to say just before, with nothing measured since; what was judged
+    then is kept. Raises HarnessError.
     """
     run = session.run
     if run is None or not any(run.measurements.glob("*")):
         return []
-    known = {} if stopped or analysed is None else analysed
-    records = None if known else load_records(run.folder)
+    known = analysed or {}
+    records = load_records(run.folder) if stopped or not known else None
     conclusions = []
     for choice, part in zip(session.models, session.plan.sets, strict=True):
         if records is None:
             data = known[part.name]
         else:
-            before = (ranked or {}).get(part.name)
-            data = analyse_set(session, records, choice, part, stopped, selected, before)
+            data = analyse_set(session, records, choice, part, stopped, selected, known.get(part.name))
         folder = Path(data.run.folder)
         write_report(folder, data)
         write_suspects(folder, data)
@@ -106,11 +94,12 @@ def analyse_set(
     part: ProblemSet,
     stopped: str,
     selected: Mapping[str, int],
-    before: Ranked | None = None,
+    before: ReportData | None = None,
 ) -> ReportData:
-    """One problem set's report, from the run's records. before: what was judged before, and is kept.
+    """One problem set's report, from the run's records.
 
-    Raises HarnessError.
+    before: an earlier one, whose rankings and baseline are kept: more records must not change what was
+    picked. Raises HarnessError.
     """
     options, plan = session.options, session.plan
     assert session.run is not None
@@ -122,7 +111,9 @@ def analyse_set(
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
-        before = Ranked(*rank(choice, plan, part, own, session.target.arch, held), baseline)
+        rankings, ranked_by = rank(choice, plan, part, own, session.target.arch, held)
+    else:
+        rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)
     measured = len(own.drop_duplicates(["problem", "kernel"]))
@@ -134,9 +125,9 @@ def analyse_set(
     return analyse(
         own,
         part.problems,
-        before.rankings,
+        rankings,
         run=_run_info(session, part, own, folder, device, choice),
-        ranked_by=before.ranked_by,
+        ranked_by=ranked_by,
         scope=Scope(
             max(planned, measured),
             measured,
@@ -144,7 +135,7 @@ def analyse_set(
             stopped,
             unrecorded,
         ),
-        baseline=before.baseline,
+        baseline=baseline,
         criteria=session.criteria,
         training=_training(session, choice, own, ids),
         candidates=_candidates(session, choice, part),

@@ -24,7 +24,7 @@ from harness.record.dataset import load_records
 from harness.record.schema import ROUND_FINAL
 from harness.report.data import ReportData
 from harness.selection import UNDECIDED
-from harness.session.conclusion import Ranked, analyse_set
+from harness.session.conclusion import analyse_set
 from harness.session.models import NONE
 from harness.session.sweep import SweepSession
 
@@ -43,12 +43,10 @@ _MOST_NOISY = 4
 class Settlement:
     """What measuring again came to.
 
-    ranked: by problem set the rankings that were judged, which the report has to keep: more records must not
-    change what was picked. analysed: by problem set what the records say in the end. note: one sentence, ""
-    where nothing was measured again.
+    analysed: by problem set what the records say in the end. note: one sentence, "" where nothing was
+    measured again.
     """
 
-    ranked: Mapping[str, Ranked] = field(default_factory=dict)
     analysed: Mapping[str, ReportData] = field(default_factory=dict)
     note: str = ""
 
@@ -61,10 +59,9 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
     run, budget = session.run, _budget_s(session)
     if session.replay is not None or run is None or budget <= 0 or not any(run.measurements.iterdir()):
         return Settlement()
-    if session.options.model == NONE:
+    if session.options.model == NONE:  # nothing is judged
         return Settlement()
     ends = math.inf
-    ranked: dict[str, Ranked] = {}
     analysed: dict[str, ReportData] = {}
     by_id = {problem.id: problem for problem in session.plan.problems}
     rounds: dict[str, int] = {}
@@ -74,8 +71,7 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
         records = load_records(run.folder)
         todo: dict[str, list[Measurement]] = {}
         for choice, part in zip(session.models, session.plan.sets, strict=True):
-            data = analyse_set(session, records, choice, part, "", selected, ranked.get(part.name))
-            ranked[part.name] = Ranked(data.rankings, data.ranked_by, data.baseline)
+            data = analyse_set(session, records, choice, part, "", selected, analysed.get(part.name))
             analysed[part.name] = data
             for name in _suspects(session, data):
                 timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))
@@ -92,10 +88,9 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
             session.remeasure(by_id[name], timed, max(int(latest.get(name, 0)), ROUND_FINAL) + 1)
             rounds[name] = rounds.get(name, 0) + 1
     if not rounds:
-        return Settlement(ranked, analysed)
+        return Settlement(analysed)
     most, seconds = max(rounds.values()), time.monotonic() - began
     return Settlement(
-        ranked,
         analysed,
         f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
         f"rounds of {seconds:.0f} s in all",

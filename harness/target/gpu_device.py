@@ -6,9 +6,10 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NoReturn
 
@@ -79,6 +80,9 @@ _CHANGED_AT_MOST, _CHANGED_SLACK_NS = 4.0, 20_000.0
 must be filled again, clocks that rise only slowly."""
 
 
+_Launches = tuple[Launch | LibraryLaunch, ...]
+
+
 @dataclass(frozen=True)
 class _Kernel:
     """A loaded module. finish: 0 for kernels of one stage."""
@@ -98,7 +102,7 @@ class _Timer:
     right result: so the last one is right only where the work was done after the change.
     """
 
-    launches: tuple[Launch | LibraryLaunch, ...]
+    launches: _Launches
     graph: int
     repeats: int
     changed_ns: float = math.inf
@@ -317,7 +321,8 @@ class GpuDevice:
             self._driver.copy_in(operand.address, values)
         out = buffer(math.prod(problem.operand_shapes[2]) * result_storage.itemsize)
         workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
-        self._run_once(problem, kernel, plan, operands, out, workspace)
+        launches = _launches(problem, kernel, plan, operands, out, _address(workspace))
+        self._run_once(launches, out, workspace)
         failure = _beside(self._work.find(problem, out, workspace, 0))
         if failure is not None:
             return failure
@@ -329,36 +334,17 @@ class GpuDevice:
         data.out.write_bytes(result)
         return CheckResult("ok")
 
-    def _run_once(
-        self,
-        problem: Problem,
-        kernel: _Kernel | CkTileLibrary,
-        plan: LaunchPlan | CkTilePlan,
-        operands: Sequence[Buffer],
-        out: Buffer,
-        workspace: Buffer | None,
-    ) -> None:
+    def _run_once(self, launches: _Launches, out: Buffer, workspace: Buffer | None) -> None:
         """Run over a poisoned output, and wait for the end."""
         began = time.monotonic()
         try:
-            self._start(problem, kernel, plan, operands, out, workspace)
+            self._start(launches, out, workspace)
             self._driver.synchronize()
         finally:
             self.kernel_seconds += time.monotonic() - began
 
-    def _start(
-        self,
-        problem: Problem,
-        kernel: _Kernel | CkTileLibrary,
-        plan: LaunchPlan | CkTilePlan,
-        operands: Sequence[Buffer],
-        out: Buffer,
-        workspace: Buffer | None,
-    ) -> None:
+    def _start(self, launches: _Launches, out: Buffer, workspace: Buffer | None) -> None:
         """Start a run over a poisoned output."""
-        launches = _launches(
-            problem, kernel, plan, operands, out, workspace.address if workspace is not None else 0
-        )
         out.poison()
         if workspace is not None:
             workspace.poison()
@@ -376,60 +362,48 @@ class GpuDevice:
     def _check(
         self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
     ) -> CheckResult:
-        workspace = loaded.exact_workspace(plan.workspace_bytes)
-        count = math.prod(loaded.problem.operand_shapes[2])
-        for number, (checked, found) in enumerate(
-            zip(loaded.sets, self._run_on_all_sets(loaded, kernel, plan, workspace), strict=True)
-        ):
+        workspace, problem = loaded.exact_workspace(plan.workspace_bytes), loaded.problem
+        count = math.prod(problem.operand_shapes[2])
+        launches = [
+            _launches(problem, kernel, plan, checked.inputs, checked.out, _address(workspace))
+            for checked in loaded.sets
+        ]
+        found = self._run_on_all_sets(loaded, launches, workspace)
+        for number, checked in enumerate(loaded.sets):
 
-            def run(checked: _Set = checked) -> Findings:
-                self._run_once(loaded.problem, kernel, plan, checked.inputs, checked.out, workspace)
-                return self._look(loaded, checked, workspace)
+            def run(number: int = number, checked: _Set = checked) -> Findings:
+                self._run_once(launches[number], checked.out, workspace)
+                address = checked.expected.address
+                return self._work.find(problem, checked.out, workspace, address, checked.sample)
 
-            failure = _beside(found)
+            failure = _beside(found[number])
             if failure is not None:
                 return replace(failure, kind="full", points=count)
-            if found.verdict.wrong:
+            first = found[number].verdict
+            if first.wrong:
                 # Later sets may have written over this result: the one that is explained is a new one.
                 again = run()
-                failure = _beside(again)
-                if failure is not None:
-                    return replace(failure, kind="full", points=count)
-                wrong = self._explain(
-                    loaded, checked, again.verdict if again.verdict.wrong else found.verdict
-                )
+                wrong = self._explain(loaded, checked, again.verdict if again.verdict.wrong else first)
                 if number:
                     wrong += f" ({checked.pattern.name}; data {checked.where})"
-                result = (
-                    _wrong_or_flaky(wrong, found.verdict, run)
-                    if again.verdict == found.verdict
-                    else _flaky(wrong)
-                )
-                return replace(result, kind="full", points=count)
+                runs = chain([again], _repeated(run))
+                return replace(_wrong_or_flaky(wrong, first, runs), kind="full", points=count)
         return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
 
     def _run_on_all_sets(
-        self,
-        loaded: _Loaded,
-        kernel: _Kernel | CkTileLibrary,
-        plan: LaunchPlan | CkTilePlan,
-        workspace: Buffer | None,
+        self, loaded: _Loaded, launches: Sequence[_Launches], workspace: Buffer | None
     ) -> list[Findings]:
         """What a run on each set of operands leaves; the device is waited for once."""
         began = time.monotonic()
         try:
             self._work.begin_looks()
-            for checked in loaded.sets:
-                self._start(loaded.problem, kernel, plan, checked.inputs, checked.out, workspace)
+            for checked, one in zip(loaded.sets, launches, strict=True):
+                self._start(one, checked.out, workspace)
                 address = checked.expected.address
                 self._work.look(loaded.problem, checked.out, workspace, address, checked.sample)
             return self._work.end_looks()
         finally:
             self.kernel_seconds += time.monotonic() - began
-
-    def _look(self, loaded: _Loaded, checked: _Set, workspace: Buffer | None) -> Findings:
-        address = checked.expected.address
-        return self._work.find(loaded.problem, checked.out, workspace, address, checked.sample)
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
         loaded = self._require()
@@ -473,7 +447,7 @@ class GpuDevice:
                 return self._work.find(problem, timed.out, None, timed.expected.address)
 
             alone = run().verdict
-            result = _wrong_or_flaky(wrong, alone, run)
+            result = _wrong_or_flaky(wrong, alone, _repeated(run))
             if result.status == "wrong" and not alone.wrong:
                 return replace(result, detail=f"{wrong}; right when it runs alone")
             return result
@@ -675,19 +649,19 @@ def _beside(found: Findings) -> CheckResult | None:
     return None
 
 
-def _flaky(wrong: str) -> CheckResult:
-    return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+def _repeated(run: Callable[[], Findings]) -> Iterator[Findings]:
+    """Enough runs to see that a kernel is flaky, each made when it is asked for."""
+    return (run() for _ in range(_RUNS_TO_SEE_FLAKINESS))
 
 
-def _wrong_or_flaky(wrong: str, first: Verdict, again: Callable[[], Findings]) -> CheckResult:
+def _wrong_or_flaky(wrong: str, first: Verdict, again: Iterable[Findings]) -> CheckResult:
     """A wrong result is `flaky` if another run on the same data is wrong in another way, or right."""
-    for _ in range(_RUNS_TO_SEE_FLAKINESS):
-        found = again()
+    for found in again:
         failure = _beside(found)
         if failure is not None:
             return failure
         if found.verdict != first:
-            return _flaky(wrong)
+            return CheckResult("flaky", f"another result each time from the same data: {wrong}")
     return CheckResult("wrong", wrong)
 
 
@@ -698,6 +672,10 @@ def _asks(kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan) -> str
     return f"{needs.threads} threads and {needs.lds_bytes:,} bytes of LDS"
 
 
+def _address(workspace: Buffer | None) -> int:
+    return 0 if workspace is None else workspace.address
+
+
 def _launches(
     problem: Problem,
     kernel: _Kernel | CkTileLibrary,
@@ -705,7 +683,7 @@ def _launches(
     inputs: Sequence[Buffer],
     out: Buffer,
     scratch: int,
-) -> tuple[Launch | LibraryLaunch, ...]:
+) -> _Launches:
     first, second = (operand.address for operand in inputs)
     if isinstance(kernel, CkTileLibrary):
         return (kernel.launch(problem, first, second, out.address, scratch),)

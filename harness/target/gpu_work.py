@@ -209,9 +209,8 @@ class DeviceWork:
     def compare(self, problem: Problem, got: int, want: int) -> Verdict:
         """Compares two outputs, bit for bit but for the sign of zeros."""
         self.begin_looks()
-        self._looks = 1
         self._compare(problem, got, want, None)
-        return self.end_looks()[0].verdict
+        return self._read(1)[0].verdict
 
     def find(
         self,
@@ -241,18 +240,21 @@ class DeviceWork:
     ) -> None:
         """As `find`, of what was launched before; _MOST_LOOKS at most."""
         assert self._looks < _MOST_LOOKS
-        self._looks += 1
         self._count_damage(out, 0)
         if workspace is not None:
             self._count_damage(workspace, 1)
         if expected:
             self._compare(problem, out.address, expected, sample)
+        self._looks += 1
 
     def end_looks(self) -> list[Findings]:
         """What each look found."""
-        data = self._driver.copy_out(self._verdict, self._looks * _LOOK_BYTES)
+        return self._read(self._looks)
+
+    def _read(self, looks: int) -> list[Findings]:
+        data = self._driver.copy_out(self._verdict, looks * _LOOK_BYTES)
         found = []
-        for look in range(self._looks):
+        for look in range(looks):
             one = data[look * _LOOK_BYTES : (look + 1) * _LOOK_BYTES]
             output, workspace, (wrong, first, unwritten, nan) = _VERDICT.iter_unpack(one)
             verdict = Verdict(wrong, None if first == _NOWHERE else first, unwritten, nan)
@@ -262,9 +264,8 @@ class DeviceWork:
     def damaged_guard_bytes(self, buffer: Buffer, guard: int = GUARD_BYTE) -> int:
         """How many bytes beside a buffer are not what they were."""
         self.begin_looks()
-        self._looks = 1
         self._count_damage(buffer, 0, guard)
-        return self.end_looks()[0].beside_output
+        return self._read(1)[0].beside_output
 
     def _compare(self, problem: Problem, got: int, want: int, sample: int | None) -> None:
         values, stride = _sample(problem, sample)
@@ -284,7 +285,7 @@ class DeviceWork:
         )
 
     def _slot(self, number: int) -> c_void_p:
-        return c_void_p(self._verdict + (self._looks - 1) * _LOOK_BYTES + number * _VERDICT.size)
+        return c_void_p(self._verdict + self._looks * _LOOK_BYTES + number * _VERDICT.size)
 
     def value(self, problem: Problem, out: int, index: int) -> bytes:
         """One value of an output, as it is stored."""
