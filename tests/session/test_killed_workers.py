@@ -45,7 +45,9 @@ def test_a_killed_worker_keeps_no_session_from_ending(workers: int, after: int, 
         finished.counts().get("failed", 0) == len(re.findall("^worker .* crashed while", output, re.M)) <= 1
     )
     records = project.records()
-    assert len(records[records["round"] == 0]) == PAIRS
+    # The pair of a test that is blamed may not have been measured: resuming does it.
+    measured = len(records[records["round"] == 0])
+    assert PAIRS - finished.counts().get("failed", 0) <= measured <= PAIRS
     assert twice(records).empty
     assert not list(project.runs[0].glob("measurements/.*"))
 
@@ -55,5 +57,7 @@ def test_a_session_whose_workers_may_not_be_replaced_fails_and_says_what_is_left
     begin = kill_a_worker_after(process, 4)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, begin + output
-    assert re.search(r"stopped early: the workers of pytest-xdist died, and \d+ tests were not run", output)
+    # The line is broken at the width of the terminal.
+    said = " ".join(output.split())
+    assert re.search(r"stopped early: the workers of pytest-xdist died, and \d+ tests were not run", said)
     assert "INTERNALERROR" not in output
