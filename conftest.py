@@ -4,6 +4,6 @@ import sys
 from importlib.metadata import entry_points
 
 _installed = any(point.name == "tile_oracle" for point in entry_points(group="pytest11"))
-# Loaded already, by `-p harness.plugin`: the tests are a project's own, and this is not its conftest.
-if not _installed and "harness.plugin" not in sys.modules:
-    pytest_plugins = ["harness.plugin"]
+# Loaded already, by `-p tile_oracle.plugin`: the tests are a project's own, and this is not its conftest.
+if not _installed and "tile_oracle.plugin" not in sys.modules:
+    pytest_plugins = ["tile_oracle.plugin"]

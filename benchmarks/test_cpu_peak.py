@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-from harness.build.builder import Builder
-from harness.build.toolchain import INCLUDE_FOLDER
-from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.toolchain import INCLUDE_FOLDER
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 PEAK_SOURCE = Path(__file__).with_name("cpu_peak.cpp")
 LARGE = "n1-c256-k256-i56x56-f3x3-p1"

@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.cross_validation import out_of_fold
-from harness.heuristic.fit import Effort, fit
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.predictor import Predictor, find_model
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.schemas import schema_named
-from harness.heuristic.training_rows import training_rows
-from harness.record.importers import import_file
 from tests.heuristic.conftest import GFX950
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.cross_validation import out_of_fold
+from tile_oracle.heuristic.fit import Effort, fit
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.predictor import Predictor, find_model
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.schemas import schema_named
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.record.importers import import_file
 
 
 def public(name: str) -> Path:

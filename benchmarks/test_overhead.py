@@ -18,13 +18,13 @@ from typing import Any
 
 import pytest
 
-from harness.measure.service import MeasureService
-from harness.measure.supervisor import Supervisor, SweepSettings
-from harness.measure.timing import TimingPlan
-from harness.pool import kernel_pool
-from harness.problem import PROBLEM_FIELDS, GroupedConvProblem
-from harness.record.run import RunLog, open_run
-from harness.target import TargetOptions, resolve_target
+from tile_oracle.measure.service import MeasureService
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing import TimingPlan
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import PROBLEM_FIELDS, GroupedConvProblem
+from tile_oracle.record.run import RunLog, open_run
+from tile_oracle.target import TargetOptions, resolve_target
 
 CHECKOUT = Path(__file__).parents[1]
 PAIRS = 90_000

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from harness.problem import GroupedConvProblem
-from harness.problem_set import format_problem_set, load_problem_set
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.problem_set import format_problem_set, load_problem_set
 
 
 def test_load_2000_problems(benchmark: Any, tmp_path: Path) -> None:

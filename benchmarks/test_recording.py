@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from harness.record import journal as journal_module
-from harness.record.journal import Journal
+from tile_oracle.record import journal as journal_module
+from tile_oracle.record.journal import Journal
 from tools.faults.flippable.records import some_rows
 
 ROWS, PAUSE_S = 2000, 0.001

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from harness.problem import problem_from_id
-from harness.registry import Budget, Registry
+from tile_oracle.problem import problem_from_id
+from tile_oracle.registry import Budget, Registry
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
 MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")

@@ -17,15 +17,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.commands.oracle import write_oracle
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import train
-from harness.kernel import Kernel
-from harness.pool import pool_of_kind
-from harness.problem import Problem
-from harness.problem_set import load_problem_set
-from harness.record.dataset_file import write_dataset
-from harness.record.schema import arrow_schema
+from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Problem
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.schema import arrow_schema
 
 SET, ARCH = "forward_validation_300", "gfx950"
 START = pd.Timestamp("2026-01-02", tz="UTC")

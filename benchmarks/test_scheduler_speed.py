@@ -9,8 +9,8 @@ from typing import Any
 from pytest_benchmark.fixture import BenchmarkFixture
 from xdist.remote import Producer
 
-from harness.session.expected_time import expected_times
-from harness.session.scheduler import ProblemScheduling
+from tile_oracle.session.expected_time import expected_times
+from tile_oracle.session.scheduler import ProblemScheduling
 
 WORKERS, PROBLEMS, KERNELS = 8, 300, 454
 

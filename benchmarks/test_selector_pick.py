@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from harness.heuristic.model_folder import read_booster_text, read_spec
-from harness.heuristic.predictor import Predictor, find_model
-from harness.kernel import Kernel
-from harness.pool import pool_of_kind
-from harness.problem import Kind, Problem
-from harness.selector.ranker import NativeRanker
-from harness.selector.selector_file import NativeModel, selector_bytes
 from tests.selector.made_problems import random_problems
+from tile_oracle.heuristic.model_folder import read_booster_text, read_spec
+from tile_oracle.heuristic.predictor import Predictor, find_model
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Kind, Problem
+from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.selector_file import NativeModel, selector_bytes
 
 FORWARD: Kind = ("forward", "bf16", 2)
 

@@ -22,19 +22,19 @@ import lightgbm as lgb
 import numpy as np
 import pytest
 
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.model_folder import SPEC_FILE, ModelSpec, packed_booster
-from harness.heuristic.schemas import schema_named
-from harness.kernel import Kernel
-from harness.pool import pool_of_kind
-from harness.problem import Kind
-from harness.selector.forest import Forest
-from harness.selector.ranker import NativeRanker
-from harness.selector.scorer import Constant, FeatureSource, PerClass, PerKernel, Scorer
-from harness.selector.selector_file import problem_fields, shared_words
-from harness.selector.trace import Pool
 from tests.selector.made_problems import random_problems
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.model_folder import SPEC_FILE, ModelSpec, packed_booster
+from tile_oracle.heuristic.schemas import schema_named
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Kind
+from tile_oracle.selector.forest import Forest
+from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.selector.scorer import Constant, FeatureSource, PerClass, PerKernel, Scorer
+from tile_oracle.selector.selector_file import problem_fields, shared_words
+from tile_oracle.selector.trace import Pool
 
 FORWARD: Kind = ("forward", "bf16", 2)
 SCHEMA = schema_named("grouped_conv_own_1")

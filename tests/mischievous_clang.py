@@ -1,7 +1,7 @@
 """A compiler that plants a bug into all kernels of some pipelines; else it is ziglang's clang.
 
 Called as `mischievous_clang.py MISCHIEF ARGUMENTS...`, where MISCHIEF is JSON, pipeline as kernels/cpu
-calls it -> bug, and the arguments are those that harness.build.toolchain.SystemToolchain gives to clang++.
+calls it -> bug, and the arguments are those that build.toolchain.SystemToolchain gives to clang++.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ CLOCK_THAT_JUMPS = '''
 """The budget's clock is two hours on after the first pair of this process."""
 import time
 import types
-import harness.session.sweep as sweep
+import tile_oracle.session.sweep as sweep
 
 done = []
 jumping = lambda: time.monotonic() + 7200 * bool(done)
@@ -110,8 +110,8 @@ class Project:
         return path
 
     def problem_set(self, name: str, ids: tuple[str, ...]) -> Path:
-        from harness.problem import problem_from_id
-        from harness.problem_set import format_problem_set
+        from tile_oracle.problem import problem_from_id
+        from tile_oracle.problem_set import format_problem_set
 
         problems = [problem_from_id(one) for one in ids]
         text = format_problem_set(problems, [""] * len(problems), "problems of a test")

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.arch import Arch, known_archs, load_arch, read_archs
-from harness.data_files import data_folder
-from harness.errors import RuleError
-from harness.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
-from harness.problem import GroupedConvProblem
+from tile_oracle.arch import Arch, known_archs, load_arch, read_archs
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import RuleError
+from tile_oracle.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
+from tile_oracle.problem import GroupedConvProblem
 
 SPECS = json.loads((data_folder("kernels") / "arch_specs.json").read_text())
 

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.arch import known_archs, load_arch
-from harness.arch_gemm import gemm_dtypes, gemm_pipelines
-from harness.kernel import GemmKernel, parse_gemm_name
-from harness.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.arch import known_archs, load_arch
+from tile_oracle.arch_gemm import gemm_dtypes, gemm_pipelines
+from tile_oracle.kernel import GemmKernel, parse_gemm_name
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
 
 GPU = parse_gemm_name(
     "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"

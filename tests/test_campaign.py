@@ -14,9 +14,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.problem import GroupedConvProblem
-from harness.record.dataset import load_records
 from tests.pytest_project import Finished, Project, twice
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.dataset import load_records
 
 PAGE = Path(__file__).parents[1] / "docs" / "campaign.md"
 _FENCE = re.compile(r"^```campaign\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -36,7 +36,7 @@ def commands() -> list[str]:
 
 def run(project: Project, line: str) -> Finished:
     words = shlex.split(line)
-    module = {"pytest": "pytest", "tile-oracle": "harness.cli"}[words[0]]
+    module = {"pytest": "pytest", "tile-oracle": "tile_oracle.cli"}[words[0]]
     quick = ["--kernel-budget=1ms"] if "--target cpu" in line else []
     done = subprocess.run(
         [sys.executable, "-m", module, *words[1:], *quick],

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from harness import cli
-from harness.cli import command_module, command_names, main
-from harness.errors import HarnessError
-from harness.version import __version__
 from tests.pytest_project import heed_ctrl_c
+from tile_oracle import cli
+from tile_oracle.cli import command_module, command_names, main
+from tile_oracle.errors import HarnessError
+from tile_oracle.version import __version__
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+    command = [sys.executable, "-m", "tile_oracle.cli", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
 
 
@@ -72,8 +72,8 @@ def test_a_mistake_is_one_line_that_names_the_command() -> None:
 
 def test_only_the_named_command_is_imported() -> None:
     code = (
-        "import sys; from harness.cli import main; main(['problems', 'forward_smoke']); "
-        "print(*{'lightgbm', 'pyarrow', 'harness.commands.train'} & sys.modules.keys(), file=sys.stderr)"
+        "import sys; from tile_oracle.cli import main; main(['problems', 'forward_smoke']); "
+        "print(*{'lightgbm', 'pyarrow', 'tile_oracle.commands.train'} & sys.modules.keys(), file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == ""
@@ -83,7 +83,7 @@ def test_only_the_named_command_is_imported() -> None:
 def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "harness.cli", *arguments]
+    command = [sys.executable, "-m", "tile_oracle.cli", *arguments]
     # Buffered, as for most people: what is left in the buffer is written at the very end.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
@@ -98,9 +98,9 @@ def test_ctrl_c_ends_with_130(tmp_path: Path) -> None:
     set_of_problems = tmp_path / "endless.csv"
     os.mkfifo(set_of_problems)
     script = (
-        "import sys, harness.cli, harness.commands.problems as p; "
+        "import sys, tile_oracle.cli, tile_oracle.commands.problems as p; "
         "p.run = lambda args: (print('ready', flush=True), open(sys.argv[1]).read()); "
-        "sys.exit(harness.cli.main(['problems']))"
+        "sys.exit(tile_oracle.cli.main(['problems']))"
     )
     process = subprocess.Popen(
         [sys.executable, "-c", script, str(set_of_problems)],

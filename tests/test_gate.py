@@ -15,17 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import GateError
-from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.baseline_file import baseline_path, load_baseline, save_baseline, slug
-from harness.judge.criteria import Criteria
-from harness.judge.failures import failures_of
-from harness.judge.noise import Margin
-from harness.judge.verdict import Verdict, judge
-from harness.oracle import final_measurements, find_oracles
-from harness.sealed_json import without_seal
-from harness.selection import select
 from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.errors import GateError
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.baseline_file import baseline_path, load_baseline, save_baseline, slug
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.failures import failures_of
+from tile_oracle.judge.noise import Margin
+from tile_oracle.judge.verdict import Verdict, judge
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.sealed_json import without_seal
+from tile_oracle.selection import select
 
 PROBLEMS = some_problems(10)
 IDS = [problem.id for problem in PROBLEMS]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.arch import load_arch
-from harness.errors import RuleError
-from harness.kernel import GemmKernel, GroupedConvKernel
-from harness.kernel_filter import KernelFilter
-from harness.pool import (
+from tile_oracle.arch import load_arch
+from tile_oracle.errors import RuleError
+from tile_oracle.kernel import GemmKernel, GroupedConvKernel
+from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.pool import (
     explain_gemm_pool,
     gemm_pool,
     kernel_pool,
@@ -20,7 +20,7 @@ from harness.pool import (
     pool_for_problem,
     pool_of_kind,
 )
-from harness.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem
 
 KINDS = [("gfx950", dtype, layout) for dtype in ("bf16", "fp16", "fp8") for layout in GEMM_LAYOUTS]
 KINDS += [("cpu", dtype, layout) for dtype in ("bf16", "fp16", "fp32") for layout in ("rcr", "rrr", "crr")]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import ProblemSetError
-from harness.problem import GemmProblem
-from harness.problem_set import format_problem_set, load_problem_set, merge_problem_sets
+from tile_oracle.errors import ProblemSetError
+from tile_oracle.problem import GemmProblem
+from tile_oracle.problem_set import format_problem_set, load_problem_set, merge_problem_sets
 
 
 def load(tmp_path: Path, text: str) -> tuple[object, ...]:

@@ -19,12 +19,12 @@ from benchmarks.gpu.figures import (
     oracles,
     throughput,
 )
-from harness.arch import load_arch
-from harness.build.toolchain import zig_folder
-from harness.pool import kernel_pool
-from harness.problem import DIRECTIONS
-from harness.problem_set import load_problem_sets
 from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.arch import load_arch
+from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import DIRECTIONS
+from tile_oracle.problem_set import load_problem_sets
 
 ROOT = Path(__file__).resolve().parent.parent
 GPU = ROOT / "benchmarks" / "gpu"

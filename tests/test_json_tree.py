@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import RuleError
-from harness.json_tree import MAX_FILE_BYTES, JsonTree, shown
+from tile_oracle.errors import RuleError
+from tile_oracle.json_tree import MAX_FILE_BYTES, JsonTree, shown
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.errors import KernelError
-from harness.kernel import KERNEL_FIELDS, PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
-from harness.problem import GroupedConvProblem
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import KERNEL_FIELDS, PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
+from tile_oracle.problem import GroupedConvProblem
 
 _NUMBERS = st.one_of(st.sampled_from((1, 2, 4, 8, 16, 32, 64, 128)), st.integers(1, 1 << 20))
 _TRIPLES = st.tuples(_NUMBERS, _NUMBERS, _NUMBERS)

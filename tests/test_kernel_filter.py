@@ -9,10 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import RuleError
-from harness.kernel import GroupedConvKernel, parse_kernel_name
-from harness.kernel_filter import FILTER_FIELDS, MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter
-from harness.pool import kernel_pool
+from tile_oracle.errors import RuleError
+from tile_oracle.kernel import GroupedConvKernel, parse_kernel_name
+from tile_oracle.kernel_filter import FILTER_FIELDS, MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter
+from tile_oracle.pool import kernel_pool
 
 POOL = (
     *kernel_pool("forward", "bf16", 2, "gfx950", "full")[::97],

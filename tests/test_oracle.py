@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import RecordError
-from harness.heuristic.training_rows import training_rows
-from harness.oracle import (
+from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.errors import RecordError
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.oracle import (
     KEY_COLUMNS,
     final_measurements,
     find_oracles,
     problem_table,
     problems_of,
 )
-from harness.problem import GroupedConvProblem
-from harness.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
-from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
 
 PROBLEM, OTHER = some_problems(2)
 KERNELS = some_kernels(6, PROBLEM)

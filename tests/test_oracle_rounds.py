@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.oracle import final_measurements, find_oracles, latencies_over_rounds
 from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.oracle import final_measurements, find_oracles, latencies_over_rounds
 
 PROBLEM = some_problems(1)[0]
 A, B = some_kernels(2, PROBLEM)

@@ -67,13 +67,17 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
         files = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.is_file()}
         files = {name for name in files if "__pycache__" not in name and "/out-of-fold/" not in name}
         assert files
-        assert {f"harness/_data/{name}" for name in files} <= names
-    assert {"harness/plugin.py", "harness/py.typed", "harness/suite/test_kernels.py"} <= names
+        assert {f"tile_oracle/_data/{name}" for name in files} <= names
+    assert {
+        "tile_oracle/plugin.py",
+        "tile_oracle/py.typed",
+        "tile_oracle/suite/test_kernels.py",
+    } <= names
     assert not [name for name in names if name.startswith(("tests/", "reports/", "benchmarks/"))]
 
 
 def test_an_installed_plugin_measures_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
-    where = run(installed, tmp_path, "python", "-c", "import harness; print(harness.__file__)").stdout
+    where = run(installed, tmp_path, "python", "-c", "import tile_oracle; print(tile_oracle.__file__)").stdout
     assert str(installed.parent) in where
     done = run(
         installed,

@@ -197,7 +197,7 @@ def test_x_stops_at_the_first_failure_and_lf_runs_it_again(failing: tuple[Projec
 THEIR_TESTS = """
     import dataclasses
     import pytest
-    from harness.kernel import parse_kernel_name
+    from tile_oracle.kernel import parse_kernel_name
 
     asked = []
 
@@ -376,7 +376,7 @@ def test_the_plugin_can_be_left_out(project: Project) -> None:
 def test_no_other_plugin_is_needed(project: Project) -> None:
     arguments = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "f1x1")
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    finished = project.pytest("-p", "harness.plugin", *arguments, environment=alone)
+    finished = project.pytest("-p", "tile_oracle.plugin", *arguments, environment=alone)
     assert finished.counts() == {"passed": 2, "deselected": 2}
     assert "plugins:" not in finished.output
     silent = [f"-pno:{name}" for name in ("terminal", "junitxml", "cacheprovider")]
@@ -391,8 +391,9 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
         import sys
 
         def test_plain():
-            heavy = {"pandas", "pyarrow", "lightgbm", "numpy", "harness.session.sweep", "harness.kernel"}
-            assert "harness.plugin" in sys.modules
+            heavy = {"pandas", "pyarrow", "lightgbm", "numpy"}
+            heavy |= {"tile_oracle.session.sweep", "tile_oracle.kernel"}
+            assert "tile_oracle.plugin" in sys.modules
             assert not heavy & sys.modules.keys()
         """,
     )

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from harness.arch import load_arch
-from harness.errors import RuleError
-from harness.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
-from harness.kernel_filter import KernelFilter
-from harness.pool import explain_pool, kernel_pool, list_rule_sets, load_rule_set, pool_for_problem
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.arch import load_arch
+from tile_oracle.errors import RuleError
+from tile_oracle.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
+from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.pool import explain_pool, kernel_pool, list_rule_sets, load_rule_set, pool_for_problem
+from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 KINDS = tuple(itertools.product(DIRECTIONS, DTYPES, (2, 3)))
 KIND_IDS = [f"{direction}-{dtype}-{ndim}d" for direction, dtype, ndim in KINDS]

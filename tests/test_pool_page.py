@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.cli import main
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.cli import main
 
 PAGE = (Path(__file__).resolve().parent.parent / "docs" / "pool.md").read_text()
 

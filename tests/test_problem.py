@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.errors import HarnessError, ProblemError
-from harness.problem import DIRECTIONS, DTYPE_BYTES, DTYPES, PROBLEM_FIELDS, GroupedConvProblem
+from tile_oracle.errors import HarnessError, ProblemError
+from tile_oracle.problem import DIRECTIONS, DTYPE_BYTES, DTYPES, PROBLEM_FIELDS, GroupedConvProblem
 
 LAYER = {
     "direction": "forward",

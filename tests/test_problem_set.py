@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.data_files import data_folder
-from harness.errors import ProblemSetError
-from harness.problem import DIRECTIONS, GroupedConvProblem
-from harness.problem_set import (
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ProblemSetError
+from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.problem_set import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
     format_problem_set,
@@ -22,7 +22,7 @@ from harness.problem_set import (
     load_problem_set,
     load_problem_sets,
 )
-from harness.problem_slices import slices_of
+from tile_oracle.problem_slices import slices_of
 
 SHORT = "N,C,K,Hi,Wi,Y,X\n"
 ROW = "1,8,16,9,9,3,3\n"
@@ -99,7 +99,7 @@ class TestReading:
 
     def test_rows_that_repeat_a_problem_of_a_shipped_set_name_both_lines(self, write, monkeypatch) -> None:
         path = write("# x\n" + SHORT + ROW + ROW)
-        monkeypatch.setattr("harness.problem_set.data_folder", lambda _: path.parent)
+        monkeypatch.setattr("tile_oracle.problem_set.data_folder", lambda _: path.parent)
         message = refusal("my")
         assert f"{path}:4: forward-bf16-n1-c8-k16-i9x9-f3x3 is on line 3 already" in message
         assert refusal(path) == message
@@ -227,7 +227,7 @@ class TestRefusals:
         assert f"has 2048 MiB, a problem set at most {MAX_FILE_BYTES // 2**20}" in refusal(path)
 
     def test_reading_stops_at_the_row_limit(self, write, monkeypatch) -> None:
-        monkeypatch.setattr("harness.problem_set.MAX_ROWS", 3)
+        monkeypatch.setattr("tile_oracle.problem_set.MAX_ROWS", 3)
         assert "more than 3 rows" in refusal(write(SHORT + ROW * 4))
 
     @given(

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ModelError
-from harness.kernel import GroupedConvKernel
-from harness.oracle import final_measurements, find_oracles
-from harness.problem import GroupedConvProblem
-from harness.selection import TOP_K, fixed_choice, kernel_table, select, summarise
 from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.errors import ModelError
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.selection import TOP_K, fixed_choice, kernel_table, select, summarise
 
 PROBLEM, OTHER, THIRD = some_problems(3)
 KERNELS = some_kernels(12, PROBLEM)

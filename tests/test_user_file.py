@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands.train import _weights
-from harness.errors import HarnessError
-from harness.heuristic.picks import read_picks
-from harness.user_file import read_bytes
-from harness.verify.sources import read_assembly
+from tile_oracle.commands.train import _weights
+from tile_oracle.errors import HarnessError
+from tile_oracle.heuristic.picks import read_picks
+from tile_oracle.user_file import read_bytes
+from tile_oracle.verify.sources import read_assembly
 
 
 def test_a_regular_file_is_read_by_its_name_and_through_a_link(tmp_path: Path) -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import GateError, ModelError, RecordError
-from harness.vouched_files import (
+from tile_oracle.errors import GateError, ModelError, RecordError
+from tile_oracle.vouched_files import (
     MANIFEST_FILE,
     check_bytes,
     check_file,

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from harness.problem import GroupedConvProblem
-from harness.problem_set import load_problem_sets
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.problem_set import load_problem_sets
 
 _GRAPH_MS = 1.0
 _REPLAYS = 20

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from harness.oracle import final_measurements, find_oracles
-from harness.record.schema import ROUND_SWEEP
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.record.schema import ROUND_SWEEP
 
 RIGHT = ("ok", "noisy")
 REFUSED = "unsupported"
@@ -76,7 +76,7 @@ def throughput(records: pd.DataFrame, wall_s: float) -> Throughput:
 
 
 def oracles(records: pd.DataFrame) -> pd.DataFrame:
-    """harness.oracle.find_oracles, by problem id."""
+    """tile_oracle.oracle.find_oracles, by problem id."""
     return find_oracles(final_measurements(records)).set_index("problem")
 
 

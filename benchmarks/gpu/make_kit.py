@@ -80,7 +80,7 @@ def kernel_set(args: argparse.Namespace) -> str:
 
 
 def build(args: argparse.Namespace, folder: Path) -> bool:
-    command = [sys.executable, "-m", "harness.cli", "build", "-o", str(folder), f"--arch={args.arch}"]
+    command = [sys.executable, "-m", "tile_oracle.cli", "build", "-o", str(folder), f"--arch={args.arch}"]
     command += [f"--kernel-set={kernel_set(args)}", f"--direction={args.direction}"]
     command += [f"--dtype={args.dtype}", f"--ndim={args.ndim}"]
     if args.jobs is not None:

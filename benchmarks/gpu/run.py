@@ -92,7 +92,7 @@ def pytest(out: Path) -> list[str]:
 def load_plugin() -> list[str]:
     """The options that load the plugin where it is not installed, as in a copy of the checkout."""
     installed = any(point.name == "tile_oracle" for point in entry_points(group="pytest11"))
-    return [] if installed else ["-p", "harness.plugin"]
+    return [] if installed else ["-p", "tile_oracle.plugin"]
 
 
 def session_environment(target: str, unpacked: Path, out: Path) -> dict[str, str]:

@@ -15,12 +15,12 @@ from typing import Any
 import pandas as pd
 
 from benchmarks.gpu.run import load_plugin
-from harness.arch import load_arch
-from harness.pool import kernel_pool
-from harness.problem import GroupedConvProblem, Problem
-from harness.problem_set import format_problem_set, load_problem_sets
-from harness.record.dataset import load_records
-from harness.target.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.arch import load_arch
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import GroupedConvProblem, Problem
+from tile_oracle.problem_set import format_problem_set, load_problem_sets
+from tile_oracle.record.dataset import load_records
+from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent

@@ -9,8 +9,8 @@ import pytest
 
 from benchmarks.gpu.figures import numerics
 from benchmarks.gpu.setting import HERE, Setting, note, run_session, write_problems
-from harness.problem import DIRECTIONS
-from harness.problem_set import load_problem_sets
+from tile_oracle.problem import DIRECTIONS
+from tile_oracle.problem_set import load_problem_sets
 
 ONCE = ("--samples=1", "--kernel-budget=1ms")
 DTYPES = os.environ.get("TILE_ORACLE_FIGURES_DTYPES", "bf16,fp16").split(",")

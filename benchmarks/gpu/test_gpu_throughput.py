@@ -23,8 +23,8 @@ from benchmarks.gpu.setting import (
     run_session,
     some_problems,
 )
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.errors import BuildError
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.errors import BuildError
 
 SAMPLES = "--samples=20"
 LEAST_BUSY_SHARE = 0.60

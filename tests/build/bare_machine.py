@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import cuda_programs, gpu_toolchain
+from tile_oracle.build import cuda_programs, gpu_toolchain
 
 
 def program(path: Path, text: str) -> Path:

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.builder import Builder
-from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel
+from tile_oracle.build.builder import Builder
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import GroupedConvKernel
 
 SMALL_FAMILY = """\
 #include "abi.h"

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.build import toolchain as toolchain_module
-from harness.build.ahead import MANIFEST, AheadFolder
-from harness.build.ahead_build import Progress, build_ahead
-from harness.build.builder import Builder
-from harness.build.isa import Cpu, this_cpu
-from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from tile_oracle.build import toolchain as toolchain_module
+from tile_oracle.build.ahead import MANIFEST, AheadFolder
+from tile_oracle.build.ahead_build import Progress, build_ahead
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.isa import Cpu, this_cpu
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
 MakeKernel = Callable[..., GroupedConvKernel]

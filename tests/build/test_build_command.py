@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import builder as builder_module
-from harness.build.ahead_build import Progress
-from harness.build.source import read_headers
-from harness.commands import build
-from harness.errors import BuildError, HarnessError, RuleError
-from harness.pool import kernel_pool
+from tile_oracle.build import builder as builder_module
+from tile_oracle.build.ahead_build import Progress
+from tile_oracle.build.source import read_headers
+from tile_oracle.commands import build
+from tile_oracle.errors import BuildError, HarnessError, RuleError
+from tile_oracle.pool import kernel_pool
 
 
 @pytest.fixture(autouse=True)

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import isa as isa_module
-from harness.build.builder import Builder
-from harness.build.inspect import inspect_binary
-from harness.build.isa import Isa, resolve_isa, this_cpu
-from harness.build.toolchain import Toolchain, find_toolchain
-from harness.build.use_marks import GUARD, USE_FOLDER
-from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from tile_oracle.build import isa as isa_module
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.inspect import inspect_binary
+from tile_oracle.build.isa import Isa, resolve_isa, this_cpu
+from tile_oracle.build.toolchain import Toolchain, find_toolchain
+from tile_oracle.build.use_marks import GUARD, USE_FOLDER
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
 MakeKernel = Callable[..., GroupedConvKernel]

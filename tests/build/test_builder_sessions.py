@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.builder import Builder
-from harness.build.cache import BuildCache
-from harness.build.use_marks import GUARD
-from harness.kernel import GroupedConvKernel
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.cache import BuildCache
+from tile_oracle.build.use_marks import GUARD
+from tile_oracle.kernel import GroupedConvKernel
 
 MakeKernel = Callable[..., GroupedConvKernel]
 
 SESSION = """\
 import json, sys
 from pathlib import Path
-from harness.build.builder import Builder
-from harness.build.cache import BuildCache
-from harness.kernel import parse_kernel_name
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.cache import BuildCache
+from tile_oracle.kernel import parse_kernel_name
 
 folder, include, jobs, *names = sys.argv[1:]
 print("ready", flush=True)

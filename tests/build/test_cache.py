@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.cache import BuildCache, content_key, default_cache_folder
-from harness.errors import BuildError
+from tile_oracle.build.cache import BuildCache, content_key, default_cache_folder
+from tile_oracle.errors import BuildError
 
 KEY = content_key({"source": "int x;"})
 
@@ -80,7 +80,7 @@ def test_a_key_is_locked_once(tmp_path: Path) -> None:
 
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     code = (
-        "import os, sys; from pathlib import Path; from harness.build.cache import BuildCache\n"
+        "import os, sys; from pathlib import Path; from tile_oracle.build.cache import BuildCache\n"
         f"lock = BuildCache(Path({str(tmp_path)!r})).try_lock({KEY!r})\n"
         "print(lock is not None, flush=True); sys.stdin.read()"
     )

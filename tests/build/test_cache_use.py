@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import harness
-from harness.build.cache import BuildCache, content_key
-from harness.build.cache_use import IN_USE_S, entries_in, prune
-from harness.build.use_marks import GUARD, USE_FOLDER
-from harness.cli import main
+import tile_oracle
+from tile_oracle.build.cache import BuildCache, content_key
+from tile_oracle.build.cache_use import IN_USE_S, entries_in, prune
+from tile_oracle.build.use_marks import GUARD, USE_FOLDER
+from tile_oracle.cli import main
 
 NOW_S = time.time()
 DAY_S = 24 * 3600.0
@@ -127,14 +127,14 @@ def test_a_limit_that_cannot_be_read_is_refused(
 
 def test_what_a_living_session_uses_stays_however_old_and_goes_after_its_death(tmp_path: Path) -> None:
     used, other = put(tmp_path, 1, 40), put(tmp_path, 2, 40)
-    program = "import os, sys; from pathlib import Path; from harness.build.cache import BuildCache\n"
+    program = "import os, sys; from pathlib import Path; from tile_oracle.build.cache import BuildCache\n"
     program += "cache = BuildCache(Path(sys.argv[1])); assert cache.find(sys.argv[2])\n"
     program += "print(flush=True); sys.stdin.read(); os._exit(9)"
     session = subprocess.Popen(
         [sys.executable, "-c", program, tmp_path, used],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
     )
     assert session.stdout is not None
     session.stdout.readline()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.ck_tile.offload_bundle import MAGIC, code_objects, make_bundle, target_name
+from tile_oracle.build.ck_tile.offload_bundle import MAGIC, code_objects, make_bundle, target_name
 
 
 @given(st.binary(min_size=1, max_size=9000).filter(lambda code: MAGIC not in code))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.ck_tile.declarations import (
+from tile_oracle.build.ck_tile.declarations import (
     Parameter,
     constructor_parameters,
     find_template,

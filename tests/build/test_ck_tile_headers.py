@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.ck_tile.headers import find_headers
-from harness.errors import BuildError
+from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.errors import BuildError
 
 
 def checkout(folder: Path, inner: str = "include") -> Path:

@@ -12,7 +12,7 @@ from types import ModuleType
 
 import pytest
 
-from harness.build.ck_tile.toolchain import prepared_folder
+from tile_oracle.build.ck_tile.toolchain import prepared_folder
 
 SCRIPT = Path(__file__).parents[2] / ".ci" / "ck_tile_headers.py"
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.ck_tile import toolchain
-from harness.build.ck_tile.headers import CkTileHeaders, find_headers
-from harness.build.ck_tile.toolchain import HIP_HEADERS, MADE, HipccToolchain, find_ck_tile_toolchain
-from harness.build.isa import isa_for
-from harness.errors import BuildError
+from tile_oracle.build.ck_tile import toolchain
+from tile_oracle.build.ck_tile.headers import CkTileHeaders, find_headers
+from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, MADE, HipccToolchain, find_ck_tile_toolchain
+from tile_oracle.build.isa import isa_for
+from tile_oracle.errors import BuildError
 
 DOUBLE = Path(__file__).parent / "ck_tile_double"
 SAYS = """\

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.builder import Builder
-from harness.build.code_facts import CODE_FACTS, CodeFacts, code_facts
-from harness.build.gpu_toolchain import find_ptxas
-from harness.kernel import parse_kernel_name
-from harness.record.schema import columns
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_facts import CODE_FACTS, CodeFacts, code_facts
+from tile_oracle.build.gpu_toolchain import find_ptxas
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.record.schema import columns
 
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave_dsb")
 
@@ -44,7 +44,7 @@ def test_a_cubin_says_what_ptxas_said(tmp_path: Path) -> None:
     ptxas = find_ptxas()
     assert ptxas is not None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("harness.build.gpu_toolchain.find_ptxas", lambda machine="nvptx": None)
+        patch.setattr("tile_oracle.build.gpu_toolchain.find_ptxas", lambda machine="nvptx": None)
         ptx.write_bytes(built("sm_90", tmp_path / "other").read_bytes())
     said = subprocess.run(
         [ptxas, "-v", "-arch=sm_90", "-O3", ptx, "-o", tmp_path / "x"],

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.builder import Builder
-from harness.build.code_object import inspect_code_object, what_is_wrong_for_gpu
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.build.isa import isa_for
-from harness.build.process import CompilerProcesses
-from harness.errors import BuildError
-from harness.kernel import parse_kernel_name
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_object import inspect_code_object, what_is_wrong_for_gpu
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.build.isa import isa_for
+from tile_oracle.build.process import CompilerProcesses
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import parse_kernel_name
 
 SMALL = """\
 extern "C" __attribute__((global)) void {name}(float *data) {{

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.complaint import complaint, shortened
+from tile_oracle.build.complaint import complaint, shortened
 
 
 def test_the_first_error_is_told_and_not_what_surrounds_it() -> None:

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import cuda_programs
-from harness.build import gpu_toolchain as module
-from harness.build.ahead import AheadFolder
-from harness.build.ahead_build import build_ahead
-from harness.build.builder import Builder
-from harness.build.gpu_toolchain import find_gpu_toolchain, find_ptxas
-from harness.build.source import DEVICE_WORK, source_for, source_suffix
-from harness.build.toolchain import zig_folder
-from harness.errors import BuildError, KernelError
-from harness.kernel import GroupedConvKernel, parse_kernel_name
 from tests.build.bare_machine import program, strip_machine
+from tile_oracle.build import cuda_programs
+from tile_oracle.build import gpu_toolchain as module
+from tile_oracle.build.ahead import AheadFolder
+from tile_oracle.build.ahead_build import build_ahead
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas
+from tile_oracle.build.source import DEVICE_WORK, source_for, source_suffix
+from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.kernel import GroupedConvKernel, parse_kernel_name
 
 ARCHS = ("gfx950", "sm_90")
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_basic_v1_interwave")

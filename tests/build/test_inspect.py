@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.build.builder import Builder
-from harness.build.inspect import EXPORTS, inspect_binary
-from harness.build.isa import this_cpu
-from harness.errors import BuildError
-from harness.kernel import GroupedConvKernel
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.inspect import EXPORTS, inspect_binary
+from tile_oracle.build.isa import this_cpu
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import GroupedConvKernel
 
 
 @pytest.fixture

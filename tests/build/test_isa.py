@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from harness.build.isa import Cpu, Isa, parse_cpuinfo, resolve_isa, this_cpu
-from harness.errors import BuildError
+from tile_oracle.build.isa import Cpu, Isa, parse_cpuinfo, resolve_isa, this_cpu
+from tile_oracle.errors import BuildError
 
 V3 = (
     "fpu cx8 cmov mmx fxsr sse sse2 pni ssse3 cx16 sse4_1 sse4_2 popcnt lahf_lm "

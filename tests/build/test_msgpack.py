@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.msgpack import unpack
+from tile_oracle.build.msgpack import unpack
 
 VALUES = st.recursive(
     st.none()

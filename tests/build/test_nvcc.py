@@ -14,21 +14,21 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from harness.build import cuda_programs
-from harness.build import gpu_toolchain as module
-from harness.build.builder import Builder
-from harness.build.code_facts import code_facts
-from harness.build.code_object import elf_sections, section_body
-from harness.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
-from harness.build.isa import isa_for
-from harness.build.nvcc import NvccToolchain
-from harness.build.source import device_work_source, headers_for, source_for
-from harness.build.toolchain import compiler_environment, zig_folder
-from harness.commands import doctor
-from harness.errors import BuildError
-from harness.kernel import Kernel, parse_gemm_name, parse_kernel_name
-from harness.target.gpu_work import WORK_KERNELS
 from tests.build.bare_machine import program, strip_machine
+from tile_oracle.build import cuda_programs
+from tile_oracle.build import gpu_toolchain as module
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_facts import code_facts
+from tile_oracle.build.code_object import elf_sections, section_body
+from tile_oracle.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
+from tile_oracle.build.isa import isa_for
+from tile_oracle.build.nvcc import NvccToolchain
+from tile_oracle.build.source import device_work_source, headers_for, source_for
+from tile_oracle.build.toolchain import compiler_environment, zig_folder
+from tile_oracle.commands import doctor
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.target.gpu_work import WORK_KERNELS
 
 SAYS = (
     "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.build.code_facts import code_facts
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.build.isa import isa_for
-from harness.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
-from harness.build.occupancy import COMPUTE_UNITS, Occupancy, occupancy
-from harness.build.source import headers_for, source_for
-from harness.build.toolchain import compiler_environment
-from harness.kernel import parse_kernel_name
+from tile_oracle.build.code_facts import code_facts
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.build.isa import isa_for
+from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
+from tile_oracle.build.occupancy import COMPUTE_UNITS, Occupancy, occupancy
+from tile_oracle.build.source import headers_for, source_for
+from tile_oracle.build.toolchain import compiler_environment
+from tile_oracle.kernel import parse_kernel_name
 
 
 @pytest.mark.parametrize(

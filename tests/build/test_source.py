@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import source
-from harness.build.builder import Builder
-from harness.build.code_facts import code_facts
-from harness.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
-from harness.data_files import data_folder
-from harness.errors import BuildError, KernelError
-from harness.kernel import GroupedConvKernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.build import source
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_facts import code_facts
+from tile_oracle.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.kernel import GroupedConvKernel, parse_gemm_name, parse_kernel_name
 
 
 def test_a_translation_unit_says_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from harness.build import toolchain as module
-from harness.build.isa import resolve_isa
-from harness.build.toolchain import compiler_environment, find_toolchain
-from harness.errors import BuildError
+from tile_oracle.build import toolchain as module
+from tile_oracle.build.isa import resolve_isa
+from tile_oracle.build.toolchain import compiler_environment, find_toolchain
+from tile_oracle.errors import BuildError
 
 
 def script(path: Path, text: str) -> str:

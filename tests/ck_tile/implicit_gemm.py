@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from harness.build.ck_tile.api import CkTileApi
-from harness.build.ck_tile.source import source_for
-from harness.build.ck_tile.toolchain import WheelToolchain
-from harness.build.isa import isa_for
-from harness.data_files import data_folder
-from harness.kernel import Kernel
-from harness.problem import Problem
+from tile_oracle.build.ck_tile.api import CkTileApi
+from tile_oracle.build.ck_tile.source import source_for
+from tile_oracle.build.ck_tile.toolchain import WheelToolchain
+from tile_oracle.build.isa import isa_for
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
 
 HERE = Path(__file__).parent
 _EMBED = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", "kernel.hipfb")
@@ -25,9 +25,9 @@ _SCRIPT = """
 import ctypes, json, sys
 from pathlib import Path
 import numpy as np
-from harness.measure.reference import exact_output
-from harness.problem import problem_from_row
-from harness.target.ck_tile_library import ck_problem
+from tile_oracle.measure.reference import exact_output
+from tile_oracle.problem import problem_from_row
+from tile_oracle.target.ck_tile_library import ck_problem
 
 asked = json.loads(sys.argv[1])
 ctypes.CDLL(asked["runtime"], mode=ctypes.RTLD_GLOBAL)

@@ -16,19 +16,19 @@ from typing import Any
 
 import pytest
 
-from harness.build.builder import Builder
-from harness.build.ck_tile.api import CkTileApi, detect
-from harness.build.ck_tile.headers import find_headers
-from harness.build.ck_tile.library import code_object_in, instances
-from harness.build.ck_tile.source import source_for
-from harness.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
-from harness.build.code_facts import code_facts
-from harness.cores import usable_cores
-from harness.errors import KernelError
-from harness.kernel import GroupedConvKernel, parse_kernel_name
-from harness.pool import kernel_pool, rules_of
-from harness.pool.ck_builder import read_builder_configs
-from harness.problem import DIRECTIONS, GemmProblem, GroupedConvProblem
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.ck_tile.api import CkTileApi, detect
+from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.ck_tile.library import code_object_in, instances
+from tile_oracle.build.ck_tile.source import source_for
+from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
+from tile_oracle.build.code_facts import code_facts
+from tile_oracle.cores import usable_cores
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import GroupedConvKernel, parse_kernel_name
+from tile_oracle.pool import kernel_pool, rules_of
+from tile_oracle.pool.ck_builder import read_builder_configs
+from tile_oracle.problem import DIRECTIONS, GemmProblem, GroupedConvProblem
 
 DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 from _pytest.config import _prepareconfig
 
-from harness.cli import main
-from harness.commands import doctor
-from harness.problem_set import load_problem_sets
-from harness.session.models import ModelChoice, baseline_file
-from harness.session.options import SessionOptions, read_options
+from tile_oracle.cli import main
+from tile_oracle.commands import doctor
+from tile_oracle.problem_set import load_problem_sets
+from tile_oracle.session.models import ModelChoice, baseline_file
+from tile_oracle.session.options import SessionOptions, read_options
 
 DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double"
 
@@ -25,7 +25,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TILE_ORACLE_HIP_HEADERS", raising=False)
     monkeypatch.setattr(doctor, "rocm_folders", lambda: (tmp_path / "rocm",))
-    monkeypatch.setattr("harness.build.ck_tile.toolchain._hipcc", lambda: None)
+    monkeypatch.setattr("tile_oracle.build.ck_tile.toolchain._hipcc", lambda: None)
 
 
 def test_doctor_shows_what_was_detected(capsys: pytest.CaptureFixture[str]) -> None:

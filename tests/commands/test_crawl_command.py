@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import crawl
-from harness.crawl.trace import Trace
-from harness.crawl.trace_file import TraceFile
-from harness.errors import HarnessError
-from harness.problem import GroupedConvProblem
-from harness.problem_set import load_problem_set
+from tile_oracle.commands import crawl
+from tile_oracle.crawl.trace import Trace
+from tile_oracle.crawl.trace_file import TraceFile
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.problem_set import load_problem_set
 
 
 def run(*arguments: str | Path) -> int:

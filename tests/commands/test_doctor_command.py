@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.commands import doctor
-from harness.commands.doctor import BAD, GOOD, NOTE, examine_installation, examine_targets
-from harness.errors import BuildError
-from harness.target.gpu_presence import Presence
+from tile_oracle.cli import main
+from tile_oracle.commands import doctor
+from tile_oracle.commands.doctor import BAD, GOOD, NOTE, examine_installation, examine_targets
+from tile_oracle.errors import BuildError
+from tile_oracle.target.gpu_presence import Presence
 
 DOUBLES = Path(__file__).parent.parent / "shims" / "management"
 ABSENT = Presence(False, "no such GPU")

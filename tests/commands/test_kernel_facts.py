@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.arch import load_arch
-from harness.build.builder import Builder
-from harness.build.code_facts import CodeFacts
-from harness.cli import main
-from harness.commands.kernel_facts import (
+from tile_oracle.arch import load_arch
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_facts import CodeFacts
+from tile_oracle.cli import main
+from tile_oracle.commands.kernel_facts import (
     KernelFacts,
     fact_rows,
     find_facts,
@@ -18,7 +18,7 @@ from harness.commands.kernel_facts import (
     markdown_table,
     matrix_instructions_per_k_step,
 )
-from harness.kernel import parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
 
 KIND = ("kernels", "--arch", "gfx950", "--dtype", "bf16", "--direction", "forward", "--ndim", "2")
 TWO = "tile_m == 16 and tile_k == 64 and pipeline == 'compv4' and not split_image"

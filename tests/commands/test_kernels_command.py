@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.arch import known_archs
-from harness.commands import kernels
-from harness.errors import KernelError, RuleError
-from harness.kernel_filter import FILTER_FIELDS
-from harness.pool import explain_pool, kernel_pool
+from tile_oracle.arch import known_archs
+from tile_oracle.commands import kernels
+from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.kernel_filter import FILTER_FIELDS
+from tile_oracle.pool import explain_pool, kernel_pool
 
 _KIND = ("--direction", "forward", "--dtype", "bf16", "--ndim", "2")
 

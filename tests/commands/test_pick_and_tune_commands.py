@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main
-from harness.problem import problem_from_id
-from harness.problem_set import load_problem_set
+from tile_oracle.cli import main
+from tile_oracle.problem import problem_from_id
+from tile_oracle.problem_set import load_problem_set
 
 GFX = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
 MINE = "forward-fp32-n1-c16-k16-i9x9-f3x3-p1"
@@ -80,7 +80,7 @@ def test_a_mistake_is_one_line(words: list[str], message: str, capsys: pytest.Ca
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "harness.cli", *words]
+    command = [sys.executable, "-m", "tile_oracle.cli", *words]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=240)
 
 

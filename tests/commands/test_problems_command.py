@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.commands import problems
-from harness.errors import ProblemSetError
-from harness.problem_set import list_problem_sets, load_problem_set
+from tile_oracle.commands import problems
+from tile_oracle.errors import ProblemSetError
+from tile_oracle.problem_set import list_problem_sets, load_problem_set
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.commands import report
-from harness.errors import GateError, RecordError
-from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.baseline_file import save_baseline
-from harness.record.dataset import measurements_folder
-from harness.record.schema import arrow_schema
-from harness.report.data import RankedBy, ReportData, RunInfo, analyse
-from harness.report.files import write_report
 from tests.report.records_factory import some_problems, some_run
+from tile_oracle.commands import report
+from tile_oracle.errors import GateError, RecordError
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.baseline_file import save_baseline
+from tile_oracle.record.dataset import measurements_folder
+from tile_oracle.record.schema import arrow_schema
+from tile_oracle.report.data import RankedBy, ReportData, RunInfo, analyse
+from tile_oracle.report.files import write_report
 
 PROBLEMS = some_problems(5)
 RECORDS, RANKINGS = some_run(PROBLEMS, 6, failures=0.0)

@@ -6,11 +6,11 @@ from functools import cache
 
 import pytest
 
-from harness.crawl.gemm_shapes import TRAINING_MODELS, VALIDATION_MODELS, gemm_sets
-from harness.data_files import data_folder
-from harness.problem import GEMM_LAYOUTS, GemmProblem
-from harness.problem_set import ProblemSet, format_problem_set, load_problem_set
-from harness.problem_slices import GEMM_SLICES, slices_of
+from tile_oracle.crawl.gemm_shapes import TRAINING_MODELS, VALIDATION_MODELS, gemm_sets
+from tile_oracle.data_files import data_folder
+from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.problem_set import ProblemSet, format_problem_set, load_problem_set
+from tile_oracle.problem_slices import GEMM_SLICES, slices_of
 
 
 @cache

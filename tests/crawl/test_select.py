@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.crawl.select import (
+from tile_oracle.crawl.select import (
     PINNED_TO_TRAINING,
     TRAINING_LIMITS,
     VALIDATION_LIMITS,
@@ -23,8 +23,8 @@ from harness.crawl.select import (
     kind_of,
     select,
 )
-from harness.crawl.trace import Trace
-from harness.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.crawl.trace import Trace
+from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
 
 FAMILIES = ("resnet", *(f"net{letter}" for letter in "abcdefghijk"), "video_a", "video_b")
 EVERYWHERE = "forward-bf16-n1-c40-k48-i30x30-f3x3-p1"

@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from harness.crawl.select import kind_of
-from harness.problem import DIRECTIONS, GroupedConvProblem
-from harness.problem_set import ProblemSet, load_problem_set
-from harness.problem_slices import slices_of
+from tile_oracle.crawl.select import kind_of
+from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.problem_set import ProblemSet, load_problem_set
+from tile_oracle.problem_slices import slices_of
 
 KINDS = ("training", "validation_300")
 

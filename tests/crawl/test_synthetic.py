@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from harness.crawl.synthetic import synthetic_problems
-from harness.problem import DIRECTIONS
+from tile_oracle.crawl.synthetic import synthetic_problems
+from tile_oracle.problem import DIRECTIONS
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -10,18 +10,18 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.crawl.catalogue import (
+from tile_oracle.crawl.catalogue import (
     Architecture,
     choose_architectures,
     import_libraries,
     list_architectures,
 )
-from harness.crawl.collect import collect
-from harness.crawl.select import hold_out
-from harness.crawl.trace import layer_of, trace
-from harness.crawl.trace_file import TraceFile
-from harness.errors import HarnessError
-from harness.problem import GroupedConvProblem
+from tile_oracle.crawl.collect import collect
+from tile_oracle.crawl.select import hold_out
+from tile_oracle.crawl.trace import layer_of, trace
+from tile_oracle.crawl.trace_file import TraceFile
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem import GroupedConvProblem
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("timm") is None,

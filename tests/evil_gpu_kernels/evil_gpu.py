@@ -6,9 +6,9 @@ import re
 import shutil
 from pathlib import Path
 
-from harness.build.builder import Builder
-from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel
+from tile_oracle.build.builder import Builder
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import GroupedConvKernel
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")
 

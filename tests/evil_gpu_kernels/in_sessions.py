@@ -12,12 +12,12 @@ import os
 from functools import partial
 from pathlib import Path
 
-from harness.build.builder import Builder
-from harness.kernel import Kernel
-from harness.problem import Problem
-from harness.session import plan
-from harness.target import gpu
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel
+from tile_oracle.build.builder import Builder
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.session import plan
+from tile_oracle.target import gpu
 
 
 def _nothing_refused(self: gpu.GpuTarget, kernel: Kernel, problem: Problem) -> str | None:

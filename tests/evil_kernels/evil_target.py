@@ -12,10 +12,10 @@ from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 
-from harness.build.builder import Builder, BuildResult
-from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel
-from harness.problem import GroupedConvProblem
+from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.problem import GroupedConvProblem
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")
 
@@ -52,7 +52,7 @@ def make_include(folder: Path) -> Path:
 
 
 class EvilTarget:
-    """harness.target.base.Target over the evil kernels.
+    """tile_oracle.target.base.Target over the evil kernels.
 
     binaries: kernels whose binary is another file than the one built, to be broken in ways that no build
     lets pass. builder: shared between targets; it stays open.
@@ -60,7 +60,7 @@ class EvilTarget:
 
     name = "cpu"
     arch = "cpu"
-    device_module = "harness.target.cpu_device"
+    device_module = "tile_oracle.target.cpu_device"
     device_name = ""
 
     def __init__(
@@ -108,6 +108,6 @@ def evil_builder(folder: Path) -> Builder:
 
 def stand_in_for_cpu(folder: Path, timeout_s: float = 2.0) -> None:
     """From now on `--target cpu` of this process means the evil kernels, built below `folder`."""
-    from harness.target import resolve
+    from tile_oracle.target import resolve
 
     resolve._TARGETS["cpu"] = lambda options: EvilTarget(evil_builder(folder), timeout_s)

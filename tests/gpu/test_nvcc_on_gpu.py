@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.gpu.run import load_plugin
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.errors import BuildError
-from harness.target.gpu_presence import nvidia_presence
 from tests.pytest_project import Project
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.errors import BuildError
+from tile_oracle.target.gpu_presence import nvidia_presence
 
 PROBLEMS = tuple(
     f"{direction}-{rest}"

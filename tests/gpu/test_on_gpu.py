@@ -20,13 +20,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness.build.ahead_build import build_ahead
-from harness.build.builder import Builder, BuildResult
-from harness.kernel import GroupedConvKernel
-from harness.measure import check_data, reference
-from harness.measure.supervisor import Supervisor, SweepSettings
-from harness.problem import GroupedConvProblem
-from harness.target.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.build.ahead_build import build_ahead
+from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.measure import check_data, reference
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"
 PREBUILT = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
@@ -58,11 +58,11 @@ def two_stage(mode: str) -> GroupedConvKernel:
 
 
 class GpuUnderTest:
-    """harness.target.base.Target over the kernels of tests/evil_gpu_kernels."""
+    """tile_oracle.target.base.Target over the kernels of tests/evil_gpu_kernels."""
 
     def __init__(self, name: str, builder: Builder) -> None:
         self.name = self.arch = name
-        self.device_module = f"harness.target.{name}_device"
+        self.device_module = f"tile_oracle.target.{name}_device"
         self.builder = builder
 
     def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
@@ -166,7 +166,7 @@ REFERENCE_PROBLEMS = [
 @pytest.mark.parametrize("problem", REFERENCE_PROBLEMS, ids=lambda problem: problem.id)
 def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: GpuUnderTest) -> None:
     """The kernel that every other one is compared with, against integers on the host."""
-    from harness.target.gpu_work import Buffer, DeviceWork
+    from tile_oracle.target.gpu_work import Buffer, DeviceWork
 
     driver = open_driver(target.name)
     work = DeviceWork(driver, target.builder.device_work().path)
@@ -205,10 +205,10 @@ def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: Gpu
 
 def open_driver(name: str):  # type: ignore[no-untyped-def]
     if name == "sm_90":
-        from harness.target.runtime.cuda import open_cuda
+        from tile_oracle.target.runtime.cuda import open_cuda
 
         return open_cuda()
-    from harness.target.runtime.hip import open_hip
+    from tile_oracle.target.runtime.hip import open_hip
 
     return open_hip()
 

@@ -26,15 +26,15 @@ import pandas as pd
 import pytest
 
 from benchmarks.gpu.run import load_plugin
-from harness.build.ahead import AheadFolder
-from harness.build.toolchain import zig_folder
-from harness.data_files import data_folder
-from harness.target.device_state import why_not_readable
-from harness.target.gpu_presence import amd_presence, nvidia_presence
-from harness.target.lock_files import LOCK_DIR_VARIABLE
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
+from tile_oracle.build.ahead import AheadFolder
+from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.data_files import data_folder
+from tile_oracle.target.device_state import why_not_readable
+from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
@@ -314,7 +314,7 @@ def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_p
     machine = gpu.where.machine
     if machine is None:
         pytest.skip("the folder of kernels that is given is one")
-    command = [sys.executable, "-m", "harness.cli", "build", "-o", str(tmp_path / "built"), "--ndim=2"]
+    command = [sys.executable, "-m", "tile_oracle.cli", "build", "-o", str(tmp_path / "built"), "--ndim=2"]
     command += [f"--arch={gpu.target}", "--direction=forward", "--dtype=bf16"]
     command += [f"--toolchain={machine.compiler}", f"--kernel-filter={gpu.where.kernel_filter}"]
     environment = {**gpu.project.environment, **machine.environment()}

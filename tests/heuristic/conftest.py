@@ -7,8 +7,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.record.importers import import_file
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.record.importers import import_file
 
 GFX950 = Path(__file__).parents[2].parent / "shared" / "gfx950"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from harness.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
-from harness.problem import GroupedConvProblem
-from harness.record.schema import arrow_schema
+from tile_oracle.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.schema import arrow_schema
 
 
 def make_problems(count: int, seed: int = 0) -> list[GroupedConvProblem]:

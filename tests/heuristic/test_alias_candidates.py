@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.heuristic.aliases import _agree, _may_agree
-from harness.heuristic.noise import NoiseModel
+from tile_oracle.heuristic.aliases import _agree, _may_agree
+from tile_oracle.heuristic.noise import NoiseModel
 
 
 @settings(max_examples=150, deadline=None)

@@ -8,16 +8,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.heuristic.aliases import UNMEASURED_CAUTION, Aliases, find_aliases, merge, no_aliases
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.noise import NoiseModel, measured_noise
-from harness.heuristic.physics import PhysicalModel, explain_aliases
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import train
-from harness.heuristic.training_rows import training_rows
-from harness.kernel import parse_kernel_name
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.heuristic.aliases import UNMEASURED_CAUTION, Aliases, find_aliases, merge, no_aliases
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.noise import NoiseModel, measured_noise
+from tile_oracle.heuristic.physics import PhysicalModel, explain_aliases
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.kernel import parse_kernel_name
 
 
 @pytest.fixture(scope="module")

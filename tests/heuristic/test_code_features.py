@@ -11,22 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.build.ahead_build import build_ahead
-from harness.build.builder import Builder
-from harness.errors import BuildError, ModelError
-from harness.heuristic.code_table import CODE_COLUMNS, CodeTable
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.evaluate import rank_all, rank_records
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.ranker import tree_members
-from harness.heuristic.recipe import Recipe, TreePart
-from harness.heuristic.schemas import schema_named
-from harness.heuristic.train import train
-from harness.heuristic.trees import TreeSettings
-from harness.kernel import parse_kernel_name
-from harness.problem import GemmProblem, GroupedConvProblem
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.build.ahead_build import build_ahead
+from tile_oracle.build.builder import Builder
+from tile_oracle.errors import BuildError, ModelError
+from tile_oracle.heuristic.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.evaluate import rank_all, rank_records
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.ranker import tree_members
+from tile_oracle.heuristic.recipe import Recipe, TreePart
+from tile_oracle.heuristic.schemas import schema_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
 
 CONV = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3")
 GEMM = parse_kernel_name(

@@ -12,10 +12,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.commands import train as train_command
-from harness.errors import ModelError
-from harness.heuristic.bootstrap import Interval
-from harness.heuristic.compact import (
+from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.commands import train as train_command
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.bootstrap import Interval
+from tile_oracle.heuristic.compact import (
     TOLERANCE_POINTS,
     TRADEOFF_FILE,
     Figures,
@@ -31,21 +32,20 @@ from harness.heuristic.compact import (
     table_lines,
     trade_off,
 )
-from harness.heuristic.cross_validation import cross_validate
-from harness.heuristic.crossval_figures import check, picked_efficiencies, selection_of
-from harness.heuristic.fit import Effort, fit
-from harness.heuristic.folds import group_codes
-from harness.heuristic.model_folder import read_json
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.ranker import tree_members
-from harness.heuristic.recipe import Recipe, TreePart, recipe_named
-from harness.heuristic.train import train
-from harness.heuristic.training_rows import training_rows
-from harness.heuristic.trees import TreeSettings
-from harness.kernel import Kernel
-from harness.problem import Problem
-from harness.selector.pick_time import NATIVE_PICKS
-from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.heuristic.cross_validation import cross_validate
+from tile_oracle.heuristic.crossval_figures import check, picked_efficiencies, selection_of
+from tile_oracle.heuristic.fit import Effort, fit
+from tile_oracle.heuristic.folds import group_codes
+from tile_oracle.heuristic.model_folder import read_json
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.ranker import tree_members
+from tile_oracle.heuristic.recipe import Recipe, TreePart, recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.selector.pick_time import NATIVE_PICKS
 
 PART = TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=16, num_leaves=7), ensemble=2)
 TREES = Recipe("trees", "a few trees", (PART,))

@@ -12,23 +12,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.cli import main
-from harness.errors import ModelError
-from harness.heuristic import cross_validation
-from harness.heuristic.code_table import CodeTable
-from harness.heuristic.companions import is_companion, not_of_shapes, own_rows, with_companions
-from harness.heuristic.crossval_figures import picked_efficiencies
-from harness.heuristic.fit import Effort, fit
-from harness.heuristic.folds import group_codes
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.ranker import tree_members
-from harness.heuristic.recipe import Recipe, TreePart, recipe_named
-from harness.heuristic.train import train
-from harness.heuristic.training_rows import IMPORTANCE, training_rows
-from harness.heuristic.trees import TreeSettings
-from harness.problem import problem_from_id
-from harness.problem_set import format_problem_set
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic import cross_validation
+from tile_oracle.heuristic.code_table import CodeTable
+from tile_oracle.heuristic.companions import is_companion, not_of_shapes, own_rows, with_companions
+from tile_oracle.heuristic.crossval_figures import picked_efficiencies
+from tile_oracle.heuristic.fit import Effort, fit
+from tile_oracle.heuristic.folds import group_codes
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.ranker import tree_members
+from tile_oracle.heuristic.recipe import Recipe, TreePart, recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.training_rows import IMPORTANCE, training_rows
+from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.problem import problem_from_id
+from tile_oracle.problem_set import format_problem_set
 
 ORDER = Recipe("order", "", (TreePart("lambdarank", "grouped_conv_own_3", TreeSettings(trees=60)),))
 TIME = Recipe("time", "", (TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=20)),))

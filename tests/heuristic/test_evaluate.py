@@ -10,20 +10,20 @@ import pandas as pd
 import pytest
 from scipy.stats import spearmanr
 
-from harness.cli import main
-from harness.errors import ModelError
-from harness.heuristic.baseline import out_of_fold_baseline, save_beside
-from harness.heuristic.bootstrap import interval, mean_of, paired_interval, quantile_of
-from harness.heuristic.compare import compare
-from harness.heuristic.evaluate import evaluate, noise_ceiling, rank_records
-from harness.heuristic.noise import NoiseModel
-from harness.heuristic.picks import read_picks
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import train
-from harness.oracle import problems_of
-from harness.record.dataset_file import write_dataset
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.baseline import out_of_fold_baseline, save_beside
+from tile_oracle.heuristic.bootstrap import interval, mean_of, paired_interval, quantile_of
+from tile_oracle.heuristic.compare import compare
+from tile_oracle.heuristic.evaluate import evaluate, noise_ceiling, rank_records
+from tile_oracle.heuristic.noise import NoiseModel
+from tile_oracle.heuristic.picks import read_picks
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.oracle import problems_of
+from tile_oracle.record.dataset_file import write_dataset
 
 PICK_DIMENSIONS = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "Ho", "Wo")
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.heuristic import exact_functions
+from tile_oracle.heuristic import exact_functions
 
 NUMBERS = np.random.default_rng(0)
 POSITIVE = np.concatenate(

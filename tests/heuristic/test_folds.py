@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ModelError
-from harness.heuristic.folds import group_codes, group_folds
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.folds import group_codes, group_folds
 
 
 @given(st.lists(st.integers(0, 30), min_size=2, max_size=200), st.integers(2, 6), st.integers(0, 3))

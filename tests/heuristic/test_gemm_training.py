@@ -13,37 +13,37 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.arch import load_arch
-from harness.commands import ablation as ablation_command
-from harness.commands import evaluate as evaluate_command
-from harness.commands import predict as predict_command
-from harness.commands import search as search_command
-from harness.commands import suggest as suggest_command
-from harness.commands import train as train_command
-from harness.errors import ModelError
-from harness.heuristic.aliases import find_aliases, merge
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.cross_validation import out_of_fold
-from harness.heuristic.evaluate import evaluate, rank_records
-from harness.heuristic.fit import fit
-from harness.heuristic.folds import fold_codes, group_codes
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.physics import PhysicalModel
-from harness.heuristic.predictor import Predictor, find_model_of
-from harness.heuristic.recipe import RECIPES
-from harness.heuristic.schemas import schema_named, work_of
-from harness.heuristic.schemas.physical_terms import GEMM_TERMS
-from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
-from harness.heuristic.search_space import Space
-from harness.heuristic.suggest import suggest
-from harness.heuristic.train import train
-from harness.heuristic.training_rows import training_rows
-from harness.kernel import GemmKernel, parse_kernel_name
-from harness.oracle import problems_of
-from harness.pool import gemm_pool
-from harness.problem import GEMM_LAYOUTS, GemmProblem, GroupedConvProblem
-from harness.record.importers import write_records
-from harness.record.schema import arrow_schema
+from tile_oracle.arch import load_arch
+from tile_oracle.commands import ablation as ablation_command
+from tile_oracle.commands import evaluate as evaluate_command
+from tile_oracle.commands import predict as predict_command
+from tile_oracle.commands import search as search_command
+from tile_oracle.commands import suggest as suggest_command
+from tile_oracle.commands import train as train_command
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.aliases import find_aliases, merge
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.cross_validation import out_of_fold
+from tile_oracle.heuristic.evaluate import evaluate, rank_records
+from tile_oracle.heuristic.fit import fit
+from tile_oracle.heuristic.folds import fold_codes, group_codes
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.physics import PhysicalModel
+from tile_oracle.heuristic.predictor import Predictor, find_model_of
+from tile_oracle.heuristic.recipe import RECIPES
+from tile_oracle.heuristic.schemas import schema_named, work_of
+from tile_oracle.heuristic.schemas.physical_terms import GEMM_TERMS
+from tile_oracle.heuristic.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.heuristic.search_space import Space
+from tile_oracle.heuristic.suggest import suggest
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.kernel import GemmKernel, parse_kernel_name
+from tile_oracle.oracle import problems_of
+from tile_oracle.pool import gemm_pool
+from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem, GroupedConvProblem
+from tile_oracle.record.importers import write_records
+from tile_oracle.record.schema import arrow_schema
 
 SIZES = [(m, n, k) for m in (1, 16, 200, 2048) for n, k in ((512, 1024), (4096, 512), (1536, 7168))]
 

@@ -26,7 +26,7 @@ def run(line: str) -> int:
     """One command line by the module behind it."""
     program, name, *words = shlex.split(line)
     assert program == "tile-oracle"
-    module = importlib.import_module("harness.commands." + _MODULES.get(name, name))
+    module = importlib.import_module("tile_oracle.commands." + _MODULES.get(name, name))
     parser = argparse.ArgumentParser(prog=f"tile-oracle {name}")
     module.add_arguments(parser)
     return int(module.run(parser.parse_args(words)))

@@ -1,4 +1,4 @@
-"""What features say of a launch is what is launched: they are held to harness.target.gpu_abi.plan_launch."""
+"""What features say of a launch is what is launched: they are held to target.gpu_abi.plan_launch."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.arch import load_arch
-from harness.heuristic.code_table import CodeTable
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.schemas import schema_named
-from harness.kernel import GroupedConvKernel
-from harness.pool import kernel_pool
-from harness.problem import DIRECTIONS, GroupedConvProblem
-from harness.target.gpu_abi import LaunchInfo, plan_launch
+from tile_oracle.arch import load_arch
+from tile_oracle.heuristic.code_table import CodeTable
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.schemas import schema_named
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.target.gpu_abi import LaunchInfo, plan_launch
 
 SCHEMA = schema_named("grouped_conv_own_3")
 POOLS = {

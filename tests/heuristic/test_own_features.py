@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.schemas import schema_named, work_of
-from harness.kernel import parse_kernel_name
-from harness.problem import GroupedConvProblem
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.schemas import schema_named, work_of
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.problem import GroupedConvProblem
 
 OWN = schema_named("grouped_conv_own_1")
 KERNEL = "grouped_conv_{}_bf16_2d_32x128x64_compv3"

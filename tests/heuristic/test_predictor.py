@@ -13,16 +13,16 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.errors import ModelError
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.model_folder import packed_booster, write_folder
-from harness.heuristic.predictor import Predictor, find_model
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.schemas import schema_named
-from harness.heuristic.train import train
-from harness.kernel import parse_kernel_name
 from tests.heuristic.made_records import make_kernels, make_problems
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.model_folder import packed_booster, write_folder
+from tile_oracle.heuristic.predictor import Predictor, find_model
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.schemas import schema_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.kernel import parse_kernel_name
 
 
 def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool = True) -> lgb.Booster:

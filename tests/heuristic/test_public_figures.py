@@ -7,17 +7,17 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.heuristic.compact import TOLERANCE_POINTS, Variant, recipe_of
-from harness.heuristic.cross_validation import cross_validate
-from harness.heuristic.crossval_figures import check
-from harness.heuristic.evaluate import evaluate
-from harness.heuristic.fit import fit
-from harness.heuristic.folds import group_codes
-from harness.heuristic.model_folder import read_json
-from harness.heuristic.picks import read_picks
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.training_rows import training_rows
-from harness.oracle import problems_of
+from tile_oracle.heuristic.compact import TOLERANCE_POINTS, Variant, recipe_of
+from tile_oracle.heuristic.cross_validation import cross_validate
+from tile_oracle.heuristic.crossval_figures import check
+from tile_oracle.heuristic.evaluate import evaluate
+from tile_oracle.heuristic.fit import fit
+from tile_oracle.heuristic.folds import group_codes
+from tile_oracle.heuristic.model_folder import read_json
+from tile_oracle.heuristic.picks import read_picks
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.oracle import problems_of
 
 SHIPPED = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ModelError
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.schemas import schema_named, schema_with
-from harness.kernel import PUBLISHED_TILES, parse_kernel_name
-from harness.problem import GroupedConvProblem
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.schemas import schema_named, schema_with
+from tile_oracle.kernel import PUBLISHED_TILES, parse_kernel_name
+from tile_oracle.problem import GroupedConvProblem
 
 HARDWARE = dict(
     zip(

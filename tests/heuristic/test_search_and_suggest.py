@@ -8,19 +8,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.arch import load_arch
-from harness.cli import main
-from harness.errors import ModelError
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.search import STRATEGIES, SearchState, best_of, search
-from harness.heuristic.suggest import suggest, suggest_picks
-from harness.heuristic.suggest_simulation import WAYS, simulate
-from harness.heuristic.train import train
-from harness.kernel import parse_kernel_name
-from harness.oracle import problems_of
-from harness.record.dataset_file import write_dataset
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.arch import load_arch
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.heuristic.suggest import suggest, suggest_picks
+from tile_oracle.heuristic.suggest_simulation import WAYS, simulate
+from tile_oracle.heuristic.train import train
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.oracle import problems_of
+from tile_oracle.record.dataset_file import write_dataset
 
 
 @pytest.fixture(scope="module")

@@ -9,17 +9,17 @@ import lightgbm
 import pandas as pd
 import pytest
 
-from harness.data_files import data_folder
-from harness.heuristic.evaluate import rank_records
-from harness.heuristic.model_folder import model_places
-from harness.heuristic.predictor import Predictor, find_model
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import train
-from harness.oracle import final_measurements, find_oracles
-from harness.problem_set import load_problem_set
-from harness.record.dataset import read_rows
-from harness.record.merge import merge_records
-from harness.selection import select, summarise
+from tile_oracle.data_files import data_folder
+from tile_oracle.heuristic.evaluate import rank_records
+from tile_oracle.heuristic.model_folder import model_places
+from tile_oracle.heuristic.predictor import Predictor, find_model
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.merge import merge_records
+from tile_oracle.selection import select, summarise
 
 FOLDER = data_folder("models") / "grouped_conv_forward_bf16_cpu"
 SET = load_problem_set("forward_validation_300")

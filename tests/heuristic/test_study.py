@@ -9,15 +9,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.cli import main
-from harness.errors import ModelError
-from harness.heuristic.learning_curve import learning_curve
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.study import read_study, study, verification
-from harness.heuristic.train import train
-from harness.heuristic.training_rows import training_rows
-from harness.record.dataset_file import write_dataset
 from tests.heuristic.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.learning_curve import learning_curve
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.study import read_study, study, verification
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.training_rows import training_rows
+from tile_oracle.record.dataset_file import write_dataset
 
 SMALL = recipe_named("log_time").with_trees(30)
 

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.errors import ModelError
-from harness.heuristic.cross_validation import cross_validate, out_of_fold
-from harness.heuristic.fit import Effort, fit
-from harness.heuristic.folds import group_codes
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
-from harness.heuristic.targets import TARGETS
-from harness.heuristic.train import mine_hard_examples, train
-from harness.heuristic.training_rows import training_rows, with_importance
-from harness.heuristic.trees import TreeSettings
-from harness.problem import GroupedConvProblem
 from tests.heuristic.made_records import make_kernels, make_problems, make_records, true_time_ms
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.cross_validation import cross_validate, out_of_fold
+from tile_oracle.heuristic.fit import Effort, fit
+from tile_oracle.heuristic.folds import group_codes
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
+from tile_oracle.heuristic.targets import TARGETS
+from tile_oracle.heuristic.train import mine_hard_examples, train
+from tile_oracle.heuristic.training_rows import training_rows, with_importance
+from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.problem import GroupedConvProblem
 
 FEW = TreeSettings(trees=30)
 

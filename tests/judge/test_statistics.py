@@ -9,11 +9,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.criteria import Criteria, Criterion
-from harness.judge.interval_criteria import interval_largest_loss
-from harness.judge.noise import Margin, margins
-from harness.judge.statistics import (
+from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.criteria import Criteria, Criterion
+from tile_oracle.judge.interval_criteria import interval_largest_loss
+from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.statistics import (
     Side,
     between_sessions,
     change_interval,
@@ -22,10 +23,9 @@ from harness.judge.statistics import (
     paired_sides,
     with_sessions,
 )
-from harness.judge.verdict import Verdict, _compared, judge
-from harness.oracle import final_measurements, find_oracles
-from harness.selection import select
-from tests.report.records_factory import frame, record, some_kernels, some_problems
+from tile_oracle.judge.verdict import Verdict, _compared, judge
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.selection import select
 
 PROBLEMS = some_problems(20)
 IDS = [problem.id for problem in PROBLEMS]

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.errors import KernelError
-from harness.kernel import (
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import (
     GEMM_KERNEL_FIELDS,
     GemmKernel,
     GroupedConvKernel,
@@ -18,7 +18,7 @@ from harness.kernel import (
     parse_gemm_name,
     parse_kernel_name,
 )
-from harness.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
+from tile_oracle.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
 
 PUBLISHED = "gemm_fp16_rcr_compv3_cshuffle_intrawave_False_True_False_False_256x128x64_2x2x1_32x32x16"
 

@@ -26,8 +26,8 @@ import ziglang  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.data_files import data_folder
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.data_files import data_folder
+from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 KERNELS = data_folder("kernels") / "cpu"
 UNSUPPORTED = 1

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from harness.arch import load_arch
-from harness.build.gpu_toolchain import find_gpu_toolchain
-from harness.build.isa import isa_for
-from harness.build.source import source_for
-from harness.build.toolchain import compiler_environment
-from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel, Kernel, parse_gemm_name, parse_kernel_name
-from harness.pool import kernel_pool
+from tile_oracle.arch import load_arch
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.build.isa import isa_for
+from tile_oracle.build.source import source_for
+from tile_oracle.build.toolchain import compiler_environment
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import GroupedConvKernel, Kernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.pool import kernel_pool
 
 HEADERS = data_folder("kernels") / "gpu"
 ARCHS = ("gfx950", "sm_90")

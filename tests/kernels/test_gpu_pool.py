@@ -9,12 +9,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from harness.arch import load_arch
-from harness.build.builder import Builder
-from harness.build.source import gpu_code_refusal
-from harness.commands.kernel_facts import find_facts, find_offenders
-from harness.pool import gemm_pool, kernel_pool
-from harness.problem import GEMM_LAYOUTS
+from tile_oracle.arch import load_arch
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.source import gpu_code_refusal
+from tile_oracle.commands.kernel_facts import find_facts, find_offenders
+from tile_oracle.pool import gemm_pool, kernel_pool
+from tile_oracle.problem import GEMM_LAYOUTS
 
 
 @pytest.fixture(scope="module")

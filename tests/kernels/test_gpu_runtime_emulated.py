@@ -17,11 +17,11 @@ from tests.kernels.emulated_gpu.machine import VISIBLE, EmulatedMachine
 SCRIPT = """
 import sys
 from ctypes import c_int, c_void_p
-from harness.target.runtime.driver import RuntimeFailure
+from tile_oracle.target.runtime.driver import RuntimeFailure
 if sys.argv[1] == "gfx950":
-    from harness.target.runtime.hip import open_hip as open_driver
+    from tile_oracle.target.runtime.hip import open_hip as open_driver
 else:
-    from harness.target.runtime.cuda import open_cuda as open_driver
+    from tile_oracle.target.runtime.cuda import open_cuda as open_driver
 
 def refused(call, *arguments):
     try:

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from evil_target import EvilTarget, evil_builder, evil_kernel, small_problem
 
-from harness.measure.service import MeasureService
-from harness.measure.supervisor import Supervisor, SweepSettings
-from harness.measure.timing import TimingPlan
-from harness.record.run import RunLog, open_run
+from tile_oracle.measure.service import MeasureService
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing import TimingPlan
+from tile_oracle.record.run import RunLog, open_run
 
 SETTINGS = SweepSettings(
     timing=TimingPlan(budget_ms=0.3, max_samples=20), final_budget_ms=0.05, final_passes=1

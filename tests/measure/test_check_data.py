@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.measure.check_data import (
+from tile_oracle.measure.check_data import (
     MANTISSA_BITS,
     Columns,
     Pattern,
@@ -21,9 +21,9 @@ from harness.measure.check_data import (
     negated,
     operands,
 )
-from harness.measure.product_check import product_check
-from harness.measure.reference import decode, encode, exact_output, exact_values
-from harness.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.measure.product_check import product_check
+from tile_oracle.measure.reference import decode, encode, exact_output, exact_values
+from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
 
 _REST = (
     "bf16-n2-g3-c9-k21-i6x5-f3x2-s2x1-p1x0-d1x2",

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.measure import child as child_module
-from harness.measure.child import Child
-from harness.measure.protocol import ChannelClosed
+from tile_oracle.measure import child as child_module
+from tile_oracle.measure.child import Child
+from tile_oracle.measure.protocol import ChannelClosed
 
 
 @pytest.fixture

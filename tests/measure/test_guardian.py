@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-import harness
-from harness.errors import TargetError
-from harness.measure import child as child_module
-from harness.measure.child import Child, what_holds
-from harness.measure.containment import VARIABLE, Containment, containment_for, why_no_cgroup
-from harness.measure.protocol import ChannelClosed
+import tile_oracle
+from tile_oracle.errors import TargetError
+from tile_oracle.measure import child as child_module
+from tile_oracle.measure.child import Child, what_holds
+from tile_oracle.measure.containment import VARIABLE, Containment, containment_for, why_no_cgroup
+from tile_oracle.measure.protocol import ChannelClosed
 
 LIMITS = Containment(namespaces=False, memory_bytes=0)
 SPACES = replace(LIMITS, namespaces=True)
@@ -153,9 +153,9 @@ except OSError as error:
 STOPPED = """
 import os, sys, time
 from pathlib import Path
-from harness.measure import child as child_module
-from harness.measure.child import Child
-from harness.measure.containment import Containment
+from tile_oracle.measure import child as child_module
+from tile_oracle.measure.child import Child
+from tile_oracle.measure.containment import Containment
 child_module.worker_command = lambda fd, _: [
     sys.executable, "-c", f"import os, time; os.kill({os.getpid()}, 19); time.sleep(1000)"
 ]
@@ -170,7 +170,7 @@ child.kill()
 
 
 def test_a_harness_that_was_stopped_goes_on_and_its_worker_is_ended() -> None:
-    search = str(Path(harness.__file__).parent.parent)
+    search = str(Path(tile_oracle.__file__).parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-c", STOPPED],
         env={**os.environ, "PYTHONPATH": search},

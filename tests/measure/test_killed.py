@@ -22,9 +22,9 @@ import evil_target
 import pandas as pd
 import pytest
 
-import harness
-from harness.build.builder import Builder
-from harness.record.dataset import IDENTITY, load_records
+import tile_oracle
+from tile_oracle.build.builder import Builder
+from tile_oracle.record.dataset import IDENTITY, load_records
 
 SCRIPT = Path(__file__).with_name("measuring_process.py")
 KILLS_OF_EACH_KIND = -(-int(os.environ.get("TILE_ORACLE_KILLS", "12")) // 3)
@@ -43,7 +43,7 @@ class Measuring:
     complete: bool = False
 
     def __post_init__(self) -> None:
-        search = [str(Path(harness.__file__).parent.parent), str(Path(evil_target.__file__).parent)]
+        search = [str(Path(tile_oracle.__file__).parent.parent), str(Path(evil_target.__file__).parent)]
         self.process = subprocess.Popen(
             [sys.executable, SCRIPT, self.evil_folder, self.reports, str(self.problems), str(KERNELS)],
             stdin=subprocess.DEVNULL,

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.measure.messages import Conversation, checked
-from harness.measure.protocol import ChannelGarbled, WatchedChannel
+from tile_oracle.measure.messages import Conversation, checked
+from tile_oracle.measure.protocol import ChannelGarbled, WatchedChannel
 
 DONE: dict[str, Any] = {
     "done": 1,

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.measure import protocol
-from harness.measure.protocol import Channel, ChannelClosed, ChannelGarbled
+from tile_oracle.measure import protocol
+from tile_oracle.measure.protocol import Channel, ChannelClosed, ChannelGarbled
 
 
 class Line:

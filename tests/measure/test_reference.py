@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ProblemError
-from harness.measure import reference
-from harness.measure.reference import (
+from tile_oracle.errors import ProblemError
+from tile_oracle.measure import reference
+from tile_oracle.measure.reference import (
     STORAGE,
     decode,
     encode,
@@ -29,7 +29,7 @@ from harness.measure.reference import (
     reduction_length,
     spot_points,
 )
-from harness.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 
 @st.composite

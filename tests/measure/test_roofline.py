@@ -8,13 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.arch import load_arch
-from harness.data_files import data_folder
-from harness.measure.reference import exact_output
-from harness.measure.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
-from harness.problem import DIRECTIONS, GemmProblem, GroupedConvProblem, problem_from_row
-from harness.target.cpu_info import cpu_peak_flops
-from harness.target.gpu_limits import gpu_limits
+from tile_oracle.arch import load_arch
+from tile_oracle.data_files import data_folder
+from tile_oracle.measure.reference import exact_output
+from tile_oracle.measure.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
+from tile_oracle.problem import DIRECTIONS, GemmProblem, GroupedConvProblem, problem_from_row
+from tile_oracle.target.cpu_info import cpu_peak_flops
+from tile_oracle.target.gpu_limits import gpu_limits
 
 CONVS = [
     GroupedConvProblem.from_id(f"{direction}-{rest}")

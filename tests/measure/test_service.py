@@ -10,16 +10,16 @@ import pandas as pd
 import pytest
 from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
-from harness.build.builder import Builder
-from harness.errors import KernelError, RecordError
-from harness.kernel import GroupedConvKernel
-from harness.measure.measurement import Measurement
-from harness.measure.service import MeasureService
-from harness.measure.supervisor import Supervisor, SweepSettings
-from harness.measure.timing import TimingPlan
-from harness.problem import GroupedConvProblem
-from harness.record.dataset import IDENTITY
-from harness.record.run import RunLog, open_run
+from tile_oracle.build.builder import Builder
+from tile_oracle.errors import KernelError, RecordError
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.service import MeasureService
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing import TimingPlan
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.dataset import IDENTITY
+from tile_oracle.record.run import RunLog, open_run
 
 SETTINGS = SweepSettings(
     timing=TimingPlan(budget_ms=0.5, noisy_above=NOISE_ALLOWED),

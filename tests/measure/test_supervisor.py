@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from evil_target import FLAG, MODES, NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
-from harness.build.builder import Builder, BuildResult
-from harness.errors import BuildError, TargetError
-from harness.kernel import GroupedConvKernel
-from harness.measure.measurement import Measurement
-from harness.measure.supervisor import Supervisor, SweepSettings
-from harness.measure.timing import TimingPlan
-from harness.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
+from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.errors import BuildError, TargetError
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing import TimingPlan
+from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
 SETTINGS = SweepSettings(
     timing=TimingPlan(budget_ms=1.0, noisy_above=NOISE_ALLOWED), final_budget_ms=0.2, final_passes=2
@@ -290,7 +290,7 @@ def test_the_device_is_not_judged_by_the_kernel_that_has_just_failed(
 
 def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> None:
     target = EvilTarget(evil_builder)
-    target.device_module = "harness.target.no_such_device"
+    target.device_module = "tile_oracle.target.no_such_device"
     supervisor = Supervisor(target, SETTINGS)
     with pytest.raises(TargetError, match=r"cpu cannot be opened: ModuleNotFoundError: .*no_such_device"):
         supervisor.open()
@@ -375,7 +375,7 @@ def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     """A device whose claim ends the process: no kernel is to blame, and the sweep must not go on for ever."""
     (tmp_path / "dying_device.py").write_text(
         "import os\n"
-        "from harness.target.cpu_device import CpuDevice\n"
+        "from tile_oracle.target.cpu_device import CpuDevice\n"
         "class Dying(CpuDevice):\n"
         "    def load(self, problem, seed):\n"
         "        pass\n"
@@ -397,8 +397,8 @@ def test_a_kernel_faster_than_the_device_can_be_is_wrong(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow_device.py").write_text(
-        "from harness.measure.roofline import Limits\n"
-        "from harness.target.cpu_device import CpuDevice\n"
+        "from tile_oracle.measure.roofline import Limits\n"
+        "from tile_oracle.target.cpu_device import CpuDevice\n"
         "def open_device():\n"
         "    device = CpuDevice()\n"
         "    device.limits = Limits({'fp32': 1.0})\n"
@@ -420,7 +420,7 @@ def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
     """As when the machine runs out of memory over one problem's data."""
     (tmp_path / "choking_device.py").write_text(
         "import os, signal\n"
-        "from harness.target.cpu_device import CpuDevice\n"
+        "from tile_oracle.target.cpu_device import CpuDevice\n"
         "class Choking(CpuDevice):\n"
         "    def load(self, problem, seed):\n"
         "        if problem.N == 3:\n"
@@ -478,7 +478,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
     other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is blamed, and the session does not wait for it."""
-    monkeypatch.setattr("harness.measure.supervisor._LOOK_S", 0.05)
+    monkeypatch.setattr("tile_oracle.measure.supervisor._LOOK_S", 0.05)
     supervisor = open_supervisor()
     assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
     stopped = supervisor.worker_pid

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from evil_target import EvilTarget
 
-from harness.build.builder import Builder, BuildResult
-from harness.data_files import data_folder
-from harness.kernel import GroupedConvKernel
 from tests.misbehaviour.families import INNOCENT, Family
+from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import GroupedConvKernel
 
 _PRELUDE = Path(__file__).with_name("prelude.hpp")
 _MOST_VARIANTS = 100
@@ -65,7 +65,7 @@ def library_source(families: Sequence[Family]) -> str:
 
 
 class FamilyTarget(EvilTarget):
-    """harness.target.base.Target over the families; kernels of a family differ in their variant alone."""
+    """tile_oracle.target.base.Target over the families; kernels of a family differ in their variant alone."""
 
     def __init__(self, folder: Path, families: Sequence[Family], timeout_s: float = 2.0) -> None:
         self.families = (INNOCENT, *families)

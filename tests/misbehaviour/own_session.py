@@ -9,13 +9,13 @@ from pathlib import Path
 
 from evil_target import small_problem
 
-from harness.measure.service import MeasureService
-from harness.measure.supervisor import Supervisor
-from harness.record.run import RunLog, open_run
 from tests.misbehaviour.families import INNOCENT
 from tests.misbehaviour.family_library import FamilyTarget
 from tests.misbehaviour.runner import AFTER, BEFORE, SETTINGS, Seen, as_json
 from tests.misbehaviour.tables import FAMILIES
+from tile_oracle.measure.service import MeasureService
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.record.run import RunLog, open_run
 
 
 def main(folder: Path, reports: Path, name: str) -> None:

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from evil_target import NOISE_ALLOWED, small_problem
 
-import harness
-from harness.measure.containment import VARIABLE, containment_for
-from harness.measure.supervisor import Supervisor, SweepSettings
-from harness.measure.timing import TimingPlan
-from harness.record.schema import ROUND_SWEEP
+import tile_oracle
 from tests.misbehaviour.families import INNOCENT, Family
 from tests.misbehaviour.family_library import FamilyTarget
+from tile_oracle.measure.containment import VARIABLE, containment_for
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing import TimingPlan
+from tile_oracle.record.schema import ROUND_SWEEP
 
 _LONGEST_S = 90.0
 _MOST_SESSIONS = 4
@@ -130,7 +130,7 @@ class Lab:
 def _run_session(folder: Path, family: Family, reports: Path, limit_s: float) -> list[Seen] | None:
     """What a session in a process of its own measured; [] when it died, None when it had to be stopped."""
     here = Path(__file__).parent
-    search = [str(Path(harness.__file__).parent.parent), str(here.parent / "evil_kernels")]
+    search = [str(Path(tile_oracle.__file__).parent.parent), str(here.parent / "evil_kernels")]
     held = {VARIABLE: "limits"} if family.uncontained else {}
     process = subprocess.Popen(
         [sys.executable, str(here / "own_session.py"), str(folder), str(reports), family.name],

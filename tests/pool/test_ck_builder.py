@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import RuleError
-from harness.pool import explain_pool, kernel_pool, load_rule_set, rules_of
-from harness.pool.ck_builder import read_builder_configs
+from tile_oracle.errors import RuleError
+from tile_oracle.pool import explain_pool, kernel_pool, load_rule_set, rules_of
+from tile_oracle.pool.ck_builder import read_builder_configs
 
 ROOT = Path(__file__).parents[2]
 
@@ -188,7 +188,7 @@ def test_what_the_architecture_refuses_is_refused(checkout: Path) -> None:
 
 def test_the_command_shows_counts_and_what_was_left_out(checkout: Path) -> None:
     write(checkout, GOOD, "nonsense")
-    command = ("-m", "harness.cli", "kernels", "--kernel-set", "profiler", "--ck-tile", str(checkout))
+    command = ("-m", "tile_oracle.cli", "kernels", "--kernel-set", "profiler", "--ck-tile", str(checkout))
     done = subprocess.run(
         [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from harness.errors import ProblemError
-from harness.measure.reference import exact_output, integer_operands
-from harness.problem import (
+from tile_oracle.errors import ProblemError
+from tile_oracle.measure.reference import exact_output, integer_operands
+from tile_oracle.problem import (
     GEMM_DTYPES,
     GEMM_LAYOUTS,
     GEMM_PROBLEM_FIELDS,
@@ -22,7 +22,7 @@ from harness.problem import (
     problem_from_id,
     problem_from_row,
 )
-from harness.problem.pointwise import (
+from tile_oracle.problem.pointwise import (
     DIRECTION_OF_LAYOUT,
     operands_swapped,
     pointwise_conv,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from harness.kernel import GroupedConvKernel
-from harness.measure.measurement import Measurement
-from harness.problem import GroupedConvProblem
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.problem import GroupedConvProblem
 
 Row = dict[str, Any]
 

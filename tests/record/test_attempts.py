@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.record import attempts as attempts_module
-from harness.record.attempts import Attempts, AttemptSlot
+from tile_oracle.record import attempts as attempts_module
+from tile_oracle.record.attempts import Attempts, AttemptSlot
 
 
 def die_at(folder: Path, writer: str, problem: str, kernel: str, *, careful: bool = False) -> None:

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.errors import RecordError
-from harness.record.dataset import IDENTITY, load_records, measurements_folder
-from harness.record.journal import Journal, write_part
-from harness.record.schema import arrow_schema
+from tile_oracle.errors import RecordError
+from tile_oracle.record.dataset import IDENTITY, load_records, measurements_folder
+from tile_oracle.record.journal import Journal, write_part
+from tile_oracle.record.schema import arrow_schema
 
 MakeRow = Callable[..., dict[str, Any]]
 

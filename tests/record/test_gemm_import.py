@@ -8,12 +8,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.commands.import_records import run
-from harness.errors import RecordError
-from harness.problem import GemmProblem
-from harness.record.dataset import load_records
-from harness.record.importers import import_file, write_records
-from harness.record.schema import arrow_schema
+from tile_oracle.commands.import_records import run
+from tile_oracle.errors import RecordError
+from tile_oracle.problem import GemmProblem
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.importers import import_file, write_records
+from tile_oracle.record.schema import arrow_schema
 
 NAMES = [
     "gemm_fp8_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x128_2x2x1_32x32x64",

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import RecordError
-from harness.problem import GroupedConvProblem
-from harness.record.dataset import load_records
-from harness.record.importers import import_file, write_records
-from harness.record.schema import arrow_schema
+from tile_oracle.errors import RecordError
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.importers import import_file, write_records
+from tile_oracle.record.schema import arrow_schema
 
 KERNEL = "grouped_conv_forward_bf16_2d_64x64x64_compv3"
 PROBLEM = GroupedConvProblem(

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from harness.data_files import data_folder
-from harness.errors import RecordError
-from harness.record.dataset import load_records
-from harness.record.invariants import check_rows
-from harness.record.journal import rows_table
-from harness.record.schema import arrow_schema
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import RecordError
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.invariants import check_rows
+from tile_oracle.record.journal import rows_table
+from tile_oracle.record.schema import arrow_schema
 
 Row = dict[str, Any]
 
@@ -107,7 +107,7 @@ def test_what_older_files_lack_is_no_fault(make_row: Callable[..., Row], tmp_pat
 
 
 def _problem_names() -> tuple[str, ...]:
-    from harness.record.schema import problem_columns
+    from tile_oracle.record.schema import problem_columns
 
     return problem_columns()
 

@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import harness
-from harness.errors import RecordError
-from harness.record import journal as journal_module
-from harness.record.dataset import IDENTITY, load_records
-from harness.record.journal import (
+import tile_oracle
+from tile_oracle.errors import RecordError
+from tile_oracle.record import journal as journal_module
+from tile_oracle.record.dataset import IDENTITY, load_records
+from tile_oracle.record.journal import (
     JOURNAL_GLOB,
     PART_GLOB,
     Journal,
@@ -31,8 +31,8 @@ from harness.record.journal import (
     seal_abandoned,
     write_part,
 )
-from harness.record.journal_line import decode_lines
-from harness.record.schema import arrow_schema
+from tile_oracle.record.journal_line import decode_lines
+from tile_oracle.record.schema import arrow_schema
 
 MakeRow = Callable[..., dict[str, Any]]
 
@@ -236,9 +236,9 @@ def test_many_sealers_at_once_make_one_part_of_each_journal(tmp_path: Path, make
         for n in range(6):
             journal.append(make_row(6 * writer + n))
         die(journal)
-    program = "import sys; from pathlib import Path; from harness.record.journal import seal_abandoned\n"
+    program = "import sys; from pathlib import Path; from tile_oracle.record.journal import seal_abandoned\n"
     program += "sys.stdin.readline(); print(seal_abandoned(Path(sys.argv[1])))"
-    environment = {**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)}
     sealers = [
         subprocess.Popen(
             [sys.executable, "-c", program, tmp_path],
@@ -266,8 +266,8 @@ def test_many_sealers_at_once_make_one_part_of_each_journal(tmp_path: Path, make
 FULL_DISK = """
 import json, resource, sys
 from pathlib import Path
-from harness.errors import RecordError
-from harness.record.journal import Journal
+from tile_oracle.errors import RecordError
+from tile_oracle.record.journal import Journal
 
 row = json.loads(sys.stdin.read())
 journal = Journal(Path(sys.argv[1]), "w")
@@ -295,7 +295,7 @@ def test_a_full_disk_is_one_clear_line_and_costs_no_acknowledged_row(
         [sys.executable, "-c", FULL_DISK, tmp_path, str(limit_bytes)],
         input=json.dumps(make_row(0)),
         capture_output=True,
-        env={**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
         text=True,
         timeout=60,
         check=True,

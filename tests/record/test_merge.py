@@ -12,12 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.cli import main
-from harness.errors import RecordError
-from harness.record.dataset import load_records, measurements_folder, read_rows
-from harness.record.dataset_file import dataset_bytes, write_dataset
-from harness.record.journal import Journal, rows_table, write_part
-from harness.record.merge import merge_records
+from tile_oracle.cli import main
+from tile_oracle.errors import RecordError
+from tile_oracle.record.dataset import load_records, measurements_folder, read_rows
+from tile_oracle.record.dataset_file import dataset_bytes, write_dataset
+from tile_oracle.record.journal import Journal, rows_table, write_part
+from tile_oracle.record.merge import merge_records
 
 Row = dict[str, Any]
 MakeRow = Callable[..., Row]

@@ -9,13 +9,13 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from harness.cli import main
-from harness.errors import RecordError
-from harness.oracle import final_measurements, find_oracles
-from harness.record.dataset import load_records
-from harness.record.dataset_file import dataset_bytes, read_about, write_dataset
-from harness.record.journal import rows_table
-from harness.record.oracle_records import oracle_records, records_to_learn_from
+from tile_oracle.cli import main
+from tile_oracle.errors import RecordError
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import dataset_bytes, read_about, write_dataset
+from tile_oracle.record.journal import rows_table
+from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
 
 Row = dict[str, Any]
 MakeRow = Callable[..., Row]

@@ -12,19 +12,19 @@ from typing import IO
 
 import pytest
 
-import harness
-from harness.errors import RecordError
-from harness.record import owner as owner_module
-from harness.record.owner import join, name_of_owner, own
-from harness.record.run import MANIFEST, Run, join_run, open_run
+import tile_oracle
+from tile_oracle.errors import RecordError
+from tile_oracle.record import owner as owner_module
+from tile_oracle.record.owner import join, name_of_owner, own
+from tile_oracle.record.run import MANIFEST, Run, join_run, open_run
 
 PURPOSE = {"target": "cpu"}
 
 HOLDER = """
 import sys
 from pathlib import Path
-from harness.record.owner import join, name_of_owner
-from harness.record.run import MANIFEST, open_run
+from tile_oracle.record.owner import join, name_of_owner
+from tile_oracle.record.run import MANIFEST, open_run
 
 reports, what = Path(sys.argv[1]), sys.argv[2]
 if what == "own":
@@ -43,7 +43,7 @@ def another_process(reports: Path, what: str) -> Iterator[tuple[subprocess.Popen
         [sys.executable, "-c", HOLDER, reports, what],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)},
+        env={**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)},
         text=True,
     )
     try:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from harness.measure.supervisor import SweepSettings
-from harness.record import journal
-from harness.record.schema import STATUSES, columns
+from tile_oracle.measure.supervisor import SweepSettings
+from tile_oracle.record import journal
+from tile_oracle.record.schema import STATUSES, columns
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "records.md").read_text()

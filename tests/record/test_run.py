@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import RecordError
-from harness.record.journal import Journal, write_part
-from harness.record.run import MANIFEST, Run, RunLog, open_run
+from tile_oracle.errors import RecordError
+from tile_oracle.record.journal import Journal, write_part
+from tile_oracle.record.run import MANIFEST, Run, RunLog, open_run
 
 MakeRow = Callable[..., dict[str, Any]]
 PURPOSE = {"problem sets": {"smoke": "abc"}, "target": "cpu", "data seed": 1}

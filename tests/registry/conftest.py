@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from evil_target import NOISE_ALLOWED
 
-from harness.kernel import Kernel
-from harness.measure.supervisor import SweepSettings
-from harness.measure.timing import TimingPlan
-from harness.pool import gemm_pool, kernel_pool
-from harness.registry import Budget, Registry
-from harness.target import TargetOptions
-from harness.target.cpu import CpuTarget
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.supervisor import SweepSettings
+from tile_oracle.measure.timing import TimingPlan
+from tile_oracle.pool import gemm_pool, kernel_pool
+from tile_oracle.registry import Budget, Registry
+from tile_oracle.target import TargetOptions
+from tile_oracle.target.cpu import CpuTarget
 
 DTYPES = {
     ("forward", 2): "bf16",

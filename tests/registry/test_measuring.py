@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from harness.measure.measurement import Measurement
-from harness.pool import kernel_pool
-from harness.problem import GroupedConvProblem
-from harness.record.schema import ROUND_FINAL
-from harness.registry.measuring import PoolMeasurements, best_of
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.registry.measuring import PoolMeasurements, best_of
 
 PROBLEM = GroupedConvProblem("forward", "fp32", 2, 1, 4, 5, 1, 7, 7, 3, 3)
 KERNELS = kernel_pool("forward", "fp32", 2, "cpu", "tiny")[:4]

@@ -10,27 +10,27 @@ import pandas as pd
 import pytest
 from evil_target import EvilTarget, evil_kernel, small_problem
 
-from harness.build.builder import Builder
-from harness.errors import BuildError, ModelError, RuleError, TargetError
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import Recipe, TreePart
-from harness.heuristic.train import train
-from harness.heuristic.trees import TreeSettings
-from harness.kernel import Kernel
-from harness.measure.measurement import Measurement
-from harness.pool import kernel_pool
-from harness.problem import GemmProblem, problem_from_id
-from harness.problem_set import load_problem_set
-from harness.record.dataset import load_records
-from harness.record.run import RunLog, open_run
-from harness.registry import Budget, Registry, TunedResults, model_free_order
-from harness.registry.measuring import PoolMeasurements
-from harness.registry.registry import MEASURED, MODEL, TUNED
-from harness.registry.seed import entries_of_records
-from harness.selector.ranker import NativeRanker
-from harness.target.cpu_info import cpu_name
 from tests.heuristic.made_records import make_problems, make_records
 from tests.registry.conftest import STEADY
+from tile_oracle.build.builder import Builder
+from tile_oracle.errors import BuildError, ModelError, RuleError, TargetError
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.recipe import Recipe, TreePart
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import GemmProblem, problem_from_id
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.run import RunLog, open_run
+from tile_oracle.registry import Budget, Registry, TunedResults, model_free_order
+from tile_oracle.registry.measuring import PoolMeasurements
+from tile_oracle.registry.registry import MEASURED, MODEL, TUNED
+from tile_oracle.registry.seed import entries_of_records
+from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.target.cpu_info import cpu_name
 
 GFX = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
 MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")
@@ -337,7 +337,7 @@ def test_what_was_measured_is_ranked_by_its_last_round() -> None:
 def test_the_oracles_of_a_run_become_tuned_results(
     make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Path
 ) -> None:
-    from harness.measure.service import MeasureService
+    from tile_oracle.measure.service import MeasureService
 
     good, slow = evil_kernel("good"), evil_kernel("slow")
     registry = make_registry(

@@ -14,17 +14,17 @@ from evil_target import FLAG, EvilTarget, evil_kernel, small_problem
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.build.builder import Builder
-from harness.errors import OperandError, TargetError
-from harness.kernel import Kernel
-from harness.measure.reference import decode, encode, exact_output, integer_operands
-from harness.problem import GemmProblem, GroupedConvProblem, Problem, problem_from_id
-from harness.registry import Registry
-from harness.registry.operands import argument_names, axes
-from harness.registry.registry import MEASURED, MODEL, TUNED
-from harness.registry.tuned import TunedEntry, now
 from tests.measure.test_reference import problems
 from tests.registry.conftest import DTYPES, GEMM_DTYPES
+from tile_oracle.build.builder import Builder
+from tile_oracle.errors import OperandError, TargetError
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.reference import decode, encode, exact_output, integer_operands
+from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem, problem_from_id
+from tile_oracle.registry import Registry
+from tile_oracle.registry.operands import argument_names, axes
+from tile_oracle.registry.registry import MEASURED, MODEL, TUNED
+from tile_oracle.registry.tuned import TunedEntry, now
 
 CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
 
@@ -296,7 +296,7 @@ def test_when_every_kernel_has_failed_there_is_no_pick_any_more(
 def test_nothing_is_left_behind(
     make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Any
 ) -> None:
-    from harness.registry import operands as module
+    from tile_oracle.registry import operands as module
 
     registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
     first, second, _ = operands(EVIL)
@@ -319,7 +319,7 @@ def test_data_that_find_no_room_are_refused_in_one_line(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Any,
 ) -> None:
-    from harness.registry import operands as module
+    from tile_oracle.registry import operands as module
 
     registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD])
     first, second, _ = operands(EVIL)

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.errors import TunedError
-from harness.kernel import Kernel
-from harness.pool import kernel_pool
-from harness.problem import problem_from_id
-from harness.registry import tuned
-from harness.registry.tuned import Surroundings, TunedEntry, TunedResults, now
+from tile_oracle.errors import TunedError
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import problem_from_id
+from tile_oracle.registry import tuned
+from tile_oracle.registry.tuned import Surroundings, TunedEntry, TunedResults, now
 
 ROOT = Path(__file__).parents[2]
 PROBLEM = problem_from_id("forward-fp32-n1-c4-k8-i7x7-f3x3-p1")

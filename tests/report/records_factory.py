@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.kernel import PUBLISHED_TILES, GroupedConvKernel
-from harness.problem import GroupedConvProblem
-from harness.record.schema import columns
+from tile_oracle.kernel import PUBLISHED_TILES, GroupedConvKernel
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.schema import columns
 
 PIPELINES = ("compv3", "compv4", "compv5")
 
@@ -86,7 +86,7 @@ def record(
     detail: str | None = None,
     minute: int = 0,
 ) -> dict[str, Any]:
-    """One row of harness.record.schema."""
+    """One row of tile_oracle.record.schema."""
     kernel_row = {} if isinstance(kernel, str) else kernel.as_row()
     measured = status in ("ok", "noisy") and tflops is not None
     latency_ms = problem.flops / (tflops * 1e9) if measured and tflops else None

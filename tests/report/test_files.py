@@ -9,12 +9,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from harness.errors import GateError, HarnessError, RecordError
-from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.criteria import Criteria
-from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
-from harness.report.files import read_inputs, selection_bytes, write_report
 from tests.report.records_factory import frame, some_problems, some_run
+from tile_oracle.errors import GateError, HarnessError, RecordError
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.files import read_inputs, selection_bytes, write_report
 
 PROBLEMS = some_problems(6)
 RECORDS, RANKINGS = some_run(PROBLEMS, 8, failures=0.1)

@@ -8,9 +8,9 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.report.data import RankedBy, RunInfo, analyse
-from harness.report.markdown import code, summary_markdown, text
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+from tile_oracle.report.data import RankedBy, RunInfo, analyse
+from tile_oracle.report.markdown import code, summary_markdown, text
 
 PROBLEMS = some_problems(6)
 RUN = RunInfo("a-run", problem_set="forward_smoke", target="cpu", environment={"toolchain": "zig|c++"})

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.cli import main
-from harness.data_files import data_folder
-from harness.errors import GateError, ModelError
-from harness.report.results_page import read_shipped, results_page
-from harness.vouched_files import seal_baseline, seal_folder
+from tile_oracle.cli import main
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import GateError, ModelError
+from tile_oracle.report.results_page import read_shipped, results_page
+from tile_oracle.vouched_files import seal_baseline, seal_folder
 
 ROOT = Path(__file__).parents[2]
 GFX950 = "grouped_conv_forward_bf16_gfx950"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.criteria import Criteria
-from harness.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
-from harness.report.terminal import summary_lines
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
+from tile_oracle.report.terminal import summary_lines
 
 PROBLEMS = some_problems(8)
 RUN = RunInfo(

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from harness.errors import ProblemError
-from harness.problem import GemmProblem, GroupedConvProblem, Kind, Problem
+from tile_oracle.errors import ProblemError
+from tile_oracle.problem import GemmProblem, GroupedConvProblem, Kind, Problem
 
 
 def random_problems(kind: Kind, count: int, seed: int = 0) -> list[Problem]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from harness.selector import native_library
-from harness.selector.byte_writer import ByteWriter
-from harness.selector.program import Place, ProgramMaker
+from tile_oracle.selector import native_library
+from tile_oracle.selector.byte_writer import ByteWriter
+from tile_oracle.selector.program import Place, ProgramMaker
 
 
 class NativeProgram:

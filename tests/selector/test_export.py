@@ -14,20 +14,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.cli import main
-from harness.data_files import data_folder
-from harness.errors import ModelError
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import train
-from harness.pool import pool_of_kind
-from harness.problem import Kind, Problem, problem_from_id
-from harness.selector.export import export_model, file_stem
-from harness.selector.native_selector import NativeSelector
-from harness.selector.selector_file import NativeModel, problem_fields, selector_bytes
 from tests.heuristic.conftest import *  # noqa: F403
 from tests.heuristic.test_gemm_training import make_records as make_gemm_records
 from tests.selector.made_problems import random_problems
+from tile_oracle.cli import main
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Kind, Problem, problem_from_id
+from tile_oracle.selector.export import export_model, file_stem
+from tile_oracle.selector.native_selector import NativeSelector
+from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
 
 MODEL = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
 FORWARD: Kind = ("forward", "bf16", 2)

@@ -14,27 +14,27 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from harness.data_files import data_folder
-from harness.errors import ModelError
-from harness.heuristic.code_table import CodeTable
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.model_folder import SPEC_FILE, read_json, read_spec
-from harness.heuristic.predictor import Predictor
-from harness.heuristic.ranker import constant_groups
-from harness.heuristic.recipe import Recipe, TreePart, recipe_named
-from harness.heuristic.train import train
-from harness.heuristic.trees import TreeSettings
-from harness.kernel import Kernel, parse_kernel_name
-from harness.pool import pool_of_kind
-from harness.problem import Kind, Problem
-from harness.selector.ranker import NativeRanker
-from harness.vouched_files import MANIFEST_FILE, seal_folder
 from tests.heuristic.conftest import *  # noqa: F403
 from tests.heuristic.made_records import make_kernels, make_problems
 from tests.heuristic.test_gemm_training import make_records as make_gemm_records
 from tests.heuristic.test_predictor import published_folder
 from tests.selector.made_problems import random_problems
 from tests.selector.test_traced_features import made_code
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.code_table import CodeTable
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.model_folder import SPEC_FILE, read_json, read_spec
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.ranker import constant_groups
+from tile_oracle.heuristic.recipe import Recipe, TreePart, recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Kind, Problem
+from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.vouched_files import MANIFEST_FILE, seal_folder
 
 PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))
 """Random problems per shipped model; docs/selector.md says what was run with more."""

@@ -10,23 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from harness.errors import ModelError
-from harness.heuristic import features
-from harness.heuristic.code_table import CODE_COLUMNS, CodeTable
-from harness.heuristic.columns import pair_columns
-from harness.heuristic.features import Feature, FeatureSchema, FeatureTable
-from harness.heuristic.hardware import hardware_figures
-from harness.heuristic.schemas import SCHEMAS, schema_named
-from harness.heuristic.schemas.physical_terms import TERMS
-from harness.kernel import Kernel
-from harness.pool import pool_of_kind
-from harness.problem import Kind, Problem
-from harness.selector.byte_writer import ByteWriter
-from harness.selector.program import ProgramMaker
-from harness.selector.selector_file import problem_fields, shared_words
-from harness.selector.trace import NUMPY_OF, Graph, Node, Pool
 from tests.selector.made_problems import random_problems
 from tests.selector.native_program import NativeProgram
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic import features
+from tile_oracle.heuristic.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.features import Feature, FeatureSchema, FeatureTable
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.schemas import SCHEMAS, schema_named
+from tile_oracle.heuristic.schemas.physical_terms import TERMS
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Kind, Problem
+from tile_oracle.selector.byte_writer import ByteWriter
+from tile_oracle.selector.program import ProgramMaker
+from tile_oracle.selector.selector_file import problem_fields, shared_words
+from tile_oracle.selector.trace import NUMPY_OF, Graph, Node, Pool
 
 HARDWARE = hardware_figures("gfx950")
 CONV_KINDS: list[Kind] = [("forward", "bf16", 2), ("bwd_data", "fp16", 3), ("bwd_weight", "fp32", 2)]

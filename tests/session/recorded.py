@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from harness.commands.oracle import write_oracle
-from harness.heuristic.recipe import recipe_named
-from harness.heuristic.train import train
-from harness.kernel import Kernel
-from harness.pool import pool_of_kind
-from harness.problem import GroupedConvProblem
-from harness.problem_set import load_problem_set
-from harness.record.dataset_file import write_dataset
 from tests.heuristic.made_records import make_problems, true_time_ms
 from tests.pytest_project import Project
 from tests.report.records_factory import frame, record
+from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.heuristic.recipe import recipe_named
+from tile_oracle.heuristic.train import train
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset_file import write_dataset
 
 DEVICE = "Made-up Accelerator"
 SET = "layers.csv"

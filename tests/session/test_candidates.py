@@ -5,10 +5,10 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from harness.arch import load_arch
-from harness.heuristic.candidates import without_refused
-from harness.pool import kernel_pool
-from harness.problem import problem_from_id
+from tile_oracle.arch import load_arch
+from tile_oracle.heuristic.candidates import without_refused
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import problem_from_id
 
 PROBLEM = problem_from_id("forward-bf16-n1-c64-k64-i9x9-f3x3-p1")
 POINTWISE = problem_from_id("forward-bf16-n1-c64-k64-i9x9-f1x1")

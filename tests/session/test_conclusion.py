@@ -15,11 +15,11 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from harness.judge.baseline_file import load_baseline, save_baseline
-from harness.record.dataset import load_records
-from harness.session.conclusion import device_conditions
-from harness.session.outcome import Outcome
 from tests.pytest_project import PROBLEMS, QUICK, SHORTLY, TWO_KERNELS, Finished, Project, junit_properties
+from tile_oracle.judge.baseline_file import load_baseline, save_baseline
+from tile_oracle.record.dataset import load_records
+from tile_oracle.session.conclusion import device_conditions
+from tile_oracle.session.outcome import Outcome
 
 JUDGED = ("--problem-set", "four.csv", *QUICK, "--model", "out-of-fold")
 TWO_JUDGED = ("--problem-set", "four.csv", *TWO_KERNELS, "--model", "out-of-fold")
@@ -163,7 +163,7 @@ def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
     measured = ("--problem-set", "four.csv", *QUICK, "--model", "auto")
     assert project.pytest(*measured, "--allow=no-baseline").status == 0
     (run,) = (project.folder / "reports").iterdir()
-    train = [sys.executable, "-m", "harness.cli", "train", str(run), "-o", "models/mine", "--arch", "cpu"]
+    train = [sys.executable, "-m", "tile_oracle.cli", "train", str(run), "-o", "models/mine", "--arch", "cpu"]
     subprocess.run(train, cwd=project.folder, check=True, capture_output=True)
     judged = project.pytest(*measured, "--run-name=judged", "-v")
     assert judged.status == Outcome.IN_SAMPLE, judged.output

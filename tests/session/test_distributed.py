@@ -20,7 +20,7 @@ def distributed(make_project: Callable[[], Project]) -> tuple[Project, Finished]
     project.write(
         "test_theirs.py",
         """
-        from harness.suite.test_kernels import test_kernel
+        from tile_oracle.suite.test_kernels import test_kernel
 
         def test_the_pairs_again(problem, kernel, measure):
             assert measure(problem, kernel).ok

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from harness.problem import problem_from_id
-from harness.record.journal import write_part
-from harness.record.run import Run
-from harness.session.expected_time import expected_times
 from tests.report.records_factory import record, some_kernels
+from tile_oracle.problem import problem_from_id
+from tile_oracle.record.journal import write_part
+from tile_oracle.record.run import Run
+from tile_oracle.session.expected_time import expected_times
 
 LARGE = "forward-fp32-n8-c64-k64-i56x56-f3x3-p1"
 SMALL = "forward-fp32-n1-c8-k8-i6x6-f3x3"

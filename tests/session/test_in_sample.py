@@ -14,21 +14,21 @@ import pandas as pd
 import pytest
 from _pytest.config import _prepareconfig
 
-from harness.commands.evaluate import rankings_of, training_lines
-from harness.data_files import data_folder
-from harness.heuristic.evaluate import evaluate
-from harness.heuristic.model_folder import read_json
-from harness.heuristic.trained_on import overlap, trained_on
-from harness.record.dataset import load_records
-from harness.report.files import verdict_document
-from harness.report.terminal import summary_lines
-from harness.session.conclusion import Conclusion, conclude
-from harness.session.options import read_options
-from harness.session.outcome import Outcome, gravest
-from harness.session.sweep import SweepSession
 from tests.heuristic.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
+from tile_oracle.commands.evaluate import rankings_of, training_lines
+from tile_oracle.data_files import data_folder
+from tile_oracle.heuristic.evaluate import evaluate
+from tile_oracle.heuristic.model_folder import read_json
+from tile_oracle.heuristic.trained_on import overlap, trained_on
+from tile_oracle.record.dataset import load_records
+from tile_oracle.report.files import verdict_document
+from tile_oracle.report.terminal import summary_lines
+from tile_oracle.session.conclusion import Conclusion, conclude
+from tile_oracle.session.options import read_options
+from tile_oracle.session.outcome import Outcome, gravest
+from tile_oracle.session.sweep import SweepSession
 
 REPLAY = ("--problem-set", SET, "--target", "replay")
 SHIPPED = sorted(path.parent for path in data_folder("models").glob("*/feature_spec.json"))
@@ -210,7 +210,7 @@ def test_a_model_that_never_saw_them_is_judged_without_a_word(recorded: Recorded
 
 
 def test_the_report_made_again_says_the_same(recorded: Recorded, judged: Judge) -> None:
-    from harness.cli import main
+    from tile_oracle.cli import main
 
     folder = Path(judged("few_seen").conclusion.data.run.folder)
     before = {name: (folder / name).read_text() for name in ("summary.md", "verdict.json")}
@@ -244,7 +244,7 @@ def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(
     recorded: Recorded, judged: Judge, tmp_path: Path
 ) -> None:
     """Two kernels of the set were never recorded: they are no candidates, unless the set is asked for."""
-    from harness.record.dataset_file import write_dataset
+    from tile_oracle.record.dataset_file import write_dataset
 
     never = {kernel.name for kernel in recorded.kernels[:2]}
     write_dataset(recorded.records[~recorded.records["kernel"].isin(never)], tmp_path / "six.parquet")

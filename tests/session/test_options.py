@@ -11,8 +11,8 @@ from _pytest.config import _prepareconfig
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.errors import HarnessError
-from harness.session.options import SessionOptions, duration_s, read_options
+from tile_oracle.errors import HarnessError
+from tile_oracle.session.options import SessionOptions, duration_s, read_options
 
 
 @pytest.mark.parametrize(

@@ -11,13 +11,13 @@ from xml.etree import ElementTree
 
 import pytest
 
-from harness.errors import HarnessError
-from harness.judge.baseline_file import load_baseline, save_baseline
-from harness.session.outcome import ALLOWABLE, MEANINGS, Outcome, gravest, read_allowed
-from harness.session.verdict_items import CRITERION_NAMES
 from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
 from tests.pytest_project import junit_properties as properties_of
 from tests.session.recorded import SET, Recorded, make_recorded
+from tile_oracle.errors import HarnessError
+from tile_oracle.judge.baseline_file import load_baseline, save_baseline
+from tile_oracle.session.outcome import ALLOWABLE, MEANINGS, Outcome, gravest, read_allowed
+from tile_oracle.session.verdict_items import CRITERION_NAMES
 
 ROOT = Path(__file__).parents[2]
 REPLAY = ("--problem-set", SET, "--target", "replay")
@@ -148,7 +148,7 @@ def test_of_several_sets_each_has_its_items(recorded: Recorded) -> None:
 
 
 def test_new_failures_are_listed_where_they_fail(recorded: Recorded, tmp_path: Path) -> None:
-    from harness.record.dataset_file import write_dataset
+    from tile_oracle.record.dataset_file import write_dataset
 
     records = recorded.records.copy()
     worst = records["problem"] == recorded.problems[0].id
@@ -265,7 +265,7 @@ def test_a_device_that_is_not_there(project: Project, more: tuple[str, ...]) -> 
 
 
 NO_WORKER = """\
-import harness.measure.supervisor as supervisor
+import tile_oracle.measure.supervisor as supervisor
 
 class NoChild:
     def __init__(self, *arguments):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from harness.kernel import GroupedConvKernel
-from harness.pool import gemm_pool, kernel_pool
-from harness.problem import GemmProblem, GroupedConvProblem
-from harness.problem_set import list_problem_sets, load_problem_set
-from harness.session.pair_id import pair_id, pair_of
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.pool import gemm_pool, kernel_pool
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.problem_set import list_problem_sets, load_problem_set
+from tile_oracle.session.pair_id import pair_id, pair_of
 
 KERNELS = (
     *kernel_pool("forward", "bf16", 2, arch="gfx950", rules="default"),

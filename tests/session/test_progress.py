@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from harness.session.progress import Progress, ProgressLine
+from tile_oracle.session.progress import Progress, ProgressLine
 
 
 def fact(

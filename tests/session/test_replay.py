@@ -11,17 +11,17 @@ import pandas as pd
 import pytest
 from _pytest.config import _prepareconfig
 
-from harness.commands.oracle import write_oracle
-from harness.errors import HarnessError
-from harness.problem_set import load_problem_set
-from harness.record.dataset import load_records
-from harness.record.dataset_file import write_dataset
-from harness.session.options import read_options
-from harness.session.outcome import Outcome
-from harness.session.sweep import SweepSession
 from tests.heuristic.made_records import make_problems
 from tests.pytest_project import Finished, Project
 from tests.session.recorded import DEVICE, SET, Recorded, make_recorded, measured, records_of, train_model
+from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.session.options import read_options
+from tile_oracle.session.outcome import Outcome
+from tile_oracle.session.sweep import SweepSession
 
 SHIPPED = ("--problem-set", SET, "--target", "replay")
 
@@ -128,7 +128,7 @@ def test_a_worse_model_is_red(recorded: Recorded) -> None:
 
 
 SWAPPED = """\
-from harness.heuristic.features import FeatureTable
+from tile_oracle.heuristic.features import FeatureTable
 
 given = FeatureTable.given
 FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n": "tile_m"}.get(name, name))

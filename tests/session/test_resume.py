@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 import pandas as pd
 import pytest
 
-from harness.session.outcome import Outcome
 from tests.pytest_project import (
     CLOCK_THAT_JUMPS,
     PROBLEMS,
@@ -24,6 +23,7 @@ from tests.pytest_project import (
     children,
     twice,
 )
+from tile_oracle.session.outcome import Outcome
 
 ALL_PAIRS = 32
 """Four problems and the eight kernels of the set tiny."""
@@ -57,7 +57,9 @@ def end_of(process: subprocess.Popen[str]) -> Finished:
 
 def worker_of(process: subprocess.Popen[str]) -> int:
     """The process that measures for a pytest without workers."""
-    (pid,) = (pid for pid, command in children(process.pid).items() if "harness.measure.worker" in command)
+    (pid,) = (
+        pid for pid, command in children(process.pid).items() if "tile_oracle.measure.worker" in command
+    )
     return pid
 
 
@@ -187,7 +189,7 @@ def kill_pytest(process: subprocess.Popen[str]) -> None:
 
 def kill_measuring_worker(process: subprocess.Popen[str]) -> None:
     for pid, command in children(process.pid).items():
-        if "harness.measure.worker" in command:
+        if "tile_oracle.measure.worker" in command:
             os.kill(pid, signal.SIGKILL)
 
 

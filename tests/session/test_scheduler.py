@@ -18,9 +18,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from harness.session.pair_id import pair_of
-from harness.session.scheduler import ProblemScheduling
 from tests.session.simulated_xdist import SimulatedXdist
+from tile_oracle.session.pair_id import pair_of
+from tile_oracle.session.scheduler import ProblemScheduling
 
 KERNEL = "16x16x64_compv{}_intrawave_w1x1x1_wt4x16x1"
 

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from harness.build.ahead_build import build_ahead
-from harness.build.builder import Builder
-from harness.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
-from harness.build.code_facts import code_facts
-from harness.cli import main
-from harness.errors import BuildError
-from harness.kernel import parse_kernel_name
-from harness.problem import GemmProblem, GroupedConvProblem
-from harness.target.gpu import GpuTarget
-from harness.target.gpu_presence import Presence
 from tests.pytest_project import SHORTLY, Project
+from tile_oracle.build.ahead_build import build_ahead
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
+from tile_oracle.build.code_facts import code_facts
+from tile_oracle.cli import main
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.target.gpu import GpuTarget
+from tile_oracle.target.gpu_presence import Presence
 
 ROOT = Path(__file__).parents[2]
 DOUBLE = ROOT / "tests" / "build" / "ck_tile_double"
@@ -194,9 +194,9 @@ def test_what_is_too_large_for_32_bits_is_not_passed_on(
     script = f"""
 import ctypes
 from pathlib import Path
-from harness.problem import GroupedConvProblem
-from harness.target.ck_tile_library import CkTileLibrary
-from harness.target.gpu_abi import Unlaunchable
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.target.ck_tile_library import CkTileLibrary
+from tile_oracle.target.gpu_abi import Unlaunchable
 library = CkTileLibrary(Path({str(libraries[FORWARD])!r}), ctypes.CDLL({str(runtime)!r}))
 print(library.kernel)
 try:
@@ -227,8 +227,8 @@ def test_a_library_of_something_else_cannot_be_loaded(runtime: Path, folder: Pat
 
 
 def test_headers_that_change_meanwhile_end_the_build(tmp_path: Path) -> None:
-    from harness.build.ck_tile.api import detect
-    from harness.build.ck_tile.headers import find_headers
+    from tile_oracle.build.ck_tile.api import detect
+    from tile_oracle.build.ck_tile.headers import find_headers
 
     shutil.copytree(DOUBLE / "include", tmp_path / "include")
     api = detect(find_headers(tmp_path))
@@ -246,8 +246,8 @@ def test_headers_that_change_meanwhile_end_the_build(tmp_path: Path) -> None:
 
 
 def test_other_headers_are_another_key(tmp_path: Path) -> None:
-    from harness.build.ck_tile.api import detect
-    from harness.build.ck_tile.headers import find_headers
+    from tile_oracle.build.ck_tile.api import detect
+    from tile_oracle.build.ck_tile.headers import find_headers
 
     made = double.hip_folder(tmp_path)
     identities = []
@@ -270,15 +270,15 @@ def test_other_headers_are_another_key(tmp_path: Path) -> None:
 class DoubleTarget(GpuTarget):
     name = "gfx950"
     arch = "gfx950"
-    device_module = "harness.target.gfx950_device"
+    device_module = "tile_oracle.target.gfx950_device"
     visible_variable = "HIP_VISIBLE_DEVICES"
 
 
 def test_the_target_refuses_what_is_not_in_this_ck_tile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from harness.build.ck_tile.toolchain import HIP_HEADERS
-    from harness.target.resolve import TargetOptions
+    from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS
+    from tile_oracle.target.resolve import TargetOptions
 
     monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
     options = TargetOptions("ziglang", folder / "cache", 1)
@@ -309,7 +309,7 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
     def none(*_: object) -> None:
         raise BuildError("no compiler")
 
-    monkeypatch.setattr("harness.build.builder.find_ck_tile_toolchain", none)
+    monkeypatch.setattr("tile_oracle.build.builder.find_ck_tile_toolchain", none)
     with Builder("gfx950", build_dir=tmp_path / "ahead", ck_tile=builder.ck_tile) as other:
         binary = other.need(kernels[0]).binary
         assert binary is not None
@@ -347,7 +347,7 @@ def test_the_command_builds_what_there_is_and_counts_the_rest(
 
 AMD_MACHINE = """
 from pathlib import Path
-from harness.target import gpu_presence
+from tile_oracle.target import gpu_presence
 
 gpu_presence.KFD = Path("/dev/null")  # may be opened by everybody
 """

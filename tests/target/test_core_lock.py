@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-import harness
-from harness.target.core_lock import CoreLock
+import tile_oracle
+from tile_oracle.target.core_lock import CoreLock
 
 HOLDER = """
 import os, sys
 os.sched_setaffinity(0, {int(core) for core in sys.argv[1].split(",")})
-from harness.target import core_lock
+from tile_oracle.target import core_lock
 core_lock._TURN_S = float(sys.argv[2])
 lock = core_lock.CoreLock()
 for line in sys.stdin:
@@ -38,7 +38,7 @@ class Holder:
 
     def __init__(self, cores: set[int], folder: Path, umask: int = 0o022, turn_s: float = 3600) -> None:
         environment = {**os.environ, "TILE_ORACLE_LOCK_DIR": str(folder / "locks")}
-        environment["PYTHONPATH"] = str(Path(harness.__file__).parent.parent)
+        environment["PYTHONPATH"] = str(Path(tile_oracle.__file__).parent.parent)
         self.process = subprocess.Popen(
             [sys.executable, "-c", HOLDER, ",".join(map(str, cores)), str(turn_s)],
             stdin=subprocess.PIPE,

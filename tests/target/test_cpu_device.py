@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from evil_target import evil_kernel, small_problem
 
-from harness.build.builder import Builder
-from harness.measure import reference
-from harness.target import cpu_device
-from harness.target.base import KernelFailed, ProblemRefused
-from harness.target.cpu_device import CpuDevice, open_device
+from tile_oracle.build.builder import Builder
+from tile_oracle.measure import reference
+from tile_oracle.target import cpu_device
+from tile_oracle.target.base import KernelFailed, ProblemRefused
+from tile_oracle.target.cpu_device import CpuDevice, open_device
 
 PROBLEM = small_problem(N=2, C=6, K=10, G=2, Hi=16, Wi=15)
 

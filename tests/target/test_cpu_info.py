@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.target import cpu_info
-from harness.target.cpu_info import cpu_name, memory_available_bytes
+from tile_oracle.target import cpu_info
+from tile_oracle.target.cpu_info import cpu_name, memory_available_bytes
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, files: dict[str, str]) -> None:

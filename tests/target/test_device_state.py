@@ -10,8 +10,8 @@ from types import ModuleType
 
 import pytest
 
-from harness.record.schema import columns
-from harness.target.device_state import (
+from tile_oracle.record.schema import columns
+from tile_oracle.target.device_state import (
     DEVICE_STATE,
     DeviceState,
     StateWatch,

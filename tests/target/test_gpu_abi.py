@@ -8,9 +8,9 @@ import struct
 
 import pytest
 
-from harness.data_files import data_folder
-from harness.problem import GemmProblem, GroupedConvProblem
-from harness.target.gpu_abi import (
+from tile_oracle.data_files import data_folder
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.target.gpu_abi import (
     ABI_VERSION,
     GpuArgs,
     GpuGemmArgs,

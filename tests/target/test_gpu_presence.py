@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import TargetError
-from harness.target import TargetOptions, gpu_presence, resolve_target
-from harness.target.gpu_presence import amd_presence, nvidia_presence, visible_device
+from tile_oracle.errors import TargetError
+from tile_oracle.target import TargetOptions, gpu_presence, resolve_target
+from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence, visible_device
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from harness.problem import GemmProblem, GroupedConvProblem
-from harness.target import gpu_device
-from harness.target.base import DataFiles, KernelFailed, ProblemRefused
-from harness.target.gpu_device import SKEW_BYTES, GpuDevice
-from harness.target.gpu_work import GUARD_BYTES
-from harness.target.runtime.cuda import open_cuda
-from harness.target.runtime.driver import (
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.target import gpu_device
+from tile_oracle.target.base import DataFiles, KernelFailed, ProblemRefused
+from tile_oracle.target.gpu_device import SKEW_BYTES, GpuDevice
+from tile_oracle.target.gpu_work import GUARD_BYTES
+from tile_oracle.target.runtime.cuda import open_cuda
+from tile_oracle.target.runtime.driver import (
     Arguments,
     Driver,
     Geometry,
@@ -31,7 +31,7 @@ from harness.target.runtime.driver import (
     RuntimeFailure,
     RuntimeMissing,
 )
-from harness.target.runtime.hip import open_hip
+from tile_oracle.target.runtime.hip import open_hip
 
 SHIMS = Path(__file__).parent.parent / "shims"
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
@@ -523,10 +523,10 @@ def test_after_a_fault_the_process_ends_and_says_why(
 ) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from harness.problem import GroupedConvProblem\n"
-        "from harness.target.gpu_device import GpuDevice\n"
-        "from harness.target.runtime.cuda import open_cuda\n"
-        "from harness.target.runtime.hip import open_hip\n"
+        "from tile_oracle.problem import GroupedConvProblem\n"
+        "from tile_oracle.target.gpu_device import GpuDevice\n"
+        "from tile_oracle.target.runtime.cuda import open_cuda\n"
+        "from tile_oracle.target.runtime.hip import open_hip\n"
         "import os\n"
         "open_ = open_hip if sys.argv[1] == 'hip' else open_cuda\n"
         "device = GpuDevice(open_(library=sys.argv[2]), Path(sys.argv[3]), 256)\n"

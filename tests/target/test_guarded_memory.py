@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import harness
-from harness.target.guarded_memory import GuardedBuffer, holding
+import tile_oracle
+from tile_oracle.target.guarded_memory import GuardedBuffer, holding
 
 PAGE = mmap.PAGESIZE
 
 TOUCH = """
 import ctypes, sys
 import numpy as np
-from harness.target.guarded_memory import GuardedBuffer, holding
+from tile_oracle.target.guarded_memory import GuardedBuffer, holding
 size, flush, offset, how, read_only = (int(a) for a in sys.argv[1:])
 if read_only:
     buffer = holding(np.ones(size, np.uint8), flush=bool(flush))
@@ -41,7 +41,7 @@ READ, WRITE = 0, 1
 def touch(size: int, *, flush: bool, offset: int, how: int, read_only: bool = False) -> int:
     """The exit status of a process that touches one byte (negative: its signal)."""
     arguments = [str(int(a)) for a in (size, flush, offset, how, read_only)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(harness.__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(Path(tile_oracle.__file__).parent.parent)}
     done = subprocess.run(
         [sys.executable, "-c", TOUCH, *arguments],
         env=environment,

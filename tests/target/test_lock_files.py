@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from harness.target import lock_files
-from harness.target.lock_files import describe_lock_folder, lock_folder
+from tile_oracle.target import lock_files
+from tile_oracle.target.lock_files import describe_lock_folder, lock_folder
 
 NOBODY = 65534
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can give files to another user")
@@ -192,7 +192,7 @@ def test_a_descriptor_that_was_closed_under_it_and_is_another_now_is_not_used(tm
 
 def test_two_processes_of_one_user_find_the_same_folder(tmp_path: Path) -> None:
     """Whatever their umask."""
-    program = "from harness.target.lock_files import lock_folder; print(lock_folder().path)"
+    program = "from tile_oracle.target.lock_files import lock_folder; print(lock_folder().path)"
     found = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from harness.build.toolchain import find_toolchain
-from harness.target import native_clock
-from harness.target.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Watch
+from tile_oracle.build.toolchain import find_toolchain
+from tile_oracle.target import native_clock
+from tile_oracle.target.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Watch
 
 
 @pytest.mark.parametrize("machine", sorted(CODE))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from harness.errors import BuildError, TargetError
-from harness.kernel import GroupedConvKernel
-from harness.pool import kernel_pool
-from harness.problem import GroupedConvProblem
-from harness.target import TargetOptions, resolve_target
+from tile_oracle.errors import BuildError, TargetError
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.target import TargetOptions, resolve_target
 
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 1, 16, 16, 1, 8, 8, 3, 3)
 

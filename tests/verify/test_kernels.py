@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from harness.build.builder import NOTE, REFUSE, Builder
-from harness.build.source import headers_for, lds_buffers
-from harness.cli import main
-from harness.errors import BuildError
-from harness.kernel import parse_kernel_name
-from harness.verify.sources import find_disassembler
-from harness.verify.verifier import verify_assembly
 from tests.verify.mutants import MUTANTS, Mutant
+from tile_oracle.build.builder import NOTE, REFUSE, Builder
+from tile_oracle.build.source import headers_for, lds_buffers
+from tile_oracle.cli import main
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.verify.sources import find_disassembler
+from tile_oracle.verify.verifier import verify_assembly
 
 KERNELS = {
     name: parse_kernel_name(text)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from harness.errors import BuildError
-from harness.verify.findings import Finding
-from harness.verify.verifier import verify_assembly
+from tile_oracle.errors import BuildError
+from tile_oracle.verify.findings import Finding
+from tile_oracle.verify.verifier import verify_assembly
 
 _FRAME = """\
 \t.amdgcn_target "amdgcn-amd-amdhsa--gfx950"

@@ -23,7 +23,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
+from tile_oracle.errors import HarnessError
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.flippable import models, records
 from tools.faults.flippable.kind import FileKind
@@ -144,11 +144,11 @@ class _Listening(logging.Handler):
         self.lines.append(record.getMessage())
 
     def __enter__(self) -> _Listening:
-        logging.getLogger("harness").addHandler(self)
+        logging.getLogger("tile_oracle").addHandler(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        logging.getLogger("harness").removeHandler(self)
+        logging.getLogger("tile_oracle").removeHandler(self)
 
 
 CAMPAIGN = Campaign(

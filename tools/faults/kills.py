@@ -28,10 +28,10 @@ from pathlib import Path
 
 import pandas as pd
 
-import harness
+import tile_oracle
 from benchmarks.gpu.run import load_plugin
-from harness.errors import HarnessError
-from harness.record.dataset import load_records
+from tile_oracle.errors import HarnessError
+from tile_oracle.record.dataset import load_records
 from tools.faults.campaign import Campaign, Outcome, main
 
 PROBLEMS = ("1,8,8,6,6,3,3,fp32", "1,16,16,5,5,1,1,fp32", "2,8,16,7,7,3,3,fp32", "1,8,24,9,9,1,1,fp32")
@@ -99,7 +99,9 @@ class Trial:
             **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))},
             **{MARK: self.mark, "TMPDIR": str(self.folder / "tmp"), "TILE_ORACLE_CACHE": str(self.cache)},
             "PYTHONPATH": os.pathsep.join(
-                filter(None, [str(Path(harness.__file__).parent.parent), os.environ.get("PYTHONPATH", "")])
+                filter(
+                    None, [str(Path(tile_oracle.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
+                )
             ),
         }
 
@@ -284,7 +286,7 @@ class Trial:
     def merge(self) -> None:
         """Merge the run into a file while the merge is killed, and then to its end."""
         out = self.folder / "merged.parquet"
-        command = ("harness.cli", "merge", str(self.run), "-o", str(out), "--quiet")
+        command = ("tile_oracle.cli", "merge", str(self.run), "-o", str(out), "--quiet")
         rows = load_records(self.run)
         for last in (False, True):
             process = self.start(*command)
@@ -319,7 +321,7 @@ class Trial:
 def _kind(command: bytes) -> str:
     if b"guardian" in command:
         return "guardian"
-    if b"harness.measure.worker" in command:
+    if b"tile_oracle.measure.worker" in command:
         return "measuring"
     if b"sys.stdin.readline" in command:
         return "worker"

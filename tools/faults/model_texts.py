@@ -20,8 +20,8 @@ from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from harness.data_files import data_folder
-from harness.errors import ModelError
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ModelError
 from tools.faults.campaign import Campaign, Outcome, main
 
 _OUTCOMES = ("refused", "scored", "died", "hung", "broken")
@@ -154,8 +154,8 @@ def _ask(pipe: Connection, text: str) -> None:
 def _outcome(text: str) -> tuple[str, str]:
     import numpy as np
 
-    from harness.heuristic.model_folder import read_booster, read_booster_text
-    from harness.selector.forest import Forest
+    from tile_oracle.heuristic.model_folder import read_booster, read_booster_text
+    from tile_oracle.selector.forest import Forest
 
     with tempfile.TemporaryDirectory(prefix="model-texts-") as folder:
         path = Path(folder) / "model_tflops.lgbm"

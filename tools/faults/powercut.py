@@ -26,9 +26,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
-from harness.record.dataset import IDENTITY, load_records
-from harness.record.run import open_run
+from tile_oracle.errors import HarnessError
+from tile_oracle.record.dataset import IDENTITY, load_records
+from tile_oracle.record.run import open_run
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.memory_folder import memory_folder
 

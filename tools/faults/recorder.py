@@ -7,8 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from harness.record import journal
-from harness.record.run import RunLog, open_run
+from tile_oracle.record import journal
+from tile_oracle.record.run import RunLog, open_run
 from tools.faults.flippable.records import some_rows
 
 _ROWS, _SEAL_ROWS, _PAUSE_S = 4000, 150, 0.004

@@ -15,12 +15,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.errors import HarnessError
-from harness.record import journal
-from harness.record.dataset import load_records
-from harness.record.dataset_file import write_dataset
-from harness.record.journal import left_unsealed
-from harness.record.run import RunLog, open_run
+from tile_oracle.errors import HarnessError
+from tile_oracle.record import journal
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.journal import left_unsealed
+from tile_oracle.record.run import RunLog, open_run
 from tools.faults.file_layer import FileLayer
 from tools.faults.flippable.records import some_rows
 

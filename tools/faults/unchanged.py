@@ -121,7 +121,7 @@ def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *ar
 def _plugin(python: str) -> list[str]:
     """The options that load the plugin where it is not installed, as in a copy of the checkout."""
     done = subprocess.run([python, "-c", _INSTALLED], capture_output=True, text=True, check=False)
-    return [] if done.stdout.strip() == "True" else ["-p", "harness.plugin"]
+    return [] if done.stdout.strip() == "True" else ["-p", "tile_oracle.plugin"]
 
 
 def run(count: int, seed: int, setting: Setting | None = None) -> Outcome:

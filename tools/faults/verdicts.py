@@ -10,7 +10,7 @@ baseline is the shipped model's picks on the recording itself. Three kinds of ru
 - problem: one pick, of a problem chosen at random, exchanged, so that its problem loses twelve points.
 
 A *replay* has to decide from the rows of one recording. A *session* measures suspects again, in simulated
-rounds of pick, oracle and leaders, as harness.session.settle does; its baseline was settled in the same way.
+rounds of pick, oracle and leaders, as session.settle does; its baseline was settled in the same way.
 
 Only the leaders, the picks and the exchanged kernels of each problem are drawn: the others are too slow to
 change an oracle.
@@ -30,19 +30,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from harness.cores import usable_cores
-from harness.data_files import data_folder
-from harness.judge.baseline import Baseline, make_baseline
-from harness.judge.baseline_file import load_baseline
-from harness.judge.criteria import FAIL, Criteria
-from harness.judge.noise import Margin, margins
-from harness.judge.verdict import Verdict, judge
-from harness.oracle import final_measurements, find_oracles, problems_of
-from harness.problem import Problem
-from harness.record.dataset import load_records
-from harness.record.schema import ROUND_FINAL
-from harness.selection import select
-from harness.session.settle import MOST_ROUNDS, badly_known
+from tile_oracle.cores import usable_cores
+from tile_oracle.data_files import data_folder
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.criteria import FAIL, Criteria
+from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.verdict import Verdict, judge
+from tile_oracle.oracle import final_measurements, find_oracles, problems_of
+from tile_oracle.problem import Problem
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.selection import select
+from tile_oracle.session.settle import MOST_ROUNDS, badly_known
 from tools.faults.campaign import Campaign, Outcome, main
 
 KINDS = ("unchanged", "mean", "problem")

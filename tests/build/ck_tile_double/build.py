@@ -9,11 +9,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from harness.build.builder import Builder
-from harness.build.ck_tile.api import CkTileApi, detect
-from harness.build.ck_tile.headers import find_headers
-from harness.build.ck_tile.toolchain import HIP_HEADERS, MADE, WheelToolchain, find_ck_tile_toolchain
-from harness.build.toolchain import zig_folder
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.ck_tile.api import CkTileApi, detect
+from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, MADE, WheelToolchain, find_ck_tile_toolchain
+from tile_oracle.build.toolchain import zig_folder
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
@@ -75,9 +75,9 @@ def hip_double(folder: Path) -> Path:
 SCRIPT = """
 import json, sys
 from pathlib import Path
-from harness.problem import problem_from_row
-from harness.target.gpu_device import GpuDevice
-from harness.target.runtime.hip import open_hip
+from tile_oracle.problem import problem_from_row
+from tile_oracle.target.gpu_device import GpuDevice
+from tile_oracle.target.runtime.hip import open_hip
 
 asked = json.loads(sys.argv[1])
 driver = open_hip(library=asked["runtime"])

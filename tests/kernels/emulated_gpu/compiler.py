@@ -1,7 +1,7 @@
 """A compiler whose binaries run on the emulated GPU: ziglang's clang, and the same source for the emulator.
 
 Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... /path/of/ptxas ARGUMENTS...`, with the arguments
-that harness.build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder.
+that build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder.
 WORK is for emulated libraries; CODE is where runtime.cpp looks for them, by the sha256 of the real binary.
 """
 
@@ -21,9 +21,9 @@ if __name__ == "__main__":
     # The builder hands on no PYTHONPATH.
     sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
-from harness.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
-from harness.target.gpu_work import WORK_KERNELS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
+from tile_oracle.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
+from tile_oracle.target.gpu_work import WORK_KERNELS
 
 WORK_LAUNCHERS = "TO_LDS_OF_TILES(0)\n" + "".join(f"TO_LAUNCHER({name})\n" for name in WORK_KERNELS)
 _EMULATED = "kernel.emulated"

@@ -21,14 +21,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from harness.build.source import source_for
-from harness.build.toolchain import compiler_environment, find_toolchain
-from harness.data_files import data_folder
-from harness.kernel import Kernel
-from harness.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
-from harness.problem import GroupedConvProblem, Problem
-from harness.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
-from harness.target.runtime.driver import Arguments, Geometry
+from tile_oracle.build.source import source_for
+from tile_oracle.build.toolchain import compiler_environment, find_toolchain
+from tile_oracle.data_files import data_folder
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
+from tile_oracle.problem import GroupedConvProblem, Problem
+from tile_oracle.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
+from tile_oracle.target.runtime.driver import Arguments, Geometry
 
 HERE = Path(__file__).parent
 HEADERS = data_folder("kernels") / "gpu"

@@ -7,8 +7,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from harness.target.runtime.driver import DeviceProperties, Driver, Launch, RuntimeFailure
 from tests.kernels.emulated_gpu.device import READS, WRITES, Buffer, EmulatedGpu, EmulatedModule, buffer
+from tile_oracle.target.runtime.driver import DeviceProperties, Driver, Launch, RuntimeFailure
 
 _VIOLATION = 700
 

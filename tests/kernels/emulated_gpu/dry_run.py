@@ -17,13 +17,13 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.gpu import run
-from harness.build.ahead import AheadFolder
-from harness.build.source import DEVICE_WORK, device_work_source, source_for
-from harness.kernel import parse_kernel_name
 from tests.evil_gpu_kernels.evil_gpu import evil_headers
 from tests.kernels.emulated_gpu.compiler import emulated_library, file_under
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.machine import PLUGIN, ROOT, EmulatedMachine, make_machine
+from tile_oracle.build.ahead import AheadFolder
+from tile_oracle.build.source import DEVICE_WORK, device_work_source, source_for
+from tile_oracle.kernel import parse_kernel_name
 
 
 def main(kit: Path, *steps: str) -> int:

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from harness.data_files import data_folder
-from harness.heuristic.model_folder import read_booster, read_json, read_spec
-from harness.judge.baseline_file import load_baseline
-from harness.oracle import final_measurements, find_oracles
-from harness.record.dataset import load_records
+from tile_oracle.data_files import data_folder
+from tile_oracle.heuristic.model_folder import read_booster, read_json, read_spec
+from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.record.dataset import load_records
 from tools.faults.flippable.kind import FileKind
 
 _MODEL = "grouped_conv_forward_bf16_gfx950"

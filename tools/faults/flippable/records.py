@@ -12,20 +12,20 @@ from typing import Any
 
 import pandas as pd
 
-from harness.commands.oracle import write_oracle
-from harness.judge.criteria import Criteria
-from harness.kernel import GroupedConvKernel
-from harness.measure.measurement import Measurement
-from harness.oracle import problems_of
-from harness.problem import GroupedConvProblem
-from harness.record.dataset import load_records, measurements_folder, read_rows
-from harness.record.dataset_file import write_dataset
-from harness.record.journal import Journal, write_part
-from harness.record.merge import merge_records
-from harness.record.run import MANIFEST, open_run, purpose_of
-from harness.report.data import RankedBy, RunInfo, analyse
-from harness.report.files import SELECTION, VERDICT, read_inputs, write_report
-from harness.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
+from tile_oracle.commands.oracle import write_oracle
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.oracle import problems_of
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.record.dataset import load_records, measurements_folder, read_rows
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.journal import Journal, write_part
+from tile_oracle.record.merge import merge_records
+from tile_oracle.record.run import MANIFEST, open_run, purpose_of
+from tile_oracle.report.data import RankedBy, RunInfo, analyse
+from tile_oracle.report.files import SELECTION, VERDICT, read_inputs, write_report
+from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
 from tools.faults.flippable.kind import FileKind
 
 _PURPOSE = {KERNEL_SET: "tiny", KERNEL_FILTER: "tile_m == 16", "target": "cpu", "data seed": 7}

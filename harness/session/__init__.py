@@ -1,1 +1,0 @@
-"""What a pytest session with --problem-set does; harness.plugin's hooks delegate to this."""

@@ -1,5 +1,0 @@
-"""Targets: where kernels run. `resolve_target` finds the one that a name means."""
-
-from harness.target.resolve import TargetOptions, resolve_target
-
-__all__ = ["TargetOptions", "resolve_target"]

@@ -1,0 +1,124 @@
+"""What an architecture allows a GEMM kernel to be; part of tile_oracle.arch, which asks it.
+
+Every reason begins with the word of the rule that it is about: `warp tile: ...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tile_oracle.kernel.gemm import GemmKernel
+from tile_oracle.problem.gemm import GEMM_DTYPES, GemmProblem
+
+if TYPE_CHECKING:
+    from tile_oracle.arch import Arch, Triple
+
+PRESHUFFLE_LAYOUT = "rcr"
+"""B is shuffled column by column, so its columns must lie in one piece, and A's rows beside them."""
+
+_CPU = "cpu"
+_LISTED = 8
+
+
+def gemm_dtypes(arch: Arch) -> tuple[str, ...]:
+    """The data types that the architecture multiplies, in the order of GEMM_DTYPES."""
+    return tuple(dtype for dtype in GEMM_DTYPES if dtype in arch.warp_tiles)
+
+
+def gemm_pipelines(arch: Arch) -> tuple[str, ...]:
+    """The GEMM pipelines that the architecture can run."""
+    return tuple(
+        name
+        for name, pipeline in arch.kernels.pipelines.items()
+        if GemmKernel.op in pipeline.ops and name not in arch.pipelines_refused
+    )
+
+
+def gemm_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    """All reasons against the kernel, in the order in which they are looked at."""
+    if kernel.dtype not in arch.warp_tiles:
+        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(gemm_dtypes(arch))}"
+        return
+    yield from _pipeline_refusals(arch, kernel)
+    yield from _tile_refusals(arch, kernel)
+    if not all(kernel.paddings) and not arch.kernels.paddings_may_be_off:
+        yield f"padding: {arch.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
+    if arch.kernels.name == _CPU:
+        yield from _cpu_refusals(arch, kernel)
+
+
+def _pipeline_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    yield from arch.pipeline_refusals(kernel, gemm_pipelines(arch))
+    if kernel.pipeline not in arch.kernels.pipelines:
+        return
+    if kernel.epilogue not in arch.kernels.epilogues:
+        allowed = " or ".join(arch.kernels.epilogues)
+        yield f"epilogue: kernels on {arch.name} end in {allowed}, not {kernel.epilogue}"
+    if kernel.preshuffle and kernel.layout != PRESHUFFLE_LAYOUT:
+        yield (
+            f"layout: {kernel.pipeline} shuffles B column by column, which {PRESHUFFLE_LAYOUT} matrices "
+            f"allow, not {kernel.layout}"
+        )
+
+
+def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    if kernel.waves not in arch.waves:
+        yield f"waves: {_x(kernel.waves)} is not one of {_listed(arch.waves)} on {arch.name}"
+    listed, whose = arch.warp_tiles[kernel.dtype], "for"
+    if kernel.preshuffle:
+        listed, whose = arch.preshuffle_warp_tiles.get(kernel.dtype, ()), "for preshuffled"
+    if kernel.warp_tile not in listed:
+        yield (
+            f"warp tile: {_x(kernel.warp_tile)} is not one of {_listed(listed) or 'none'} "
+            f"{whose} {kernel.dtype} on {arch.name}"
+        )
+    for axis, tile, waves, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
+        if tile % (waves * warp):
+            yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {waves} x {warp}"
+    if arch.kernels.whole_loads:
+        threads = arch.workgroup_threads(kernel)
+        for axis, rows in (("m", kernel.tile_m), ("n", kernel.tile_n)):
+            if rows * kernel.tile_k % threads:
+                yield (
+                    f"vectors: tile_{axis} x tile_k = {rows * kernel.tile_k:,} elements are not dealt evenly "
+                    f"to {threads} threads"
+                )
+    lds_bytes = arch.lds_bytes(kernel)
+    if lds_bytes > arch.lds_limit_bytes:
+        buffers = "in two buffers " if arch.double_smem_buffer_required(kernel.pipeline) else ""
+        yield (
+            f"LDS: {_x(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
+            f"{kernel.pipeline} on {arch.name} has {arch.lds_limit_bytes:,}"
+        )
+
+
+def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    if kernel.persistent:
+        yield f"persistent: {arch.name} has one thread, which takes every tile anyway: leave it off"
+
+
+def gemm_problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
+    """Why a kernel that the architecture allows cannot compute this problem of its kind."""
+    padded = dict(zip("mnk", kernel.paddings, strict=True))
+    extents = dict(zip("mnk", problem.gemm_shape, strict=True))
+    # Each of the split_k parts of the depth is cut into tiles on its own.
+    tiles = {"m": kernel.tile_m, "n": kernel.tile_n, "k": kernel.tile_k * problem.split_k}
+    for axis, tile in tiles.items():
+        if not padded[axis] and extents[axis] % tile:
+            parts = f" x split_k {problem.split_k}" if axis == "k" and problem.split_k > 1 else ""
+            yield (
+                f"padding: pad_{axis} is off and {axis.upper()} = {extents[axis]} is not a multiple of "
+                f"tile_{axis} = {kernel.tile['mnk'.index(axis)]}{parts}"
+            )
+    if problem.split_k > 1 and arch.kernels.name == _CPU:
+        yield f"split_k: {arch.name} kernels do not split the depth: split_k = {problem.split_k} must be 1"
+
+
+def _x(values: Triple) -> str:
+    return "x".join(map(str, values))
+
+
+def _listed(triples: tuple[Triple, ...]) -> str:
+    more = f" and {len(triples) - _LISTED} more" if len(triples) > _LISTED else ""
+    return ", ".join(map(_x, triples[:_LISTED])) + more

@@ -1,0 +1,306 @@
+"""Folders of kernels that were compiled ahead of time, to be used on another machine.
+
+    manifest.json               what is in here, what made it, which CPU features it needs
+    binaries/<source hash>.so   the binaries, each once (.hsaco, .ptx, .cubin for GPUs)
+
+What a manifest says is checked before it is believed: it may come from anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.build.binary import Binary
+from tile_oracle.build.isa import Cpu, missing_features
+from tile_oracle.errors import BuildError
+
+MANIFEST = "manifest.json"
+BINARIES = "binaries"
+FORMAT = "tile-oracle kernels 1"
+
+_MOST_MANIFEST_BYTES = 256 << 20
+_HASH = re.compile(r"[0-9a-f]{64}")
+_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin)")
+
+
+@dataclass(frozen=True)
+class AheadFacts:
+    """What all kernels of a folder have in common."""
+
+    abi: int
+    arch: str
+    features: tuple[str, ...]
+    """CPU features that the kernels need, as /proc/cpuinfo names them."""
+    flags: tuple[str, ...]
+    harness_version: str
+    headers: str
+    """Digest of the headers that they were compiled from (Headers.digest)."""
+    isa: str
+    machine: str
+    """x86_64, aarch64."""
+    toolchain: str
+
+
+@dataclass(frozen=True)
+class AheadEntry:
+    """One kernel of a folder."""
+
+    binary: str
+    """Path of the binary, relative to the folder."""
+    bytes: int
+    sha256: str
+    """Of the binary."""
+    source_hash: str
+    """Of all that made the binary (Binary.source_hash)."""
+    source_sha256: str
+    """Of the kernel's translation unit."""
+
+
+def is_ahead_folder(folder: Path) -> bool:
+    """Whether a folder was made ahead of time, by the presence of its manifest."""
+    try:
+        return (folder / MANIFEST).is_file()
+    except OSError:
+        return False
+
+
+def sha256_of_text(text: str) -> str:
+    """sha256 of a translation unit, hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+class AheadFolder:
+    """Kernels that another machine compiled. Raises BuildError when the manifest cannot be used."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.facts, self.entries = _read_manifest(self.folder)
+
+    def check_runs_on(self, cpu: Cpu) -> None:
+        """Raises BuildError, naming them, when the machine lacks features that the kernels need."""
+        facts = self.facts
+        missing = missing_features(facts.machine, facts.features, cpu)
+        if missing:
+            raise BuildError(
+                f"{self.folder} was built for {facts.isa}: this machine ({cpu.machine}) lacks "
+                f"{', '.join(missing)}; build again with an --isa that it has"
+            )
+
+    def find(self, name: str, source: str) -> Binary | None:
+        """The binary of a kernel's name, its content checked; None when it is not here or of other source.
+
+        Raises BuildError when the file is missing or not what the manifest says.
+        """
+        entry = self.entries.get(name)
+        if entry is None or entry.source_sha256 != sha256_of_text(source):
+            return None
+        path = self.folder / entry.binary
+        problem = _what_is_wrong_with(path, self.folder, entry)
+        if problem is not None:
+            raise BuildError(
+                f"{path} {problem}: copy the folder again, or make it again with tile-oracle build"
+            )
+        facts = self.facts
+        return Binary(
+            path, entry.source_hash, entry.bytes, facts.toolchain, facts.flags, facts.arch, facts.isa
+        )
+
+
+def _what_is_wrong_with(path: Path, folder: Path, entry: AheadEntry) -> str | None:
+    try:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            return "leads out of its folder"
+        if path.stat().st_size != entry.bytes:
+            return f"is not {entry.bytes} bytes long as the manifest says"
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return "is missing"
+    except (OSError, RuntimeError) as error:
+        return f"cannot be read ({getattr(error, 'strerror', None) or error})"
+    if hashlib.sha256(content).hexdigest() != entry.sha256:
+        return "does not have the sha256 that the manifest says"
+    return None
+
+
+# ---- reading a manifest --------------------------------------------------------------------------
+
+
+def _read_manifest(folder: Path) -> tuple[AheadFacts, dict[str, AheadEntry]]:
+    path = folder / MANIFEST
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_MANIFEST_BYTES + 1)
+    except FileNotFoundError:
+        raise BuildError(f"{folder} holds no {MANIFEST}: make the folder with tile-oracle build") from None
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        if len(content) > _MOST_MANIFEST_BYTES:
+            raise _ManifestError(f"longer than {_MOST_MANIFEST_BYTES >> 20} MiB")
+        return _parse_manifest(content)
+    except _ManifestError as error:
+        raise BuildError(
+            f"{path} is not a manifest ({error}): make the folder with tile-oracle build"
+        ) from None
+
+
+class _ManifestError(ValueError):
+    """What is wrong with a manifest."""
+
+
+def _parse_manifest(content: bytes) -> tuple[AheadFacts, dict[str, AheadEntry]]:
+    try:
+        data = json.loads(content)
+    except (ValueError, RecursionError):
+        raise _ManifestError("not JSON") from None
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        raise _ManifestError(f"its format is not {FORMAT!r}")
+    facts = AheadFacts(
+        abi=_number(data, "abi"),
+        arch=_word(data, "arch"),
+        features=_words(data, "features"),
+        flags=_words(data, "flags"),
+        harness_version=_word(data, "harness_version"),
+        headers=_word(data, "headers"),
+        isa=_word(data, "isa"),
+        machine=_word(data, "machine"),
+        toolchain=_word(data, "toolchain"),
+    )
+    kernels = data.get("kernels")
+    if not isinstance(kernels, dict):
+        raise _ManifestError("kernels is not a mapping")
+    return facts, {name: _entry(name, value) for name, value in kernels.items()}
+
+
+def _entry(name: str, data: object) -> AheadEntry:
+    if not isinstance(data, dict):
+        raise _ManifestError(f"kernel {name[:120]!r} is not a mapping")
+    try:
+        return AheadEntry(
+            binary=_matching(data, "binary", _BINARY_NAME),
+            bytes=_number(data, "bytes"),
+            sha256=_matching(data, "sha256", _HASH),
+            source_hash=_matching(data, "source_hash", _HASH),
+            source_sha256=_matching(data, "source_sha256", _HASH),
+        )
+    except _ManifestError as error:
+        raise _ManifestError(f"kernel {name[:120]!r}: {error}") from None
+
+
+def _number(data: Mapping[str, object], name: str) -> int:
+    value = data.get(name)
+    if type(value) is not int or value < 0:
+        raise _ManifestError(f"{name} is not a number")
+    return value
+
+
+def _word(data: Mapping[str, object], name: str) -> str:
+    value = data.get(name)
+    if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
+        raise _ManifestError(f"{name} is not a line of text")
+    return value
+
+
+def _words(data: Mapping[str, object], name: str) -> tuple[str, ...]:
+    value = data.get(name)
+    if not isinstance(value, list):
+        raise _ManifestError(f"{name} is not a list")
+    return tuple(_word({name: item}, name) for item in value)
+
+
+def _matching(data: Mapping[str, object], name: str, pattern: re.Pattern[str]) -> str:
+    value = _word(data, name)
+    if not pattern.fullmatch(value):
+        raise _ManifestError(f"{name} {value[:120]!r} is not of the form {pattern.pattern}")
+    return value
+
+
+# ---- writing -------------------------------------------------------------------------------------
+
+
+class AheadWriter:
+    """Fills a folder: `add` each kernel, then `finish`. Until then the folder's old manifest stands.
+
+    A folder of the same facts is added to; what it holds of other facts is dropped by `finish`.
+    """
+
+    def __init__(self, folder: Path, facts: AheadFacts) -> None:
+        """Raises BuildError for a folder that holds something else, or cannot be written."""
+        self.folder = folder.absolute()
+        self.facts = facts
+        self.replaced: int = 0
+        """Kernels of an older manifest that do not fit and are dropped."""
+        self._old: dict[str, AheadEntry] = {}
+        self._entries: dict[str, AheadEntry] = {}
+        with self._writing():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            strangers = sorted(p.name for p in self.folder.iterdir() if p.name not in (MANIFEST, BINARIES))
+        if is_ahead_folder(self.folder):
+            old_facts, self._old = _read_manifest(self.folder)
+            if old_facts == facts:
+                self._entries = dict(self._old)
+            else:
+                self.replaced = len(self._old)
+        elif strangers:
+            raise BuildError(
+                f"{self.folder} holds other things ({strangers[0]!r}) and no {MANIFEST}: "
+                "name a new or empty folder"
+            )
+        with self._writing():
+            (self.folder / BINARIES).mkdir(exist_ok=True)
+
+    def add(self, kernel: str, source: str, binary: Binary) -> None:
+        """Copies the binary of a kernel's name into the folder. Raises BuildError."""
+        name = f"{BINARIES}/{binary.source_hash}{binary.path.suffix}"
+        if not _BINARY_NAME.fullmatch(name):
+            raise BuildError(f"{binary.source_hash!r} is not a source hash")
+        with self._writing():
+            content = binary.path.read_bytes()
+            write_atomically(self.folder / name, content)
+        digest = hashlib.sha256(content).hexdigest()
+        entry = AheadEntry(name, len(content), digest, binary.source_hash, sha256_of_text(source))
+        self._entries[kernel] = entry
+
+    def finish(self, without: Iterable[str] = ()) -> int:
+        """Writes the manifest, removes old binaries that it does not name; how many kernels it holds.
+
+        `without`: names of kernels that an earlier manifest may hold and that do not build any more.
+        """
+        for name in without:
+            self._entries.pop(name, None)
+        content: dict[str, Any] = asdict(self.facts) | {"format": FORMAT}
+        content["kernels"] = {name: asdict(entry) for name, entry in self._entries.items()}
+        with self._writing():
+            text = json.dumps(content, indent=1, sort_keys=True) + "\n"
+            write_atomically(self.folder / MANIFEST, text.encode())
+            named = {entry.binary for entry in self._entries.values()}
+            for entry in self._old.values():
+                if entry.binary not in named:
+                    (self.folder / entry.binary).unlink(missing_ok=True)
+        return len(self._entries)
+
+    def _writing(self) -> _Writing:
+        return _Writing(
+            lambda error: BuildError(f"{self.folder} cannot be written: {error.strerror or error}")
+        )
+
+
+class _Writing:
+    """Turns an OSError inside a with block into a BuildError."""
+
+    def __init__(self, translate: Callable[[OSError], BuildError]) -> None:
+        self._translate = translate
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            raise self._translate(error) from None

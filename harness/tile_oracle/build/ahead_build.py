@@ -1,0 +1,121 @@
+"""Compiling a pool ahead of time: kernels in, a folder for another machine out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.ahead import AheadFacts, AheadWriter
+from tile_oracle.build.binary import BuildResult
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.isa import GPU_MACHINES
+from tile_oracle.build.source import ABI_VERSION, DEVICE_WORK, device_work_source
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
+from tile_oracle.version import __version__
+
+_TICK_S = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a build is."""
+
+    done: int
+    total: int
+    failed: int
+    elapsed_s: float
+
+    @property
+    def rate_per_s(self) -> float:
+        """Kernels a second so far."""
+        return self.done / self.elapsed_s if self.elapsed_s > 0 else 0.0
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds left at the rate so far; None while there is no rate."""
+        return (self.total - self.done) / self.rate_per_s if self.rate_per_s > 0 else None
+
+
+@dataclass(frozen=True)
+class AheadReport:
+    """What a build ahead of time came to."""
+
+    folder: Path
+    built: tuple[BuildResult, ...]
+    failed: tuple[BuildResult, ...]
+    """Sorted by kernel name."""
+    kernels_in_folder: int
+    """With those of earlier builds of the same sources, toolchain and instruction set."""
+    replaced: int
+    """Kernels of an earlier build that did not fit this one and were dropped."""
+    elapsed_s: float
+
+
+def ahead_facts(builder: Builder) -> AheadFacts:
+    """What a builder's kernels have in common. Raises BuildError without a toolchain."""
+    if builder.toolchain is None:
+        raise BuildError("kernels cannot be compiled ahead of time without a compiler: pip install ziglang")
+    return AheadFacts(
+        abi=ABI_VERSION,
+        arch=builder.arch,
+        features=builder.isa.features,
+        flags=builder.flags,
+        harness_version=__version__,
+        headers=builder.headers.digest,
+        isa=builder.isa.name,
+        machine=builder.isa.machine,
+        toolchain=builder.toolchain.identity,
+    )
+
+
+def build_all(
+    builder: Builder,
+    kernels: Iterable[Kernel],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> list[BuildResult]:
+    """Builds kernels, sorted by name; `on_progress` is called about twice a second and at the end.
+
+    Raises BuildError when the cache cannot be used, and for no kernels.
+    """
+    begin = time.monotonic()
+    waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in kernels}
+    if not waiting:
+        raise BuildError(
+            "there is no kernel to build: the kernel set has none for this kind, or the filter is too strict"
+        )
+    total, results = len(waiting), list[BuildResult]()
+    while waiting:
+        done, waiting = wait(waiting, timeout=_TICK_S, return_when=FIRST_COMPLETED)
+        results += [future.result() for future in done]
+        failures = sum(result.binary is None for result in results)
+        on_progress(Progress(len(results), total, failures, time.monotonic() - begin))
+    return sorted(results, key=lambda result: result.kernel.name)
+
+
+def build_ahead(
+    builder: Builder,
+    kernels: Iterable[Kernel],
+    folder: Path,
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> AheadReport:
+    """Builds kernels and writes the folder; `on_progress` is called about twice a second and at the end.
+
+    A kernel that does not compile is in the report, not an error. Raises BuildError when the folder or
+    the cache cannot be used; the folder then is as it was.
+    """
+    begin = time.monotonic()
+    writer = AheadWriter(folder, ahead_facts(builder))
+    results = build_all(builder, kernels, on_progress)
+    for result in results:
+        if result.binary is not None:
+            writer.add(result.kernel.name, builder.source(result.kernel), result.binary)
+    if builder.arch in GPU_MACHINES:
+        writer.add(DEVICE_WORK, device_work_source(builder.arch), builder.device_work())
+    built = tuple(result for result in results if result.binary is not None)
+    failed = tuple(result for result in results if result.binary is None)
+    in_folder = writer.finish(without=[result.kernel.name for result in failed])
+    return AheadReport(folder, built, failed, in_folder, writer.replaced, time.monotonic() - begin)

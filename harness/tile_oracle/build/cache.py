@@ -1,0 +1,246 @@
+"""A content-addressed store of binaries that any number of sessions use at once.
+
+Below its folder:
+
+    ab/abcdef….entry/kernel.so      the binary (kernel.hsaco, kernel.ptx, kernel.cubin for GPUs)
+    ab/abcdef….entry/entry.json     its size and sha256, and what made it
+    ab/abcdef….entry/kernel.cpp     its translation unit, for people (kernel.hip, kernel.cu)
+    ab/abcdef….lock                 held while one session builds this entry
+    ab/abcdef….log                  what the compiler said when this entry last failed to build
+    use/….keys                      the entries that a living session uses; it holds a lock on the file
+    use/prune.lock                  held by whoever prunes, shared by sessions that write down a key
+    work/…                          folders of compilers at work
+
+An entry is a folder that is renamed into place when it is complete, so it is there or not there; a
+killed compiler leaves a work folder, which a later session removes. A failure is kept as a log, which
+sessions that already run when it is written believe; a new session tries again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.build.use_marks import UseMarks
+from tile_oracle.errors import BuildError
+
+_KEY = re.compile(r"[0-9a-f]{64}")
+_STALE_WORK_S = 24 * 3600.0
+_USE_NOTED_S = 3600.0
+_FACTS = "entry.json"
+
+
+def default_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
+    """TILE_ORACLE_CACHE, else tile-oracle in XDG_CACHE_HOME, else ~/.cache/tile-oracle."""
+    env = os.environ if environment is None else environment
+    if env.get("TILE_ORACLE_CACHE"):
+        return Path(env["TILE_ORACLE_CACHE"]).absolute()
+    # The XDG specification says to ignore a relative path.
+    if env.get("XDG_CACHE_HOME", "").startswith("/"):
+        return Path(env["XDG_CACHE_HOME"]) / "tile-oracle"
+    home = env.get("HOME", "")
+    if home.startswith("/"):
+        return Path(home) / ".cache" / "tile-oracle"
+    try:
+        return Path.home() / ".cache" / "tile-oracle"
+    except RuntimeError:
+        raise BuildError(
+            "there is no home folder to keep compiled kernels in: set TILE_ORACLE_CACHE or --build-dir"
+        ) from None
+
+
+def content_key(parts: Mapping[str, Any]) -> str:
+    """sha256 over all that decides a binary, hexadecimal."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    """One binary in the cache, its content checked when it was looked up."""
+
+    path: Path
+    bytes: int
+    facts: Mapping[str, Any]
+
+
+class BuildCache:
+    """The store. Nothing but marks of use is written before something is built, and marks only where they can
+    be, so a read-only folder full of hits works."""
+
+    def __init__(self, folder: Path, suffix: str = ".so", source_suffix: str = ".cpp") -> None:
+        """`suffix`, `source_suffix`: the endings of the names of binaries and translation units."""
+        self.folder = folder.absolute()
+        self._binary, self._source = "kernel" + suffix, "kernel" + source_suffix
+        self._swept = False
+        self._uses = UseMarks(self.folder)
+
+    def _place(self, key: str, suffix: str) -> Path:
+        if not _KEY.fullmatch(key):
+            raise BuildError(f"{key!r} is not a cache key: 64 hexadecimal digits")
+        return self.folder / key[:2] / (key + suffix)
+
+    def find(self, key: str) -> CacheEntry | None:
+        """The entry of a key, or None when there is none or its content is not what was written."""
+        folder = self._place(key, ".entry")
+        self._uses.mark(key)
+        try:
+            facts = json.loads((folder / _FACTS).read_bytes())
+            content = (folder / self._binary).read_bytes()
+            good = facts["sha256"] == hashlib.sha256(content).hexdigest()
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return None
+        if not good:
+            return None
+        # The time of last use, by which a cache is pruned, to the hour. A read-only cache cannot keep it.
+        with suppress(OSError):
+            if time.time() - folder.stat().st_mtime > _USE_NOTED_S:
+                os.utime(folder)
+        return CacheEntry(folder / self._binary, len(content), facts)
+
+    def mark(self, key: str) -> None:
+        """The entry of a key is used until `close`: pruning leaves it alone."""
+        self._uses.mark(key)
+
+    def close(self) -> None:
+        """The marks of use end. The store works on; looking an entry up marks it again."""
+        self._uses.close()
+
+    def try_lock(self, key: str) -> KeyLock | None:
+        """The right to build a key, or None while another session has it. Raises BuildError."""
+        path = self._place(key, ".lock")
+        with self._writing():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            while True:
+                descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    if _is_still(path, descriptor):
+                        return KeyLock(path, descriptor)
+                except BlockingIOError:
+                    os.close(descriptor)
+                    return None
+                except OSError:
+                    os.close(descriptor)
+                    raise
+                # Its last holder removed the file between our opening and our locking it.
+                os.close(descriptor)
+
+    @contextmanager
+    def work_folder(self) -> Iterator[Path]:
+        """A fresh folder for one build, on the cache's own file system, removed at the end."""
+        with self._writing():
+            work = self.folder / "work"
+            work.mkdir(parents=True, exist_ok=True)
+            self._sweep(work)
+            folder = Path(tempfile.mkdtemp(prefix=f"{os.getpid()}-", dir=work))
+        try:
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def add(self, key: str, binary: Path, source: str, facts: Mapping[str, Any]) -> CacheEntry:
+        """Puts a built binary into the cache, in place of a damaged entry if need be. Raises BuildError.
+
+        `binary` lies in a work folder and is moved. The caller holds the key's lock.
+        """
+        place = self._place(key, ".entry")
+        self._uses.mark(key)
+        with self._writing():
+            content = binary.read_bytes()
+            entry = binary.parent / "entry"
+            entry.mkdir()
+            all_facts = dict(facts) | {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+            # Not flushed to the disk: what a power cut damages, the sha256 shows and is built again.
+            binary.rename(entry / self._binary)
+            (entry / _FACTS).write_text(json.dumps(all_facts, sort_keys=True, indent=1) + "\n", "utf-8")
+            (entry / self._source).write_text(source, "utf-8")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                entry.rename(place)
+            except OSError:
+                if not place.exists():
+                    raise
+                if (there := self.find(key)) is not None:
+                    return there
+                place.rename(binary.parent / "damaged")
+                entry.rename(place)
+            with suppress(FileNotFoundError):
+                self._place(key, ".log").unlink()
+        return CacheEntry(place / self._binary, len(content), all_facts)
+
+    def keep_log(self, key: str, log: str) -> None:
+        """Keeps what the compiler said of a kernel that does not build. Raises BuildError."""
+        path = self._place(key, ".log")
+        with self._writing():
+            path.write_text(log, "utf-8")
+
+    def log_since(self, key: str, time_s: float) -> str | None:
+        """What the compiler said if this entry failed to build since a time (seconds since the epoch).
+
+        So the workers of one session, who all need the kernel, do not each fail on their own.
+        """
+        path = self._place(key, ".log")
+        try:
+            return path.read_text("utf-8", "replace") if path.stat().st_mtime >= time_s else None
+        except OSError:
+            return None
+
+    def _sweep(self, work: Path) -> None:
+        if self._swept:
+            return
+        self._swept = True
+        oldest = time.time() - _STALE_WORK_S
+        for folder in work.iterdir():
+            with suppress(OSError):
+                if folder.stat().st_mtime < oldest:
+                    shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BuildError(
+                f"the build folder {self.folder} cannot be written: {error.strerror or error}; "
+                "name another with --build-dir or TILE_ORACLE_CACHE"
+            ) from None
+
+
+class KeyLock:
+    """The right to build one key, until `release` or the end of this process, however it ends."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Gives the right back; removes the lock file, so that a cache holds no more files than entries."""
+        with suppress(OSError):
+            self._path.unlink()
+        os.close(self._descriptor)
+
+    def __enter__(self) -> KeyLock:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+
+
+def _is_still(path: Path, descriptor: int) -> bool:
+    try:
+        there = path.stat()
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(descriptor)
+    return (there.st_dev, there.st_ino) == (mine.st_dev, mine.st_ino)

@@ -1,0 +1,136 @@
+"""How much a cache of binaries holds, and removing what nobody has used for long.
+
+Sessions may build and load at the same time: an entry leaves by one rename, under the lock with which it
+would be built. What a living session uses (build.use_marks) and what was used in the last day stays,
+whatever is asked.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.cache import BuildCache
+from tile_oracle.build.use_marks import USE_FOLDER, nobody_begins
+from tile_oracle.errors import BuildError
+
+IN_USE_S = 24 * 3600.0
+"""An entry that was used this recently may be loaded by a session that still runs: it is never removed."""
+
+_SUFFIX = ".entry"
+
+
+@dataclass(frozen=True)
+class EntryUse:
+    """One entry: its size on disk, when it was last built or looked up (seconds since the epoch), and what
+    it is, as far as its facts can be read."""
+
+    key: str
+    bytes: int
+    used_s: float
+    arch: str
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What pruning removed, or would remove, and what stays."""
+
+    removed: tuple[EntryUse, ...]
+    kept: tuple[EntryUse, ...]
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(entry.bytes for entry in self.kept)
+
+
+def entries_in(folder: Path) -> list[EntryUse]:
+    """All entries of a cache folder, least recently used first; none where there is no such folder."""
+    found = []
+    for place in folder.glob(f"[0-9a-f][0-9a-f]/{'[0-9a-f]' * 64}{_SUFFIX}"):
+        # Another session may take an entry away while this one looks.
+        with suppress(OSError):
+            size = sum(file.stat().st_size for file in place.iterdir())
+            found.append(
+                EntryUse(place.name.removesuffix(_SUFFIX), size, place.stat().st_mtime, _arch(place))
+            )
+    return sorted(found, key=lambda entry: (entry.used_s, entry.key))
+
+
+def prune(
+    folder: Path,
+    now_s: float,
+    unused_for_s: float | None = None,
+    keep_bytes: int | None = None,
+    dry_run: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Pruned:
+    """Removes entries unused for so long, then the least recently used until at most `keep_bytes` are left.
+
+    Entries used within `IN_USE_S` and entries that a session builds right now stay. `progress` is called with
+    (looked at, in all). Raises BuildError where the folder cannot be written.
+    """
+    entries = entries_in(folder)
+    chosen = _chosen(entries, now_s, unused_for_s, keep_bytes)
+    cache = BuildCache(folder)
+    removed: list[EntryUse] = []
+    kept = [entry for entry in entries if entry not in chosen]
+    for count, entry in enumerate((entry for entry in entries if entry in chosen), start=1):
+        gone = _remove(cache, entry, dry_run)
+        (removed if gone else kept).append(entry)
+        if progress is not None:
+            progress(count, len(chosen))
+    return Pruned(tuple(removed), tuple(kept))
+
+
+def _chosen(
+    entries: Sequence[EntryUse], now_s: float, unused_for_s: float | None, keep_bytes: int | None
+) -> frozenset[EntryUse]:
+    free = [entry for entry in entries if now_s - entry.used_s > IN_USE_S]
+    chosen = {e for e in free if unused_for_s is not None and now_s - e.used_s > unused_for_s}
+    left = sum(entry.bytes for entry in entries) - sum(entry.bytes for entry in chosen)
+    for entry in free:
+        if keep_bytes is None or left <= keep_bytes:
+            break
+        if entry not in chosen:
+            chosen.add(entry)
+            left -= entry.bytes
+    return frozenset(chosen)
+
+
+def _remove(cache: BuildCache, entry: EntryUse, dry_run: bool) -> bool:
+    if dry_run and not (cache.folder / USE_FOLDER).is_dir():
+        return True
+    try:
+        if dry_run:
+            with nobody_begins(cache.folder) as used:
+                return entry.key not in used
+        return _removed(cache, entry)
+    except OSError as error:
+        raise BuildError(f"the build folder {cache.folder} cannot be pruned: {error.strerror}") from None
+
+
+def _removed(cache: BuildCache, entry: EntryUse) -> bool:
+    lock = cache.try_lock(entry.key)
+    if lock is None:
+        return False
+    with lock, cache.work_folder() as work:
+        place = cache.folder / entry.key[:2] / (entry.key + _SUFFIX)
+        with suppress(FileNotFoundError):
+            with nobody_begins(cache.folder) as used:
+                if entry.key in used or place.stat().st_mtime != entry.used_s:
+                    return False
+                place.rename(work / "pruned")
+            shutil.rmtree(work / "pruned", ignore_errors=True)
+    return True
+
+
+def _arch(place: Path) -> str:
+    try:
+        facts = json.loads((place / "entry.json").read_bytes())
+        return str(facts["arch"])
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return "damaged"

@@ -1,0 +1,81 @@
+"""A built library of one of CK Tile's kernels, seen from outside: nothing is loaded."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from pathlib import Path
+
+from tile_oracle.build.ck_tile.offload_bundle import code_objects, target_name
+from tile_oracle.build.code_object import (
+    CodeObject,
+    KernelFacts,
+    elf_sections,
+    read_code_object,
+    section_body,
+)
+from tile_oracle.build.inspect import inspect_binary
+from tile_oracle.errors import BuildError
+
+EXPORTS = ("to_ck_abi_version", "to_ck_kernel", "to_ck_plan", "to_ck_launch")
+"""What kernels/ck_tile/abi.h declares."""
+
+_ENTRY = "to_ck_entry"
+_FAT_SECTION = ".hip_fatbin"
+
+
+def code_object_in(path: Path, arch: str) -> CodeObject:
+    """The code object for an architecture in a host library. Raises BuildError when there is none."""
+    try:
+        data = path.read_bytes()
+        section = elf_sections(data)[_FAT_SECTION]
+        found = code_objects(section_body(data, section))
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    except KeyError:
+        raise BuildError(f"{path} carries no code for a GPU: it has no section {_FAT_SECTION}") from None
+    except (ValueError, struct.error, IndexError) as error:
+        raise BuildError(f"{path}: its code for the GPU cannot be read: {error}") from None
+    for name, code in found.items():
+        # With features a target is called gfx950:sramecc+:xnack-.
+        if name == target_name(arch) or name.startswith(target_name(arch) + ":"):
+            return read_code_object(code, str(path))
+    raise BuildError(f"{path} carries code for {', '.join(found) or 'no GPU'}, not for {arch}")
+
+
+def instances(code: CodeObject) -> tuple[KernelFacts, ...]:
+    """The kernel's instances: one for each way in which its loop may end, where that is compiled in."""
+    return tuple(facts for name, facts in sorted(code.kernels.items()) if _ENTRY in name)
+
+
+def most_demanding(found: Iterable[KernelFacts]) -> KernelFacts:
+    """Of every fact the largest. Raises ValueError when there is no instance."""
+    every = list(found)
+
+    def most(field: str) -> int:
+        return max(int(getattr(facts, field)) for facts in every)
+
+    return KernelFacts(
+        name=_ENTRY,
+        vgprs=most("vgprs"),
+        agprs=most("agprs"),
+        sgprs=most("sgprs"),
+        lds_bytes=most("lds_bytes"),
+        scratch_bytes=most("scratch_bytes"),
+        vgpr_spills=most("vgpr_spills"),
+        sgpr_spills=most("sgpr_spills"),
+        wavefront_size=most("wavefront_size"),
+        most_threads=most("most_threads"),
+    )
+
+
+def what_is_wrong_with_library(path: Path, arch: str) -> str | None:
+    """Why a library cannot be used: damaged, without an export, or without the kernel's code."""
+    missing = [name for name in EXPORTS if name not in inspect_binary(path).exports]
+    if missing:
+        return f"the library does not export {', '.join(missing)}"
+    try:
+        code = code_object_in(path, arch)
+    except BuildError as error:
+        return str(error)
+    return None if instances(code) else f"the code for {arch} holds no kernel {_ENTRY}"

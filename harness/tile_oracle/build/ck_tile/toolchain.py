@@ -1,0 +1,229 @@
+"""Compilers for CK Tile: hipcc of the user's ROCm or, without ROCm, the ziglang wheel with headers put by.
+
+Both make one shared library of a kernel: its host code, and in it the code object for the GPU.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.build.ck_tile import offload_bundle
+from tile_oracle.build.ck_tile.headers import CkTileHeaders
+from tile_oracle.build.gpu_toolchain import ASSEMBLY, rocm_folders
+from tile_oracle.build.isa import GPU_MACHINES, Isa
+from tile_oracle.build.toolchain import (
+    INCLUDE_FOLDER,
+    ask_compiler,
+    check_found_for,
+    version_number,
+    zig_folder,
+)
+from tile_oracle.errors import BuildError
+
+HIP_HEADERS = "TILE_ORACLE_HIP_HEADERS"
+"""The environment variable that names a folder which .ci/ck_tile_headers.py made."""
+
+MADE = "made.txt"
+"""The last file that is written to such a folder: what is in it."""
+
+_COMMON = (
+    "-std=c++20",
+    "-O3",
+    "-fvisibility=hidden",
+    "-fuse-cuid=none",
+    # As Composable Kernel's own build and its examples of GEMM and convolutions set them.
+    *("-mllvm", "--lsr-drop-solution=1", "-mllvm", "-enable-post-misched=0"),
+    *("-mllvm", "-enable-noalias-to-md-conversion=0"),
+    "-w",
+    # An error since clang 19, which some of CK Tile's headers have.
+    "-Wno-missing-template-arg-list-after-template-kw",
+)
+_ROCM = ("-mllvm", "-amdgpu-early-inline-all=true", "-mllvm", "-amdgpu-function-calls=false")
+"""Of the same build, for ROCm's clang. The wheel's takes minutes for a kernel with them, not seconds."""
+
+_HOW = (
+    "install ROCm's hipcc (hip-dev), or, to compile without ROCm, run .ci/ck_tile_headers.py of "
+    f"tile-oracle's checkout and name its folder in {HIP_HEADERS}"
+)
+
+
+@dataclass(frozen=True)
+class HipccToolchain:
+    """ROCm's hipcc: one command for host and device."""
+
+    compiler: Path
+    arch: str
+    headers: CkTileHeaders
+    name: str
+    version: str
+    identity: str
+    fingerprint: str
+    suffix: str = ".so"
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        check_found_for(self.name, self.arch, arch)
+        # Uncompressed, the code object in the library can be looked at: registers, LDS, spills.
+        return (f"--offload-arch={arch}", "--no-offload-compress", "-fPIC", *_COMMON, *_ROCM)
+
+    def prepare(self, work: Path) -> None:
+        """Nothing: hipcc knows its own folders."""
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        return ((*self._compile(flags), "-shared", source, "-o", output),)
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the code for the GPU as text."""
+        device = ("--offload-device-only", "--no-gpu-bundle-output", "-S")
+        return (*self._compile(flags), *device, source, "-o", output)
+
+    def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
+        # The user's headers before those of ROCm, where another CK Tile may lie.
+        include = ("-I", INCLUDE_FOLDER, "-I", str(self.headers.include))
+        return (str(self.compiler), "-x", "hip", *flags, *include)
+
+
+@dataclass(frozen=True)
+class WheelToolchain:
+    """The ziglang wheel's clang with HIP's headers from a folder; the host part is linked by g++.
+
+    The library takes HIP's functions from the process that loads it.
+    """
+
+    zig: Path
+    linker: Path
+    made: Path
+    arch: str
+    headers: CkTileHeaders
+    version: str
+    identity: str
+    fingerprint: str
+    name: str = "ziglang"
+    suffix: str = ".so"
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        check_found_for(self.name, self.arch, arch)
+        defines = ("-D__HIP_PLATFORM_AMD__", "-D__HIP_ROCclr__", "-D__AMDGCN_WAVEFRONT_SIZE=64")
+        return (f"--offload-arch={arch}", "-nogpulib", "-nogpuinc", *defines, *_COMMON)
+
+    def prepare(self, work: Path) -> None:
+        resource = work / "resource"
+        resource.mkdir()
+        (resource / "include").symlink_to(self.zig / "lib" / "include")
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        zig = str(self.zig / "zig")
+        compile_ = self._compile(flags)
+        device = ("--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}")
+        bundle = (sys.executable, "-I", str(Path(offload_bundle.__file__).resolve()))
+        embed = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", "kernel.hipfb")
+        return (
+            # clang would look for a program lld on PATH; assembled and linked by hand it needs none.
+            self.assembly_command(source, ASSEMBLY, flags),
+            (zig, "clang", *device, "-c", ASSEMBLY, "-o", "kernel.o"),
+            (zig, "ld.lld", "-shared", "kernel.o", "-o", "kernel.hsaco"),
+            (*bundle, "kernel.hsaco", "kernel.hipfb", self.arch),
+            (*compile_, "--offload-host-only", "-fPIC", *embed, "-c", source, "-o", "host.o"),
+            (str(self.linker), "-shared", "-Wl,-z,noexecstack", "host.o", "-o", output),
+        )
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """What writes the code for the GPU as text."""
+        bitcode = ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(self.made / "ockl.bc"))
+        device = ("--offload-device-only", "--no-gpu-bundle-output", "-S")
+        return (*self._compile(flags), *bitcode, *device, source, "-o", output)
+
+    def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
+        wrap = self.made / "wrap"
+        return (
+            *(str(self.zig / "zig"), "clang", "-resource-dir", "resource", "-x", "hip", *flags),
+            *("-isystem", str(wrap / "cuda_wrappers"), "-isystem", str(wrap)),
+            *("-I", str(self.made / "include"), "-I", INCLUDE_FOLDER, "-I", str(self.headers.include)),
+            *("-include", "__clang_hip_runtime_wrapper.h", "-include", "hip/hip_runtime.h"),
+        )
+
+
+CkTileToolchain = HipccToolchain | WheelToolchain
+
+
+def find_ck_tile_toolchain(
+    name: str, arch: str, headers: CkTileHeaders, environment: Mapping[str, str] | None = None
+) -> CkTileToolchain:
+    """The toolchain of a name for CK Tile's kernels: auto, hipcc, ziglang, or the path of a hipcc.
+
+    auto takes hipcc where there is one, else the wheel with its folder of headers. Raises BuildError, which
+    says what is missing.
+    """
+    if GPU_MACHINES.get(arch) != "amdgcn":
+        raise BuildError(
+            f"CK Tile's kernels are for AMD GPUs, not for {arch}: give --arch gfx950, or leave --ck-tile out"
+        )
+    env = os.environ if environment is None else environment
+    if name in ("zig", "ziglang"):
+        return _wheel(arch, headers, env)
+    hipcc = _hipcc() if name in ("auto", "hipcc", "rocm") else shutil.which(name)
+    if hipcc is not None:
+        return _hipcc_toolchain(Path(hipcc).absolute(), "hipcc" if name == "auto" else name, arch, headers)
+    if name == "auto":
+        return _wheel(arch, headers, env)
+    raise BuildError(f"toolchain {name!r} is not on this machine: {_HOW}")
+
+
+def prepared_folder(environment: Mapping[str, str]) -> Path:
+    """Where the headers for the wheel lie: TILE_ORACLE_HIP_HEADERS, else beside the cache of kernels."""
+    given = environment.get(HIP_HEADERS)
+    return Path(given).absolute() if given else default_cache_folder(environment) / "hip-headers"
+
+
+def _hipcc() -> str | None:
+    places = (folder / "bin" / "hipcc" for folder in rocm_folders())
+    return shutil.which("hipcc") or next((str(p) for p in places if os.access(p, os.X_OK)), None)
+
+
+@lru_cache(maxsize=8)
+def _hipcc_toolchain(compiler: Path, name: str, arch: str, headers: CkTileHeaders) -> HipccToolchain:
+    lines = [line.strip() for line in ask_compiler(str(compiler), "--version").splitlines()]
+    hip = next((line for line in lines if line.startswith("HIP version")), "")
+    if not hip:
+        said = lines[0][:80] if lines else ""
+        raise BuildError(f"toolchain {name!r} is no hipcc: its --version says {said!r}; {_HOW}")
+    version = version_number(hip, name)
+    identity = f"hipcc {version}, {headers.identity}"
+    fingerprint = f"{'; '.join(lines[:3])}; {headers.digest}"
+    return HipccToolchain(compiler, arch, headers, name, version, identity, fingerprint)
+
+
+def _wheel(arch: str, headers: CkTileHeaders, environment: Mapping[str, str]) -> WheelToolchain:
+    folder, linker, made = zig_folder(), shutil.which("g++"), prepared_folder(environment)
+    try:
+        contents = (made / MADE).read_bytes()
+    except OSError:
+        contents = b""
+    missing = [
+        what
+        for what, there in (
+            ("the ziglang wheel", folder is not None),
+            ("g++ (its C++ headers, and to link)", linker is not None),
+            (f"HIP's headers in {made}", bool(contents)),
+        )
+        if not there
+    ]
+    if missing or folder is None or linker is None:
+        raise BuildError(
+            f"no compiler for CK Tile was found: no hipcc, and without {', '.join(missing)}; {_HOW}"
+        )
+    zig = str(folder / "zig")
+    first = ask_compiler(zig, "clang", "--version").partition("\n")[0]
+    version = version_number(first, zig)
+    own = ask_compiler(zig, "version").strip()
+    gcc = version_number(ask_compiler(linker, "--version").partition("\n")[0], linker)
+    identity = f"clang {version} (ziglang {own}), {headers.identity}"
+    fingerprint = f"{identity}; {first}; g++ {gcc}; {hashlib.sha256(contents).hexdigest()}; {headers.digest}"
+    return WheelToolchain(folder, Path(linker), made, arch, headers, version, identity, fingerprint)

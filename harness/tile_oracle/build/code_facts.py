@@ -1,0 +1,175 @@
+"""What a kernel takes of a GPU, read from its binary: the columns of a record that say so."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import NamedTuple
+
+from tile_oracle.build.ck_tile.library import code_object_in, instances, most_demanding
+from tile_oracle.build.code_object import KernelFacts, elf_sections, inspect_code_object, section_body
+from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
+from tile_oracle.build.occupancy import occupancy
+from tile_oracle.errors import BuildError
+
+KERNEL = "to_conv"
+_LAUNCH_INFO = "to_launch_info"
+
+_CUBIN_INFO = ".nv.info"
+_SIZED = 4
+_REGISTERS, _FRAME = 0x2F, 0x11
+_REGISTER_BYTES = 4
+_SYMBOL_TABLES = (2, 11)
+
+
+@dataclass(frozen=True)
+class CodeFacts:
+    """None where the binary does not say (and everywhere on cpu).
+
+    vgprs: vector registers of a work-item, on AMD accumulators included; on NVIDIA its registers.
+    agprs, sgprs: accumulator and scalar registers. lds_bytes: LDS (shared memory) of a workgroup, static
+    and dynamic. scratch_bytes: private memory of a work-item. spills: registers that did not fit (on NVIDIA
+    the words of a work-item's stack frame: kernels/gpu has no other use for one). workgroups_per_cu,
+    waves_per_cu: what a compute unit holds at once (build.occupancy). loop_matrix_instructions: in
+    the body of the main loop, counted in the code: mostly one step of tile_k, of `mem` some.
+    """
+
+    vgprs: int | None = None
+    agprs: int | None = None
+    sgprs: int | None = None
+    lds_bytes: int | None = None
+    scratch_bytes: int | None = None
+    spills: int | None = None
+    workgroups_per_cu: int | None = None
+    waves_per_cu: int | None = None
+    loop_matrix_instructions: int | None = None
+
+
+CODE_FACTS: tuple[str, ...] = tuple(CodeFacts.__dataclass_fields__)
+
+
+@lru_cache(maxsize=4096)
+def code_facts(path: Path, arch: str) -> CodeFacts:
+    """The facts of a kernel's binary; of PTX, which the driver assembles, only its matrix instructions.
+
+    A binary that cannot be read has none either: it was looked at when it was built.
+    """
+    try:
+        if arch.startswith("gfx"):
+            return _library(path, arch) if path.suffix == ".so" else _amd(path, arch)
+        if arch.startswith("sm_") and path.suffix == ".cubin":
+            return _cubin(path.read_bytes(), arch)
+        if arch.startswith("sm_") and path.suffix == ".ptx":
+            lines = ptx_code(path.read_text("utf-8", "replace"), KERNEL)
+            return CodeFacts(loop_matrix_instructions=main_loop_matrix_instructions(lines))
+    except (BuildError, OSError, struct.error, ValueError, KeyError, IndexError):
+        pass
+    return CodeFacts()
+
+
+def _amd(path: Path, arch: str) -> CodeFacts:
+    facts = inspect_code_object(path).kernels[KERNEL]
+    data = path.read_bytes()
+    threads, dynamic_lds_bytes = _launch_info(data)
+    made = _of_amd(facts, facts.lds_bytes + dynamic_lds_bytes)
+    held = occupancy(arch, threads, facts.vgprs, facts.lds_bytes + dynamic_lds_bytes, facts.sgprs)
+    return replace(
+        made,
+        workgroups_per_cu=held.workgroups_per_cu,
+        waves_per_cu=held.waves_per_cu,
+        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(data, KERNEL))),
+    )
+
+
+def _library(path: Path, arch: str) -> CodeFacts:
+    """Of a library of CK Tile's, whose LDS is all static: its most demanding instance. Its occupancy is left
+    open: with how many threads it is launched depends on the problem."""
+    facts = most_demanding(instances(code_object_in(path, arch)))
+    return _of_amd(facts, facts.lds_bytes)
+
+
+def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
+    return CodeFacts(
+        vgprs=facts.vgprs,
+        agprs=facts.agprs,
+        sgprs=facts.sgprs,
+        lds_bytes=lds_bytes,
+        scratch_bytes=facts.scratch_bytes,
+        spills=facts.vgpr_spills + facts.sgpr_spills,
+    )
+
+
+def _cubin(data: bytes, arch: str) -> CodeFacts:
+    """By the section .nv.info: (form, attribute, size), then the value."""
+    sections = elf_sections(data)
+    kernel = next(number for number, symbol in enumerate(_symbols(data)) if symbol.name == KERNEL)
+    found: dict[int, int] = {}
+    for attribute, number, value in _attributes(section_body(data, sections[_CUBIN_INFO])):
+        if number == kernel:
+            found[attribute] = value
+    static = sections.get(f".nv.shared.{KERNEL}")
+    threads, dynamic_lds_bytes = _launch_info(data)
+    lds_bytes = (static[5] if static else 0) + dynamic_lds_bytes
+    frame_bytes = found.get(_FRAME)
+    held = occupancy(arch, threads, found[_REGISTERS], lds_bytes)
+    return CodeFacts(
+        vgprs=found[_REGISTERS],
+        lds_bytes=lds_bytes,
+        scratch_bytes=frame_bytes,
+        spills=None if frame_bytes is None else -(-frame_bytes // _REGISTER_BYTES),
+        workgroups_per_cu=held.workgroups_per_cu,
+        waves_per_cu=held.waves_per_cu,
+        loop_matrix_instructions=main_loop_matrix_instructions(
+            nvidia_code(section_body(data, sections[f".text.{KERNEL}"]))
+        ),
+    )
+
+
+def _attributes(body: bytes) -> Iterator[tuple[int, int, int]]:
+    """(attribute, symbol, value) of those that are about a symbol."""
+    at = 0
+    while at + 4 <= len(body):
+        form, attribute, size = struct.unpack_from("<BBH", body, at)
+        at += 4
+        if form != _SIZED:
+            continue
+        if size == 8:
+            yield attribute, *struct.unpack_from("<II", body, at)
+        at += size
+
+
+class _Symbol(NamedTuple):
+    """One entry of a symbol table. section: its number; size: bytes from the address on."""
+
+    name: str
+    section: int
+    address: int
+    size: int
+
+
+def _symbols(data: bytes) -> Iterator[_Symbol]:
+    """Every symbol, in order, of the only symbol table or the dynamic one."""
+    tables = [section for section in elf_sections(data).values() if section[1] in _SYMBOL_TABLES]
+    table = max(tables, key=lambda section: section[1])
+    names = section_body(data, list(elf_sections(data).values())[table[6]])
+    for name, _, _, section, address, size in struct.iter_unpack("<IBBHQQ", section_body(data, table)):
+        yield _Symbol(names[name : names.index(b"\0", name)].decode(), section, address, size)
+
+
+def _symbol_bytes(data: bytes, name: str) -> bytes:
+    """What lies at a symbol. Raises KeyError."""
+    for symbol in _symbols(data):
+        if symbol.name == name:
+            section = list(elf_sections(data).values())[symbol.section]
+            begin = symbol.address - section[3]
+            return section_body(data, section)[begin : begin + symbol.size]
+    raise KeyError(name)
+
+
+def _launch_info(data: bytes) -> tuple[int, int]:
+    """Threads and dynamic LDS in bytes: the second and third number of to_launch_info (kernels/gpu/abi.h)."""
+    _, threads, lds_bytes = struct.unpack_from("<3i", _symbol_bytes(data, _LAUNCH_INFO))
+    return int(threads), int(lds_bytes)

@@ -1,0 +1,96 @@
+"""The toolchain nvcc: NVIDIA's own compiler, for sm_90.
+
+nvcc begins every translation unit with cuda_runtime.h, which brings CUDA's headers and those of the C and C++
+libraries. The kernels need none of them, so an empty file of that name lies where the compiler looks first:
+no header of the machine that builds can get into a binary, and a toolkit without headers is enough. What is
+left for the host compiler, without which nvcc does not start, is to preprocess.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tile_oracle.build.cuda_programs import find_cuda_program
+from tile_oracle.build.isa import Isa
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, ask_compiler, check_found_for
+from tile_oracle.errors import BuildError
+
+HOW_TO_GET_NVCC = "install CUDA 12.0 or newer, or pip install nvidia-cuda-nvcc"
+_OLDEST = (12, 0)
+_HOST_COMPILERS = ("g++", "clang++")
+_HEADER_IT_INCLUDES = "cuda_runtime.h"
+_EMPTY_HEADER = "// Instead of CUDA's: the kernels need no header.\n"
+
+
+@dataclass(frozen=True)
+class NvccToolchain:
+    """nvcc, and the host compiler that it preprocesses with."""
+
+    name: str
+    arch: str
+    compiler: Path
+    host_compiler: Path
+    version: str
+    fingerprint: str
+    identity: str
+    suffix: str = ".cubin"
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        check_found_for(self.name, self.arch, arch)
+        # What is compiled as a whole program hides its variables; the host asks for to_launch_info by name.
+        return (f"-arch={arch}", "-std=c++20", "-O3", "-rdc=true", "-Xcompiler", "-nostdinc")
+
+    def prepare(self, work: Path) -> None:
+        (work / _HEADER_IT_INCLUDES).write_text(_EMPTY_HEADER)
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        # Its host compiler is asked for its version even where there is nothing to preprocess.
+        nvcc = (str(self.compiler), "-ccbin", str(self.host_compiler))
+        return (
+            (*nvcc, *flags, "-I", INCLUDE_FOLDER, "-ptx", source, "-o", "kernel.ptx"),
+            (*nvcc, f"-arch={self.arch}", "-cubin", "kernel.ptx", "-o", output),
+        )
+
+
+def is_nvcc(name: str) -> bool:
+    """Whether a toolchain's name or path is nvcc's: nvcc, nvcc-13.0, /usr/local/cuda/bin/nvcc."""
+    return Path(name).name.split("-")[0] == "nvcc"
+
+
+def find_nvcc(name: str, arch: str) -> NvccToolchain | None:
+    """nvcc by name (tile_oracle.build.cuda_programs says where) or path; None where there is none.
+
+    Raises BuildError where it is no nvcc, too old for C++20, or has no host compiler.
+    """
+    path = find_cuda_program(name)
+    if path is None:
+        return None
+    for host in _HOST_COMPILERS:
+        found = shutil.which(host)
+        if found is not None:
+            return _nvcc(name, arch, path, Path(found).absolute())
+    raise BuildError(
+        f"toolchain {name!r} ({path}) does not start without a host compiler: apt install g++; "
+        "the toolchain ziglang needs none"
+    )
+
+
+@lru_cache(maxsize=16)
+def _nvcc(name: str, arch: str, path: Path, host_compiler: Path) -> NvccToolchain:
+    said = ask_compiler(str(path), "--version")
+    match = re.search(r"release \d+\.\d+, V(\d+)\.(\d+)\.(\d+)", said)
+    if match is None or "nvcc" not in said:
+        raise BuildError(f"toolchain {name!r} is no nvcc: its --version says {' '.join(said.split())[:80]!r}")
+    version = ".".join(match.groups())
+    if tuple(map(int, match.groups()[:2])) < _OLDEST:
+        raise BuildError(f"toolchain {name!r} is nvcc {version}: the kernels are C++20, which needs 12.0")
+    # nvcc tells its front end which host compiler, and which version of it, to be like.
+    host = " ".join(ask_compiler(str(host_compiler), "--version").splitlines()[:1])
+    identity = f"nvcc {version}"
+    return NvccToolchain(
+        name, arch, path, host_compiler, version, f"{identity}; {' '.join(said.split())}; {host}", identity
+    )

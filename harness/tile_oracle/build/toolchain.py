@@ -1,0 +1,280 @@
+"""Toolchains: which compilers there are, what they are called and how they are run.
+
+A toolchain turns one translation unit into one loadable binary in a work folder of its own. Whatever
+decides the code is in `flags` (recorded, and part of the cache key) and holds no path; paths are added
+by `commands`, relative to the work folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Protocol
+
+from tile_oracle.build.isa import Isa
+from tile_oracle.errors import BuildError
+
+INCLUDE_FOLDER = "include"
+"""The name, in the work folder, of the folder that holds the headers."""
+
+_HOW_TO_GET_ONE = "pip install ziglang (a compiler as a wheel), or apt install g++, or name one by its path"
+
+_CPU_FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-fno-exceptions",
+    "-fno-rtti",
+    # Kernels need no C library: no header of the machine that builds can get into the binary.
+    "-ffreestanding",
+    "-fvisibility=hidden",
+    "-ffp-contract=fast",
+    "-fno-math-errno",
+    # Distributions differ in these defaults; a kernel's speed must not.
+    "-fomit-frame-pointer",
+    "-fno-stack-protector",
+)
+
+
+class Toolchain(Protocol):
+    """What makes a binary of a translation unit. Equal fingerprint, flags and source: equal binary."""
+
+    @property
+    def name(self) -> str:
+        """As the user would ask for it: ziglang, clang++, g++ or a path."""
+
+    @property
+    def version(self) -> str:
+        """The compiler's own version number."""
+
+    @property
+    def identity(self) -> str:
+        """What a record says made the binary: "clang 22.1.8 (ziglang 0.17.0)"."""
+
+    @property
+    def fingerprint(self) -> str:
+        """What the cache keys on: the identity and all else that --version says."""
+
+    @property
+    def suffix(self) -> str:
+        """The ending of a binary's file name: .so, .hsaco, .ptx, .cubin."""
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        """The flags that decide the code. Raises BuildError where this toolchain cannot make it."""
+
+    def prepare(self, work: Path) -> None:
+        """Puts into a fresh work folder what the commands need besides the source and its headers."""
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        """Command lines to run one after the other in the work folder; names are relative to it."""
+
+
+@dataclass(frozen=True)
+class ZigToolchain:
+    """Clang and LLD of the ziglang wheel, run directly, without zig's own driver and its cache."""
+
+    folder: Path
+    version: str
+    fingerprint: str
+    identity: str
+    name: str = "ziglang"
+    suffix: str = ".so"
+
+    @property
+    def _zig(self) -> str:
+        return str(self.folder / "zig")
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        _check_arch(self.name, arch)
+        # The wheel's clang targets whatever machine it runs on; naming the target makes that explicit.
+        return (f"--target={isa.machine}-unknown-linux-musl", *_cpu_flags(isa))
+
+    def prepare(self, work: Path) -> None:
+        resource = work / "resource"
+        resource.mkdir()
+        (resource / "include").symlink_to(self.folder / "lib" / "include")
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        compile_ = (self._zig, "clang", "-resource-dir", "resource", "-nostdlibinc", *flags)
+        return (
+            (*compile_, "-I", INCLUDE_FOLDER, "-c", source, "-o", output + ".o"),
+            (self._zig, "ld.lld", "-shared", "-z", "noexecstack", output + ".o", "-o", output),
+        )
+
+
+@dataclass(frozen=True)
+class SystemToolchain:
+    """A clang++ or g++ that the machine has: one command compiles and links."""
+
+    compiler: Path
+    kind: str
+    """clang or g++: what it turned out to be."""
+    machine: str
+    """What it makes code for: x86_64, aarch64."""
+    version: str
+    fingerprint: str
+    identity: str
+    name: str
+    suffix: str = ".so"
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        _check_arch(self.name, arch)
+        if isa.machine != self.machine:
+            raise BuildError(
+                f"{self.identity} makes {self.machine} code, not {isa.name} ({isa.machine}): "
+                "use --toolchain ziglang, or build on such a machine"
+            )
+        return _cpu_flags(isa)
+
+    def prepare(self, work: Path) -> None:
+        """Nothing: a system compiler knows its own folders."""
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        # libgcc, linked statically: conversions of half floats where the instruction set has none.
+        link = ("-shared", "-nostdlib", "-Wl,-z,noexecstack", "-o", output, source)
+        return ((str(self.compiler), *flags, "-I", INCLUDE_FOLDER, *link, *_runtime(self.kind)),)
+
+
+def _runtime(kind: str) -> tuple[str, ...]:
+    return ("-lgcc",) if kind == "g++" else ()
+
+
+def _cpu_flags(isa: Isa) -> tuple[str, ...]:
+    control_flow = ("-fcf-protection=none",) if isa.machine == "x86_64" else ()
+    return (*_CPU_FLAGS, *control_flow, *isa.flags)
+
+
+def check_found_for(toolchain: str, found_for: str, arch: str) -> None:
+    """Raises BuildError when a toolchain that was found for one architecture is asked for another."""
+    if arch != found_for:
+        raise BuildError(f"toolchain {toolchain} was found for {found_for}, not for {arch}")
+
+
+def _check_arch(name: str, arch: str) -> None:
+    if arch != "cpu":
+        raise BuildError(f"toolchain {name} does not build for {arch!r}: it builds for cpu")
+
+
+def find_toolchain(name: str = "auto") -> Toolchain:
+    """The toolchain of a name: auto, ziglang, clang++, g++ or the path of a compiler.
+
+    auto takes the first that there is of ziglang, clang++ and g++. Raises BuildError, which says how
+    to get one, when there is none or when the named one does not run.
+    """
+    if name == "auto":
+        return _first_there_is()
+    if name in ("ziglang", "zig"):
+        folder = zig_folder()
+        if folder is None:
+            raise BuildError("toolchain ziglang is not installed in this Python: pip install ziglang")
+        return _zig_toolchain(folder)
+    path = shutil.which(name)
+    if path is None:
+        raise BuildError(f"toolchain {name!r} is not a program on this machine: {_HOW_TO_GET_ONE}")
+    return _system_toolchain(Path(path).absolute(), name)
+
+
+def _first_there_is() -> Toolchain:
+    folder = zig_folder()
+    if folder is not None:
+        return _zig_toolchain(folder)
+    for name in ("clang++", "g++"):
+        path = shutil.which(name)
+        if path is not None:
+            return _system_toolchain(Path(path).absolute(), name)
+    raise BuildError(f"no C++ compiler was found: {_HOW_TO_GET_ONE}")
+
+
+def zig_folder() -> Path | None:
+    """Where the ziglang wheel is installed, or None."""
+    try:
+        spec = importlib.util.find_spec("ziglang")
+    except (ImportError, ValueError):
+        return None
+    for place in spec.submodule_search_locations or () if spec else ():
+        if os.access(Path(place) / "zig", os.X_OK):
+            return Path(place)
+    return None
+
+
+@lru_cache(maxsize=16)
+def _zig_toolchain(folder: Path) -> ZigToolchain:
+    zig = str(folder / "zig")
+    clang = ask_compiler(zig, "clang", "--version").splitlines()
+    own = ask_compiler(zig, "version").strip()
+    version = version_number(clang[0] if clang else "", zig)
+    identity = f"clang {version} (ziglang {own})"
+    return ZigToolchain(folder, version, f"{identity}; {clang[0]}", identity)
+
+
+@lru_cache(maxsize=16)
+def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
+    text = ask_compiler(str(compiler), "--version")
+    first = text.splitlines()[0] if text.strip() else ""
+    if "clang version" in first:
+        kind = "clang"
+    elif "Free Software Foundation" in text:
+        kind = "g++"
+    else:
+        raise BuildError(f"toolchain {name!r} is neither clang++ nor g++: its --version says {first[:80]!r}")
+    version = version_number(first, name)
+    machine = ask_compiler(str(compiler), "-dumpmachine").strip()
+    fingerprint = f"{kind}; {first}; {machine}"
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}.get(machine.split("-")[0], machine.split("-")[0])
+    return SystemToolchain(compiler, kind, machine, version, fingerprint, f"{kind} {version}", name)
+
+
+def version_number(line: str, name: str) -> str:
+    """The version in what a compiler says of itself. Raises BuildError."""
+    # "g++ (Debian 12.2.0-14) 12.2.0": the distribution's own number stands in parentheses.
+    match = re.search(r"\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line))
+    if match is None:
+        raise BuildError(f"toolchain {name!r} does not say its version: --version says {line[:80]!r}")
+    return match.group()
+
+
+def ask_compiler(*command: str) -> str:
+    """What a compiler says on standard output. Raises BuildError when it does not run or fails."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=60,
+            env=compiler_environment(),
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(
+            f"toolchain {command[0]!r} does not run: {_one_line(error)}; {_HOW_TO_GET_ONE}"
+        ) from None
+    if done.returncode:
+        said = _one_line(done.stderr or done.stdout)
+        raise BuildError(f"toolchain {' '.join(command)!r} failed with status {done.returncode}: {said}")
+    return done.stdout
+
+
+def _one_line(what: object) -> str:
+    return " ".join(str(what).split())[:200]
+
+
+def compiler_environment(work: Path | None = None) -> dict[str, str]:
+    """The environment of a compiler: what it takes to start, nothing that could change the code.
+
+    Variables such as CPATH or GCC_EXEC_PREFIX would change a binary behind the cache key's back.
+    """
+    kept = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
+    environment = {name: os.environ[name] for name in kept if name in os.environ}
+    environment["LC_ALL"] = "C"
+    if work is not None:
+        environment["TMPDIR"] = str(work)
+        environment["HOME"] = str(work)
+    return environment

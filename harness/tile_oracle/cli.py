@@ -1,0 +1,129 @@
+"""The command `tile-oracle`: a thin door to the modules of tile_oracle.commands."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Protocol, cast
+
+from tile_oracle.errors import HarnessError
+from tile_oracle.version import __version__
+
+_DESCRIPTION = """\
+tile-oracle finds out whether the model that picks a GPU kernel for a problem picks well.
+
+Measuring is done by pytest:  pytest --problem-set forward_smoke
+(see `pytest --help`, group tile-oracle). The commands below look at problem sets, kernels and runs,
+build kernels ahead of time, and train and question models.
+"""
+
+
+class Command(Protocol):
+    """What a module of tile_oracle.commands offers."""
+
+    HELP: str
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the command's arguments."""
+
+    def run(self, args: argparse.Namespace) -> int:
+        """Do it; the result is the exit status."""
+
+
+_COMMANDS = {
+    "problems": "list the problem sets, or describe some of them",
+    "kernels": "list and count the kernels of a rule set, explain refusals and names",
+    "doctor": "show what this machine can run, what is missing, and how to get it",
+    "build": "compile kernels ahead of time into a folder that another machine can use",
+    "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
+    "report": "make the report of a run again from its parquet files",
+    "import": "convert published CSV or JSON results and benchmark logs into records",
+    "merge": "put the records of several runs and machines into one file",
+    "oracle": "make the oracle file that sessions replay from recorded measurements",
+    "train": "train a model that picks kernels, from recorded measurements",
+    "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
+    "tune": "measure the pool for problems and keep the best kernels for picking",
+    "predict": "rank the kernels for a problem with a model",
+    "export": "write a model and its kernels as C++ sources that pick in microseconds",
+    "study": "judge a recipe on held-out measurements and keep the figures in the model folder",
+    "results": "make the results page from the shipped models",
+    "ship": "train a model on records and put model, oracle and baseline into one folder",
+    "seal": "write SHA-256 digests of model folders' files, so that damage to them is noticed",
+    "evaluate": "judge a model's picks by recorded measurements",
+    "compare": "compare a new model with an old one and say whether it may replace it",
+    "retrain-check": "validate the current model, train a new one, validate it, compare",
+    "ablation": "train several recipes on the same records and compare them in one table",
+    "features": "list the feature schemas, or compute the features of a problem and a kernel",
+    "suggest": "say which problems and kernels to measure next, given what is recorded",
+    "search": "search an architecture's kernels for those that a model expects to be fast",
+    "crawl": "make problem sets from the architectures of torchvision and timm",
+}
+"""Command -> one line for the overview. The module of the same name has the rest."""
+
+_MODULES = {"import": "import_records"}  # `import` is a word of Python's own
+
+
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser; with `only`, a single command's module is imported."""
+    parser = argparse.ArgumentParser(
+        prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    for name, line in _COMMANDS.items():
+        if only is not None and name != only:
+            commands.add_parser(name, help=line)
+            continue
+        module = command_module(name)
+        sub = commands.add_parser(
+            name, help=line, description=module.HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+        )
+        module.add_arguments(sub)
+        sub.set_defaults(run=module.run)
+    return parser
+
+
+def command_names() -> tuple[str, ...]:
+    """Every command, in the order of the overview."""
+    return tuple(_COMMANDS)
+
+
+def command_module(name: str) -> Command:
+    """The module behind a command."""
+    module = _MODULES.get(name, name.replace("-", "_"))
+    return cast(Command, importlib.import_module("tile_oracle.commands." + module))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status. A user's error is one line on stderr and status 2."""
+    try:
+        try:
+            return _run(list(sys.argv[1:] if argv is None else argv))
+        finally:
+            if sys.stdout is not None:
+                sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader (`| head`) has seen enough. Python would complain when it flushes stdout at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(arguments: list[str]) -> int:
+    # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
+    named = next((word for word in arguments if word in _COMMANDS), None)
+    args = make_parser(named).parse_args(arguments)
+    try:
+        return int(args.run(args))
+    except HarnessError as error:
+        print(f"tile-oracle {args.command}: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

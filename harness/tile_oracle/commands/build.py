@@ -1,0 +1,267 @@
+"""`tile-oracle build`: compiles a pool ahead of time into a folder that another machine can use."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TextIO
+
+from tile_oracle.build.ahead_build import AheadReport, Progress, build_ahead
+from tile_oracle.build.binary import BuildResult
+from tile_oracle.build.builder import REFUSE, Builder
+from tile_oracle.build.ck_tile.api import detect
+from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.cores import usable_cores
+from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.kernel import Kernel
+from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.pool import pool_of_kind, rules_of
+from tile_oracle.problem import (
+    DIRECTIONS,
+    DTYPES,
+    GEMM_DTYPES,
+    GEMM_LAYOUTS,
+    OPS,
+    GemmProblem,
+    Kind,
+    kind_text,
+)
+from tile_oracle.problem_set import load_problem_sets
+
+HELP = "compile kernels ahead of time into a folder that another machine can use"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle build -o kernels-v3 --isa x86-64-v3                   the default pool: forward, bf16, 2D
+  tile-oracle build -o kernels-v3 --isa x86-64-v3 --problem-set forward_smoke,bwd_data_smoke
+                                                                    what these problem sets need
+  tile-oracle build -o gemms --op gemm --layout rcr,rrr --dtype bf16 --isa x86-64-v3
+  pytest --problem-set forward_smoke --build-dir kernels-v3         on the other machine: no compiler needed
+  tile-oracle build -o ck --arch gfx950 --ck-tile composable_kernel --kernel-set profiler
+                                                                    CK Tile's own kernels
+
+instruction sets:
+  native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a, armv8.4-a,
+  armv8.6-a; with extensions as in x86-64-v4+avx512bf16 or armv8.2-a+bf16+fp16
+"""
+
+_LOGS_SHOWN = 10
+_LOG_LINES_SHOWN = 8
+_PLAIN_INTERVAL_S = 10.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle build`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Compiles all kernels of a pool into a folder with a manifest. Kernels that do not compile are\n"
+        "listed with the end of the compiler's log, and make the exit status 1."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="DIR", help="the folder to fill")
+    parser.add_argument(
+        "--kernel-set", default="default", metavar="NAME", help="rule set (default: %(default)s)"
+    )
+    parser.add_argument("--kernel-filter", metavar="EXPRESSION", help="only kernels for which this holds")
+    parser.add_argument(
+        "--problem-set", metavar="NAMES", help="build for the kinds of problems in these sets"
+    )
+    parser.add_argument("--op", choices=OPS, help=f"operation (default: {OPS[0]})")
+    parser.add_argument("--direction", metavar="WORDS", help=f"of {', '.join(DIRECTIONS)} (default: forward)")
+    parser.add_argument(
+        "--layout", metavar="WORDS", help=f"GEMM: of {', '.join(GEMM_LAYOUTS)} (default: rcr)"
+    )
+    parser.add_argument(
+        "--dtype", metavar="WORDS", help=f"of {', '.join(DTYPES)}, of GEMM also fp8 (default: bf16)"
+    )
+    parser.add_argument("--ndim", metavar="NUMBERS", help="of 2, 3 (default: 2)")
+    parser.add_argument("--arch", default="cpu", help="cpu, gfx950 or sm_90 (default: %(default)s)")
+    parser.add_argument(
+        "--isa", default="native", metavar="NAME", help="instruction set (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--toolchain",
+        default="auto",
+        metavar="NAME",
+        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc, "
+        "for sm_90 nvcc",
+    )
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
+    )
+    parser.add_argument(
+        "--verify",
+        action="store_true",
+        help="gfx950: refuse kernels in whose machine code the verifier finds a missing wait or barrier",
+    )
+    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one a core)")
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
+    )
+    parser.add_argument(
+        "--compile-timeout",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="seconds a kernel (default: %(default)g)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Builds, reports, and returns 1 when a kernel did not compile. Raises HarnessError."""
+    kernels = _pool(args)
+    ck_tile = None if args.ck_tile is None else detect(find_headers(args.ck_tile))
+    with Builder(
+        arch=args.arch,
+        toolchain=args.toolchain,
+        build_dir=args.build_dir,
+        jobs=usable_cores() if args.jobs is None else args.jobs,
+        isa=args.isa,
+        timeout_s=args.compile_timeout,
+        runs_here=False,
+        ck_tile=ck_tile,
+        verify=REFUSE if args.verify else "",
+    ) as builder:
+        kernels, left_out = _in_ck_tile(builder, kernels) if ck_tile is not None else (kernels, [])
+        line = ProgressLine(sys.stderr)
+        try:
+            report = build_ahead(builder, kernels, args.output, line.show)
+        finally:
+            line.end()
+        print("\n".join([*left_out, describe_report(report, builder)]))
+    return 1 if report.failed else 0
+
+
+def _pool(args: argparse.Namespace) -> list[Kernel]:
+    where = None if args.kernel_filter is None else KernelFilter(args.kernel_filter)
+    kernels: list[Kernel] = []
+    for kind in _kinds(args):
+        kernels += pool_of_kind(kind, args.arch, rules_of(args.kernel_set, args.ck_tile), where)
+    return kernels
+
+
+def _in_ck_tile(builder: Builder, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
+    """The kernels that a CK Tile has, and lines that say why it has not the others.
+
+    Raises BuildError when it has none.
+    """
+    there: list[Kernel] = []
+    reasons: Counter[str] = Counter()
+    for kernel in kernels:
+        try:
+            builder.source(kernel)
+            there.append(kernel)
+        except KernelError as error:
+            reasons[str(error)] += 1
+    lines = [f"{count} kernels unsupported: {reason}" for reason, count in reasons.most_common()]
+    if not there:
+        raise BuildError(lines[0] if lines else "there is no kernel to build")
+    return there, lines
+
+
+def _kinds(args: argparse.Namespace) -> list[Kind]:
+    """The kinds of problem whose kernels to build, sorted."""
+    words = (args.op, args.direction, args.layout, args.dtype, args.ndim)
+    if args.problem_set is not None:
+        if any(word is not None for word in words):
+            raise BuildError(
+                "--problem-set says the operation and the kinds of its problems: give it or them, not both"
+            )
+        problems = load_problem_sets(args.problem_set).problems
+        return sorted({problem.kind for problem in problems}, key=kind_text)
+    gemm = args.op == GemmProblem.op
+    for option, word in (
+        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
+    ):
+        if word is not None:
+            raise BuildError(f"{option} is not for --op {args.op or OPS[0]}: leave it out")
+    if gemm:
+        layouts = _some_of("--layout", args.layout or "rcr", GEMM_LAYOUTS)
+        types = _some_of("--dtype", args.dtype or "bf16", GEMM_DTYPES)
+        gemms: list[Kind] = [(GemmProblem.op, dtype, layout) for dtype in types for layout in layouts]
+        return sorted(gemms, key=kind_text)
+    directions = _some_of("--direction", args.direction or "forward", DIRECTIONS)
+    dtypes = _some_of("--dtype", args.dtype or "bf16", DTYPES)
+    ndims = _some_of("--ndim", args.ndim or "2", ("2", "3"))
+    kinds: list[Kind] = [(d, t, int(n)) for d, t, n in itertools.product(directions, dtypes, ndims)]
+    return sorted(kinds, key=kind_text)
+
+
+def _some_of(option: str, text: str, known: Iterable[str]) -> list[str]:
+    words = list(dict.fromkeys(word.strip() for word in text.split(",")))
+    for word in words:
+        if word not in known:
+            raise BuildError(
+                f"{option} {word!r} is not one of {', '.join(known)} (several: joined by commas)"
+            )
+    return words
+
+
+class ProgressLine:
+    """One line of progress: rewritten in place on a terminal, now and then a new one elsewhere."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._in_place = stream.isatty()
+        self._shown_at = time.monotonic()
+        self._open = False
+
+    def show(self, progress: Progress) -> None:
+        """Shows how far the build is, unless it is not yet time for another line."""
+        if self._in_place:
+            self._stream.write(f"\r\x1b[K{describe_progress(progress)}")
+            self._open = True
+        elif time.monotonic() - self._shown_at >= _PLAIN_INTERVAL_S:
+            self._stream.write(describe_progress(progress) + "\n")
+            self._shown_at = time.monotonic()
+        self._stream.flush()
+
+    def end(self) -> None:
+        """Leaves the line."""
+        if self._open:
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+def describe_progress(progress: Progress) -> str:
+    """One line: counts, rate, time left."""
+    parts = [f"built {progress.done}/{progress.total}"]
+    if progress.failed:
+        parts.append(f"{progress.failed} failed")
+    parts.append(f"{progress.rate_per_s:.1f} kernels/s")
+    if progress.left_s is not None and progress.done < progress.total:
+        minutes, seconds = divmod(int(progress.left_s), 60)
+        parts.append(f"{minutes}:{seconds:02d} left")
+    return ", ".join(parts)
+
+
+def describe_report(report: AheadReport, builder: Builder) -> str:
+    """What was built, what was not and why, and where it is."""
+    lines: list[str] = []
+    for number, result in enumerate(report.failed):
+        lines += _describe_failure(result) if number < _LOGS_SHOWN else [f"{result.kernel.name}: build_error"]
+    stats = builder.stats()
+    made_by = builder.toolchain.identity if builder.toolchain else ""
+    lines.append(
+        f"{len(report.built)} kernels built ({stats.compiled} compiled, {stats.cached} from the cache), "
+        f"{len(report.failed)} failed, {report.elapsed_s:.1f} s; {made_by}, {builder.isa.name}"
+    )
+    if report.replaced:
+        lines.append(
+            f"{report.replaced} kernels of an earlier, different build in {report.folder} were dropped"
+        )
+    lines.append(f"{report.folder}: {report.kernels_in_folder} kernels; use it with --build-dir")
+    return "\n".join(lines)
+
+
+def _describe_failure(result: BuildResult) -> list[str]:
+    shown = result.log.splitlines()[-_LOG_LINES_SHOWN:]
+    return [f"{result.kernel.name}: build_error", *(f"    {line}" for line in shown), ""]

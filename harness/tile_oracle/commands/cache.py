@@ -1,0 +1,108 @@
+"""`tile-oracle cache`: what the cache of compiled kernels holds; removes what is no longer used."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
+
+HELP = "show what the cache of compiled kernels holds, and remove what is no longer used"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle cache                                 how many kernels, how large, when last used
+  tile-oracle cache --prune --unused-for 30d        remove what no session has used for 30 days
+  tile-oracle cache --prune --keep 2GiB --dry-run   what would go, oldest use first, until 2 GiB are left
+
+What was used in the last day always stays, so sessions that run are safe. A kernel that is needed again is
+compiled again.
+"""
+
+_DAY_S = 24 * 3600.0
+_BYTES = {"": 1, "kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_SECONDS = {"h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle cache`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--build-dir", type=Path, metavar="DIR", help="the cache (default: the user's)")
+    parser.add_argument("--prune", action="store_true", help="remove entries, as the next two options say")
+    parser.add_argument(
+        "--unused-for", type=_duration, metavar="TIME", help="those unused this long: 12h, 30d, 8w"
+    )
+    parser.add_argument("--keep", type=_size, metavar="SIZE", help="the oldest above this size: 500MiB, 2GiB")
+    parser.add_argument("--dry-run", action="store_true", help="with --prune: only say what would be removed")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the cache's contents by architecture, or what pruning removed."""
+    folder = (args.build_dir or default_cache_folder()).absolute()
+    limits = (args.unused_for, args.keep)
+    if args.prune and limits == (None, None):
+        return _usage("--prune needs --unused-for TIME, --keep SIZE, or both")
+    if not args.prune and (limits != (None, None) or args.dry_run):
+        return _usage("--unused-for, --keep and --dry-run say what --prune removes: add --prune")
+    now_s = time.time()
+    if not args.prune:
+        print(_contents(folder, entries_in(folder), now_s))
+        return 0
+    done = prune(
+        folder, now_s, args.unused_for, args.keep, args.dry_run, _shown if sys.stderr.isatty() else None
+    )
+    print(_said(done, args.dry_run))
+    return 0
+
+
+def _usage(problem: str) -> int:
+    print(f"tile-oracle cache: {problem}", file=sys.stderr)
+    return 2
+
+
+def _contents(folder: Path, entries: Sequence[EntryUse], now_s: float) -> str:
+    if not entries:
+        return f"{folder}: no compiled kernels"
+    lines = [f"{folder}: {_amount(entries)}"]
+    for arch in sorted({entry.arch for entry in entries}):
+        own = [entry for entry in entries if entry.arch == arch]
+        old = [entry for entry in own if now_s - entry.used_s > 30 * _DAY_S]
+        lines.append(f"  {arch:<10} {_amount(own)}" + (f"; {_amount(old)} unused for 30 days" if old else ""))
+    return "\n".join(lines)
+
+
+def _said(done: Pruned, dry_run: bool) -> str:
+    word = "would remove" if dry_run else "removed"
+    stays = f"{_amount(done.kept)} stay" if done.kept else "nothing stays"
+    always = f"what was used in the last {IN_USE_S / 3600:.0f} h always does"
+    return f"{word} {_amount(done.removed)}; {stays} ({always})"
+
+
+def _amount(entries: Sequence[EntryUse]) -> str:
+    mib = sum(entry.bytes for entry in entries) / 2**20
+    return f"{len(entries):,} kernel{'s' if len(entries) != 1 else ''}, {mib:,.1f} MiB"
+
+
+def _shown(done: int, total: int) -> None:
+    print(f"\r{done:,} of {total:,}", end="\n" if done == total else "", file=sys.stderr, flush=True)
+
+
+def _duration(text: str) -> float:
+    return _scaled(text, _SECONDS, "a time such as 12h, 30d or 8w")
+
+
+def _size(text: str) -> int:
+    return int(_scaled(text, _BYTES, "a size such as 500MiB or 2GiB, or a number of bytes"))
+
+
+def _scaled(text: str, units: dict[str, float] | dict[str, int], what: str) -> float:
+    match = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)([a-z]*)", text.strip().lower())
+    if match is None or match[2] not in units:
+        raise argparse.ArgumentTypeError(f"{text!r} is not {what}")
+    return float(match[1]) * units[match[2]]

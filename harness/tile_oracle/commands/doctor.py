@@ -1,0 +1,316 @@
+"""`tile-oracle doctor`: what this machine has, what works, what is missing and how to get it."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.build.ck_tile.api import CkTileApi, detect
+from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.ck_tile.source import source_for
+from tile_oracle.build.ck_tile.toolchain import find_ck_tile_toolchain
+from tile_oracle.build.cuda_programs import find_cuda_program
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
+from tile_oracle.build.isa import GPU_MACHINES
+from tile_oracle.build.toolchain import find_toolchain
+from tile_oracle.errors import HarnessError, KernelError
+from tile_oracle.measure.child import what_holds
+from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
+from tile_oracle.measure.containment import containment_for, own_cgroup, why_no_cgroup
+from tile_oracle.pool import kernel_pool
+from tile_oracle.problem import DIRECTIONS
+from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
+from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
+from tile_oracle.target.lock_files import describe_lock_folder
+from tile_oracle.version import __version__
+
+HELP = "show what this machine can run, what is missing, and how to get it"
+
+GOOD, BAD, NOTE = "ok", "missing", "note"
+DEVICE = "device and runtime"
+
+_LOW_DISK_BYTES = 2 << 30
+_LIBRARIES = ("numpy", "pandas", "pyarrow", "lightgbm", "pytest", "pytest_benchmark", "xdist", "ziglang")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at. state: ok, missing, or note (good to know, nothing is amiss)."""
+
+    state: str
+    what: str
+    text: str
+
+
+@dataclass(frozen=True)
+class TargetFindings:
+    """What was found for one target, and whether kernels can run on it here."""
+
+    target: str
+    findings: tuple[Finding, ...]
+
+    @property
+    def runs(self) -> bool:
+        """Whether kernels can be built and run."""
+        return all(finding.state != BAD for finding in self.findings)
+
+    @property
+    def device_is_there(self) -> bool:
+        """Whether kernels that were built elsewhere can run, at least."""
+        return all(finding.state != BAD for finding in self.findings if finding.what == DEVICE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle doctor`."""
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="cache of binaries to look at (default: the user's)"
+    )
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of Composable Kernel or a ROCm install to look at (default: ROCm's, if it is there)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was found; 1 when no target can run here."""
+    targets = examine_targets()
+    lines = [f"tile-oracle {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
+    for target in targets:
+        lines += [f"target {target.target}: {_verdict(target)}", *map(_line, target.findings), ""]
+    for folder in _ck_tile_folders(args.ck_tile):
+        lines += [f"CK Tile in {folder}:", *map(_line, examine_ck_tile(folder)), ""]
+    lines += ["this installation:", *map(_line, examine_installation(args.build_dir))]
+    lines += ["", "kernels are contained by:", *map(_line, examine_containment())]
+    chosen = next((target.target for target in targets if target.device_is_there), None)
+    runs = any(target.runs for target in targets)
+    lines += ["", f"--target auto takes {chosen}" if runs else "no target can run here"]
+    print("\n".join(lines))
+    return 0 if runs else 1
+
+
+def _verdict(target: TargetFindings) -> str:
+    if target.runs:
+        return "kernels can run here"
+    if target.device_is_there:
+        return "runs kernels built elsewhere (tile-oracle build there, --build-dir here)"
+    return "cannot run here"
+
+
+def _line(finding: Finding) -> str:
+    return f"  {finding.state:8}{finding.what}: {finding.text}"
+
+
+def examine_targets() -> tuple[TargetFindings, ...]:
+    """Every target, in the order in which `auto` prefers them. Touches no device."""
+    amd, nvidia = amd_presence(), nvidia_presence()
+    return (
+        TargetFindings("gfx950", (*_gpu("gfx950", amd), _clocks("amd", amd))),
+        TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia", nvidia))),
+        TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
+    )
+
+
+def _ck_tile_folders(given: Path | None) -> list[Path]:
+    if given is not None:
+        return [given.absolute()]
+    return [f for f in rocm_folders() if (f / "include" / "ck_tile" / "core.hpp").is_file()][:1]
+
+
+def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
+    """What of CK Tile's kernels can be built from a checkout or an install."""
+    try:
+        api = detect(find_headers(folder))
+    except HarnessError as error:
+        return (Finding(BAD, "headers", str(error)),)
+    headers = api.headers
+    found = [Finding(GOOD, "headers", f"{headers.identity}, {headers.count} files in {headers.include}")]
+    for operation in ("forward", "bwd_data", "bwd_weight", "gemm"):
+        why = api.missing.get(operation)
+        made = "kernels can be made" + (_of_the_pool(api, operation) if operation in DIRECTIONS else "")
+        found.append(Finding(BAD if why else GOOD, operation, why or made))
+    pipelines = ", ".join(
+        f"{name} ({'/'.join(sorted(pipeline.schedulers)) or 'one schedule'})"
+        for name, pipeline in sorted(api.pipelines.items())
+    )
+    found.append(Finding(NOTE, "pipelines", pipelines or "none that are known"))
+    found.append(_compiler(lambda: find_ck_tile_toolchain("auto", "gfx950", headers).identity))
+    return tuple(found)
+
+
+def _of_the_pool(api: CkTileApi, direction: str) -> str:
+    """How much of the default pool a version of CK Tile has; `build` and `pytest` give each reason."""
+    pool = kernel_pool(direction, "bf16", 2, "gfx950")
+    there = 0
+    for kernel in pool:
+        with contextlib.suppress(KernelError):
+            source_for(api, kernel)
+            there += 1
+    return f", {there} of the {len(pool)} in the default pool (2D, bf16)"
+
+
+def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
+    yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
+    yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
+    warning = _known_defects(_identity("auto", arch) or "") if arch == "gfx950" else None
+    if warning is not None:
+        yield Finding(NOTE, "its waits", warning)
+    names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
+    others = {name: identity for name in names if (identity := _identity(name, arch)) is not None}
+    if others:
+        found = (f"--toolchain {name} ({identity})" for name, identity in others.items())
+        yield Finding(NOTE, "also there", ", ".join(found))
+
+
+def _known_defects(identity: str) -> str | None:
+    """What a compiler is known to do wrong on gfx950, by its identity; None: nothing is known."""
+    match = re.search(r"clang (\d+)\.(\d+)\.(\d+)", identity)
+    if match is None or tuple(map(int, match.groups())) > _LAST_WITH_LOST_WAITS:
+        return None
+    return (
+        "this clang loses waits before barriers in loop headers and counts copies to LDS wrongly; "
+        "tile-oracle's kernels wait by themselves, others may not: tile-oracle kernels --verify FILE"
+    )
+
+
+_LAST_WITH_LOST_WAITS = (22, 1, 8)
+"""The newest clang of which both are known (LLVM issue 211684, pull request 179305)."""
+
+
+def _counted(presence: Presence) -> str:
+    if not presence.usable or not presence.devices:
+        return presence.why
+    return f"{presence.why}; {presence.devices} device{'s' if presence.devices > 1 else ''}"
+
+
+def _identity(name: str, arch: str) -> str | None:
+    """Of a toolchain that works."""
+    try:
+        return find_gpu_toolchain(name, arch).identity
+    except HarnessError:
+        return None
+
+
+def _compiler(identity: Callable[[], str]) -> Finding:
+    try:
+        return Finding(GOOD, "compiler", identity())
+    except HarnessError as error:
+        return Finding(BAD, "compiler", str(error))
+
+
+def _clocks(vendor: str, presence: Presence) -> Finding:
+    """What the first GPU runs at, and whether anything can be noted beside measurements."""
+    missing = why_not_readable(vendor)
+    if missing:
+        return Finding(NOTE, _CLOCKS, f"not noted beside measurements: {missing}")
+    if not presence.usable:
+        return Finding(NOTE, _CLOCKS, "can be noted, but there is no GPU")
+    reader = open_reader(vendor)
+    state = DeviceState() if reader is None else reader.read()
+    figures = {
+        "clock {} MHz": state.clock_mhz,
+        "memory clock {} MHz": state.memory_clock_mhz,
+        "{} degrees C": state.temperature_c,
+        "{:.0f} W": state.power_w,
+        "held back by: {}": state.throttled or None,
+    }
+    said = ", ".join(text.format(value) for text, value in figures.items() if value is not None)
+    return Finding(NOTE, _CLOCKS, f"first GPU: {said}" if said else "the GPU does not say")
+
+
+_CLOCKS = "clocks"
+_NO_PTXAS = (
+    "not there: the driver assembles each kernel when it is loaded, and nothing says here whether it spills "
+    "(pip install 'tile-oracle[cuda]')"
+)
+
+
+def _ptxas() -> Finding:
+    path = find_ptxas()
+    if path is None:
+        return Finding(NOTE, "ptxas", _NO_PTXAS)
+    return Finding(NOTE, "ptxas", f"{path}: kernels are assembled when they are built")
+
+
+def _nvcc() -> Iterator[Finding]:
+    """Why an nvcc that is there cannot be used."""
+    if find_cuda_program("nvcc") is None:
+        return
+    try:
+        find_gpu_toolchain("nvcc", "sm_90")
+    except HarnessError as error:
+        yield Finding(NOTE, "nvcc", str(error))
+
+
+def examine_containment() -> tuple[Finding, ...]:
+    """What holds a worker here, and what cannot and why; looked at by starting one."""
+    try:
+        held = containment_for("cpu")
+    except HarnessError as error:
+        return (Finding(BAD, "containment", str(error)),)
+    around = what_holds(held)
+    group = why_no_cgroup(own_cgroup())
+    limits = f"files of {held.file_bytes / 2**30:.0f} GiB, {held.most_tasks:,} processes and threads"
+    return (
+        _namespaces(held.namespaces, around),
+        Finding(NOTE, "namespaces, GPU targets", f"none unless {CONTAINMENT_VARIABLE}=full"),
+        Finding(NOTE if group else GOOD, "control group", f"not used: {group}" if group else "used"),
+        Finding(GOOD, "limits", f"{held.memory_bytes / 2**30:.1f} GiB of memory (target cpu), {limits}"),
+        Finding(GOOD, "guardian", "ends all processes of a worker, and one that stops the harness"),
+    )
+
+
+def _namespaces(wanted: bool, around: frozenset[str]) -> Finding:
+    what = "namespaces, target cpu"
+    if not wanted:
+        return Finding(NOTE, what, f"not used: {CONTAINMENT_VARIABLE} says so")
+    if "pid" not in around:
+        return Finding(NOTE, what, "not used: this system lets its users make none")
+    hidden = "" if "proc" in around else "; it still sees the processes outside in /proc"
+    return Finding(GOOD, what, f"a worker cannot signal what is outside, and has no network{hidden}")
+
+
+def examine_installation(build_dir: Path | None = None) -> tuple[Finding, ...]:
+    """Python packages, the cache folder and its disk."""
+    missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
+    packages = (
+        Finding(BAD, "Python packages", f"{', '.join(missing)} missing: pip install tile-oracle again")
+        if missing
+        else Finding(GOOD, "Python packages", "all there")
+    )
+    try:
+        folder = build_dir.absolute() if build_dir is not None else default_cache_folder()
+    except HarnessError as error:
+        return packages, Finding(BAD, "cache of kernels", str(error)), _locks()
+    return packages, *_folder(folder), _locks()
+
+
+def _locks() -> Finding:
+    line = describe_lock_folder()
+    return Finding(NOTE if line.startswith("none") else GOOD, "locks of cores and GPUs", line)
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    there = next((place for place in (folder, *folder.parents) if place.exists()), folder)
+    if not os.access(there, os.W_OK | os.X_OK) or not there.is_dir():
+        yield Finding(
+            BAD, "cache of kernels", f"{folder} cannot be written: set TILE_ORACLE_CACHE or give --build-dir"
+        )
+        return
+    yield Finding(GOOD, "cache of kernels", str(folder))
+    free_bytes = shutil.disk_usage(there).free
+    text = f"{free_bytes / 2**30:.1f} GiB free"
+    if free_bytes < _LOW_DISK_BYTES:
+        yield Finding(NOTE, "disk", f"{text}: make room, a pool of kernels takes up to 2 GiB")
+    else:
+        yield Finding(GOOD, "disk", text)

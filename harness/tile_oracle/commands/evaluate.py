@@ -1,0 +1,192 @@
+"""`tile-oracle evaluate`: how well a model picks, on recorded measurements."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.candidates import rank_recorded
+from tile_oracle.heuristic.evaluate import Evaluation, evaluate
+from tile_oracle.heuristic.picks import read_picks
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.trained_on import overlap
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.oracle import problems_of
+from tile_oracle.record.dataset import load_records
+
+HELP = "judge a model's picks by recorded measurements"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle evaluate models/mine measured.parquet
+  tile-oracle evaluate models/mine measured.parquet --trained-on train.parquet --json figures.json
+  tile-oracle evaluate picks.csv measured.parquet          a published file of picks in place of a model
+
+efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstrap intervals over the
+problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
+measurements that the oracle is the best of: an estimate, which a model may beat by luck on few problems.
+
+predictions: R2 and RMSE over all pairs, the rank correlation within problems, of what the pick's prediction
+says, and of what each member of the model was trained to say.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle evaluate`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Ranks the measured kernels of every recorded problem and compares picks with oracles."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("model", metavar="MODEL", help="a model folder, or a CSV file of picks")
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records"
+    )
+    parser.add_argument(
+        "--trained-on",
+        nargs="+",
+        metavar="RECORDS",
+        help="what the model was trained on: tells what is outside",
+    )
+    parser.add_argument(
+        "--worst", type=int, default=10, metavar="N", help="problems to show (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON")
+    parser.add_argument("--parquet", metavar="FILE", help="write one row a problem as parquet")
+    parser.add_argument("--figures", metavar="FILE", help="write one row a figure as parquet")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the tables and writes the files. Raises RecordError, ModelError."""
+    records = load_records(args.records)
+    trained_on = load_records(args.trained_on) if args.trained_on else None
+    name = Path(args.model).name
+    if Path(args.model).suffix == ".csv":
+        evaluation = evaluate(name, records, rankings_of(args.model, records), trained_on, args.seed)
+    else:
+        predictor = Predictor.load(args.model)
+        rankings = rank_recorded(predictor, records)
+        evaluation = evaluate(name, records, rankings, trained_on, args.seed, predictor)
+    print(render(evaluation, args.worst))
+    print("\n".join(training_lines([args.model], records)))
+    try:
+        if args.json:
+            Path(args.json).write_text(json.dumps(evaluation.as_json(), indent=2, default=str) + "\n")
+        if args.parquet:
+            evaluation.selection.to_parquet(args.parquet, index=False)
+        if args.figures:
+            evaluation.figures().to_parquet(args.figures, index=False)
+    except OSError as error:
+        raise ModelError(f"cannot write {error.filename}: {error.strerror}") from None
+    return 0
+
+
+def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
+    """Predictions of a model folder for the records, or the picks of a CSV file."""
+    if Path(model).suffix == ".csv":
+        return read_picks(model, problems_of(records))
+    return rank_recorded(Predictor.load(model), records)
+
+
+def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
+    """What each model folder says of having been trained on the problems of the records."""
+    lines = []
+    problems = set(records["problem"].astype(str).unique())
+    for model in models:
+        if Path(model).suffix == ".csv":
+            continue
+        found = overlap([Path(model)], records, problems)
+        if found.problems:
+            same = found.same_measurements
+            by = f" ({same:,} of them by these very measurements)" if same else ""
+            lines.append(
+                f"in-sample: {Path(model).name} was trained on {len(found.problems):,} of the "
+                f"{len(problems):,} problems{by}: its figures on them say nothing of new ones"
+            )
+        elif not found.known:
+            lines.append(
+                f"{Path(model).name} does not say what it was trained on: whether it is in-sample is unknown"
+            )
+    return lines
+
+
+def render(evaluation: Evaluation, worst: int) -> str:
+    """The evaluation as text tables."""
+    figures, ceiling = evaluation.efficiency, evaluation.ceiling
+    lines = [
+        f"{evaluation.name}: {figures.covered} of {figures.problems} problems, "
+        f"{evaluation.pairs} ranked pairs",
+        "",
+        "efficiency, %".ljust(24) + "value [95 % interval]".ljust(26) + "noise ceiling",
+    ]
+    for name, value in evaluation.headlines.items():
+        limit = f"{ceiling[name]:.2f}" if name in ceiling else ""
+        lines.append(f"  {name:<22}{value!s:<26}{limit}")
+    noise, shown = evaluation.noise, "measured" if evaluation.noise_measured else "assumed: too few repeats"
+    sizes = f"{100 * noise.relative:.2f} % and {1000 * noise.absolute_ms:.2f} us"
+    lines.append(f"  noise of a measurement: {sizes} ({shown})")
+    lines += ["", "best of the first k picks, %"]
+    lines += [f"  {name.replace('_', ' '):<22}{value}" for name, value in evaluation.top.items()]
+    lines += [
+        "",
+        f"oracle picked first {figures.top_1_percent or 0.0:.1f} %, among the first five "
+        f"{figures.top_5_percent or 0.0:.1f} %",
+        "  ".join(f"{name.replace('_', '@')} {value:.4f}" for name, value in evaluation.ndcg.items()),
+        *_speeds(evaluation),
+        "",
+        *_targets(evaluation),
+        "",
+        f"{'slice':<22}{'problems':>9}{'mean':>9}{'P10':>9}{'min':>9}",
+    ]
+    for _, row in evaluation.slices.iterrows():
+        lines.append(
+            f"{row['slice']:<22}{row['problems']:>9}{row['mean']:>9.2f}{row['P10']:>9.2f}{row['min']:>9.2f}"
+        )
+    if evaluation.aliases:
+        lines += ["", "names that are one kernel"]
+        lines += ["  " + " = ".join(map(_short, names)) for names in evaluation.aliases.values()]
+    lines += ["", f"worst {worst} problems (efficiency %, pick -> oracle)"]
+    for _, row in evaluation.worst(worst).iterrows():
+        lines.append(
+            f"  {100 * row['efficiency']:6.2f}  {row['problem']}: {_short(row['pick_kernel'])} -> "
+            f"{_short(row['oracle_kernel'])}" + (f" ({row['reason']})" if row["reason"] else "")
+        )
+    return "\n".join(lines)
+
+
+def _speeds(evaluation: Evaluation) -> list[str]:
+    """How exact the predicted TFLOPS are, of a model that predicts any."""
+    if not evaluation.regression:
+        return ["the model orders kernels and predicts no TFLOPS"]
+    exact = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items())
+    bins = (
+        f"{one['predicted_tflops']:.3g} -> {one['measured_tflops']:.3g}" for one in evaluation.calibration
+    )
+    return [
+        f"predicted TFLOPS: {', '.join(exact)}",
+        f"predicted -> measured TFLOPS, five bins: {', '.join(bins)}",
+    ]
+
+
+def _targets(evaluation: Evaluation) -> list[str]:
+    """R2 and RMSE of everything that is predicted."""
+    lines = [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
+    for one in evaluation.targets:
+        r2, rmse, correlation = (
+            "-" if value is None else f"{value:.{digits}}" if value > -100 else f"{value:.1e}"
+            for value, digits in ((one.r2, "3f"), (one.rmse, "4g"), (one.rank_correlation, "3f"))
+        )
+        lines.append(
+            f"{one.quantity:<16}{one.of:<16}{one.pairs:>8}{r2:>9}{rmse:>11}  {one.unit:<10}{correlation:>10}"
+        )
+    return lines
+
+
+def _short(name: str) -> str:
+    return parse_kernel_name(name).short_name

@@ -1,0 +1,85 @@
+"""`tile-oracle export`: a model and its kernels as C++ that needs neither Python nor LightGBM."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tile_oracle.commands.predict import kernels_named
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ModelError, RuleError
+from tile_oracle.heuristic.model_folder import SPEC_FILE, ModelSpec, read_spec
+from tile_oracle.heuristic.schemas import op_of_model
+from tile_oracle.kernel import GemmKernel, Kernel
+from tile_oracle.pool import load_rule_set, pool_of_kind
+from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, Kind, kind_text
+from tile_oracle.selector.export import export_model, file_stem
+
+HELP = "write a model and its kernels as C++ sources that pick in microseconds"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle export grouped_conv_forward_bf16_gfx950 -o selector
+  tile-oracle export models/mine -o selector
+  tile-oracle export models/mine -o selector --kernel-set default
+  tile-oracle export models/mine -o selector --kernels names.txt
+  make -C selector && selector/build/pick selector/forward_bf16_2d.selector N=8 C=64 K=64 Hi=56 Wi=56
+
+The kernels are those that the model was trained on, unless a rule set or a file of names, one a line, says
+others. The folder builds with any compiler of C++20 and needs neither Python nor LightGBM; its README.md says
+how to use it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle export`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Writes a folder with the model, its candidate kernels and C++ that picks among them: the same\n"
+        "answers as `tile-oracle predict`, bit for bit."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("model", metavar="MODEL", help="model folder, or the name of a shipped model")
+    parser.add_argument("-o", "--output", required=True, metavar="DIR", help="folder to write")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--kernel-set", metavar="SET", help="the kernels of a rule set, for the model's problems"
+    )
+    which.add_argument("--kernels", metavar="FILE", help="kernel names, one a line")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the folder. Raises ModelError, RuleError, KernelError."""
+    folder = _model_folder(args.model)
+    if args.kernel_set is not None:
+        kernels = _kernels_of_set(read_spec(folder), args.kernel_set)
+    else:
+        kernels = kernels_named(folder, args.kernels)
+    done = export_model(folder, kernels, Path(args.output))
+    for kind, count in done.kernels.items():
+        print(f"{done.folder / file_stem(kind)}.selector: {kind_text(kind)}, {count:,} kernels")
+    print(f"{done.bytes / 1e6:.1f} MB; build it with: make -C {done.folder}")
+    return 0
+
+
+def _model_folder(text: str) -> Path:
+    """A folder, or the name of a shipped model."""
+    for folder in (Path(text).expanduser(), data_folder("models") / Path(text).name):
+        if (folder / SPEC_FILE).is_file():
+            return folder
+    raise ModelError(f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model")
+
+
+def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:
+    """The rule set's kernels for every kind of problem that the model is for."""
+    kinds: list[Kind]
+    if op_of_model(spec.op_type) == GemmKernel.op:
+        kinds = [(GemmKernel.op, spec.dtype, layout) for layout in GEMM_LAYOUTS]
+    else:
+        directions = (spec.direction,) if spec.direction else DIRECTIONS
+        kinds = [(d, spec.dtype, ndim) for d in directions for ndim in spec.ndims or (2, 3)]
+    rules = load_rule_set(name)
+    covered = [kind for kind in kinds if rules.covers(kind, spec.arch)]
+    if not covered:
+        raise RuleError(f"kernel set {name} has no kernels for {kind_text(kinds[0])} on {spec.arch}")
+    return [kernel for kind in covered for kernel in pool_of_kind(kind, spec.arch, name)]

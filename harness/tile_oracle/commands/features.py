@@ -1,0 +1,54 @@
+"""`tile-oracle features`: the feature schemas, and the features of a pair."""
+
+from __future__ import annotations
+
+import argparse
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.columns import pair_columns
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.schemas import SCHEMAS, op_of_model, schema_named
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.problem import problem_from_id
+
+HELP = "list the feature schemas, or compute the features of a problem and a kernel"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle features                                 all schemas
+  tile-oracle features grouped_conv_97                 its columns, in order, with their meaning
+  tile-oracle features grouped_conv_97 --problem forward-bf16-n1-c64-k64-i56x56-f3x3-p1 \\
+      --kernel grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle features`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "A schema is one table of names and formulas; the published ones are a contract."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("schema", nargs="?", metavar="SCHEMA", help="name of a schema")
+    parser.add_argument("--problem", metavar="ID", help="problem id")
+    parser.add_argument("--kernel", metavar="NAME", help="kernel name")
+    parser.add_argument("--arch", default="gfx950", metavar="ARCH", help="(default: %(default)s)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the table. Raises ModelError, ProblemError, KernelError, RuleError."""
+    if args.schema is None:
+        for schema in SCHEMAS.values():
+            print(f"{schema.name:<22}{schema.op:<16}{len(schema.names):>4} columns")
+        return 0
+    schema = schema_named(args.schema)
+    if (args.problem is None) != (args.kernel is None):
+        raise ModelError("features of a pair need both --problem and --kernel")
+    values = [""] * len(schema.names)
+    if args.problem is not None:
+        problem, kernel = problem_from_id(args.problem), parse_kernel_name(args.kernel)
+        if op_of_model(schema.op) != problem.op or not kernel.matches(problem):
+            raise ModelError(f"{kernel.name} and {problem.id} do not go together under {schema.name}")
+        row = schema.compute(pair_columns([problem], [kernel]), hardware_figures(args.arch))[0]
+        values = [f"{value:.6g}" for value in row]
+    for index, (feature, value) in enumerate(zip(schema.features, values, strict=True)):
+        print(f"{index:>3}  {feature.name:<34}{value:>14}  {feature.meaning}")
+    return 0

@@ -1,0 +1,189 @@
+"""`tile-oracle kernels --facts`: what the kernels of a pool take of a GPU, as their binaries say."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from tile_oracle.arch import Arch
+from tile_oracle.build.ahead_build import Progress, build_all
+from tile_oracle.build.binary import BuildResult
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_facts import CodeFacts, code_facts
+from tile_oracle.build.complaint import complaint
+from tile_oracle.build.occupancy import COMPUTE_UNITS
+from tile_oracle.kernel import Kernel
+
+_MOST_VGPRS = 512
+_OFFENDERS_SHOWN = 20
+_MMA_BLOCK = (16, 8, 16)
+"""What one mma.sync of kernels/gpu multiplies on sm_90."""
+_SHALLOW_MFMA_DEPTH = 4
+"""Of gfx950's instructions for fp32, and of those that multiply sixteen matrices at once."""
+_TWO_OF_FP8 = ((16, 16, 64), (32, 32, 32))
+"""Warp tiles of fp8 that are two of gfx950's instructions; all others are one."""
+
+
+@dataclass(frozen=True)
+class KernelFacts:
+    """One kernel that was built, or could not be. facts are all None without a binary."""
+
+    kernel: Kernel
+    binary_bytes: int
+    facts: CodeFacts
+    log: str
+
+    def what_is_wrong(self, arch: Arch) -> str | None:
+        """Why the architecture's rules should not have allowed the kernel, or None."""
+        facts = self.facts
+        if not self.binary_bytes:
+            return f"does not compile: {complaint(self.log)}"
+        if facts.spills:
+            return f"spills {facts.spills} registers"
+        if facts.scratch_bytes:
+            return f"keeps {facts.scratch_bytes} bytes a work-item in scratch memory"
+        if facts.lds_bytes is not None and facts.lds_bytes > arch.lds_limit_bytes:
+            return f"needs {facts.lds_bytes:,} bytes of LDS, {arch.name} has {arch.lds_limit_bytes:,}"
+        if facts.vgprs is not None and facts.vgprs > _MOST_VGPRS:
+            return f"needs {facts.vgprs} vector registers"
+        if facts.workgroups_per_cu == 0:
+            return "does not fit on a compute unit"
+        return None
+
+
+def find_facts(
+    builder: Builder,
+    kernels: Iterable[Kernel],
+    on_progress: Callable[[Progress], None] = lambda progress: None,
+) -> list[KernelFacts]:
+    """Builds the kernels, or takes them from the cache, and reads their binaries; sorted by name.
+
+    Raises BuildError when the build folder cannot be used.
+    """
+    return [_facts_of(result) for result in build_all(builder, kernels, on_progress)]
+
+
+def _facts_of(result: BuildResult) -> KernelFacts:
+    binary = result.binary
+    if binary is None:
+        return KernelFacts(result.kernel, 0, CodeFacts(), result.log)
+    return KernelFacts(result.kernel, binary.bytes, code_facts(binary.path, binary.arch), result.log)
+
+
+# ---- a table ------------------------------------------------------------------------------------
+
+
+_HEADINGS = (
+    *("tile", "waves", "warp tile", "pipeline", "kernels", "VGPRs", "of these AGPRs", "SGPRs", "LDS bytes"),
+    *("spills", "workgroups/CU", "waves/SIMD", "matrix instr. per K step", "binary KiB"),
+)
+
+
+def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -> list[tuple[str, ...]]:
+    """Headings, then a row for each tile and pipeline: least to most of its kernels.
+
+    each: a row for each kernel. A column that says nothing of any kernel is left out.
+    """
+    rows: list[tuple[str, ...]] = []
+    for _, group in itertools.groupby(sorted(found, key=_row_key(each)), key=_row_key(each)):
+        members = list(group)
+        rows.append((*_row(members, arch), *((members[0].kernel.name,) if each else ())))
+    headings = (*_HEADINGS, "kernel") if each else _HEADINGS
+    filled = [i for i in range(len(headings)) if any(row[i] != "-" for row in rows)]
+    return [tuple(row[i] for i in filled) for row in (headings, *rows)]
+
+
+def _row_key(each: bool) -> Callable[[KernelFacts], tuple[object, ...]]:
+    def key(one: KernelFacts) -> tuple[object, ...]:
+        kernel = one.kernel
+        family = (kernel.tile, kernel.waves, kernel.warp_tile, kernel.pipeline)
+        return (*family, kernel.name) if each else family
+
+    return key
+
+
+def _row(group: Sequence[KernelFacts], arch: Arch) -> tuple[str, ...]:
+    kernel, simds = group[0].kernel, COMPUTE_UNITS[arch.name].simds
+    facts = [one.facts for one in group]
+    return (
+        *("x".join(map(str, triple)) for triple in (kernel.tile, kernel.waves, kernel.warp_tile)),
+        kernel.pipeline,
+        str(len(group)),
+        *(_range([getattr(one, name) for one in facts]) for name in ("vgprs", "agprs", "sgprs", "lds_bytes")),
+        *(_range([getattr(one, name) for one in facts]) for name in ("spills", "workgroups_per_cu")),
+        _range([None if one.waves_per_cu is None else one.waves_per_cu / simds for one in facts]),
+        _steps([one.loop_matrix_instructions for one in facts], matrix_instructions_per_k_step(kernel, arch)),
+        _range([round(one.binary_bytes / 1024) for one in group if one.binary_bytes]),
+    )
+
+
+def matrix_instructions_per_k_step(kernel: Kernel, arch: Arch) -> int:
+    """What a wave issues for one step of tile_k, by the kernel's fields."""
+    per_wave = (
+        tile // (wave * warp)
+        for tile, wave, warp in zip(kernel.tile, kernel.waves, kernel.warp_tile, strict=True)
+    )
+    blocks = math.prod(per_wave)
+    if arch.name.startswith("sm_"):
+        blocks *= math.prod(warp // block for warp, block in zip(kernel.warp_tile, _MMA_BLOCK, strict=True))
+    elif kernel.dtype == "fp32" or _SHALLOW_MFMA_DEPTH in kernel.warp_tile[:2]:
+        blocks *= kernel.warp_tile_k // _SHALLOW_MFMA_DEPTH
+    elif kernel.dtype == "fp8" and kernel.warp_tile in _TWO_OF_FP8:
+        blocks *= 2
+    return blocks
+
+
+def _steps(in_loop: Sequence[int | None], per_step: int) -> str:
+    """The count in the loop's body as a multiple of a step's, where it is one."""
+    known = sorted({count for count in in_loop if count is not None})
+    if not known:
+        return "-"
+    if any(count % per_step for count in known):
+        return _range(known)
+    steps = [count // per_step for count in known]
+    return f"{per_step}" if steps == [1] else f"{per_step} (x {_range(steps)})"
+
+
+def _range(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return "-"
+    low, high = min(known), max(known)
+    return f"{low:g}" if low == high else f"{low:g}-{high:g}"
+
+
+def markdown_table(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """A table of GitHub's Markdown; the first row is its heading."""
+    lines = [f"| {' | '.join(row)} |" for row in rows]
+    return [lines[0], "|" + "---|" * len(rows[0]), *lines[1:]]
+
+
+# ---- a verdict ----------------------------------------------------------------------------------
+
+
+def find_offenders(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[KernelFacts, str]]:
+    """The kernels that the rules should have refused, and why."""
+    judged = ((one, one.what_is_wrong(arch)) for one in found)
+    return [(one, wrong) for one, wrong in judged if wrong is not None]
+
+
+def verdict_lines(found: Sequence[KernelFacts], arch: Arch, builder: Builder) -> list[str]:
+    """Offenders, and a line on how many kernels were looked at and with which compiler."""
+    offenders = find_offenders(found, arch)
+    lines = [f"{one.kernel.name} {wrong}" for one, wrong in offenders[:_OFFENDERS_SHOWN]]
+    if len(offenders) > _OFFENDERS_SHOWN:
+        lines.append(f"and {len(offenders) - _OFFENDERS_SHOWN:,} more")
+    stats = builder.stats()
+    spills_known = all(one.facts.spills is not None for one in found if one.binary_bytes)
+    what = "spill, use scratch memory, need too much LDS or do not compile"
+    if not spills_known:
+        what = "do not compile (whether they spill is not known: there is no assembler; see --toolchain)"
+    made_by = builder.toolchain.identity if builder.toolchain else "prebuilt"
+    kernels = f"{len(found):,} kernel{'s' * (len(found) != 1)}"
+    lines.append(
+        f"{kernels} for {arch.name}, {len(offenders):,} of which {what}; "
+        f"{stats.compiled:,} compiled, {stats.cached:,} from the cache; {made_by}"
+    )
+    return lines

@@ -1,0 +1,94 @@
+"""`tile-oracle kernels --verify`: what the verifier says of the machine code of a pool, or of a file."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.builder import Builder
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
+from tile_oracle.verify.findings import Report
+from tile_oracle.verify.rules import RULES
+from tile_oracle.verify.sources import read_assembly
+from tile_oracle.verify.verifier import verify_parsed
+
+_KERNELS_SHOWN = 10
+_FINDINGS_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A kernel's report, or why there is none."""
+
+    name: str
+    report: Report | None
+    why_not: str = ""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything was followed and nothing found."""
+        return self.report is not None and not self.report.findings and not self.report.incomplete
+
+
+def verify_kernels(builder: Builder, kernels: Iterable[Kernel], wanted: bool = True) -> list[Verified]:
+    """Reports on kernels that a builder has built; none where they are not wanted."""
+    return [_verified(builder, kernel) for kernel in kernels] if wanted else []
+
+
+def _verified(builder: Builder, kernel: Kernel) -> Verified:
+    try:
+        return Verified(kernel.name, builder.report(kernel))
+    except BuildError as error:
+        return Verified(kernel.name, None, str(error))
+
+
+def verify_file(path: Path) -> Verified:
+    """The report on a file of assembly or a code object. Raises BuildError for what is neither."""
+    return Verified(str(path), verify_parsed(read_assembly(path)))
+
+
+def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str]:
+    """Findings of the first kernels that have any (details: all of every kernel), and a line that counts."""
+    lines: list[str] = []
+    offenders = [one for one in found if not one.is_clean]
+    for one in offenders if details else offenders[:_KERNELS_SHOWN]:
+        lines += [one.name, *(f"  {line}" for line in _about(one, details))]
+    if not details and len(offenders) > _KERNELS_SHOWN:
+        lines.append(f"and {len(offenders) - _KERNELS_SHOWN:,} more kernels with findings")
+    broken: Counter[str] = Counter()
+    for one in found:
+        broken.update({finding.rule for finding in one.report.findings} if one.report else ())
+    lines += [f"{count:,} of {rule}: {RULES[rule]}" for rule, count in broken.most_common()]
+    unread = sum(one.report is None for one in found)
+    unfollowed = sum(bool(one.report and one.report.incomplete) for one in found)
+    with_findings = sum(bool(one.report and one.report.findings) for one in found)
+    line = f"{len(found):,} kernel{'s' * (len(found) != 1)} verified, {with_findings:,} with findings"
+    if unfollowed:
+        line += f", {unfollowed:,} not followed to the end"
+    if unread:
+        line += f", {unread:,} could not be read"
+    return [*lines, line]
+
+
+def _about(one: Verified, details: bool) -> list[str]:
+    if one.report is None:
+        return [one.why_not]
+    findings = one.report.findings
+    shown = findings if details else findings[:_FINDINGS_SHOWN]
+    lines = [line for finding in shown for line in finding.lines()]
+    if len(findings) > len(shown):
+        lines.append(f"and {len(findings) - len(shown):,} more")
+    return [*lines, *one.report.incomplete]
+
+
+def file_lines(one: Verified) -> list[str]:
+    """All that is known of a file: its functions, what they use, every finding."""
+    assert one.report is not None
+    lines = []
+    for function in one.report.functions:
+        lines.append(f"{function.name}: {function.instructions:,} instructions in {function.blocks:,} blocks")
+        lines += [f"  {note}" for note in function.notes]
+    return [*lines, *verified_lines([one], details=True)]

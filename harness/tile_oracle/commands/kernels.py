@@ -1,0 +1,405 @@
+"""`tile-oracle kernels`: which kernels a rule set makes, which are refused and why, what a name means."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+
+from tile_oracle.arch import Arch, known_archs, load_arch
+from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
+from tile_oracle.build.occupancy import COMPUTE_UNITS
+from tile_oracle.build.source import gpu_code_refusal
+from tile_oracle.commands.build import ProgressLine
+from tile_oracle.commands.kernel_facts import (
+    fact_rows,
+    find_facts,
+    find_offenders,
+    markdown_table,
+    verdict_lines,
+)
+from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
+from tile_oracle.cores import usable_cores
+from tile_oracle.errors import RuleError
+from tile_oracle.kernel import GemmKernel, Kernel, parse_kernel_name
+from tile_oracle.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
+from tile_oracle.pool import (
+    PoolExplanation,
+    RuleSet,
+    explain_pool_of_kind,
+    list_rule_sets,
+    load_rule_set,
+    rules_of,
+)
+from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, OPS, Kind, kind_text
+
+_DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
+
+HELP = "list and count the kernels of a rule set, explain refusals and names"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle kernels                                      counts of the default set, each architecture
+  tile-oracle kernels --kernel-set full --arch gfx950      counts of another set, one architecture
+  tile-oracle kernels --arch cpu --direction forward --dtype bf16 --ndim 2
+                                                           one kind of problem: a table of tile x pipeline
+  tile-oracle kernels --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
+                                                           the names that a filter leaves, one a line
+  tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
+  tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --facts
+                                                           compile them: registers, LDS, spills, occupancy
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --verify
+                                                           compile them, and verify the waits in their code
+  tile-oracle kernels --verify kernel.s                    the same of a compiler's assembly or a code object
+  tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
+                                                           a name's fields, and who allows the kernel
+
+a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
+  {"blocks": [{"arch": ["cpu"], "pipeline": ["mem", "compv3"],
+               "tiles": [{"tile": "64x64x64", "waves": "1x1x1", "warp_tile": ["4x32x1", "8x32x1"]}]}]}
+
+fields of a filter:
+"""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """An architecture and a kind of problem, with its pool. A table of counts has a row for (arch, dtype,
+    `row`) and a column for `column`: rank and direction; of GEMM the operation and the layout."""
+
+    arch: str
+    kind: Kind
+    pool: PoolExplanation
+
+    @property
+    def dtype(self) -> str:
+        return self.kind[1]
+
+    @property
+    def row(self) -> str:
+        return f"{self.kind[2]}D" if isinstance(self.kind[2], int) else self.kind[0]
+
+    @property
+    def column(self) -> str:
+        return self.kind[0] if isinstance(self.kind[2], int) else self.kind[2]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle kernels`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Counts the kernels of a rule set by architecture and kind of problem or, for one kind, by tile and\n"
+        "pipeline; lists their names; explains what is refused, and what a kernel's name means."
+    )
+    of_gemm = "\nand of GEMM kernels:\n" + _wrapped(GEMM_FILTER_FIELDS, width=90)
+    parser.epilog = _EXAMPLES + _wrapped(FILTER_FIELDS, width=90) + of_gemm
+    parser.add_argument(
+        "name",
+        nargs="?",
+        metavar="NAME",
+        help="a kernel's full name: explain it; with --verify: a file to verify",
+    )
+    parser.add_argument(
+        "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
+    )
+    parser.add_argument("--op", choices=OPS, default="grouped_conv", help="operation (default: %(default)s)")
+    parser.add_argument("--direction", choices=DIRECTIONS, help="of convolutions (default: all three)")
+    parser.add_argument("--layout", choices=GEMM_LAYOUTS, help="of GEMMs (default: all four)")
+    parser.add_argument("--dtype", choices=_DTYPES, help="default: all")
+    parser.add_argument("--ndim", type=int, choices=(2, 3), help="rank of a convolution (default: both)")
+    parser.add_argument(
+        "--kernel-set", default="default", metavar="SET",
+        help=f"{', '.join(list_rule_sets())}, or the path of a .json file (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
+    )
+    parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels that this is true for")
+    parser.add_argument("--list", action="store_true", help="print the names, one a line")
+    parser.add_argument(
+        "--refused", action="store_true", help="explain what the architectures refuse of the rule set"
+    )
+    parser.add_argument(
+        "--facts", action="store_true",
+        help="compile the kernels for the GPU --arch and show what each tile and pipeline takes of it; exit "
+        "status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not compile "
+        "(with --list: a row for each kernel)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--verify", action="store_true",
+        help="compile the kernels for gfx950 and prove from their machine code that loads are waited for, "
+        "barriers publish what was written and wait states are kept; exit status 1 with findings "
+        "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
+    )  # fmt: skip
+    parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
+    parser.add_argument("--toolchain", default="auto", metavar="NAME", help="of --facts (default: auto)")
+    parser.add_argument(
+        "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one a core)"
+    )
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
+    )
+    parser.add_argument(
+        "--first", type=_count, default=20, metavar="N", help="reasons to show (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was asked for. Raises RuleError or KernelError."""
+    if args.name is not None and args.verify:
+        one = verify_file(Path(args.name))
+        print("\n".join(file_lines(one)))
+        return 0 if one.is_clean else 1
+    if args.name is not None:
+        archs = (load_arch(args.arch).name,) if args.arch else None
+        print(explain_kernel(parse_kernel_name(args.name), args.name, archs))
+        return 0
+    rule_set = load_rule_set(rules_of(args.kernel_set, args.ck_tile))
+    where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
+    kinds = list(_kinds(rule_set, args, where))
+    if args.facts or args.verify:
+        return _print_facts(kinds, args)
+    if args.list:
+        for kind in kinds:
+            for kernel in kind.pool.accepted:
+                print(kernel.name)
+    elif args.refused:
+        print(explain_refusals(rule_set, kinds, first=args.first))
+    else:
+        print("\n".join([count_kernels(rule_set, kinds, filtered=where is not None), *rule_set.notes]))
+    return 0
+
+
+def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
+    """The table on standard output, the verdict too unless that is a document's; 1 when it is bad."""
+    option = "--facts" if args.facts else "--verify"
+    if args.arch is None:
+        archs = "gfx950" if args.verify else "gfx950 or sm_90"
+        raise RuleError(f"{option} compiles for one architecture: give --arch {archs}")
+    arch = load_arch(args.arch)
+    if args.verify and arch.name not in VERIFIABLE:
+        raise RuleError(f"--verify is for {', '.join(VERIFIABLE)}: nothing reads the code of {arch.name}")
+    if arch.name not in COMPUTE_UNITS:
+        raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(COMPUTE_UNITS)}")
+    allowed = [kernel for kind in kinds for kernel in kind.pool.accepted]
+    refusals = {kernel: gpu_code_refusal(kernel, arch.name) for kernel in allowed}
+    reasons = Counter(reason for reason in refusals.values() if reason is not None)
+    kernels = [kernel for kernel, reason in refusals.items() if reason is None]
+    if not kernels:
+        why = f"none has code: {next(iter(reasons))}" if reasons else "--refused says why"
+        raise RuleError(f"there is no kernel for {arch.name} to compile: {why}")
+    jobs = args.jobs or usable_cores()
+    verify = NOTE if args.verify else ""
+    with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False, verify=verify) as builder:
+        line = ProgressLine(sys.stderr)
+        try:
+            found = find_facts(builder, kernels, line.show)
+        finally:
+            line.end()
+        verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
+        rows = fact_rows(found, arch, each=args.list)
+        verdict = verdict_lines(found, arch, builder)
+    verdict += [
+        f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}"
+        for reason, count in reasons.most_common()
+    ]
+    if args.facts:
+        print("\n".join(markdown_table(rows) if args.markdown else _table(rows, range(4, len(rows[0])))))
+        verdict = ["", *verdict]
+    if args.verify:
+        verdict += verified_lines(verified, details=args.list and not args.facts)
+    print("\n".join(verdict), file=sys.stderr if args.markdown else sys.stdout)
+    return 1 if find_offenders(found, arch) or not all(one.is_clean for one in verified) else 0
+
+
+def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:
+    """The selected kinds that the rule set covers. Raises RuleError when it covers none of them."""
+    gemm = args.op == GemmKernel.op
+    archs = (load_arch(args.arch).name,) if args.arch else rule_set.gemm_archs if gemm else rule_set.archs
+    if not archs:
+        raise RuleError(f"kernel set {_printable(rule_set.name)} has no rules for {args.op} kernels")
+    for option, given in (
+        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
+    ):
+        if given is not None:
+            raise RuleError(f"{option} is not for --op {args.op}: leave it out")
+    wanted: list[tuple[str, Kind]] = []
+    if gemm:
+        layouts = (args.layout,) if args.layout else GEMM_LAYOUTS
+        dtypes: tuple[str, ...] = (args.dtype,) if args.dtype else GEMM_DTYPES
+        wanted += [
+            (arch, (args.op, dtype, layout)) for arch, dtype, layout in product(archs, dtypes, layouts)
+        ]
+    else:
+        directions = (args.direction,) if args.direction else DIRECTIONS
+        dtypes = (args.dtype,) if args.dtype else DTYPES
+        ndims = (args.ndim,) if args.ndim else (2, 3)
+        axes = product(archs, dtypes, ndims, directions)
+        wanted += [(arch, (direction, dtype, ndim)) for arch, dtype, ndim, direction in axes]
+    covered = [(arch, kind) for arch, kind in wanted if rule_set.covers(kind, arch)]
+    # With nothing covered, the pool of the first kind says which rules are missing.
+    for arch, kind in covered or wanted[:1]:
+        yield _Kind(arch, kind, explain_pool_of_kind(kind, arch, rule_set.name, where))
+
+
+# ---- counts -------------------------------------------------------------------------------------
+
+
+def count_kernels(rule_set: RuleSet, kinds: Sequence[_Kind], filtered: bool = False) -> str:
+    """A table of counts: of kinds or, when there is only one, of its tiles and pipelines."""
+    lines = [f"kernel set {_printable(rule_set.name)}"]
+    lines += [f"  {line}" for line in _wrapped(_printable(rule_set.about).split(), " ", 100).splitlines()]
+    if len(kinds) == 1:
+        lines += ["", *_tile_table(kinds[0], filtered)]
+    else:
+        lines += ["", *_kind_table(kinds, filtered)]
+    refused = sum(len(kind.pool.refused) for kind in kinds)
+    if refused:
+        lines += ["", f"{refused:,} more are proposed by the rules and refused: --refused says why"]
+    return "\n".join(lines)
+
+
+def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
+    columns = [name for name in (*DIRECTIONS, *GEMM_LAYOUTS) if any(k.column == name for k in kinds)]
+    cells = {(k.arch, k.dtype, k.row, k.column): _size(k.pool, filtered) for k in kinds}
+    rows = [("arch", "dtype", "op" if kinds[0].row == GemmKernel.op else "rank", *columns)]
+    for arch, dtype, row in dict.fromkeys((k.arch, k.dtype, k.row) for k in kinds):
+        rows.append((arch, dtype, row, *(cells.get((arch, dtype, row, name), "-") for name in columns)))
+    return _table(rows, right_aligned=range(3, 3 + len(columns)))
+
+
+def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
+    kernels = kind.pool.accepted
+    pipelines = list(dict.fromkeys(kernel.pipeline for kernel in sorted(kernels, key=lambda k: k.pipeline)))
+    counts = Counter((_tiling(kernel), kernel.pipeline) for kernel in kernels)
+    rows = [("tile", "waves", "warp tile", *pipelines, "all")]
+    for tiling in dict.fromkeys(map(_tiling, kernels)):
+        in_row = [counts[tiling, pipeline] for pipeline in pipelines]
+        rows.append((*tiling, *(f"{count:,}" if count else "-" for count in in_row), f"{sum(in_row):,}"))
+    in_all = Counter(kernel.pipeline for kernel in kernels)
+    rows.append(("all", "", "", *(f"{in_all[pipeline]:,}" for pipeline in pipelines), f"{len(kernels):,}"))
+    title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
+    return [title, "", *_table(rows, right_aligned=range(3, 4 + len(pipelines)))]
+
+
+def _size(pool: PoolExplanation, filtered: bool) -> str:
+    size = f"{len(pool.accepted):,}"
+    return f"{size} of {len(pool.accepted) + len(pool.filtered_out):,}" if filtered else size
+
+
+def _tiling(kernel: Kernel) -> tuple[str, str, str]:
+    return (_x(kernel.tile), _x(kernel.waves), _x(kernel.warp_tile))
+
+
+# ---- refusals -----------------------------------------------------------------------------------
+
+
+def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20) -> str:
+    """How many kernels each rule and each reason refuses, with an example of each reason."""
+    accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
+    refused = [one for kind in kinds for one in kind.pool.refused]
+    archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
+    problems = f"{len(kinds)} kind{'s' * (len(kinds) > 1)} of problem"
+    lines = [
+        f"kernel set {_printable(rule_set.name)} on {archs}, {problems}: "
+        f"{accepted + len(refused):,} proposed, {accepted:,} allowed, {len(refused):,} refused"
+    ]
+    if not refused:
+        return lines[0]
+    by_rule = Counter(one.rule for one in refused).most_common()
+    lines += ["", "refused for"]
+    lines += _table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
+    reasons = Counter(one.reason for one in refused).most_common()
+    examples = {one.reason: one.kernel.name for one in reversed(refused)}
+    lines += ["", f"reasons, the first that speaks against a kernel counts ({len(reasons):,} different)"]
+    for reason, count in reasons[:first]:
+        lines += [f"  {count:>7,}  {reason}", f"           e.g. {examples[reason]}"]
+    if len(reasons) > first:
+        rest = sum(count for _, count in reasons[first:])
+        lines.append(f"  {rest:>7,}  for {len(reasons) - first:,} other reasons; --first shows more")
+    return "\n".join(lines)
+
+
+# ---- one kernel ---------------------------------------------------------------------------------
+
+
+def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[str] | None = None) -> str:
+    """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not."""
+    lines = [kernel.name]
+    if written is not None and written != kernel.name:
+        lines.append(f"  (written as {written}; the name above says every field)")
+    lines += [""]
+    lines += _table([(f"  {name}", str(getattr(kernel, name))) for name in kernel.as_row()], right_aligned=())
+    lines += [""]
+    for name in known_archs() if archs is None else archs:
+        arch = load_arch(name)
+        refusals = arch.refusals(kernel)
+        if refusals:
+            lines.append(f"{name:<8} refused")
+            lines += [f"           {reason}" for reason in refusals]
+        else:
+            sets = _sets_with(kernel, arch)
+            lines.append(
+                f"{name:<8} allowed; {arch.workgroup_threads(kernel):,} threads, "
+                f"{arch.lds_bytes(kernel):,} of {arch.lds_limit_bytes:,} LDS bytes; "
+                + (f"in the sets {', '.join(sets)}" if sets else "in no shipped set")
+            )
+    return "\n".join(lines)
+
+
+def _sets_with(kernel: Kernel, arch: Arch) -> list[str]:
+    sets = []
+    for name in list_rule_sets():
+        if not load_rule_set(name).covers(kernel.kind, arch.name):
+            continue
+        if kernel in explain_pool_of_kind(kernel.kind, arch, name).accepted:
+            sets.append(name)
+    return sets
+
+
+# ---- text ---------------------------------------------------------------------------------------
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 0")
+    return int(text)
+
+
+def _x(values: tuple[int, int, int]) -> str:
+    return "x".join(map(str, values))
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a terminal would obey."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def _wrapped(words: Iterable[str], joint: str = ", ", width: int = 100) -> str:
+    lines = [""]
+    for word in words:
+        if lines[-1] and len(lines[-1]) + len(joint) + len(word) > width:
+            lines[-1] += joint.rstrip()
+            lines.append("")
+        lines[-1] += (joint if lines[-1] else "") + word
+    return "\n".join("  " + line if joint == ", " else line for line in lines if line)
+
+
+def _table(rows: Sequence[tuple[str, ...]], right_aligned: Iterable[int]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = set(right_aligned)
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]

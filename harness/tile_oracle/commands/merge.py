@@ -1,0 +1,60 @@
+"""`tile-oracle merge`: records of several runs and machines -> one file."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "put the records of several runs and machines into one file"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle merge reports/monday reports/tuesday -o measured.parquet
+  tile-oracle merge measured.parquet reports/wednesday -o measured.parquet    add to what there is
+  tile-oracle merge from_machine_a from_machine_b -o measured.parquet         copies of run folders
+
+The order and the number of times that something is given do not matter. A measurement that is given twice
+stays once; a pair that was measured in several runs keeps all its rows; a row device_lost goes when the same
+run measured the pair later; different runs of one name are told apart (NAME~2). Devices, toolchains and
+binaries that differ are kept, counted and shown.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle merge`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Reads run folders, folders of parts and parquet files of records, also of runs that still go on or "
+        "were killed, and writes one parquet file, whole or not at all. Equal rows give equal bytes."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORDS", type=Path, help="a run's folder, or a file of records"
+    )
+    parser.add_argument(
+        "-o", "--out", required=True, metavar="FILE", type=Path, help="the .parquet file to write"
+    )
+    parser.add_argument("--quiet", action="store_true", help="only the summary")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the file and says what became of every row. Raises RecordError."""
+    from tile_oracle.errors import RecordError
+    from tile_oracle.record.dataset import read_rows
+    from tile_oracle.record.dataset_file import write_dataset
+    from tile_oracle.record.merge import merge_records
+    from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
+
+    if args.out.suffix != ".parquet":
+        raise RecordError(f"{args.out}: records are written as one .parquet file")
+    tables = []
+    for path in args.records:
+        tables.append(read_rows(path))
+        if not args.quiet:
+            print(f"{path}: {len(tables[-1]):,} rows", flush=True)
+    records, summary = merge_records(tables)
+    about = dict(zip((KERNEL_SET, KERNEL_FILTER), pool_of_sources(args.records), strict=True))
+    size = write_dataset(records, args.out, {name: value for name, value in about.items() if value})
+    print("\n".join(summary.lines()))
+    print(f"{args.out}: {size / 1e6:.2f} MB")
+    return 0

@@ -1,0 +1,176 @@
+"""`tile-oracle pick`: the kernel for a problem, from a tuned result, a model or a measurement."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
+from tile_oracle.errors import ModelError, NoModelError, TargetError
+from tile_oracle.problem import Problem
+from tile_oracle.registry import Budget, Pick, Registry
+from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
+from tile_oracle.session.options import duration_s
+from tile_oracle.target import TargetOptions
+
+HELP = "pick the kernel for a problem: tuned, by a model, or by measuring"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
+  tile-oracle pick N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --arch gfx950 --top 3
+  tile-oracle pick forward_smoke --arch gfx950 --json
+  tile-oracle pick forward-fp32-n1-c64-k64-i28x28-f1x1 --target cpu --measure 10s
+
+A tuned result (`tile-oracle tune`) goes before a model's prediction. With --arch, for an architecture that
+need not be at hand, only models pick.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle pick`."""
+    parser.description = "Prints the pick for each problem, what it is based on, and how long picking took."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
+    parser.add_argument("--top", type=int, default=1, metavar="K", help="picks shown (default: %(default)s)")
+    parser.add_argument("--json", action="store_true", help="one JSON object a problem")
+    parser.add_argument(
+        "--measure",
+        metavar="TIME",
+        help="measure the pool for so long (10s, 2m) where no model fits, and keep the result",
+    )
+    add_registry_arguments(parser)
+
+
+def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True) -> None:
+    """What a registry is made from: target, pool, model, folders."""
+    parser.add_argument(
+        "--target", default="auto", metavar="NAME", help="auto, cpu, gfx950 or sm_90 (default: %(default)s)"
+    )
+    if arch:
+        parser.add_argument("--arch", metavar="ARCH", help="pick for this architecture, at hand or not")
+    parser.add_argument(
+        "--kernel-set", default="default", metavar="NAME", help="the pool (default: %(default)s)"
+    )
+    parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
+    parser.add_argument("--tuned", type=Path, metavar="DIR", help="folder of tuned results (default: yours)")
+    parser.add_argument(
+        "--engine",
+        default=AUTO,
+        choices=ENGINES,
+        help="by what the model ranks: native code, compiled once, or Python (default: %(default)s)",
+    )
+    parser.add_argument("--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: yours)")
+    parser.add_argument("--toolchain", default="auto", metavar="NAME", help="default: %(default)s")
+
+
+def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry:
+    """The registry that the arguments ask for; what it has to say goes to stderr. Raises HarnessError."""
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    return Registry(
+        args.target,
+        arch=getattr(args, "arch", None),
+        kernels=args.kernel_set,
+        model=args.model,
+        models=Path("models"),
+        engine=args.engine,
+        tuned=True if args.tuned is None else args.tuned,
+        fallback=fallback,
+        options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir),
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the picks; 1 when a problem has none. Raises HarnessError."""
+    if args.top < 1:
+        raise ModelError("--top must be at least 1")
+    problems = problems_of_arguments(args.problems)
+    fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
+    status = 0
+    with open_registry(args, fallback) as registry:
+        for problem in problems:
+            began = time.perf_counter()
+            candidates = registry.candidates(problem)
+            loaded = time.perf_counter()
+            try:
+                picks = registry.rank(problem, args.top)
+            except (NoModelError, TargetError) as error:
+                status = 1
+                _say_none(problem, str(error), args, can_measure=registry.target is not None)
+                continue
+            took = time.perf_counter() - loaded
+            if args.json:
+                print(json.dumps(_as_json(problem, picks, candidates, loaded - began, took)))
+            else:
+                print(_as_text(problem, picks, candidates, loaded - began, took))
+    return status
+
+
+def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:
+    """A problem without a pick is said, and the others go on."""
+    if can_measure and args.measure is None:
+        why += " (--measure 30s measures the pool)"
+    if args.json:
+        print(json.dumps({"problem": problem.id, "notes": [why], "picks": []}))
+    print(f"tile-oracle pick: {why}", file=sys.stderr)
+
+
+def _as_text(
+    problem: Problem, picks: list[Pick], candidates: Candidates, load_s: float, pick_s: float
+) -> str:
+    model = f" by {candidates.model} ({candidates.engine})" if candidates.ranker is not None else ""
+    loading = f", after loading for {_duration(load_s)}" if load_s > 1e-3 else ""
+    lines = [f"{problem.id}: {len(candidates.kernels)} candidates{model}, {_duration(pick_s)}{loading}"]
+    lines += [f"  {note}" for note in dict.fromkeys(pick.note for pick in picks) if note]
+    for place, pick in enumerate(picks, 1):
+        lines.append(f"{place:>4}  {_tflops(pick):>26}  {pick.source:<8}  {pick.kernel.name}")
+    return "\n".join(lines)
+
+
+def _tflops(pick: Pick) -> str:
+    said = []
+    if pick.measured_tflops is not None:
+        said.append(f"{pick.measured_tflops:.4g} measured")
+    if pick.predicted_tflops is not None:
+        said.append(f"{pick.predicted_tflops:.4g} predicted")
+    return f"{', '.join(said)} TFLOPS" if said else ""
+
+
+def _duration(seconds: float) -> str:
+    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
+        if seconds * scale >= 1 or unit == "us":
+            return f"{seconds * scale:.3g} {unit}"
+    return ""
+
+
+def _as_json(
+    problem: Problem, picks: list[Pick], candidates: Candidates, load_s: float, pick_s: float
+) -> dict[str, Any]:
+    return {
+        "problem": problem.id,
+        "candidates": len(candidates.kernels),
+        "model": candidates.model or None,
+        "engine": candidates.engine or None,
+        "load_us": round(1e6 * load_s, 1),
+        "pick_us": round(1e6 * pick_s, 1),
+        "notes": [note for note in dict.fromkeys(pick.note for pick in picks) if note],
+        "picks": [
+            {
+                "kernel": pick.kernel.name,
+                "source": pick.source,
+                "predicted_tflops": _number(pick.predicted_tflops),
+                "measured_tflops": _number(pick.measured_tflops),
+            }
+            for pick in picks
+        ],
+    }
+
+
+def _number(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

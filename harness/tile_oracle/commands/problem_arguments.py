@@ -1,0 +1,27 @@
+"""Problems on a command line: ids, dimensions, or whole sets."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem_set import list_problem_sets, load_problem_set, problem_from_dimensions
+
+PROBLEM_HELP = (
+    "problem id, dimensions (N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1), a set's name or a CSV file"
+)
+
+
+def problems_of_arguments(words: Sequence[str]) -> list[Problem]:
+    """The problems that the words mean, each once. Raises ProblemError and ProblemSetError."""
+    found: dict[Problem, None] = {}
+    sets = list_problem_sets()
+    for word in words:
+        if "=" in word:
+            found[problem_from_dimensions(word)] = None
+        elif word in sets or os.sep in word or word.lower().endswith(".csv"):
+            found.update(dict.fromkeys(load_problem_set(word).problems))
+        else:
+            found[problem_from_id(word)] = None
+    return list(found)

@@ -1,0 +1,179 @@
+"""`tile-oracle problems`: which problem sets there are, and what is in one."""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.problem_set import ProblemSet, list_problem_sets, load_problem_set
+from tile_oracle.problem_slices import slices_of, slices_of_op
+
+HELP = "list the problem sets, or describe some of them"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle problems                              all shipped sets, one line each
+  tile-oracle problems forward_smoke                what is in one set, and where it comes from
+  tile-oracle problems ./my_shapes.csv              the same for a file of your own
+  tile-oracle problems forward_smoke --ids          only the ids, one a line
+
+a file of your own:
+  # my model, batch 1
+  N,C,K,Hi,Wi,Y,X,pad_h,pad_w
+  1,64,64,56,56,3,3,1,1
+
+GEMMs (dtype bf16, layout rcr and split_k 1 where the columns are left out):
+  layout,M,N,K
+  rcr,1,4096,4096
+"""
+
+_ALWAYS_SHOWN = ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X")
+_QUANTILES = (("min", 0.0), ("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("max", 1.0))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle problems`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "A table of the shipped problem sets or, given names or paths, each of them in detail."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "sets", nargs="*", metavar="NAME", help="name of a shipped set, or path of a CSV file"
+    )
+    parser.add_argument("--ids", action="store_true", help="print only the ids of the problems, one a line")
+    parser.add_argument(
+        "--first", type=int, default=10, metavar="N", help="problems to show of a set (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints what was asked for. Raises ProblemSetError."""
+    sets = [load_problem_set(name) for name in (args.sets or list_problem_sets())]
+    if args.ids:
+        print("\n".join(dict.fromkeys(problem.id for one in sets for problem in one.problems)))
+    elif args.sets:
+        print("\n\n".join(describe_problem_set(one, first=args.first) for one in sets))
+    else:
+        print(describe_problem_sets(sets))
+    return 0
+
+
+def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
+    """A table with one line a set: size, kinds, share of grouped problems, GFLOP, hash."""
+    head = ("set", "problems", "kind", "dtype", "rank", "G > 1", "GFLOP min", "median", "max", "sha256")
+    rows: list[tuple[str, ...]] = [head]
+    for one in sets:
+        gflops = _sorted_gflops(one.problems)
+        rows.append(
+            (
+                one.name,
+                f"{len(one.problems):,}",
+                _words(str(problem.kind[0]) for problem in one.problems),
+                _words(problem.dtype for problem in one.problems),
+                _words(_rank(problem) for problem in one.problems),
+                _grouped_share(one.problems),
+                *(_number(_quantile(gflops, q)) for q in (0.0, 0.5, 1.0)),
+                one.sha256[:12],
+            )
+        )
+    return _table(rows, right_aligned=(1, 5, 6, 7, 8))
+
+
+def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
+    """One set in detail: provenance, slices, range of each dimension, GFLOP and bytes, first problems."""
+    problems = problem_set.problems
+    lines = [f"{problem_set.name}: {len(problems):,} problems"]
+    if problem_set.path is not None:
+        lines.append(f"  file    {_printable(str(problem_set.path))}")
+    lines.append(f"  sha256  {problem_set.sha256}")
+    if problem_set.repeated_rows:
+        lines.append(f"  left out: {problem_set.repeated_rows:,} rows that repeat an earlier problem")
+    if problem_set.provenance:
+        lines += ["", *(f"  {_printable(line)}".rstrip() for line in problem_set.provenance.splitlines())]
+
+    counts = Counter(name for problem in problems for name in slices_of(problem))
+    lines += ["", "slices (a problem can be in several)"]
+    names = [name for op in dict.fromkeys(p.op for p in problems) for name in slices_of_op(op)]
+    slices = [(f"  {name}", f"{counts[name]:,}", f"{counts[name] / len(problems):.0%}") for name in names]
+    lines.append(_table(slices, right_aligned=(1, 2)))
+
+    lines += ["", "dimensions"]
+    ranges: list[tuple[str, ...]] = [("  ", "min", "median", "max", "distinct")]
+    # Sets of several operations together have the dimensions of their first one's here.
+    described = [problem for problem in problems if problem.op == problems[0].op]
+    for field in described[0].as_row():
+        values = sorted(getattr(problem, field) for problem in described)
+        if isinstance(values[0], str):
+            ranges.append((f"  {field}", *(_words(values), "", ""), f"{len(set(values)):,}"))
+        elif values[0] != values[-1] or field in _ALWAYS_SHOWN:
+            middle = values[len(values) // 2]
+            row = (values[0], middle, values[-1], len(set(values)))
+            ranges.append((f"  {field}", *(str(value) for value in row)))
+    lines.append(_table(ranges, right_aligned=(1, 2, 3, 4)))
+
+    lines += ["", "work of a problem"]
+    work = [("  ", *(name for name, _ in _QUANTILES), "sum")]
+    megabytes = sorted(problem.bytes / 1e6 for problem in problems)
+    for name, values in (("  GFLOP", _sorted_gflops(problems)), ("  MB", megabytes)):
+        work.append((name, *(_number(_quantile(values, q)) for _, q in _QUANTILES), _number(sum(values))))
+    lines.append(_table(work, right_aligned=range(1, 7)))
+
+    if first > 0:
+        shown = min(first, len(problems))
+        lines += ["", f"first {shown} of {len(problems):,}" if shown < len(problems) else "problems"]
+        pairs = zip(problems[:shown], problem_set.sources[:shown], strict=True)
+        listed = [(f"  {p.id}", _number(p.flops / 1e9) + " GFLOP", _printable(source)) for p, source in pairs]
+        lines.append(_table(listed, right_aligned=(1,)))
+    return "\n".join(lines)
+
+
+def _rank(problem: Problem) -> str:
+    """The rank of a convolution; of a GEMM, which has none, its layout."""
+    return problem.layout if isinstance(problem, GemmProblem) else f"{problem.ndim}D"
+
+
+def _grouped_share(problems: Sequence[Problem]) -> str:
+    convolutions = [problem for problem in problems if isinstance(problem, GroupedConvProblem)]
+    if not convolutions:
+        return "-"
+    return f"{sum(p.G > 1 for p in convolutions) / len(convolutions):.0%}"
+
+
+def _sorted_gflops(problems: Iterable[Problem]) -> list[float]:
+    return sorted(problem.flops / 1e9 for problem in problems)
+
+
+def _quantile(ascending: Sequence[float], q: float) -> float:
+    """The nearest value that is really there, so that the table names problems of the set."""
+    return ascending[round(q * (len(ascending) - 1))]
+
+
+def _number(value: float) -> str:
+    """Three figures, never an exponent."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}" if value >= 0.001 else f"{value:.6f}"
+
+
+def _words(words: Iterable[str]) -> str:
+    return " ".join(sorted(set(words)))
+
+
+def _printable(text: str) -> str:
+    """Without control characters, which a terminal would obey."""
+    return "".join(char if char.isprintable() else "�" for char in text)
+
+
+def _table(rows: Sequence[tuple[str, ...]], right_aligned: Iterable[int]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = set(right_aligned)
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,66 @@
+"""`tile-oracle report`: make the report files of a run again from its measurements."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+
+HELP = "make the report of a run again from its parquet files"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle report reports/2026-01-02T03-04-05
+  tile-oracle report reports/nightly --baseline baselines/mine.json
+  tile-oracle report reports/killed_run             a run that ended before its report: oracles, no picks
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle report`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Writes selection.parquet, verdict.json, summary.md and report.html of RUN and prints the summary. "
+        "The model's rankings, the criteria and the baseline are those of the run's own report."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("run_folder", metavar="RUN", type=Path, help="the run's folder, such as reports/NAME")
+    parser.add_argument(
+        "--baseline", type=Path, metavar="FILE", help="judge by this baseline (default: the one of the run)"
+    )
+    parser.add_argument("--width", type=int, default=100, metavar="N", help="columns of the printed summary")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the files and prints the summary; 1 where the verdict is failed. Raises HarnessError."""
+    from tile_oracle.errors import GateError
+    from tile_oracle.judge.baseline_file import load_baseline
+    from tile_oracle.oracle import problems_of
+    from tile_oracle.record.dataset import load_records
+    from tile_oracle.report.data import analyse
+    from tile_oracle.report.files import read_inputs, write_report
+    from tile_oracle.report.terminal import summary_lines
+
+    records = load_records(args.run_folder)
+    inputs = read_inputs(args.run_folder)
+    about, baseline = inputs.run, inputs.baseline
+    if args.baseline is not None:
+        baseline = load_baseline(args.baseline)
+        if baseline is None:
+            raise GateError(f"there is no baseline at {args.baseline}: pytest --update-baseline makes one")
+        about = replace(about, baseline_file=str(args.baseline))
+    data = analyse(
+        records,
+        inputs.problems if inputs.problems is not None else problems_of(records),
+        inputs.rankings,
+        run=about,
+        ranked_by=inputs.ranked_by,
+        scope=inputs.scope,
+        baseline=baseline,
+        criteria=inputs.criteria,
+        training=inputs.training,
+        candidates=inputs.candidates,
+    )
+    write_report(args.run_folder, data)
+    print("\n".join(summary_lines(data, args.width)))
+    return 1 if data.verdict.failed else 0

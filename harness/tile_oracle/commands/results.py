@@ -1,0 +1,53 @@
+"""`tile-oracle results`: the results page, from the folders of the shipped models."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "make the results page from the shipped models"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle results
+  tile-oracle results -o docs/results.md
+  tile-oracle results --models models -o results.md
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle results`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Markdown: per direction the published figures and ours, intervals, measuring the first k picks, "
+        "slices, statuses, learning curve. Made from the JSON files of the model folders alone."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--models", metavar="FOLDER", type=Path, help="folder of model folders (default: the shipped ones)"
+    )
+    parser.add_argument(
+        "-o", "--out", metavar="FILE", type=Path, help="write the page there (default: print)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints or writes the page. Raises ModelError, GateError."""
+    from tile_oracle.atomic_file import write_atomically
+    from tile_oracle.data_files import data_folder
+    from tile_oracle.errors import ModelError
+    from tile_oracle.report.results_page import read_shipped, results_page
+
+    models = args.models or data_folder("models")
+    if not models.is_dir():
+        raise ModelError(f"no folder of models at {models}")
+    page = results_page(read_shipped(models))
+    if args.out is None:
+        print(page, end="")
+        return 0
+    try:
+        write_atomically(args.out, page.encode())
+    except OSError as error:
+        raise ModelError(f"cannot write {args.out}: {error.strerror}") from None
+    print(args.out)
+    return 0

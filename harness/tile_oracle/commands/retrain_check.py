@@ -1,0 +1,80 @@
+"""`tile-oracle retrain-check`: may a model trained anew replace the current one? In one go."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tile_oracle.commands.compare import render
+from tile_oracle.commands.evaluate import rankings_of
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.compare import compare
+from tile_oracle.heuristic.evaluate import evaluate
+from tile_oracle.heuristic.fit import Effort
+from tile_oracle.heuristic.recipe import RECIPES, SUITED
+from tile_oracle.heuristic.train import train
+from tile_oracle.record.dataset import load_records
+
+HELP = "validate the current model, train a new one, validate it, compare"
+
+_EXAMPLES = """\
+example:
+  tile-oracle retrain-check models/current --train train.parquet --validate measured.parquet -o models/new
+
+Exit status: 0 the new model may replace the current one, 1 it may not. The new model is kept either way.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle retrain-check`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "The published test of a model's quality: current model, new model, both on unseen problems."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "current", metavar="CURRENT", help="the current model folder, or a CSV file of its picks"
+    )
+    parser.add_argument("--train", nargs="+", required=True, metavar="RECORDS", help="records to train on")
+    parser.add_argument(
+        "--validate", nargs="+", required=True, metavar="RECORDS", help="records of other problems"
+    )
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="where the new model is written")
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"(default: {SUITED})")
+    parser.add_argument(
+        "--folds", type=int, default=3, metavar="N", help="cross-validation folds (default: 3)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="of LightGBM (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, compares, prints. Raises ModelError when the two sets of problems overlap."""
+    learn, validate = load_records(args.train), load_records(args.validate)
+    shared = set(learn["problem"]) & set(validate["problem"])
+    if shared:
+        raise ModelError(
+            f"{len(shared)} problems are in --train and in --validate ({sorted(shared)[0]}): "
+            "a model is not validated on what it learnt"
+        )
+    old = evaluate(Path(args.current).name, validate, rankings_of(args.current, validate))
+    arch, dtype = (str(validate[name].iloc[0]) for name in ("arch", "dtype"))
+    direction = str(validate["direction"].iloc[0]) if "direction" in validate else None
+    model = train(
+        learn,
+        args.recipe,
+        arch,
+        direction,
+        dtype,
+        n_splits=args.folds,
+        effort=Effort(args.seed, args.threads, lambda line: print(line, flush=True)),
+        sources=tuple(Path(path).name for path in args.train),
+    )
+    model.save(args.out)
+    new = evaluate(Path(args.out).name, validate, rankings_of(args.out, validate), learn)
+    comparison = compare(validate, old, new)
+    print()
+    print(render(comparison))
+    return 1 if comparison.verdict.failed else 0

@@ -1,0 +1,46 @@
+"""`tile-oracle seal`: SHA-256 digests of the files of model folders."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "write SHA-256 digests of model folders' files, so that damage to them is noticed"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle seal models/mine          a folder that was made before there were digests, or changed by hand
+
+`train`, `study`, `ship`, `oracle` and `--update-baseline` write digests by themselves. This command is for
+folders of older versions and for files that were changed on purpose. It believes the files as they are: look
+at them first.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle seal`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
+        "its baselines the digest of the oracle beside it. Nothing else in the files changes."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("models", nargs="+", metavar="MODEL", type=Path, help="a model folder")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Seals the folders and says how many files each has. Raises HarnessError."""
+    from tile_oracle.errors import GateError, ModelError
+    from tile_oracle.heuristic.model_folder import SPEC_FILE
+    from tile_oracle.vouched_files import seal_baseline, seal_folder
+
+    for folder in args.models:
+        if not (folder / SPEC_FILE).is_file():
+            raise ModelError(f"{folder} is no model folder: it has no {SPEC_FILE}")
+        files = seal_folder(folder, ModelError)
+        # models/MODEL/DEVICE/PROBLEM SET/KERNEL SET.json
+        baselines = sorted(folder.glob("*/*/*.json"))
+        for baseline in baselines:
+            seal_baseline(baseline, GateError)
+        print(f"{folder}: {files} files and {len(baselines)} baselines sealed")
+    return 0

@@ -1,0 +1,72 @@
+"""`tile-oracle search`: kernels that a model expects to be fast, in the pool or not."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.model_folder import json_bytes, read_json
+from tile_oracle.heuristic.predictor import Predictor, find_model_of
+from tile_oracle.heuristic.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.problem import kind_text, problem_from_id
+
+HELP = "search an architecture's kernels for those that a model expects to be fast"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --budget 500
+  tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      goes on where s.json ended
+  tile-oracle search gemm-bf16-rcr-m16-n4096-k4096 --model models/my_gemm
+
+Every kernel that is proposed is one that the architecture's rules let be built. `measured` says whether
+the model saw measurements of that kernel; for others the prediction is an extrapolation.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle search`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Random sampling or discrete differential evolution, the same for the same seed."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("problem", metavar="PROBLEM", help="problem id")
+    parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
+    parser.add_argument(
+        "--arch", default="gfx950", metavar="ARCH", help="of the shipped model (default: %(default)s)"
+    )
+    parser.add_argument("--strategy", choices=STRATEGIES, default="evolution", help="(default: %(default)s)")
+    parser.add_argument(
+        "--budget", type=int, default=500, metavar="N", help="kernels in all (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
+    parser.add_argument(
+        "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
+    )
+    parser.add_argument("--state", metavar="FILE", help="JSON file to go on from and to save to")
+
+
+_KNOWN = {True: "measured", False: "not measured", None: "the model does not say what it knows"}
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the best kernels. Raises ProblemError, ModelError."""
+    problem = problem_from_id(args.problem)
+    folder = Path(args.model) if args.model else find_model_of(problem.kind, args.arch)
+    if folder is None:
+        raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
+    predictor = Predictor.load(folder)
+    file = Path(args.state) if args.state else None
+    state = SearchState.from_json(read_json(file)) if file is not None and file.exists() else None
+    state = search(predictor, problem, args.budget, args.strategy, args.seed, state)
+    if file is not None:
+        try:
+            file.write_bytes(json_bytes(state.as_json()))
+        except OSError as error:
+            raise ModelError(f"cannot write {file}: {error.strerror}") from None
+    print(
+        f"{problem.id}: {len(state.scores)} kernels, {state.rounds} rounds of {args.strategy} ({folder.name})"
+    )
+    for place, found in enumerate(best_of(state, predictor, args.top), 1):
+        known = _KNOWN[found.measured]
+        print(f"{place:>4}  {found.predicted_tflops:9.2f} TFLOPS  buildable, {known}  {found.kernel.name}")
+    return 0

@@ -1,0 +1,192 @@
+"""`tile-oracle ship`: records -> a model folder with everything that a replayed session gates."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tile_oracle.problem_set import ProblemSet
+
+TRAINING_FILE = "training.parquet"
+"""In the model's folder: what it was trained on."""
+
+HELP = "train a model on records and put model, oracle and baseline into one folder"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle ship reports/training reports/validation --problem-set forward_validation_300 -o models/mine
+  pytest --problem-set forward_validation_300 --target replay --model mine          gates what was shipped
+  tile-oracle ship f.parquet --also d.parquet --problem-set forward_validation_300 -o models/f --recipe launch
+
+The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
+on these. What is written: the model (as `tile-oracle train` does), the records that it was trained on
+(training.parquet, without those of --also: the same command makes the same model of it), the oracle of the
+held-out problems (`tile-oracle oracle`), study.json (`tile-oracle study`), and the baseline, which is that of
+a replayed session of the model.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle ship`."""
+    from tile_oracle.heuristic.recipe import RECIPES, SUITED
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "From the records of runs to a folder that `pytest --target replay` gates."
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORDS", type=Path, help="run folders, or files of records"
+    )
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", type=Path, help="the model folder")
+    parser.add_argument(
+        "--problem-set", required=True, metavar="SET", help="what the model is judged on, and not trained on"
+    )
+    parser.add_argument("--kernel-set", metavar="RULES", help="the pool (default: what the runs say)")
+    parser.add_argument("--device", metavar="NAME", help="only the records of this device")
+    parser.add_argument(
+        "--in-sample",
+        action="store_true",
+        help="train on the problems of --problem-set as well: for want of other records. What the gate says "
+        "then is no measure of how well the model does on new problems",
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="RECORDS",
+        type=Path,
+        help="records whose rows of other directions teach as well (may be repeated), less those of shapes "
+        "that are held out",
+    )
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
+    parser.add_argument("--folds", type=int, default=5, metavar="N", help="folds (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
+    )
+    parser.add_argument("--no-study", action="store_true", help="leave study.json out: it takes the longest")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the folder and says what it reaches. Raises HarnessError."""
+    from tile_oracle.commands.oracle import write_oracle
+    from tile_oracle.errors import ModelError
+    from tile_oracle.heuristic.code_table import CodeTable
+    from tile_oracle.heuristic.fit import Effort
+    from tile_oracle.heuristic.study import study, write_study
+    from tile_oracle.heuristic.train import train
+    from tile_oracle.problem_set import load_problem_set
+    from tile_oracle.record.dataset import read_rows
+    from tile_oracle.record.dataset_file import write_dataset
+    from tile_oracle.record.merge import merge_records
+    from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
+    from tile_oracle.vouched_files import vouch_for
+
+    started = time.monotonic()
+    problem_set = load_problem_set(args.problem_set)
+    merged, summary = merge_records(read_rows(path) for path in args.records)
+    _say("\n".join(summary.lines()))
+    held_out, training = _divided(records_to_learn_from(merged, args.device), problem_set, args.in_sample)
+    held_out, _ = oracle_records(held_out)
+    effort = Effort(args.seed, args.threads, _say)
+    model = train(
+        training,
+        recipe=args.recipe,
+        n_splits=args.folds,
+        effort=effort,
+        sources=tuple(path.name for path in args.records),
+        also=_teaching(args.also, held_out) if args.also else None,
+        # What a binary takes is known before anything is measured.
+        code=CodeTable.of(held_out).over(CodeTable.of(training)),
+    )
+    model.save(args.out)
+    write_dataset(training, args.out / TRAINING_FILE)
+    vouch_for(args.out, [TRAINING_FILE], ModelError)
+    oracle, lines = write_oracle(
+        args.records,
+        model=args.out,
+        problem_set=problem_set,
+        kernel_set=args.kernel_set,
+        device=args.device,
+    )
+    _say("\n".join([*lines, f"{oracle}: {oracle.stat().st_size / 1e6:.2f} MB"]))
+    if not args.no_study:
+        names = {"training": ", ".join(path.name for path in args.records), "test": problem_set.name}
+        write_study(args.out, study(args.out, training, held_out, sources=names, effort=effort))
+    status = _replay(args.problem_set, args.out, oracle, args.in_sample)
+    _say(f"shipped in {args.out} after {time.monotonic() - started:.0f} s")
+    return status
+
+
+def _divided(
+    records: pd.DataFrame, problem_set: ProblemSet, in_sample: bool
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The records of the set's problems, and those to train on. Raises ModelError where there are none."""
+    import pandas as pd
+
+    from tile_oracle.errors import ModelError
+
+    in_set = records["problem"].isin({problem.id for problem in problem_set.problems})
+    held_out, others = records[in_set], records[~in_set]
+    for name in ("direction", "dtype"):
+        if name in records:
+            # A file of a whole campaign: the model is of what the set is of.
+            others = others[others[name].isin(held_out[name].unique())]
+    if held_out.empty:
+        raise ModelError(
+            f"no problem of {problem_set.name} is recorded: there is nothing to judge a model by"
+        )
+    if in_sample:
+        _say(f"trained on the {held_out['problem'].nunique()} problems that it is judged on (--in-sample)")
+        return held_out, pd.concat([held_out, others], ignore_index=True)
+    if others.empty:
+        raise ModelError(
+            f"all records are of problems of {problem_set.name}, which are held out: add records of other "
+            "problems (pytest --problem-set forward_training), or train on the same ones with --in-sample"
+        )
+    _say(
+        f"training on {others['problem'].nunique():,} problems, {held_out['problem'].nunique():,} held out "
+        f"({problem_set.name})"
+    )
+    return held_out, others
+
+
+def _teaching(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
+    """The records of other directions that may teach: of no shape that is held out."""
+    from tile_oracle.heuristic.companions import not_of_shapes
+    from tile_oracle.record.dataset import read_rows
+    from tile_oracle.record.merge import merge_records
+
+    merged, _ = merge_records(read_rows(path) for path in paths)
+    return not_of_shapes(merged, held_out)
+
+
+def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int:
+    """A replayed session that writes the baseline; its exit status."""
+    named = Path(problem_set).expanduser()
+    with tempfile.TemporaryDirectory() as folder:
+        # An ini file of its own: no settings of a project below which this happens to run.
+        (Path(folder) / "pytest.ini").write_text("[pytest]\n")
+        command: Sequence[str] = [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            *("--problem-set", str(named.resolve()) if named.is_file() else problem_set),
+            f"--oracle={oracle.resolve()}",
+            f"--model={model.resolve()}",
+            f"--baseline-dir={model.resolve().parent}",
+            f"--report-dir={folder}/reports",
+            "--update-baseline",
+            *(("--allow=in-sample",) if in_sample else ()),
+        ]
+        return subprocess.run(command, cwd=folder, check=False).returncode
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)

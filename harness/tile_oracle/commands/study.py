@@ -1,0 +1,77 @@
+"""`tile-oracle study`: what a model's recipe reaches on held-out measurements -> MODEL/study.json."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+HELP = "judge a recipe on held-out measurements and keep the figures in the model folder"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle study models/mine train.parquet --test measured.parquet
+  tile-oracle study models/mine train.parquet --test measured.parquet --picks "published model=picks.csv"
+
+Trains the default and the published recipe on the first measurements, judges both on the others, computes the
+learning curve, counts what the check of outputs changed, and writes MODEL/study.json, of which `tile-oracle
+results` makes the results page. Measurements are no part of it.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle study`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Held-out figures, the published recipe beside ours, and the learning curve."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("model", metavar="MODEL", type=Path, help="the model's folder")
+    parser.add_argument("records", nargs="+", metavar="RECORDS", help="measurements to train on")
+    parser.add_argument(
+        "--test", nargs="+", required=True, metavar="RECORDS", help="measurements to judge by"
+    )
+    parser.add_argument(
+        "--picks",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="a CSV file of a model's picks for the test problems, and what to call it",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Writes the file and prints the headline figures. Raises RecordError, ModelError."""
+    from tile_oracle.errors import ModelError
+    from tile_oracle.heuristic.fit import Effort
+    from tile_oracle.heuristic.study import study, write_study
+    from tile_oracle.record.dataset import load_records
+
+    picks = {}
+    for text in args.picks:
+        name, equals, path = text.partition("=")
+        if not equals or not name or not path:
+            raise ModelError(f"--picks {text!r} is not NAME=FILE")
+        picks[name] = Path(path)
+    document = study(
+        args.model,
+        load_records(args.records),
+        load_records(args.test),
+        picks=picks,
+        sources={
+            "training": ", ".join(Path(path).name for path in args.records),
+            "test": ", ".join(Path(path).name for path in args.test),
+        },
+        effort=Effort(args.seed, args.threads, lambda line: print(line, flush=True)),
+    )
+    path = write_study(args.model, document)
+    for row in document["rows"]:
+        shown = "  ".join(
+            f"{name} {row['headlines'][name]['value']:.2f}" for name in ("mean", "median", "P10")
+        )
+        print(f"{row['name']}: {shown}, top 3 measured {row['measure_top']['top_3']['value']:.2f}")
+    for point in document["learning_curve"]["points"]:
+        print(f"{point['problems']:>6} training problems: mean {point['mean']['value']:.2f}")
+    print(path)
+    return 0

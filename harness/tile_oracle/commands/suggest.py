@@ -1,0 +1,113 @@
+"""`tile-oracle suggest`: which pairs to measure next."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Hashable, Mapping
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.cores import usable_cores
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.code_table import CodeTable
+from tile_oracle.heuristic.predictor import Predictor
+from tile_oracle.heuristic.suggest import suggest, suggest_picks
+from tile_oracle.heuristic.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.oracle import problems_of
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import load_records
+from tile_oracle.spreadsheet import safe_cell
+
+HELP = "say which problems and kernels to measure next, given what is recorded"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle suggest measured.parquet --budget 100
+  tile-oracle suggest measured.parquet --problem-set forward_training --budget 500 --csv next.csv
+  tile-oracle suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
+  tile-oracle suggest measured.parquet --simulate --budget 60          are suggestions worth it here?
+
+The kernels are those of the records; the problems those of the records or of a problem set. A pair is
+worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
+With --model, a model that was trained on such records names the pairs that it would pick: the first of
+every problem that is not measured, then the second of every problem, and so on.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle suggest`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = "Pairs that would teach most: what an ensemble is unsure of, or a model picks first."
+    parser.epilog = _EXAMPLES
+    parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
+    parser.add_argument("--budget", type=int, default=50, metavar="N", help="pairs (default: %(default)s)")
+    parser.add_argument("--problem-set", metavar="NAME", help="set or CSV file of problems to choose from")
+    parser.add_argument(
+        "--model", metavar="FOLDER", help="the first picks of this model that are not measured"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: %(default)s)")
+    parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
+    parser.add_argument(
+        "--simulate",
+        action="store_true",
+        help="pretend to measure instead: what suggested pairs teach, beside as many random ones "
+        f"({KNOWN_PROBLEMS} problems known at first, {ROUNDS} rounds of --budget pairs, three starts)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Prints the pairs. Raises RecordError, ProblemSetError, ModelError."""
+    records = load_records(args.records)
+    archs = sorted(records["arch"].dropna().unique())
+    if len(archs) != 1:
+        raise ModelError(
+            f"the records are of {len(archs)} architectures: {', '.join(archs) or 'none is named'}"
+        )
+    if args.model and args.simulate:
+        raise ModelError("--simulate judges the suggestions of the records alone: leave --model out")
+    if args.simulate:
+        return _simulate(records, archs[0], args.budget)
+    problems = load_problem_set(args.problem_set).problems if args.problem_set else problems_of(records)
+    kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
+    if args.model:
+        predictor = Predictor.load(args.model, usable_cores()).knowing(CodeTable.of(records))
+        if predictor.spec.arch != archs[0]:
+            raise ModelError(f"{args.model} is of {predictor.spec.arch}, the records are of {archs[0]}")
+        table = suggest_picks(records, predictor, problems, kernels, args.budget, _say)
+    else:
+        table = suggest(records, archs[0], problems, kernels, args.budget, args.seed)
+    if args.csv:
+        try:
+            words = table.select_dtypes(exclude="number").columns
+            cells = {name: [safe_cell(str(text)) for text in table[name]] for name in words}
+            table.assign(**cells).to_csv(args.csv, index=False)
+        except OSError as error:
+            raise ModelError(f"cannot write {args.csv}: {error.strerror}") from None
+    shown, head = (_ranks, "rank") if args.model else (_worth, f"{'disagreement %':>15}{'regret %':>10}")
+    print(f"{head}  problem and kernel")
+    for row in table.to_dict("records"):
+        print(f"{shown(row)}  {row['problem']}  {row['kernel']}")
+    return 0
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _worth(row: Mapping[Hashable, Any]) -> str:
+    return f"{100 * row['disagreement']:>15.1f}{100 * row['expected_regret']:>10.1f}"
+
+
+def _ranks(row: Mapping[Hashable, Any]) -> str:
+    return f"{row['rank']:>4}"
+
+
+def _simulate(records: pd.DataFrame, arch: str, budget: int) -> int:
+    found = simulate(records, arch, budget, report=lambda line: print(line, flush=True))
+    for way in WAYS:
+        means = [one.mean_percent for one in found if one.way == way]
+        print(f"{way}: mean efficiency {sum(means) / len(means):.2f} %")
+    return 0

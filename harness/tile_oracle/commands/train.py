@@ -1,0 +1,214 @@
+"""`tile-oracle train`: records -> a model folder."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from functools import partial
+from pathlib import Path
+
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.baseline import out_of_fold_baseline, save_beside
+from tile_oracle.heuristic.compact import PYTHON_PICKS, choose_compact
+from tile_oracle.heuristic.fit import Effort
+from tile_oracle.heuristic.recipe import RECIPES, SUITED
+from tile_oracle.heuristic.train import RecipeSearch, TrainedModel, train
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.record.dataset import load_records
+from tile_oracle.user_file import open_regular
+
+HELP = "train a model that picks kernels, from recorded measurements"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle train reports/my_run -o models/mine                     the recipe that suits
+  tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
+  tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
+  tile-oracle train run.parquet -o models/s --compact                 the smallest that is as good
+  tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
+  tile-oracle train run.parquet -o models/w --weights mine.csv        problem,weight: what matters more
+  tile-oracle train fwd.parquet -o models/j --recipe launch --also bwd.parquet   learn of other directions
+
+Records of GEMM train the same recipes on GEMM's features (published: 72); the one called default is four
+seeds of ln(time). Recipes with figures of the kernels' binaries keep these in the folder:
+see docs/heuristic.md.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle train`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Trains a model on the ok measurements of runs (folders or parquet files), cross-validates it by "
+        "problem and by family, and writes a model folder: models, feature_spec.json, train_manifest.json, "
+        "cv_metrics_*.json, feature_importances_*.json.\n\nrecipes:\n"
+        + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records"
+    )
+    parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="the model folder to write")
+    parser.add_argument(
+        "--arch", metavar="ARCH", help="train on the rows of this architecture (default: the only one)"
+    )
+    parser.add_argument(
+        "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
+    )
+    parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
+    parser.add_argument(
+        "--target",
+        metavar="NAME,...",
+        help="published targets to predict besides: tflops, latency, bandwidth",
+    )
+    parser.add_argument(
+        "--folds", type=int, default=5, metavar="N", help="cross-validation folds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="same records and seed: same model bytes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--weights",
+        metavar="FILE",
+        help="CSV file: weight, and problem (id) or kernel (name) or both: how much rows count (else 1)",
+    )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        metavar="RECORDS",
+        help="records whose rows of other directions teach as well (may be repeated): kernels of one family "
+        "behave alike. Nothing is judged by them",
+    )
+    parser.add_argument("--warm-start", metavar="FOLDER", help="grow further trees on an existing model")
+    parser.add_argument(
+        "--warm-trees",
+        type=int,
+        default=200,
+        metavar="N",
+        help="trees to add per member (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--hard-examples",
+        type=int,
+        default=0,
+        metavar="ROUNDS",
+        help="repeat with more weight on badly picked problems, keep the best round (it is seldom later)",
+    )
+    parser.add_argument(
+        "--compact",
+        action="store_true",
+        help="cross-validate smaller variants of the recipe first and train the smallest that loses at most "
+        "0.1 points; the table goes into size_tradeoff.json (takes about fifteen times a plain training)",
+    )
+    parser.add_argument(
+        "--baseline",
+        metavar="SET",
+        help="also write the cross-validated efficiencies as a baseline for the records under this set name",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the summary")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Trains, writes the folder, prints the summary. Raises RecordError, ModelError, RuleError."""
+    started = time.monotonic()
+    if args.threads < 1 or args.folds < 2:
+        raise ModelError("--threads must be at least 1 and --folds at least 2")
+    records = load_records(args.records)
+    effort = Effort(args.seed, args.threads, None if args.quiet else _say)
+    targets = tuple(name.strip() for name in args.target.split(",")) if args.target else ()
+    model = train(
+        records,
+        recipe=args.recipe,
+        arch=args.arch,
+        direction=args.direction,
+        dtype=args.dtype,
+        targets=targets,
+        n_splits=args.folds,
+        effort=effort,
+        warm_start=args.warm_start,
+        warm_trees=args.warm_trees,
+        hard_example_rounds=args.hard_examples,
+        weights=_weights(args.weights) if args.weights else None,
+        sources=tuple(Path(path).name for path in args.records),
+        choose=_smaller(effort) if args.compact else None,
+        also=load_records(args.also) if args.also else None,
+    )
+    model.save(args.out)
+    out = Path(args.out)
+    if args.baseline:
+        path = save_beside(out_of_fold_baseline(model, out.name, records, args.baseline), out)
+        effort.say(f"baseline: {path}")
+    print(_summary(model, out, time.monotonic() - started))
+    return 0
+
+
+def _smaller(effort: Effort) -> RecipeSearch:
+    """The search for a smaller model; picks are timed in native code where that can be had."""
+    from tile_oracle.selector.pick_time import NATIVE_PICKS, native_picks_missing
+
+    missing = native_picks_missing()
+    if missing:
+        effort.say(f"picks are timed in Python: {missing}")
+    return partial(choose_compact, time_pick=PYTHON_PICKS if missing else NATIVE_PICKS)
+
+
+def _weights(path: str) -> pd.DataFrame:
+    try:
+        with open_regular(path) as file:
+            return pd.read_csv(file)
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise ModelError(f"cannot read weights from {path}: {str(error).splitlines()[0]}") from None
+
+
+def _say(line: str) -> None:
+    print(line, flush=True)
+
+
+def _summary(model: TrainedModel, out: Path, seconds: float) -> str:
+    spec, manifest = model.spec, model.manifest
+    lines = [
+        "",
+        f"{' '.join(filter(None, (spec.op_type, spec.direction, spec.dtype)))} on {spec.arch}, "
+        f"recipe {spec.recipe}: "
+        f"{manifest['valid_rows']} rows, {manifest['unique_shapes']} problems",
+        "",
+        f"{'cross-validation':<22}{'problems':>9}{'mean %':>9}{'median %':>10}{'P10 %':>8}{'min %':>8}"
+        f"{'top-1 %':>9}",
+    ]
+    for check in model.checks:
+        figures = check.efficiency
+        lines.append(
+            f"{f'{check.n_splits} folds by {check.grouping}':<22}{figures.covered:>9}"
+            + "".join(
+                f"{value:>{width}.2f}"
+                for value, width in (
+                    (figures.mean_percent or 0.0, 9),
+                    (figures.median_percent or 0.0, 10),
+                    (figures.p10_percent or 0.0, 8),
+                    (figures.min_percent or 0.0, 8),
+                    (figures.top_1_percent or 0.0, 9),
+                )
+            )
+        )
+    if not model.checks:
+        lines.append(model.unchecked)
+    for one in manifest.get("hard_example_rounds", ()):
+        lines.append(f"hard examples, round {one['round']}: mean {one['mean']:.2f} %, P10 {one['P10']:.2f} %")
+    for stands, names in model.ranker.aliases.groups().items():
+        others = ", ".join(_short(name) for name in names if name != stands)
+        lines.append(f"one kernel: {_short(stands)} = {others} ({model.ranker.aliases.because[stands]})")
+    for reason, count in sorted(manifest["left_out"].items()):
+        lines.append(f"left out: {count} rows {reason}")
+    lines += ["", f"written to {out} in {seconds:.1f} s"]
+    return "\n".join(lines)
+
+
+def _short(name: str) -> str:
+    return parse_kernel_name(name).short_name

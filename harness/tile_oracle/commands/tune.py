@@ -1,0 +1,117 @@
+"""`tile-oracle tune`: measure the pool for problems and keep the best kernels."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from tile_oracle.commands.pick import add_registry_arguments, open_registry
+from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
+from tile_oracle.errors import TargetError, TunedError
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.problem import Problem
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.registry import Registry
+from tile_oracle.registry.seed import entries_of_records
+from tile_oracle.session.options import duration_s
+
+HELP = "measure the pool for problems and keep the best kernels for picking"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle tune forward-fp32-n1-c64-k64-i28x28-f1x1 --budget 20s --target cpu
+  tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
+  tile-oracle tune --from-records reports/my_run
+
+Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are believed where
+device, toolchain and kernel source are what they were measured with; what is stale is said, and not used.
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle tune`."""
+    parser.description = (
+        "Measures kernels (in the model's order where one fits) until the budget of each problem ends."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=PROBLEM_HELP)
+    parser.add_argument(
+        "--budget", default="60s", metavar="TIME", help="for each problem (default: %(default)s)"
+    )
+    parser.add_argument("--kernels", type=int, metavar="N", help="measure at most so many (default: all)")
+    parser.add_argument(
+        "--from-records",
+        nargs="+",
+        default=(),
+        metavar="RUN",
+        help="keep the oracles of runs, without measuring anything",
+    )
+    parser.add_argument("--quiet", action="store_true", help="no progress, only the results")
+    add_registry_arguments(parser, arch=False)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measures and keeps; 1 when a problem has no kernel that is ok. Raises HarnessError."""
+    if bool(args.problems) == bool(args.from_records):
+        raise TunedError("give problems to measure, or runs by --from-records, and not both")
+    budget_s = duration_s("--budget", args.budget)
+    problems = problems_of_arguments(args.problems)
+    status = 0
+    with open_registry(args, None) as registry:
+        if args.from_records:
+            return _seed(registry, args.from_records)
+        for problem in problems:
+            if not args.quiet:
+                print(f"{problem.id}:", file=sys.stderr, flush=True)
+            try:
+                show = None if args.quiet else _Progress(registry, problem, args.kernels)
+                tuning = registry.tune(problem, budget_s, kernels=args.kernels, watch=show)
+            except TargetError as error:
+                print(f"tile-oracle tune: {error}", file=sys.stderr)
+                status = 1
+                continue
+            measured, pick = tuning.measured, tuning.pick
+            print(
+                f"{problem.id}: {pick.measured_tflops:.4g} TFLOPS  {pick.kernel.name}\n"
+                f"    best of {measured.measured} of {measured.pool} kernels ("
+                + ", ".join(f"{count} {word}" for word, count in sorted(measured.statuses.items()))
+                + f"), {measured.seconds:.1f} s"
+            )
+        if registry.tuned is not None:
+            print(f"tuned results: {registry.tuned.path}")
+    return status
+
+
+class _Progress:
+    """A line a measurement: its number of how many, or that it is a leader's second one."""
+
+    def __init__(self, registry: Registry, problem: Problem, most: int | None) -> None:
+        pool = len(registry.candidates(problem).kernels)
+        self._total = pool if most is None else min(pool, most)
+        self._done = 0
+
+    def __call__(self, measurement: Measurement) -> None:
+        again = measurement.round >= ROUND_FINAL
+        self._done += not again
+        place = "again" if again else f"{self._done}/{self._total}"
+        figure = f"{measurement.tflops:.4g} TFLOPS" if measurement.ok else measurement.status
+        line = f"{place:>9}  {figure:<16}  {measurement.kernel.name}"
+        print(line, file=sys.stderr, flush=True)
+
+
+def _seed(registry: Registry, runs: list[str]) -> int:
+    assert registry.tuned is not None
+    found = entries_of_records(load_records([Path(run) for run in runs]))
+    of_arch = [entry for entry in found.entries if entry.arch == registry.arch]
+    registry.tuned.add(of_arch)
+    left_out = dict(found.left_out)
+    if others := len(found.entries) - len(of_arch):
+        left_out[f"not of {registry.arch}"] = others
+    print(
+        f"{len(of_arch)} tuned results from records"
+        + "".join(f"; {count} problems {reason}" for reason, count in sorted(left_out.items()))
+        + f": {registry.tuned.path}"
+    )
+    return 0 if of_arch else 1

@@ -1,0 +1,73 @@
+"""Cross-validation folds that never split a group: all rows of a problem, or of a family, together."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.problem import GEMM_PROBLEM_FIELDS, PROBLEM_FIELDS
+
+_IMAGE_FIELDS = ("N", "Di", "Hi", "Wi")
+GROUPINGS = ("problem", "family")
+"""How rows are held together: by the whole problem key, or by the key without batch and image size."""
+
+
+def group_folds(
+    groups: Sequence[Hashable] | npt.NDArray[np.int64], n_splits: int, seed: int = 0
+) -> npt.NDArray[np.int64]:
+    """The fold (0 to n_splits - 1) of every row; rows of one group share a fold.
+
+    Groups go, largest first, to the fold with the fewest rows so far; the seed decides among groups of
+    one size, so the same rows and seed give the same folds. Raises ModelError with fewer groups than folds.
+    """
+    codes, found = pd.factorize(
+        pd.Series(list(groups), dtype=object) if not isinstance(groups, np.ndarray) else groups
+    )
+    if not 2 <= n_splits <= len(found):
+        raise ModelError(
+            f"cross-validation in {n_splits} folds needs at least {max(n_splits, 2)} different groups; "
+            f"there {'is' if len(found) == 1 else 'are'} {len(found)}"
+        )
+    sizes = np.bincount(codes, minlength=len(found))
+    shuffled = np.random.default_rng(seed).permutation(len(found))
+    order = shuffled[np.argsort(-sizes[shuffled], kind="stable")]
+    load = np.zeros(n_splits, dtype=np.int64)
+    fold_of_group = np.empty(len(found), dtype=np.int64)
+    for group in order:
+        fold = int(np.argmin(load))
+        fold_of_group[group] = fold
+        load[fold] += sizes[group]
+    return np.asarray(fold_of_group[codes], dtype=np.int64)
+
+
+def fold_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
+    """What cross-validation holds together. For convolutions `group_codes`; for GEMM, as published, all rows
+    of one (M, N, K), whatever the layout, or (family) of one (N, K)."""
+    if "layout" not in rows or "direction" in rows:
+        return group_codes(rows, grouping)
+    _check(grouping)
+    names = ["M", "N", "K"] if grouping == "problem" else ["N", "K"]
+    numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
+    return np.asarray(numbers.to_numpy(dtype=np.int64))
+
+
+def _check(grouping: str) -> None:
+    if grouping not in GROUPINGS:
+        raise ModelError(f"grouping {grouping!r} is not one of {', '.join(GROUPINGS)}")
+
+
+def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
+    """A number per row, equal for rows of one problem (or one family).
+
+    Raises ModelError for a grouping that is not in GROUPINGS.
+    """
+    _check(grouping)
+    gemm = "layout" in rows and "direction" not in rows
+    fields, varying = (GEMM_PROBLEM_FIELDS, ("M",)) if gemm else (PROBLEM_FIELDS, _IMAGE_FIELDS)
+    names = [n for n in fields if n in rows and (grouping == "problem" or n not in varying)]
+    numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
+    return np.asarray(numbers.to_numpy(dtype=np.int64))

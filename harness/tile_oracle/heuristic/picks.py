@@ -1,0 +1,61 @@
+"""Predictions of a model that is not at hand: a published file of its best picks -> rankings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.errors import KernelError, ModelError
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.oracle import problem_table
+from tile_oracle.problem import GroupedConvProblem, Problem
+from tile_oracle.user_file import open_regular
+
+_KERNEL_NAMES = ("kernel_name", "kernel")
+_NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
+
+
+def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
+    """Rankings (problem, kernel, predicted_tflops) from a CSV of picks.
+
+    The file names problems by dimensions, which may include Ho and Wo in place of the paddings; each row
+    is joined to the one problem that has them all. Rows of other problems are left out. Where the file has
+    `rank`, it decides the order among equal predictions. Raises ModelError for a file that cannot be read,
+    or a row that fits several problems.
+    """
+    path = Path(path)
+    try:
+        with open_regular(path) as file:
+            table = pd.read_csv(file)
+    except (OSError, ValueError, pd.errors.ParserError) as error:
+        raise ModelError(f"cannot read picks from {path}: {str(error).splitlines()[0]}") from None
+    kernel = next((name for name in _KERNEL_NAMES if name in table), None)
+    if kernel is None or "predicted_tflops" not in table:
+        raise ModelError(f"{path} is not a file of picks: it needs kernel_name and predicted_tflops")
+    known = problem_table(problems)
+    convolutions = [problem for problem in problems if isinstance(problem, GroupedConvProblem)]
+    if convolutions:
+        known = known.assign(Ho=[p.Ho for p in convolutions], Wo=[p.Wo for p in convolutions])
+    shared = [name for name in table if name in known and name not in _NOT_DIMENSIONS]
+    needed = ("N", "C", "K") if convolutions else ("M", "N", "K")
+    if not set(needed) <= set(shared):
+        raise ModelError(
+            f"{path} does not name its problems: it lacks {', '.join(needed[:2])} or {needed[2]}"
+        )
+    ambiguous = known[known.duplicated(shared, keep=False)]
+    joined = table.merge(known[[*shared, "problem"]], on=shared, how="inner")
+    if joined["problem"].isin(ambiguous["problem"]).any():
+        raise ModelError(f"{path}: its columns {', '.join(shared)} fit more than one of the problems")
+    try:
+        names = {name: parse_kernel_name(str(name)).name for name in joined[kernel].unique()}
+    except KernelError as error:
+        raise ModelError(f"{path}: {error}") from None
+    predicted = joined["predicted_tflops"].to_numpy(dtype=np.float64)
+    if "rank" in joined:
+        predicted = predicted - joined["rank"].to_numpy(dtype=np.float64) * 1e-9
+    return pd.DataFrame(
+        {"problem": joined["problem"], "kernel": joined[kernel].map(names), "predicted_tflops": predicted}
+    )

@@ -1,0 +1,180 @@
+"""Reading JSON data files: every value is asked for by kind, and an error names where it stands.
+
+Errors are RuleError, one line: `rules/mine.json: blocks[0].tiles[3].tile: '64x' is not ...`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tile_oracle.errors import RuleError
+from tile_oracle.user_file import open_regular
+
+_T = TypeVar("_T")
+
+MAX_FILE_BYTES = 1 << 20
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(frozen=True)
+class JsonTree:
+    """A value of a JSON document and the way to it (`file: blocks[0].tiles`)."""
+
+    value: Any
+    file: str
+    path: str = ""
+
+    @classmethod
+    def read(cls, path: Path) -> JsonTree:
+        """The document in a file of at most MAX_FILE_BYTES. Raises RuleError."""
+        name = path.name
+        try:
+            with open_regular(path) as file:
+                data = file.read(MAX_FILE_BYTES + 1)
+        except OSError as error:
+            raise RuleError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
+        if len(data) > MAX_FILE_BYTES:
+            raise RuleError(f"{shown(name)} is larger than {MAX_FILE_BYTES:,} bytes: not a file of rules")
+        try:
+            value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        except UnicodeDecodeError as error:
+            raise RuleError(f"{shown(name)} is not UTF-8 text (byte {error.start:,})") from None
+        except json.JSONDecodeError as error:
+            raise RuleError(
+                f"{shown(name)} is not JSON: line {error.lineno}, column {error.colno}: {error.msg}"
+            ) from None
+        except RecursionError:
+            raise RuleError(f"{shown(name)} is nested too deeply for a file of rules") from None
+        except ValueError as error:
+            raise RuleError(f"{shown(name)} is not usable JSON: {error}") from None
+        return cls(value, shown(name)[1:-1])
+
+    def error(self, what: str) -> RuleError:
+        """A RuleError about this very value."""
+        return RuleError(f"{self.file}: {self.path + ': ' if self.path else ''}{what}")
+
+    # ---- objects ----------------------------------------------------------------------------
+
+    def members(self) -> dict[str, JsonTree]:
+        """The members of an object, in the order of the file."""
+        if not isinstance(self.value, dict):
+            raise self.error(f"{self} is not an object {{...}}")
+        dot = "." if self.path else ""
+        return {
+            key: JsonTree(value, self.file, f"{self.path}{dot}{shown(key)[1:-1]}")
+            for key, value in self.value.items()
+        }
+
+    def known_members(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, JsonTree]:
+        """The members of an object that must have all `required` keys and no unknown one."""
+        members = self.members()
+        required = tuple(required)
+        known = (*required, *optional)
+        for key in members:
+            if key not in known:
+                close = difflib.get_close_matches(key[:100], known, 1)
+                hint = f"did you mean {close[0]!r}?" if close else f"known keys: {', '.join(known)}"
+                raise self.error(f"unknown key {shown(key)}; {hint}")
+        for key in required:
+            if key not in members:
+                raise self.error(f"the key {key!r} is missing")
+        return members
+
+    # ---- lists ------------------------------------------------------------------------------
+
+    def items(self) -> Iterator[JsonTree]:
+        """The items of a list."""
+        if not isinstance(self.value, list):
+            raise self.error(f"{self} is not a list [...]")
+        return (JsonTree(v, self.file, f"{self.path}[{i}]") for i, v in enumerate(self.value))
+
+    def texts(self, words: Iterable[str] | None = None) -> tuple[str, ...]:
+        """A list of strings without repetition, each one of `words` where those are given."""
+        return self._distinct(tuple(item.text(words) for item in self.items()))
+
+    def integers(self, least: int = 0) -> tuple[int, ...]:
+        """A list of integers without repetition."""
+        return self._distinct(tuple(item.integer(least) for item in self.items()))
+
+    def flags(self) -> tuple[bool, ...]:
+        """A list of true and false without repetition."""
+        return self._distinct(tuple(item.flag() for item in self.items()))
+
+    def triple(self) -> tuple[int, int, int]:
+        """A list of three positive integers (m, n, k)."""
+        values = tuple(item.integer(1) for item in self.items())
+        if len(values) != 3:
+            raise self.error(f"{self} is not three numbers [m, n, k]")
+        return (values[0], values[1], values[2])
+
+    def _distinct(self, values: tuple[_T, ...]) -> tuple[_T, ...]:
+        seen = set()
+        for value in values:
+            if value in seen:
+                raise self.error(f"{JsonTree(value, self.file)} is listed twice")
+            seen.add(value)
+        return values
+
+    # ---- leaves -----------------------------------------------------------------------------
+
+    def text(self, words: Iterable[str] | None = None) -> str:
+        """A string, one of `words` where those are given."""
+        if not isinstance(self.value, str):
+            raise self.error(f"{self} is not a string")
+        if words is not None:
+            words = tuple(words)
+            if self.value not in words:
+                close = difflib.get_close_matches(self.value[:100], words, 1)
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                raise self.error(f"{self} is not one of {', '.join(words)}{hint}")
+        return self.value
+
+    def integer(self, least: int = 0) -> int:
+        """An integer that is at least `least`."""
+        if type(self.value) is not int or not least <= self.value <= 1 << 40:
+            raise self.error(f"{self} is not an integer from {least}")
+        return self.value
+
+    def number(self) -> float:
+        """A positive number."""
+        if type(self.value) not in (int, float) or not 0 < self.value <= 1 << 40:
+            raise self.error(f"{self} is not a positive number")
+        return float(self.value)
+
+    def flag(self) -> bool:
+        """True or false."""
+        if type(self.value) is not bool:
+            raise self.error(f"{self} is not true or false")
+        return self.value
+
+    def __str__(self) -> str:
+        if isinstance(self.value, str):
+            return shown(self.value)
+        if isinstance(self.value, dict | list):
+            return "this " + ("object" if isinstance(self.value, dict) else "list")
+        return json.dumps(self.value)[:_SHOWN_CHARACTERS]
+
+
+def shown(text: str) -> str:
+    """A text from outside as messages show it: quoted, on one line, shortened."""
+    if len(text) > _SHOWN_CHARACTERS:
+        text = text[: _SHOWN_CHARACTERS - 3] + "..."
+    return repr(text)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in members:
+            raise ValueError(f"the key {shown(key)} stands twice in one object")
+        members[key] = value
+    return members
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not a JSON value")

@@ -1,0 +1,161 @@
+"""The acceptance criteria: their limits, and each of them applied as a plain comparison of figures.
+
+What a criterion compares is in percent, and differences between percentages are points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from tile_oracle.errors import GateError
+
+PASS = "pass"
+FAIL = "fail"
+UNDECIDED = "cannot tell"
+NOT_APPLIED = "not applied"
+OUTCOMES = (PASS, FAIL, UNDECIDED, NOT_APPLIED)
+"""What a criterion may say. `cannot tell`: its interval has the limit inside. `not applied`: there was
+nothing to apply it to, or the run was narrowed."""
+
+INTERVAL = "interval"
+PUBLISHED = "published"
+RULES = (INTERVAL, PUBLISHED)
+
+ROUNDING_POINTS = 1e-6
+"""Differences below this are of the arithmetic."""
+
+Figure = Callable[[np.ndarray], Any]
+"""A figure over the problems: numpy.mean, numpy.median, p10."""
+
+_NOTHING_IN_COMMON = "no problem has an efficiency here and in the baseline"
+
+
+@dataclass(frozen=True)
+class Criteria:
+    """By how many points (of percent) a run may be worse than its baseline, and how that is decided.
+
+    rule: INTERVAL, where a criterion fails when it is failed beyond its interval, or PUBLISHED, a plain
+    comparison of figures. confidence: of each of an interval's two limits. Raises GateError for limits that
+    are not numbers from 0 to 100, and for an unknown rule.
+    """
+
+    mean_points: float = 0.5
+    median_points: float = 0.5
+    p10_points: float = 2.0
+    problem_points: float = 10.0
+    coverage_points: float = 0.0
+    rule: str = INTERVAL
+    confidence: float = 0.95
+
+    def __post_init__(self) -> None:
+        if self.rule not in RULES:
+            raise GateError(f"criteria {self.rule!r} are not known: {' and '.join(RULES)} are")
+        if not 0.5 < self.confidence < 1:
+            raise GateError(f"the confidence {self.confidence!r} is not between 0.5 and 1")
+        for one in fields(self):
+            if not one.name.endswith("_points"):
+                continue
+            value = getattr(self, one.name)
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or not 0 <= value <= 100:
+                raise GateError(
+                    f"the criterion {one.name} = {value!r} is not a number of points from 0 to 100"
+                )
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One criterion applied. value, baseline and limit are in `unit`.
+
+    outcome: one of OUTCOMES. limit: the least value that passes, or the most for "largest loss" and "new
+    failures". low, high: the interval of value - baseline, in points, each of them at `confidence` (a
+    fraction); None for a plain comparison. over_problems: the same if the problems were a sample of others,
+    for information. note: one remark for the table. cause: why the outcome is `cannot tell`; command: what
+    would settle it.
+    """
+
+    name: str
+    unit: str
+    value: float | None
+    baseline: float | None
+    limit: float | None
+    outcome: str
+    note: str = ""
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    over_problems: tuple[float, float] | None = None
+    cause: str = ""
+    command: str = ""
+
+    @property
+    def passed(self) -> bool | None:
+        """True or False, None where the criterion cannot tell or was not applied."""
+        return {PASS: True, FAIL: False}.get(self.outcome)
+
+
+def average(name: str, figure: Figure, new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
+    """`figure` of the efficiencies now, new, may be lower than that of old by `points`; both in percent."""
+    if not len(new):
+        return Criterion(name, "%", None, None, None, NOT_APPLIED, _NOTHING_IN_COMMON)
+    value, accepted = float(figure(new)), float(figure(old))
+    limit = accepted - points
+    return Criterion(name, "%", value, accepted, limit, _outcome(value >= limit - ROUNDING_POINTS))
+
+
+def largest_loss(new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
+    """No problem may have lost more than `points`; new and old: efficiencies in percent, paired."""
+    if not len(new):
+        return Criterion("largest loss", "points", None, None, points, NOT_APPLIED, _NOTHING_IN_COMMON)
+    loss = max(float((old - new).max()), 0.0)
+    over = int((old - new > points + ROUNDING_POINTS).sum())
+    note = f"{over} problem{'s' if over > 1 else ''} lost more" if over else ""
+    return Criterion("largest loss", "points", loss, 0.0, points, _outcome(not over), note)
+
+
+def coverage(
+    shared: Sequence[str],
+    now: Mapping[str, float | None],
+    then: Mapping[str, float | None],
+    points: float,
+    *,
+    compared: bool,
+    complete: bool,
+    undecided: Collection[str] = (),
+) -> Criterion:
+    """The share of covered problems may be lower than the baseline's by `points`.
+
+    shared: the problems that are in both sets; now, then: their efficiencies. compared: whether any has one
+    in both. complete: whether the run measured all that it could. undecided: problems whose pick is too
+    noisy to be timed: where these alone are missing, the criterion cannot tell.
+    """
+    if not shared:
+        # A gate that is armed does not disarm itself because the set's file was exchanged.
+        note = "no problem of this run is in the baseline"
+        return Criterion("coverage", "%", None, None, None, FAIL if complete else NOT_APPLIED, note)
+    value = 100.0 * sum(now[problem] is not None for problem in shared) / len(shared)
+    accepted = 100.0 * sum(then[problem] is not None for problem in shared) / len(shared)
+    limit = accepted - points
+    met = compared and value >= limit - ROUNDING_POINTS
+    if not met and not complete:
+        note = "not every pair of the run was measured"
+        return Criterion("coverage", "%", value, accepted, limit, NOT_APPLIED, note)
+    note = "" if compared else _NOTHING_IN_COMMON
+    doubtful = sum(problem in undecided and then[problem] is not None for problem in shared)
+    if not met and doubtful and value + 100.0 * doubtful / len(shared) >= limit - ROUNDING_POINTS:
+        cause = f"{doubtful} undecided: the pick's time is too noisy"
+        return Criterion("coverage", "%", value, accepted, limit, UNDECIDED, note, cause=cause)
+    return Criterion("coverage", "%", value, accepted, limit, _outcome(met), note)
+
+
+def new_failures(count: int) -> Criterion:
+    """No pair may fail that the baseline does not know; count: how many do."""
+    return Criterion("new failures", "pairs", float(count), 0.0, 0.0, _outcome(not count))
+
+
+def _outcome(met: bool) -> str:
+    return PASS if met else FAIL

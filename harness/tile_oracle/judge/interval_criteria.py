@@ -1,0 +1,167 @@
+"""The criteria decided by intervals, each limit of which holds with `confidence`; where it decides that a
+criterion fails, with more.
+
+A criterion fails when its whole interval lies above the limit. It passes when the figure itself is within the
+limit and a loss of twice the limit can be excluded: a planted loss of that size would have been seen. Else it
+cannot tell. One problem's loss is found at a confidence that is raised, where many problems are noisy, until
+an unchanged run fails in 2 of 100 at most (tile_oracle.judge.statistics.finding_confidence).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.judge.criteria import (
+    FAIL,
+    NOT_APPLIED,
+    PASS,
+    ROUNDING_POINTS,
+    UNDECIDED,
+    Criteria,
+    Criterion,
+    average,
+    largest_loss,
+)
+from tile_oracle.judge.statistics import (
+    Array,
+    Changes,
+    Figure,
+    Side,
+    finding_confidence,
+    loss_bounds,
+    over_problems,
+)
+
+_NAMED = 2
+_FINDING = 0.99
+"""Confidence of the end of a figure's interval that decides whether it fails: three figures are judged, and
+an unchanged run is to fail in 2 of 100 at most."""
+_SEEN = 2.0
+"""A criterion passes only where a loss of so many times its limit would have been seen."""
+_UNRESOLVED_SHARE = 0.01
+"""Of the problems may be too noisy for that, and the largest loss passes all the same, with a note."""
+
+
+def mean(percent: Array) -> Array:
+    """Over the last axis."""
+    return np.asarray(percent.mean(axis=-1))
+
+
+def median(percent: Array) -> Array:
+    """Over the last axis."""
+    return np.asarray(np.median(percent, axis=-1))
+
+
+def p10(percent: Array) -> Array:
+    """The 10th percentile over the last axis, with linear interpolation."""
+    return np.asarray(np.percentile(percent, 10, axis=-1))
+
+
+def interval_average(
+    name: str,
+    figure: Figure,
+    problems: Sequence[str],
+    now: Side,
+    then: Side,
+    points: float,
+    confidence: float,
+    changes: Changes | None = None,
+) -> Criterion:
+    """`figure` may be lower than the baseline's by `points`. changes: of these sides, where they are drawn
+    already."""
+    plain = average(name, figure, 100.0 * now.efficiency, 100.0 * then.efficiency, points)
+    if plain.outcome == NOT_APPLIED:
+        return plain
+    changes = changes or Changes(now, then)
+    low, high = changes.interval(figure, confidence)[0], changes.interval(figure, _FINDING)[1]
+    outcome = _outcome(plain.outcome == PASS, -high, -low, points)
+    decided = replace(
+        plain,
+        outcome=outcome,
+        low=low,
+        high=high,
+        confidence=confidence,
+        over_problems=over_problems(now, then, figure, confidence),
+    )
+    if outcome != UNDECIDED:
+        return decided
+    doubt = np.hypot(now.sigma * now.efficiency, then.sigma * then.efficiency)
+    most = [problems[place] for place in np.argsort(-doubt, kind="stable")[:_NAMED] if doubt[place] > 0]
+    cause = f"the change lies between {low:+.2f} and {high:+.2f} points"
+    return replace(decided, cause=cause + (f"; most of the doubt is in {' and '.join(most)}" if most else ""))
+
+
+def interval_largest_loss(
+    problems: Sequence[str], now: Side, then: Side, points: float, confidence: float
+) -> tuple[Criterion, Array, Array]:
+    """No problem may have lost more than `points`; the limits of every problem's loss, too, in points."""
+    plain = largest_loss(100.0 * now.efficiency, 100.0 * then.efficiency, points)
+    if plain.outcome == NOT_APPLIED:
+        return plain, np.empty(0), np.empty(0)
+    _, high = loss_bounds(now, then, confidence)
+    low, _ = loss_bounds(now, then, finding_confidence(now, then, points, confidence))
+    loss = 100.0 * (then.efficiency - now.efficiency)
+    found = int((low > points + ROUNDING_POINTS).sum())
+    over = loss > points + ROUNDING_POINTS
+    unresolved = ~over & (high > max(_SEEN * points, points + ROUNDING_POINTS))
+    note = cause = ""
+    if found:
+        outcome, note = FAIL, f"{found} problem{'s' if found > 1 else ''} lost more"
+    elif over.any():
+        outcome = UNDECIDED
+        cause = f"the loss may be more or less in {_names(problems, loss, over)}"
+    elif unresolved.sum() > _UNRESOLVED_SHARE * len(problems):
+        outcome = UNDECIDED
+        cause = f"a loss of {_SEEN * points:g} points may hide in {_names(problems, high, unresolved)}"
+    else:
+        outcome = PASS
+        if unresolved.any():
+            note = f"{int(unresolved.sum())} too noisy to tell: {_names(problems, high, unresolved)}"
+    decided = replace(
+        plain,
+        outcome=outcome,
+        low=max(float(low.max()), 0.0),
+        high=max(float(high.max()), 0.0),
+        confidence=confidence,
+        note=note,
+        cause=cause,
+    )
+    return decided, low, high
+
+
+def _names(problems: Sequence[str], by: Array, which: npt.NDArray[np.bool_]) -> str:
+    """The first of the chosen problems, the largest first, and how many more there are."""
+    chosen = [problems[place] for place in np.argsort(-by, kind="stable") if which[place]]
+    more = f" and {len(chosen) - _NAMED} more" if len(chosen) > _NAMED else ""
+    return ", ".join(chosen[:_NAMED]) + more
+
+
+def suspects(
+    problems: Sequence[str], criteria: Sequence[Criterion], high: Array, limits: Criteria
+) -> tuple[str, ...]:
+    """The problems to measure again before anything is called a loss, those with the largest possible loss
+    first: of a criterion that has not passed, the problems whose loss may be above its limit."""
+    if not len(high):
+        return ()
+    points = {
+        "mean": limits.mean_points,
+        "median": limits.median_points,
+        "P10": limits.mean_points,
+        "largest loss": limits.problem_points,
+    }
+    open_ = [points[one.name] for one in criteria if one.name in points and one.outcome in (FAIL, UNDECIDED)]
+    if not open_:
+        return ()
+    least = min(open_)
+    return tuple(problems[place] for place in np.argsort(-high, kind="stable") if high[place] > least)
+
+
+def _outcome(met: bool, low_loss: float, high_loss: float, points: float) -> str:
+    """met: by the plain figure."""
+    if low_loss > points + ROUNDING_POINTS:
+        return FAIL
+    return PASS if met and high_loss <= _SEEN * points + ROUNDING_POINTS else UNDECIDED

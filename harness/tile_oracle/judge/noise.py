@@ -1,0 +1,203 @@
+"""How well a run knows the efficiency of each pick: margins with standard errors, from what was measured.
+
+A pick's *margin* is ln(TFLOPS of the pick / TFLOPS of the fastest other kernel), over the rounds in which
+both were timed in turn, so that the machine's drift cancels. Its standard error comes from
+
+1. the scatter of the problem's own margin from round to round (the sweep included);
+2. the run's typical scatter of a margin, a robust scale over all kernels that were measured again;
+3. the drift of the machine between rounds, where pick and other kernel were not timed in the same rounds;
+4. the scatter of the samples within a measurement: the median of n samples with interquartile range r has a
+   standard error of 0.93 r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
+
+A few rounds say little of their own scatter, so 1 is moderated by the larger of 2 and 4, which count as
+_PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.selection import COVERED
+
+_PRIOR_DOF = 4.0
+_MEDIAN_ERROR = 0.93
+_MAD = 1.4826
+_NORMAL_90 = 1.645
+_MEDIAN_OF_ROUNDS = 1.35
+"""Variance of a median of three to seven normal values over that of their mean."""
+_TYPICAL_NOISE = 0.005
+"""Of a log latency where a run says nothing of its noise: no second round, no samples."""
+
+
+@dataclass(frozen=True)
+class Margin:
+    """ln(TFLOPS of the pick / of the fastest other kernel) of one problem, and how well it is known.
+
+    log_ratio: above 0 where the pick is the oracle. sigma: standard error; 0: exact. dof: its degrees of
+    freedom. rounds: interleaved rounds behind it. other: "" where no other kernel is ok.
+    """
+
+    pick: str
+    log_ratio: float
+    sigma: float
+    dof: float
+    rounds: int
+    pick_latency_ms: float
+    other: str = ""
+    other_latency_ms: float = 0.0
+
+    @property
+    def efficiency(self) -> float:
+        """Fraction of the oracle: 1 where the pick is the oracle."""
+        return min(1.0, math.exp(self.log_ratio))
+
+    def of_the_same_data(self, other: Margin) -> bool:
+        """Whether both are of the very same measurements, as in a replay of one recording."""
+        mine = (self.pick, self.other, self.pick_latency_ms, self.other_latency_ms)
+        theirs = (other.pick, other.other, other.pick_latency_ms, other.other_latency_ms)
+        return mine[:2] == theirs[:2] and np.allclose(mine[2:], theirs[2:], rtol=1e-9, atol=0)
+
+
+def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame) -> dict[str, Margin]:
+    """Problem id -> the margin of its pick, for covered problems whose pick is ok.
+
+    records: rows of record.schema, all rounds; final, selection: oracle, selection.
+    """
+    picked = selection[(selection["coverage"] == COVERED) & (selection["pick_status"] == "ok")]
+    if picked.empty:
+        return {}
+    others = _fastest_others(final, picked)
+    timings = _timings(records, picked["problem"])
+    typical, drift = _typical_scatter(timings), _drift(timings)
+    noisy = _fastest_noisy(final)
+    found: dict[str, Margin] = {}
+    for problem, pick, efficiency, latency in zip(
+        picked["problem"], picked["pick_kernel"], picked["efficiency"], picked["pick_latency_ms"], strict=True
+    ):
+        other, other_latency = others.get(problem, ("", 0.0))
+        if not other:
+            found[problem] = Margin(pick, 0.0, 0.0, _PRIOR_DOF, 0, float(latency))
+            continue
+        ratio = math.log(efficiency) if efficiency < 1 else max(0.0, math.log(other_latency / latency))
+        of_problem = timings.get(problem, {})
+        sigma, dof, rounds = _error(of_problem.get(pick, {}), of_problem.get(other, {}), typical)
+        if not rounds:
+            sigma = math.hypot(sigma, drift)
+        doubtful = noisy.get(problem, math.inf)
+        best = min(float(latency), other_latency)
+        if doubtful < best:  # a kernel that may be faster than the oracle, if its figure is to be believed
+            sigma = math.hypot(sigma, math.log(best / doubtful))
+        found[problem] = Margin(pick, ratio, sigma, dof, rounds, float(latency), other, float(other_latency))
+    return found
+
+
+_Timing = tuple[float, float]
+"""ln(latency), and the standard error of that by the samples, NaN where unknown."""
+
+
+def _timings(records: pd.DataFrame, problems: pd.Series) -> dict[str, dict[str, dict[int, _Timing]]]:
+    """Problem -> kernel -> round -> timing, of ok rows of pairs measured again, and of the picks' sweeps."""
+    ok = records[(records["status"] == "ok") & records["problem"].isin(problems)]
+    rows = ok[["problem", "kernel", "round", "latency_ms"]].copy()
+    for name in ("spread", "samples"):
+        rows[name] = ok[name].astype("float64") if name in ok else np.nan
+    rows = rows.drop_duplicates(["problem", "kernel", "round"], keep="last")
+    error = _MEDIAN_ERROR * rows["spread"] / np.sqrt(rows["samples"].where(rows["samples"] > 1))
+    found: dict[str, dict[str, dict[int, _Timing]]] = {}
+    logs = np.log(rows["latency_ms"].to_numpy(dtype=np.float64))
+    columns = (rows["problem"], rows["kernel"], rows["round"].astype("int64"), logs, error)
+    for problem, kernel, round_, log, one in zip(*(list(column) for column in columns), strict=True):
+        found.setdefault(problem, {}).setdefault(kernel, {})[round_] = (log, one)
+    return found
+
+
+def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
+    """Robust standard deviation of a margin within one round: of the differences between rounds of the log
+    ratios of leaders. Only rounds timed in turn count where a run has two of them; NaN without repeats."""
+    interleaved: list[float] = []
+    with_sweep: list[float] = []
+    for kernels in timings.values():
+        again = {kernel: rounds for kernel, rounds in kernels.items() if max(rounds) >= ROUND_FINAL}
+        if len(again) < 2:
+            continue
+        reference = min(again, key=lambda kernel: again[kernel][max(again[kernel])][0])
+        for kernel, rounds in again.items():
+            if kernel == reference:
+                continue
+            shared = sorted(set(rounds) & set(again[reference]))
+            ratios = {one: rounds[one][0] - again[reference][one][0] for one in shared}
+            for first, second in pairwise(shared):
+                kind = interleaved if first >= ROUND_FINAL else with_sweep
+                kind.append(ratios[second] - ratios[first])
+    found = interleaved or with_sweep
+    return _MAD * float(np.median(np.abs(found))) / math.sqrt(2) if found else math.nan
+
+
+def _drift(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
+    """Robust standard deviation of what all kernels of a problem have in common from the sweep to the first
+    round after it; 0 where no round tells. By the 90th percentile: drift has long tails."""
+    common = [
+        float(np.median([rounds[ROUND_FINAL][0] - rounds[0][0] for rounds in again]))
+        for kernels in timings.values()
+        if len(again := [rounds for rounds in kernels.values() if 0 in rounds and ROUND_FINAL in rounds]) > 1
+    ]
+    return float(np.quantile(np.abs(common), 0.9)) / _NORMAL_90 if common else 0.0
+
+
+def _error(
+    pick: Mapping[int, _Timing], other: Mapping[int, _Timing], typical: float
+) -> tuple[float, float, int]:
+    """Standard error of a margin, its degrees of freedom, and the interleaved rounds behind it."""
+    shared = sorted(set(pick) & set(other))
+    again = [one for one in shared if one >= ROUND_FINAL]
+    used = again or [max(pick, default=0)]
+    within = [
+        timings[one][1] ** 2
+        for timings in (pick, other)
+        for one in (used if again else [max(timings, default=-1)])
+        if one in timings and not math.isnan(timings[one][1])
+    ]
+    of_samples = math.sqrt(2 * float(np.mean(within))) if within else math.nan
+    known = [value for value in (typical, of_samples) if not math.isnan(value)]
+    prior = max(known) if known else math.sqrt(2) * _TYPICAL_NOISE
+    # Two rounds at least are needed to see any scatter: then the sweep's is taken, too.
+    seen = again if len(again) >= 3 else shared
+    ratios = np.array([pick[one][0] - other[one][0] for one in seen])
+    own_dof = max(len(ratios) - 1, 0)
+    own = float(ratios.var(ddof=1)) if own_dof else 0.0
+    dof = _PRIOR_DOF + own_dof
+    variance = (_PRIOR_DOF * prior**2 + own_dof * own) / dof
+    count = max(len(again), 1)
+    return math.sqrt(variance / count * (_MEDIAN_OF_ROUNDS if count > 2 else 1.0)), dof, len(again)
+
+
+def _fastest_others(final: pd.DataFrame, picked: pd.DataFrame) -> dict[str, tuple[str, float]]:
+    """Problem -> the oracle where the pick is another kernel, else the fastest kernel beside it."""
+    pick_of = dict(zip(picked["problem"], picked["pick_kernel"], strict=True))
+    found = {
+        problem: (oracle, float(latency))
+        for problem, oracle, latency in zip(
+            picked["problem"], picked["oracle_kernel"], picked["oracle_latency_ms"], strict=True
+        )
+        if oracle != pick_of[problem]
+    }
+    ok = final[(final["status"] == "ok") & final["problem"].isin([p for p in pick_of if p not in found])]
+    ok = ok[ok["kernel"] != ok["problem"].map(pick_of)]
+    ok = ok.sort_values(["remeasured", "latency_ms", "kernel"], ascending=[False, True, True])
+    for problem, kernel, latency in ok.drop_duplicates("problem")[
+        ["problem", "kernel", "latency_ms"]
+    ].itertuples(index=False, name=None):
+        found[problem] = (kernel, float(latency))
+    return found
+
+
+def _fastest_noisy(final: pd.DataFrame) -> dict[str, float]:
+    noisy = final[(final["status"] == "noisy") & final["latency_ms"].notna()]
+    return {str(name): float(value) for name, value in noisy.groupby("problem")["latency_ms"].min().items()}

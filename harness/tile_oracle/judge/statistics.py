@@ -1,0 +1,222 @@
+"""Intervals of the change from a baseline to a run: of each problem's loss, and of figures over problems.
+
+The problems of a set are the same in both runs and are not a sample of others: what is uncertain is the
+measurement of each. A figure's interval is therefore a parametric bootstrap over the measured noise, paired
+by problem: the margins of both runs are drawn again from their t distributions, and the figure is taken of
+each draw (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6). How much a figure would
+vary with *other* problems of the kind is another question; `over_problems` answers it, and decides nothing.
+
+Two sessions differ by more than the rounds within each of them show: memory lies elsewhere, neighbours and
+clocks are others. `between_sessions` estimates that part from how far the margins of the same picks moved,
+and `with_sessions` adds it to the errors of both runs (a random-effects model; Paule and Mandel, Journal of
+Research of the National Bureau of Standards 87, 1982). It looks at the third quartile, so that what happened
+to a tenth of the problems, a regression for instance, does not count as noise.
+
+The interval of one problem's loss joins the limits of both efficiencies by the method of variance estimates
+recovery (Zou and Donner, Statistics in Medicine 27, 2008), which does without symmetry: an efficiency never
+exceeds 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.judge.noise import Margin
+
+Array = npt.NDArray[np.float64]
+Figure = Callable[[Array], Array]
+"""A figure over the last axis: of (draws, problems) the figure of every draw."""
+
+_DRAWS = 2000
+_SEED = 20260
+_FALSE_ALARMS = 0.02
+_STRICTER = (0.975, 0.99, 0.995, 0.998, 0.999, 0.9995, 0.9999, 0.99999)
+_MOST_DRAWN = 2_000_000
+_LEAST_PROBLEMS = 5
+_MOVED_QUANTILE = 0.75
+
+
+@dataclass(frozen=True)
+class Side:
+    """The efficiencies of one run, one entry a problem: log_ratio and sigma of the margins, degrees of
+    freedom, and the efficiencies themselves (fractions; 0 for a pick that is not ok)."""
+
+    efficiency: Array
+    log_ratio: Array
+    sigma: Array
+    dof: Array
+
+    def bound(self, confidence: Array | float, side: int) -> Array:
+        """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
+        import scipy.stats  # not at the top: a machine that only measures may lack it
+
+        quantile = scipy.stats.t.ppf(confidence, self.dof)
+        moved = np.minimum(1.0, np.exp(self.log_ratio + side * quantile * self.sigma))
+        return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
+
+    def draws(self, rng: np.random.Generator, count: int) -> Array:
+        """(count, problems) efficiencies with the noise of the measurement."""
+        noise = rng.standard_t(np.broadcast_to(self.dof, (count, len(self.dof))))
+        drawn = np.minimum(1.0, np.exp(self.log_ratio + self.sigma * noise))
+        return np.asarray(np.where(self.sigma > 0, drawn, self.efficiency))
+
+
+def paired_sides(
+    problems: Sequence[str],
+    now: Mapping[str, float | None],
+    then: Mapping[str, float | None],
+    margins_now: Mapping[str, Margin],
+    margins_then: Mapping[str, Margin],
+) -> tuple[Side, Side]:
+    """Both runs, problem by problem. Where both rest on the very same measurements neither has noise: the
+    difference is exact. Where the baseline says nothing of its noise, it is taken to be this run's."""
+    sides: tuple[list[tuple[float, float, float, float]], ...] = ([], [])
+    for problem in problems:
+        fractions = (now[problem] or 0.0, then[problem] or 0.0)
+        new, old = margins_now.get(problem), margins_then.get(problem)
+        same = abs(fractions[0] - fractions[1]) < 1e-8 if old is None else False
+        if new is not None and old is not None:
+            same = new.of_the_same_data(old)
+        for side, fraction, margin in zip(sides, fractions, (new, old or new), strict=True):
+            if margin is None or same or fraction <= 0:
+                side.append((fraction, 0.0, 0.0, 1.0))
+            else:
+                beyond = margin.log_ratio if fraction >= 1 else 0.0
+                side.append(
+                    (fraction, min(0.0, np.log(fraction)) + max(0.0, beyond), margin.sigma, margin.dof)
+                )
+    columns = [np.array(side, dtype=np.float64).reshape(-1, 4).T for side in sides]
+    return Side(*columns[0]), Side(*columns[1])
+
+
+def same_picks(
+    problems: Sequence[str], margins_now: Mapping[str, Margin], margins_then: Mapping[str, Margin]
+) -> npt.NDArray[np.bool_]:
+    """Of which problems the same kernel is judged in both runs: their margins move by noise, or by what
+    became of that kernel, and not because another one was picked."""
+    return np.array(
+        [
+            (new := margins_now.get(problem)) is not None
+            and (old := margins_then.get(problem)) is not None
+            and new.pick == old.pick
+            for problem in problems
+        ],
+        dtype=np.bool_,
+    )
+
+
+def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) -> float:
+    """Standard deviation of the change of a margin (a log ratio) from one session to another that the errors
+    within the sessions do not explain; 0 where they explain it all, and for fewer than _LEAST_PROBLEMS."""
+    noisy = (now.sigma > 0) & (then.sigma > 0) & same_pick
+    if noisy.sum() < _LEAST_PROBLEMS:
+        return 0.0
+    import scipy.stats
+
+    moved = (now.log_ratio - then.log_ratio)[noisy]
+    away = np.abs(moved - np.median(moved))
+    variance = (now.sigma**2 + then.sigma**2)[noisy]
+    dof = np.minimum(now.dof, then.dof)[noisy]
+    expected = scipy.stats.t.ppf(0.5 + _MOVED_QUANTILE / 2, dof)
+
+    def excess(between: float) -> float:
+        return float(np.quantile(away / np.sqrt(variance + between**2) / expected, _MOVED_QUANTILE)) - 1.0
+
+    if excess(0.0) <= 0:
+        return 0.0
+    low, high = 0.0, 2.0 * float(away.max()) + float(np.sqrt(variance.max()))
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if excess(middle) > 0 else (low, middle)
+    return high
+
+
+def with_sessions(side: Side, between: float) -> Side:
+    """One run's errors with its half of the variance between sessions; what is exact stays exact."""
+    noisy = side.sigma > 0
+    if between <= 0 or not noisy.any():
+        return side
+    own, added = side.sigma**2, between**2 / 2
+    # Welch and Satterthwaite; a quantile is known about half as well as a variance.
+    dof = (own + added) ** 2 / (own**2 / side.dof + added**2 / (noisy.sum() / 2))
+    return Side(
+        side.efficiency,
+        side.log_ratio,
+        np.where(noisy, np.sqrt(own + added), 0.0),
+        np.where(noisy, dof, side.dof),
+    )
+
+
+def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array, Array]:
+    """Lower and upper one-sided limits of each problem's loss, in points."""
+    loss = then.efficiency - now.efficiency
+    low = loss - np.hypot(
+        then.efficiency - then.bound(confidence, -1), now.bound(confidence, 1) - now.efficiency
+    )
+    high = loss + np.hypot(
+        then.bound(confidence, 1) - then.efficiency, now.efficiency - now.bound(confidence, -1)
+    )
+    return 100.0 * low, 100.0 * high
+
+
+def finding_confidence(now: Side, then: Side, points: float, confidence: float) -> float:
+    """The confidence at which one problem's loss counts as found: `confidence`, or so much more that noise
+    fails a run in which nothing has changed with a probability of _FALSE_ALARMS at most, over all problems.
+
+    With no true loss, a problem is found by mistake when noise alone exceeds `points` and the quantile.
+    """
+    import scipy.stats
+
+    error = np.stack([now.sigma * now.efficiency, then.sigma * then.efficiency]) ** 2
+    joint = error.sum(axis=0)
+    noisy = joint > 0
+    if not noisy.any():
+        return confidence
+    joint, (new, old) = joint[noisy], error[:, noisy]
+    dof = joint**2 / (new**2 / now.dof[noisy] + old**2 / then.dof[noisy])  # Welch and Satterthwaite
+    away = points / 100.0 / np.sqrt(joint)
+    found = confidence
+    for found in (confidence, *(one for one in _STRICTER if one > confidence)):
+        if scipy.stats.t.sf(scipy.stats.t.ppf(found, dof) + away, dof).sum() <= _FALSE_ALARMS:
+            break
+    return found
+
+
+class Changes:
+    """What noise does to figures over the problems: both runs drawn again, once for all figures."""
+
+    def __init__(self, now: Side, then: Side) -> None:
+        self._sides = (100.0 * now.efficiency, 100.0 * then.efficiency)
+        self._drawn: tuple[Array, Array] | None = None
+        if now.sigma.any() or then.sigma.any():
+            rng = np.random.default_rng(_SEED)
+            count = max(200, min(_DRAWS, _MOST_DRAWN // len(now.efficiency)))
+            self._drawn = (100.0 * now.draws(rng, count), 100.0 * then.draws(rng, count))
+
+    def interval(self, figure: Figure, confidence: float) -> tuple[float, float]:
+        """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
+        change = float(figure(self._sides[0]) - figure(self._sides[1]))
+        if self._drawn is None:
+            return change, change
+        drawn = figure(self._drawn[0]) - figure(self._drawn[1])
+        # Around the change that was measured: noise that is added to noise shifts both runs' figures alike.
+        low, high = np.quantile(drawn - np.median(drawn), [1.0 - confidence, confidence])
+        return change + float(low), change + float(high)
+
+
+def change_interval(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
+    """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
+    return Changes(now, then).interval(figure, confidence)
+
+
+def over_problems(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
+    """The same limits if the problems were a sample: they are resampled with both their efficiencies."""
+    rng = np.random.default_rng(_SEED)
+    index = rng.integers(0, len(now.efficiency), (1000, len(now.efficiency)))
+    drawn = figure(100.0 * now.efficiency[index]) - figure(100.0 * then.efficiency[index])
+    low, high = np.quantile(drawn, [1.0 - confidence, confidence])
+    return float(low), float(high)

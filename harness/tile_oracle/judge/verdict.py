@@ -1,0 +1,278 @@
+"""The verdict on a run: a pure function of its selection, a baseline and the criteria.
+
+Efficiencies are fractions (0 to 1) in tables and files, percent in criteria.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.judge.baseline import Baseline, efficiencies_of
+from tile_oracle.judge.criteria import (
+    FAIL,
+    NOT_APPLIED,
+    PUBLISHED,
+    ROUNDING_POINTS,
+    UNDECIDED,
+    Criteria,
+    Criterion,
+    average,
+    coverage,
+    largest_loss,
+    new_failures,
+)
+from tile_oracle.judge.failures import Failure, failures_of
+from tile_oracle.judge.interval_criteria import (
+    interval_average,
+    interval_largest_loss,
+    mean,
+    median,
+    p10,
+    suspects,
+)
+from tile_oracle.judge.noise import Margin
+from tile_oracle.judge.statistics import (
+    Changes,
+    Side,
+    between_sessions,
+    paired_sides,
+    same_picks,
+    with_sessions,
+)
+from tile_oracle.selection import COVERED
+from tile_oracle.selection import UNDECIDED as UNDECIDED_PICK
+
+PASSED = "passed"
+FAILED = "failed"
+CANNOT_TELL = "cannot tell"
+IN_SAMPLE = "in-sample"
+INCOMPLETE = "incomplete"
+NO_BASELINE = "no baseline"
+NO_MODEL = "no model"
+
+_TOLD_BETWEEN = 0.005
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A problem that lost more than the criteria allow. low, high: the limits of its loss in points, None
+    for a plain comparison."""
+
+    problem: str
+    efficiency_percent: float
+    baseline_percent: float
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def loss_points(self) -> float:
+        return self.baseline_percent - self.efficiency_percent
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the criteria say of a run, with all that is needed to understand it.
+
+    state: passed; failed; cannot tell (nothing failed, but a criterion has its limit within its interval);
+    in-sample (the model was trained on what judges it); incomplete (nothing failed, but the run was stopped
+    or narrowed, so a criterion could not be applied); no baseline; or no model.
+    compared: problems with an efficiency in both. new_problems and gone_problems: in the run's set or the
+    baseline's alone. newly_uncovered: covered in the baseline, not now. healed: known failures, ok now.
+    suspects: problems that would have to be measured again to decide what is open, or before a loss is
+    believed. undecided: problems whose pick is too noisy to be timed.
+    """
+
+    state: str
+    message: str
+    criteria: tuple[Criterion, ...] = ()
+    compared: int = 0
+    new_problems: tuple[str, ...] = ()
+    gone_problems: tuple[str, ...] = ()
+    newly_uncovered: tuple[str, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    new_failures: tuple[Failure, ...] = ()
+    known_failures: tuple[Failure, ...] = ()
+    healed: tuple[Failure, ...] = ()
+    notes: tuple[str, ...] = ()
+    suspects: tuple[str, ...] = ()
+    undecided: tuple[str, ...] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.state == FAILED
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready: plain numbers, strings, lists."""
+        out = asdict(self)
+        for entry, loss in zip(out["losses"], self.losses, strict=True):
+            entry["loss_points"] = loss.loss_points
+        for entry, criterion in zip(out["criteria"], self.criteria, strict=True):
+            entry["passed"] = criterion.passed
+        return out
+
+
+def judge(
+    selection: pd.DataFrame,
+    final: pd.DataFrame,
+    baseline: Baseline | None,
+    criteria: Criteria,
+    *,
+    complete: bool = True,
+    margins: Mapping[str, Margin] | None = None,
+    settled_by: str = "",
+) -> Verdict:
+    """The criteria applied to a selection (tile_oracle.selection) and its settled measurements.
+
+    Mean, median and P10 compare over the problems that have an efficiency in both; coverage over the
+    problems that are in both sets. complete: whether every pair of the run was measured; where it is
+    False, coverage is not held against the run. margins: the noise of the picks (tile_oracle.judge.noise);
+    without them every figure counts as exact. settled_by: the command that would settle what is open.
+    """
+    failures = _failures(final, baseline)
+    new = tuple(failure for failure in failures if failure.known is None)
+    known = tuple(failure for failure in failures if failure.known is not None)
+    if baseline is None:
+        return Verdict(*_without_baseline(selection), new_failures=new)
+    now = efficiencies_of(selection)
+    then = baseline.efficiencies
+    shared = [problem for problem in now if problem in then]
+    common = [problem for problem in shared if now[problem] is not None and then[problem] is not None]
+    uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
+    undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
+    sides = paired_sides(common, now, then, margins or {}, baseline.picks)
+    between = 0.0  # the published rule compares the figures alone
+    if criteria.rule != PUBLISHED:
+        between = between_sessions(*sides, same_picks(common, margins or {}, baseline.picks))
+    new_side, old_side = (with_sessions(side, between) for side in sides)
+    figures, losses, again = _compared(common, new_side, old_side, criteria)
+    covered = coverage(
+        shared,
+        now,
+        then,
+        criteria.coverage_points,
+        compared=bool(common),
+        complete=complete,
+        undecided=undecided,
+    )
+    if covered.outcome == UNDECIDED:
+        again = tuple(dict.fromkeys((*undecided, *again)))
+    applied = [
+        replace(one, command=settled_by) if one.outcome == UNDECIDED else one
+        for one in (*figures, covered, new_failures(len(new)))
+    ]
+    state = _state(applied)
+    return Verdict(
+        state=state,
+        message=_message(state, applied),
+        criteria=tuple(applied),
+        compared=len(common),
+        new_problems=tuple(problem for problem in now if problem not in then),
+        gone_problems=tuple(sorted(problem for problem in then if problem not in now)),
+        newly_uncovered=uncovered,
+        losses=losses,
+        new_failures=new,
+        known_failures=known,
+        healed=_healed(final, baseline),
+        notes=(*_notes(failures), *_session_note(between)),
+        suspects=again,
+        undecided=undecided,
+    )
+
+
+def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
+    """(state, message) of a run that there is nothing to compare with."""
+    if not selection["pick_kernel"].notna().any():
+        return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
+    if not (selection["coverage"] == COVERED).any():
+        return NO_BASELINE, "the criteria were not applied, and no problem has an efficiency"
+    return NO_BASELINE, "the criteria were not applied; --update-baseline accepts this run as the baseline"
+
+
+def _compared(
+    common: Sequence[str], now: Side, then: Side, criteria: Criteria
+) -> tuple[list[Criterion], tuple[Loss, ...], tuple[str, ...]]:
+    """The criteria over the problems in both, the problems that lost too much, and those in doubt."""
+    new, old = 100.0 * now.efficiency, 100.0 * then.efficiency
+    named = (
+        ("mean", mean, criteria.mean_points),
+        ("median", median, criteria.median_points),
+        ("P10", p10, criteria.p10_points),
+    )
+    if criteria.rule == PUBLISHED:
+        plain = [average(name, figure, new, old, points) for name, figure, points in named]
+        over = old - new > criteria.problem_points + ROUNDING_POINTS
+        losses = [Loss(common[i], float(new[i]), float(old[i])) for i in np.flatnonzero(over).tolist()]
+        return [*plain, largest_loss(new, old, criteria.problem_points)], _worst_first(losses), ()
+    changes = Changes(now, then) if len(common) else None
+    applied = [
+        interval_average(name, figure, common, now, then, points, criteria.confidence, changes)
+        for name, figure, points in named
+    ]
+    points, confidence = criteria.problem_points, criteria.confidence
+    largest, low, high = interval_largest_loss(common, now, then, points, confidence)
+    applied.append(largest)
+    found = np.flatnonzero(low > points + ROUNDING_POINTS).tolist()
+    losses = [Loss(common[i], float(new[i]), float(old[i]), float(low[i]), float(high[i])) for i in found]
+    return applied, _worst_first(losses), suspects(common, applied, high, criteria)
+
+
+def _worst_first(losses: Sequence[Loss]) -> tuple[Loss, ...]:
+    return tuple(sorted(losses, key=lambda loss: (-loss.loss_points, loss.problem)))
+
+
+def _failures(final: pd.DataFrame, baseline: Baseline | None) -> tuple[Failure, ...]:
+    rows = failures_of(final).astype(str).itertuples(index=False, name=None)
+    return tuple(
+        Failure(problem, kernel, status, detail, baseline.knows(problem, kernel) if baseline else None)
+        for problem, kernel, status, detail in rows
+    )
+
+
+def _healed(final: pd.DataFrame, baseline: Baseline) -> tuple[Failure, ...]:
+    if not baseline.known_failures:
+        return ()
+    suspects = final[(final["status"] == "ok") & final["problem"].isin(list(baseline.known_failures))]
+    return tuple(
+        Failure(problem, kernel, "ok", "", known)
+        for problem, kernel in zip(suspects["problem"], suspects["kernel"], strict=True)
+        if (known := baseline.knows(problem, kernel)) is not None
+    )
+
+
+def _state(criteria: Sequence[Criterion]) -> str:
+    """The gravest outcome decides."""
+    outcomes = {criterion.outcome for criterion in criteria}
+    order = ((FAIL, FAILED), (UNDECIDED, CANNOT_TELL), (NOT_APPLIED, INCOMPLETE))
+    return next((state for outcome, state in order if outcome in outcomes), PASSED)
+
+
+def _message(state: str, criteria: Sequence[Criterion]) -> str:
+    def named(outcome: str) -> str:
+        return ", ".join(criterion.name for criterion in criteria if criterion.outcome == outcome)
+
+    if state == PASSED:
+        return "every criterion is met"
+    if state == FAILED:
+        return f"criteria not met: {named(FAIL)}"
+    if state == CANNOT_TELL:
+        return f"nothing failed, but the measurements are too noisy to tell: {named(UNDECIDED)}"
+    return f"nothing failed, but not applied: {named(NOT_APPLIED)}"
+
+
+def _session_note(between: float) -> tuple[str, ...]:
+    if between < _TOLD_BETWEEN:
+        return ()
+    return (
+        f"the same picks moved by {100 * between:.1f} % (standard deviation) from the baseline's session to "
+        "this one, beyond the noise within each; the intervals include it",
+    )
+
+
+def _notes(failures: Sequence[Failure]) -> tuple[str, ...]:
+    changed = sum(failure.known is not None and failure.known != failure.status for failure in failures)
+    return (f"known failures that now fail in another way: {changed}",) if changed else ()

@@ -1,0 +1,63 @@
+"""Kernels: one compiled configuration each; one class an operation.
+
+What all have: `op`, `dtype`, `tile`, `waves`, `warp_tile`, `pipeline`, `scheduler`, `epilogue`, `pad_m`,
+`pad_n`, `pad_k`, `kind`, `matches`, `name`, `short_name`, `as_row` and `from_row`. Names and fields
+convert both ways without loss: `parse_kernel_name`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, shortened
+from tile_oracle.kernel.gemm import GEMM_KERNEL_FIELDS, GemmKernel, parse_gemm_name
+from tile_oracle.kernel.grouped_conv import (
+    KERNEL_FIELDS,
+    PUBLISHED_TILES,
+    PUBLISHED_VECTORS,
+    GroupedConvKernel,
+    parse_grouped_conv_name,
+)
+
+__all__ = [
+    "EPILOGUES",
+    "GEMM_KERNEL_FIELDS",
+    "KERNEL_FIELDS",
+    "KERNEL_TYPES",
+    "PIPELINE_NAME",
+    "PUBLISHED_TILES",
+    "PUBLISHED_VECTORS",
+    "SCHEDULERS",
+    "GemmKernel",
+    "GroupedConvKernel",
+    "Kernel",
+    "kernel_from_row",
+    "parse_gemm_name",
+    "parse_grouped_conv_name",
+    "parse_kernel_name",
+]
+
+Kernel = GroupedConvKernel | GemmKernel
+"""A kernel of any operation."""
+
+KERNEL_TYPES: Mapping[str, type[GroupedConvKernel] | type[GemmKernel]] = MappingProxyType(
+    {GroupedConvKernel.op: GroupedConvKernel, GemmKernel.op: GemmKernel}
+)
+"""Operation -> class of its kernels."""
+
+
+def parse_kernel_name(name: str) -> Kernel:
+    """The kernel that a full name means, whatever its operation. Raises KernelError."""
+    if isinstance(name, str) and name.startswith(GemmKernel.op + "_"):
+        return parse_gemm_name(name)
+    return parse_grouped_conv_name(name)
+
+
+def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:
+    """The kernel of a table's row. Raises KernelError."""
+    if op not in KERNEL_TYPES:
+        raise KernelError(f"operation {shortened(op)} is not one of {', '.join(KERNEL_TYPES)}")
+    return KERNEL_TYPES[op].from_row(row)

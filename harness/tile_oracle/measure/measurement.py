@@ -1,0 +1,77 @@
+"""What came of one pair."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.record.schema import ROUND_SWEEP
+from tile_oracle.target.device_state import DeviceState
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One measurement. `tflops` and the latencies are NaN unless the status is ok or noisy.
+
+    latency_ms: median of the samples; latency_min_ms: fastest sample; spread: interquartile range over
+    median; samples: how many were timed; check: full, spot or none; busy_ms: warm-up and timed runs by the
+    device's own clock. state: clocks, temperature and throttling, facts: what the driver says of the loaded
+    kernel, as far as they are known. known_failure: the status with which the baseline says that the pair
+    fails, "" where it says nothing.
+    """
+
+    problem: Problem
+    kernel: Kernel
+    status: str
+    detail: str = ""
+    round: int = ROUND_SWEEP
+    latency_ms: float = math.nan
+    latency_min_ms: float = math.nan
+    spread: float = math.nan
+    samples: int = 0
+    check: str = "none"
+    check_points: int = 0
+    busy_ms: float = math.nan
+    state: DeviceState = field(default_factory=DeviceState)
+    facts: Mapping[str, int] = field(default_factory=dict)
+    sample_ms: tuple[float, ...] = ()
+    resumed: bool = False
+    known_failure: str = ""
+
+    @property
+    def ok(self) -> bool:
+        return self.status == "ok"
+
+    @property
+    def tflops(self) -> float:
+        """The problem's floating-point operations a second, in units of 1e12."""
+        return self.problem.tflops(self.latency_ms) if self.latency_ms > 0 else math.nan
+
+    def as_row(self) -> dict[str, Any]:
+        """The columns that depend on this measurement; NaN becomes null."""
+        numbers = {
+            "latency_ms": self.latency_ms,
+            "latency_min_ms": self.latency_min_ms,
+            "spread": self.spread,
+            "tflops": self.tflops,
+            "busy_ms": self.busy_ms,
+        }
+        return {
+            "round": self.round,
+            "op": self.problem.op,
+            "problem": self.problem.id,
+            **self.problem.as_row(),
+            "kernel": self.kernel.name,
+            **self.kernel.as_row(),
+            "status": self.status,
+            "detail": self.detail,
+            **{name: None if math.isnan(value) else value for name, value in numbers.items()},
+            "samples": self.samples,
+            "check": self.check,
+            "check_points": self.check_points,
+            **self.state.as_row(),
+        }

@@ -1,0 +1,189 @@
+"""What a worker may say, and when: everything else is the fault of the kernel that it runs.
+
+A kernel runs in the worker's own process and can write into its channel. So each message is checked for its
+types and values here, and its place in the conversation by `Conversation`: results come in the order in which
+kernels were handed over, each after its `began`, and each is believed only when the worker has confirmed it
+with the token that came with the command.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta, Struct
+
+from tile_oracle.measure.protocol import ChannelGarbled, Message
+
+_Id = Annotated[int, Meta(ge=-1, le=1 << 62)]
+_Count = Annotated[int, Meta(ge=0, le=1 << 62)]
+_Text = Annotated[str, Meta(max_length=100_000)]
+_Fact = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+
+_SECONDS_SLACK = 1.0
+
+
+class _Opened(Struct):
+    opened: dict[Literal["name", "driver"], _Text]
+
+
+class _Failed(Struct):
+    failed: _Text
+
+
+class _Loaded(Struct):
+    loaded: _Text
+
+
+class _Refused(Struct):
+    refused: _Text
+
+
+class _Began(Struct):
+    began: _Id
+
+
+class _Resting(Struct):
+    resting: _Count
+
+
+class _Settled(Struct):
+    settled: _Text
+    dirty: list[_Text]
+    processes: _Count
+
+
+class _Done(Struct):
+    done: _Id
+    status: Literal["ok", "noisy", "wrong", "flaky", "unsupported", "build_error"]
+    kernel_seconds: float
+    detail: _Text = ""
+    check: _Text = "none"
+    check_points: _Count = 0
+    tainted: bool = False
+    again: bool = False
+    facts: dict[str, _Fact] = {}
+    latency_ms: float | None = None
+    latency_min_ms: float | None = None
+    spread: float | None = None
+    samples: _Count = 0
+    busy_ms: float = 0.0
+    sample_ms: list[float] = []
+    state: dict[str, str | float | int | bool | None] | None = None
+
+
+_KINDS: Mapping[str, type[Struct]] = {
+    "opened": _Opened,
+    "failed": _Failed,
+    "loaded": _Loaded,
+    "refused": _Refused,
+    "began": _Began,
+    "resting": _Resting,
+    "settled": _Settled,
+    "done": _Done,
+}
+
+
+def checked(message: Message) -> Message:
+    """The message, when a worker may say such a thing. Raises ChannelGarbled otherwise."""
+    kinds = [kind for kind in _KINDS if kind in message]
+    if len(kinds) != 1:
+        raise ChannelGarbled
+    try:
+        read = msgspec.convert(message, _KINDS[kinds[0]])
+    except msgspec.ValidationError:
+        raise ChannelGarbled from None
+    if isinstance(read, _Done) and not _plausible(read):
+        raise ChannelGarbled
+    return message
+
+
+def _plausible(done: _Done) -> bool:
+    """Whether the numbers of a result can be true: finite, in order, and there when they must be."""
+    if not (math.isfinite(done.kernel_seconds) and done.kernel_seconds >= 0):
+        return False
+    if not (math.isfinite(done.busy_ms) and done.busy_ms >= 0):
+        return False
+    if done.latency_ms is None and done.latency_min_ms is None:
+        return done.samples == 0 and not done.sample_ms
+    if done.latency_ms is None or done.latency_min_ms is None or done.samples < 1:
+        return False
+    times = (done.latency_min_ms, done.latency_ms, *done.sample_ms)
+    return all(math.isfinite(ms) and ms > 0 for ms in times) and done.latency_min_ms <= done.latency_ms
+
+
+class Conversation:
+    """What was handed to one worker and what it has answered: which message may come next.
+
+    running: the kernel that runs, by its identity, or whose result waits for the worker's word, or None.
+    """
+
+    def __init__(self) -> None:
+        self.running: int | None = None
+        self.last: int | None = None
+        """The kernel whose result was confirmed last."""
+        self._waiting: list[int] = []
+        self._tokens: dict[int, str] = {}
+        self._interleaved = False
+        self._held: Message | None = None
+        self._commands = 0
+
+    @property
+    def open(self) -> bool:
+        """Whether results are still to come."""
+        return bool(self._waiting)
+
+    def handed(self) -> None:
+        """One more command was sent."""
+        self._commands += 1
+
+    def expect(self, tokens: Mapping[int, str], *, interleaved: bool) -> None:
+        """Results to come, by identity. interleaved: all of them run in turns before the first result."""
+        self._waiting += tokens
+        self._tokens |= tokens
+        self._interleaved = interleaved
+
+    def began(self, message: Message) -> int:
+        """The kernel that now runs. Raises ChannelGarbled."""
+        identity = message["began"]
+        allowed = self._waiting if self._interleaved else self._waiting[:1]
+        if identity not in allowed or self._held is not None:
+            raise ChannelGarbled
+        if self.running is not None and not self._interleaved:
+            raise ChannelGarbled
+        self.running = identity
+        return int(identity)
+
+    def done(self, message: Message) -> None:
+        """A result, which is kept until it is confirmed. Raises ChannelGarbled."""
+        identity = message["done"]
+        in_turn = identity in self._waiting if self._interleaved else identity == self.running
+        if self._held is not None or self.running is None or not in_turn:
+            raise ChannelGarbled
+        self._held = message
+
+    def settled(self, message: Message) -> Message:
+        """The result that the worker confirms, with what it found out about itself. Raises ChannelGarbled."""
+        if self._held is None or message["settled"] != self._tokens[self._held["done"]]:
+            raise ChannelGarbled
+        result, self._held = self._held, None
+        identity = result["done"]
+        self._waiting.remove(identity)
+        del self._tokens[identity]
+        self.last = identity
+        if not (self._interleaved and self._waiting):
+            self.running = None
+        return {**result, "dirty": message["dirty"], "processes": message["processes"]}
+
+    def resting(self, message: Message) -> bool:
+        """Whether the worker, which has nothing to do, has missed a command. Raises ChannelGarbled."""
+        if self.running is not None or message["resting"] > self._commands:
+            raise ChannelGarbled
+        return bool(message["resting"] < self._commands)
+
+
+def text_of(answer: Message | None, name: str) -> Any:
+    """A field of an answer, or None where there is no answer or no such field."""
+    return None if answer is None else answer.get(name)

@@ -1,0 +1,212 @@
+"""`measure(problem, kernel)`: one pair asked for, a whole problem measured ahead, everything recorded."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+from tile_oracle.build.code_facts import CodeFacts, code_facts
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.problem import SHARED, Problem
+from tile_oracle.record.run import RunLog
+from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
+from tile_oracle.version import __version__
+
+_DEADLY = "the session died twice while it ran: it is not run again"
+
+Plan = Callable[[Problem], Sequence[Kernel]]
+
+
+class MeasureService:
+    """Answers for single pairs; behind it the worker runs through the problem's planned kernels.
+
+    plan: the kernels that will be asked for on a problem, in order. log: where results are recorded and
+    what is known already, or None to record nothing. keep_samples: whether measurements carry every
+    sample. watch: called with each new measurement, the re-measured leaders included. picks: the kernels
+    that the model under test picks for a problem: they are measured again with the leaders.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        plan: Plan,
+        log: RunLog | None = None,
+        *,
+        keep_samples: bool = False,
+        watch: Callable[[Measurement], None] | None = None,
+        picks: Plan | None = None,
+    ) -> None:
+        self._supervisor = supervisor
+        self._plan = plan
+        self._log = log
+        self._keep_samples = keep_samples
+        self._watch = watch
+        self._picks = picks
+        self._done: dict[str, dict[str, Measurement]] = defaultdict(dict)
+        self._finals: dict[str, dict[str, Measurement]] = defaultdict(dict)
+        self._sweep: Generator[Measurement, None, None] | None = None
+        self._open: set[str] = set()
+        self._problem = ""
+
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """The measurement of a pair, made now unless it was made before in this run.
+
+        Raises KernelError when the kernel is of another operation, direction, dtype or rank, RecordError
+        when the result cannot be recorded, and BuildError when the build folder cannot be used.
+        """
+        if not kernel.matches(problem):
+            raise KernelError(
+                f"kernel {kernel.name} is not for {problem.id}: {SHARED[problem.op]} must be equal"
+            )
+        done = self._done[problem.id]
+        if kernel.name not in done and not (problem.id == self._problem and kernel.name in self._open):
+            self._begin(problem, kernel)
+        while kernel.name not in done:
+            self._take_next()
+        if problem.id == self._problem and not self._open:
+            self.finish()
+        return done[kernel.name]
+
+    def finish(self) -> None:
+        """Let the problem at hand come to its end, leaders included. Raises what `measure` raises."""
+        while self._sweep is not None:
+            self._take_next()
+
+    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
+        """Time kernels of earlier measurements again in turn, and record it. Raises what `measure` raises."""
+        self.finish()
+        for measurement in self._supervisor.remeasure(problem, timed, round_):
+            self._take(measurement)
+
+    def abandon(self) -> None:
+        """Stop where we are: what is finished is recorded, the rest is left for another time."""
+        if self._sweep is not None:
+            self._sweep.close()
+        self._sweep, self._problem, self._open = None, "", set()
+
+    def _begin(self, problem: Problem, kernel: Kernel) -> None:
+        self.finish()
+        done, finals = self._done[problem.id], self._finals[problem.id]
+        planned = {k.name: k for k in (*self._plan(problem), kernel)}
+        for known in self._known(problem, planned):
+            # A device that was lost may be back: those pairs are measured anew.
+            if known.status != "device_lost":
+                (finals if known.round >= ROUND_FINAL else done)[known.kernel.name] = known
+        self._problem = problem.id
+        self._skip_deadly(problem, planned, done)
+        kernels = [k for name, k in planned.items() if name not in done]
+        self._open = {k.name for k in kernels}
+        self._sweep = self._supervisor.sweep(
+            problem,
+            kernels,
+            [*done.values(), *finals.values()],
+            picks=self._picks(problem) if self._picks is not None else (),
+            keep_samples=self._keep_samples,
+        )
+
+    def _skip_deadly(
+        self, problem: Problem, planned: Mapping[str, Kernel], done: Mapping[str, Measurement]
+    ) -> None:
+        """Kernels at which the session has died twice are a crash without being run again."""
+        attempts = self._supervisor.attempts
+        if attempts is None or not attempts.careful(problem.id):
+            return
+        for name, kernel in planned.items():
+            if name in done:
+                attempts.finished(problem.id, name)
+            elif attempts.blamed(problem.id, name):
+                self._take(Measurement(problem, kernel, "crash", _DEADLY))
+
+    def _take_next(self) -> None:
+        """One step of the sweep at hand; at its end, or when it cannot go on, there is none any more."""
+        assert self._sweep is not None
+        try:
+            measurement = next(self._sweep, None)
+            if measurement is not None:
+                self._take(measurement)
+        except BaseException:
+            self.abandon()
+            raise
+        if measurement is None:
+            if self._supervisor.attempts is not None:
+                self._supervisor.attempts.finished(self._problem)
+            self.abandon()
+
+    def _take(self, measurement: Measurement) -> None:
+        if self._log is not None:
+            self._log.append(self._row(measurement))
+        if self._watch is not None:
+            self._watch(measurement)
+        problem, kernel = measurement.problem.id, measurement.kernel.name
+        if measurement.round >= ROUND_FINAL:
+            self._finals[problem][kernel] = replace(measurement, sample_ms=())
+            return
+        if self._supervisor.attempts is not None:
+            self._supervisor.attempts.finished(problem, kernel)
+        self._done[problem][kernel] = measurement
+        self._open.discard(kernel)
+
+    def _known(self, problem: Problem, kernels: Mapping[str, Kernel]) -> list[Measurement]:
+        if self._log is None:
+            return []
+        rows = self._log.known(problem.id)
+        return [_from_known(problem, kernels[row["kernel"]], row) for row in rows if row["kernel"] in kernels]
+
+    def _row(self, measurement: Measurement) -> dict[str, Any]:
+        target, device = self._supervisor.target, self._supervisor.device
+        row = {
+            "harness_version": __version__,
+            **measurement.as_row(),
+            "target": target.name,
+            "arch": target.arch,
+            "implementation": getattr(target, "implementation", "native"),
+            "device": device.name if device else "",
+            "driver": device.driver if device else "",
+            "seed": self._supervisor.settings.seed,
+            "cache": COLD if self._supervisor.settings.cold_cache else WARM,
+        }
+        if measurement.status == "unsupported" and measurement.check == "none":
+            return row  # refused by rule: it may never have been built
+        future = target.build(measurement.kernel)
+        binary = future.result().binary if future.done() and future.exception() is None else None
+        if binary is not None:
+            row |= {
+                "toolchain": binary.toolchain,
+                "flags": " ".join(binary.flags),
+                "source_hash": binary.source_hash,
+                "binary_bytes": binary.bytes,
+                **_known_first(code_facts(binary.path, binary.arch), measurement.facts),
+            }
+        return row
+
+
+def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
+    """What the binary says, and of the driver what it does not (PTX, which the driver assembles)."""
+    return {name: of_driver.get(name) if value is None else value for name, value in asdict(facts).items()}
+
+
+def _from_known(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
+    def number(name: str) -> float:
+        value = row.get(name)
+        return math.nan if value is None else float(value)
+
+    return Measurement(
+        problem,
+        kernel,
+        row["status"],
+        row.get("detail") or "",
+        row["round"],
+        number("latency_ms"),
+        number("latency_min_ms"),
+        number("spread"),
+        int(row.get("samples") or 0),
+        row.get("check") or "none",
+        int(row.get("check_points") or 0),
+        resumed=True,
+    )

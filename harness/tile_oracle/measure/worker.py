@@ -1,0 +1,308 @@
+"""The worker: a long-lived process that owns one device and runs kernels on it.
+
+Started by tile_oracle.measure.supervisor as `python -m tile_oracle.measure.worker READ_FD WRITE_FD`. Takes
+commands, streams results. It says which kernel it is about to run before it runs it, so that its death
+can be blamed on the right one. It never outlives its parent: when the parent's end of the pipe closes,
+a watching thread seals what the parent had recorded and ends the process, whatever a kernel is doing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import os
+import resource
+import select
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tile_oracle.measure.audit import Audit
+from tile_oracle.measure.guardian import CONTAINED
+from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
+from tile_oracle.measure.roofline import impossible
+from tile_oracle.measure.timing import Timing, TimingPlan, summarise, time_kernel
+from tile_oracle.problem import Problem, problem_from_row
+from tile_oracle.record.attempts import AttemptSlot
+from tile_oracle.target.base import CheckResult, DataFiles, Device, KernelFailed, ProblemRefused
+
+_IDLE_SECONDS = 0.25
+_SEAL_TRIES, _SEAL_WAIT_SECONDS = 40, 0.05
+
+
+class Worker:
+    """Answers commands until told to quit."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._device: Device | None = None
+        self._problem: Problem | None = None
+        self._plan = TimingPlan()
+        self._audit: Audit | None = None
+        self._slot: AttemptSlot | None = None
+        self._commands = 0
+
+    def serve(self) -> None:
+        rested = True
+        while True:
+            command = self._channel.receive(_IDLE_SECONDS)
+            if command is None:
+                if self._device is not None:
+                    self._device.idle()
+                if not rested:
+                    # A kernel may have taken commands from the channel: the parent counts.
+                    self._channel.send({"resting": self._commands})
+                    rested = True
+                continue
+            if command["do"] == "quit":
+                return
+            self._commands += 1
+            getattr(self, "_" + command["do"])(command)
+            rested = False
+
+    def absolve(self) -> None:
+        """The parent died, and no kernel of this process can have done it: none is to be blamed."""
+        if self._slot is not None:
+            self._slot.end()
+
+    def _open(self, command: Message) -> None:
+        self._plan = TimingPlan(**command["timing"])
+        try:
+            module = importlib.import_module(command["device_module"])
+            self._device = module.open_device(**command["device_options"])
+            self._device.cold_cache = command["cold_cache"]
+        except Exception as error:  # whatever a driver throws must reach the user as a sentence
+            self._channel.send({"failed": f"{type(error).__name__}: {error}"})
+            return
+        assert self._device is not None
+        info = self._device.info
+        self._audit = Audit(
+            getattr(self._device, "inputs", tuple),
+            self._channel.read_fd,
+            strict=command["device_module"].endswith("cpu_device"),
+        )
+        if command.get("attempts"):
+            self._slot = AttemptSlot(Path(command["attempts"]))
+        self._channel.send({"opened": {"name": info.name, "driver": info.driver}})
+
+    def _load(self, command: Message) -> None:
+        assert self._device is not None
+        problem = problem_from_row(command["problem"])
+        try:
+            self._device.load(problem, command["seed"])
+        except (ProblemRefused, MemoryError) as error:
+            self._channel.send({"refused": str(error) or "not enough memory"})
+            return
+        self._problem = problem
+        assert self._audit is not None
+        self._audit.note_inputs()
+        if self._slot is not None:
+            self._slot.load(problem.id, careful=command.get("careful", False))
+        self._channel.send({"loaded": problem.id})
+
+    def _run(self, command: Message) -> None:
+        assert self._device is not None
+        device, binary = self._device, Path(command["binary"])
+        self._begin(command["id"], command.get("kernel", ""))
+        before, timed_before = device.kernel_seconds, device.timed_ms
+        check = device.check(binary)
+        answer: Message = {
+            "done": command["id"],
+            "status": check.status,
+            "detail": check.detail,
+            "check": check.kind,
+            "check_points": check.points,
+            "tainted": check.tainted,
+            "again": check.again,
+            "facts": dict(check.facts),
+        }
+        if check.status == "ok":
+            try:
+                timing, noisy = time_kernel(lambda count: device.sample(binary, count), self._plan)
+                verify_timed(device, binary)
+                refuse_impossible(device, self._problem, timing)
+            except KernelFailed as error:
+                answer |= error.as_answer()
+            else:
+                answer |= _timing_message(timing, command["samples"])
+                answer |= {"busy_ms": device.timed_ms - timed_before, "state": device.state().as_row()}
+                if noisy:
+                    answer["status"] = "noisy"
+                    answer["detail"] = _noise(timing)
+        self._finish(answer | {"kernel_seconds": device.kernel_seconds - before}, command["token"])
+
+    def _apply(self, command: Message) -> None:
+        """Run a kernel once on data that the parent put into files."""
+        assert self._device is not None
+        device = self._device
+        self._begin(command["id"])
+        before = device.kernel_seconds
+        data = DataFiles(*(Path(command[name]) for name in ("first", "second", "out")))
+        try:
+            result = device.apply(problem_from_row(command["problem"]), Path(command["binary"]), data)
+        except (ProblemRefused, MemoryError) as error:
+            result = CheckResult("unsupported", str(error) or "not enough memory")
+        self._finish(
+            {
+                "done": command["id"],
+                "status": result.status,
+                "detail": result.detail,
+                "tainted": result.tainted,
+                "kernel_seconds": device.kernel_seconds - before,
+            },
+            command["token"],
+        )
+
+    def _final(self, command: Message) -> None:
+        """Time the leaders in turn, several passes, so that drift falls on all of them alike."""
+        assert self._device is not None
+        device = self._device
+        runs: list[dict[str, Any]] = command["runs"]
+        samples: dict[int, list[np.ndarray]] = {run["id"]: [] for run in runs}
+        seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
+        failed: dict[int, Message] = {}
+        for number in range(command["passes"]):
+            # Every other pass backwards: nobody always follows the same neighbour.
+            for run in runs if number % 2 == 0 else reversed(runs):
+                identity = run["id"]
+                if identity in failed:
+                    continue
+                self._begin(identity, run.get("kernel", ""))
+                before, timed_before = device.kernel_seconds, device.timed_ms
+                try:
+                    taken = device.sample(Path(run["binary"]), run["count"] + 1)
+                    if number in (0, command["passes"] - 1):
+                        verify_timed(device, Path(run["binary"]))
+                    samples[identity].append(taken[1:])  # the first run warms the caches after the neighbour
+                except KernelFailed as error:
+                    failed[identity] = error.as_answer()
+                seconds[identity] += device.kernel_seconds - before
+                busy_ms[identity] += device.timed_ms - timed_before
+        state = device.state().as_row()
+        tokens = {run["id"]: run["token"] for run in runs}
+        for identity, taken_in_passes in samples.items():
+            answer: Message = {"done": identity, "kernel_seconds": seconds[identity]}
+            if identity in failed:
+                answer |= failed[identity]
+            else:
+                timing = summarise(np.concatenate(taken_in_passes) / 1e6)
+                noisy = self._is_noisy(timing, doubtful=identity in command["doubtful"])
+                answer |= {
+                    "status": "noisy" if noisy else "ok",
+                    "detail": _noise(timing) if noisy else "",
+                    "busy_ms": busy_ms[identity],
+                    "state": state,
+                    **_timing_message(timing, command["samples"]),
+                }
+            self._finish(answer, tokens[identity])
+
+    def _is_noisy(self, timing: Timing, *, doubtful: bool) -> bool:
+        """doubtful: was noisy in the sweep; then too few samples to tell are no proof of the contrary."""
+        return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
+
+    def _begin(self, identity: int, kernel: str = "") -> None:
+        assert self._device is not None
+        assert self._audit is not None
+        self._device.claim()  # first, so that waiting for another session is not held against the kernel
+        self._audit.begin()
+        if self._slot is not None:
+            self._slot.begin(kernel)
+        self._channel.send({"began": identity})
+
+    def _finish(self, answer: Message, token: str) -> None:
+        """Look at what the kernel left of this process, and send the result with its confirmation."""
+        assert self._audit is not None
+        report = self._audit.end(thorough=answer["status"] in ("wrong", "flaky", "build_error"))
+        if self._slot is not None:
+            self._slot.end()
+        settled = {"settled": token, "dirty": report.changes, "processes": report.processes}
+        self._channel.send(answer, settled)
+
+
+def verify_timed(device: Device, binary: Path) -> None:
+    """Raises KernelFailed when the runs just timed left another result than the exact one."""
+    result = device.verify(binary)
+    if result.status != "ok":
+        raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+
+
+def refuse_impossible(device: Device, problem: Problem | None, timing: Timing) -> None:
+    """Raises KernelFailed for a median that the device cannot reach."""
+    why = None if problem is None else impossible(problem, device.limits, timing.median_ms)
+    if why is not None:
+        raise KernelFailed(why)
+
+
+def _noise(timing: Timing) -> str:
+    return f"the median is known to {100 * timing.precision:.0f} % only"
+
+
+def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:
+    message: dict[str, Any] = {
+        "latency_ms": timing.median_ms,
+        "latency_min_ms": timing.min_ms,
+        "spread": timing.spread,
+        "samples": len(timing.sample_ms),
+    }
+    if with_samples:
+        message["sample_ms"] = [round(value, 7) for value in timing.sample_ms]
+    return message
+
+
+def _watch_parent(read_fd: int, journals: Path | None, worker: Worker) -> None:
+    """Ends this process when the parent is gone, after sealing what the parent had recorded."""
+    poll = select.poll()
+    poll.register(read_fd, 0)  # no events asked for: only a hang-up is reported
+    poll.poll()
+    if os.environ.get(CONTAINED):
+        worker.absolve()
+    _seal_and_exit(journals)
+
+
+_ending = threading.Lock()
+
+
+def _seal_and_exit(journals: Path | None) -> None:
+    """Both threads may come here when the parent dies: the first does it, however long it takes."""
+    with _ending:
+        if journals is not None and journals.is_dir():
+            _seal(journals)
+        os._exit(0)
+
+
+def _seal(journals: Path) -> None:
+    from tile_oracle.record.journal import JOURNAL_GLOB, seal_abandoned
+
+    pause = threading.Event()
+    for _ in range(_SEAL_TRIES):
+        # The dying parent's locks are dropped a moment after its pipes are.
+        if seal_abandoned(journals) or not any(journals.glob(JOURNAL_GLOB)):
+            return
+        pause.wait(_SEAL_WAIT_SECONDS)
+
+
+def _leave_no_core() -> None:
+    """Crashes are part of the work. A core file of a process with a GPU may be as large as the GPU's memory,
+    and the parent would not hear of the death before it is written."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+
+
+def main(arguments: list[str]) -> int:
+    """READ_FD WRITE_FD [JOURNALS]: serve until told to quit."""
+    read_fd, write_fd = int(arguments[0]), int(arguments[1])
+    journals = Path(arguments[2]) if len(arguments) > 2 else None
+    _leave_no_core()
+    worker = Worker(OwnChannel(read_fd, write_fd))
+    threading.Thread(target=_watch_parent, args=(read_fd, journals, worker), daemon=True).start()
+    try:
+        worker.serve()
+    except ChannelClosed:
+        _seal_and_exit(journals)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

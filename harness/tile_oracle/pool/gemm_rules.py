@@ -1,0 +1,80 @@
+"""Rule blocks of GEMM kernels: what stands under "gemm" in a rule set (see tile_oracle.pool.rules)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tile_oracle.arch import known_archs
+from tile_oracle.json_tree import JsonTree
+from tile_oracle.kernel import EPILOGUES, SCHEDULERS
+from tile_oracle.pool.rule_parts import TileRule, filled, read_padding, read_pipeline, read_tile
+from tile_oracle.problem import GEMM_DTYPES, GEMM_LAYOUTS
+
+
+@dataclass(frozen=True)
+class GemmRuleBlock:
+    """One cross product. `place` says where it stands, for messages."""
+
+    place: str
+    about: str
+    arch: tuple[str, ...]
+    dtype: tuple[str, ...]
+    layout: tuple[str, ...]
+    tiles: tuple[TileRule, ...]
+    tile_k: tuple[int, ...]
+    pipeline: tuple[str, ...]
+    scheduler: tuple[str, ...]
+    epilogue: tuple[str, ...]
+    padding: tuple[tuple[bool, bool, bool], ...]
+    persistent: tuple[bool, ...]
+
+    @property
+    def candidates(self) -> int:
+        """How many kernels the block proposes for one kind of problem, before any is refused."""
+        tiles = sum(
+            (len(self.tile_k) if rule.tile[2] is None else 1) * len(rule.waves) * len(rule.warp_tiles)
+            for rule in self.tiles
+        )
+        axes = (self.pipeline, self.scheduler, self.epilogue, self.padding, self.persistent)
+        return tiles * math.prod(len(axis) for axis in axes)
+
+    def covers(self, dtype: str, layout: str, arch: str) -> bool:
+        """Whether the block says anything about this kind of problem."""
+        return arch in self.arch and dtype in self.dtype and layout in self.layout
+
+
+_REQUIRED = ("arch", "tiles", "pipeline")
+_OPTIONAL = ("about", "dtype", "layout", "tile_k", "scheduler", "epilogue", "padding", "persistent")
+
+
+def read_gemm_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> GemmRuleBlock:
+    """A block of the list "gemm". Raises RuleError, naming the place."""
+    part = tree.known_members(_REQUIRED, _OPTIONAL)
+
+    def texts(key: str, words: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:
+        return filled(part[key], part[key].texts(words)) if key in part else default
+
+    tile_k = filled(part["tile_k"], part["tile_k"].integers(1)) if "tile_k" in part else ()
+    tiles = part["tiles"]
+    if isinstance(tiles.value, str):
+        tiles = tile_lists[tiles.text(tile_lists)]
+    return GemmRuleBlock(
+        place=f"{tree.file}: {tree.path}",
+        about=part["about"].text() if "about" in part else "",
+        arch=texts("arch", known_archs(), ()),
+        dtype=texts("dtype", GEMM_DTYPES, GEMM_DTYPES),
+        layout=texts("layout", GEMM_LAYOUTS, GEMM_LAYOUTS),
+        tiles=filled(tiles, tuple(read_tile(item, tile_k) for item in tiles.items())),
+        tile_k=tile_k,
+        pipeline=filled(part["pipeline"], tuple(read_pipeline(item) for item in part["pipeline"].items())),
+        scheduler=texts("scheduler", SCHEDULERS, ("intrawave",)),
+        epilogue=texts("epilogue", EPILOGUES, ("cshuffle",)),
+        padding=filled(part["padding"], tuple(read_padding(item) for item in part["padding"].items()))
+        if "padding" in part
+        else ((True, True, True),),
+        persistent=filled(part["persistent"], part["persistent"].flags())
+        if "persistent" in part
+        else (False,),
+    )

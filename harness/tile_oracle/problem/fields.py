@@ -1,0 +1,42 @@
+"""What the fields of every kind of problem have in common: their limits, and how a table's cell is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.errors import ProblemError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+MAX_EXTENT = 2**31 - 1
+MAX_BYTES = 2**62
+
+
+def whole_number(name: str, value: Any) -> int:
+    """An integer of any kind (numpy's, text, 3.0) as int; never rounded. Raises ProblemError."""
+    try:
+        number = int(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ProblemError(f"{name} = {value!r} is not an integer") from None
+    if not isinstance(value, str) and number != value:
+        raise ProblemError(f"{name} = {value!r} is not an integer")
+    return number
+
+
+def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a problem class out of a row; other columns are ignored, integers of any kind are taken.
+
+    Raises ProblemError when a field without a default is missing or a number is not whole.
+    """
+    values: dict[str, Any] = {}
+    for field in fields(problem):
+        if field.name not in row:
+            if field.default is MISSING:
+                raise ProblemError(f"a problem's {field.name} is missing")
+            continue
+        value = row[field.name]
+        values[field.name] = str(value) if field.type == "str" else whole_number(field.name, value)
+    return values

@@ -1,0 +1,148 @@
+"""Reading records: one run, or many, as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tile_oracle.errors import RecordError
+from tile_oracle.record.disk_errors import disk_errors_as
+from tile_oracle.record.invariants import check_rows
+from tile_oracle.record.journal import (
+    journals_in,
+    names_in,
+    parts_in,
+    read_journal,
+    rows_table,
+    seal_abandoned,
+    tell_in_log,
+)
+from tile_oracle.record.schema import arrow_schema, columns, op_of
+from tile_oracle.record.sealed_parquet import read_table
+from tile_oracle.vouched_files import check_file
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IDENTITY = ["run", "problem", "kernel", "round"]
+"""What no two rows of a dataset share."""
+
+
+def measurements_folder(run: Path) -> Path:
+    """Where a run keeps its parts: RUN/measurements."""
+    return run / "measurements"
+
+
+def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None) -> pd.DataFrame:
+    """Records of runs, folders of parts or parquet files, as one frame with the schema's columns in order.
+
+    op: the operation that the records must be of; left out, it is the one that they are of.
+    Journals that dead processes left are sealed first. Columns added since a file was written are null.
+    Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
+    for what is missing, damaged or not a record, or of another operation, and for records of native and of
+    CK Tile's kernels together, which have the same names.
+    """
+    import pandas as pd
+
+    listed = [paths] if isinstance(paths, str | Path) else list(paths)
+    frames = [frame for path in listed for frame in _frames(Path(path), op)]
+    found = op_of([op, *(frame["op"].iloc[0] for frame in frames if len(frame))])
+    names = [column.name for column in columns(found)]
+    if not frames:
+        return arrow_schema(found).empty_table().to_pandas()
+    frames = [frame for frame in frames if len(frame)] or frames[:1]
+    table = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+    both = sorted({str(word) for word in table["implementation"].dropna().unique() if word})
+    if len(both) > 1:
+        raise RecordError(
+            f"the records are of several implementations, {' and '.join(both)}, whose kernels have the same "
+            "names: read each on its own"
+        )
+    table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
+    # Without a run's name nothing tells two rows apart from one that was read twice.
+    again = table.duplicated(IDENTITY, keep="last") & table["run"].notna()
+    return table.loc[~again, names].reset_index(drop=True)
+
+
+def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
+    """Every row of a run, a folder of parts or a parquet file, nothing left out and in no particular order.
+
+    Raises RecordError as `load_records` does.
+    """
+    import pandas as pd
+
+    frames = [frame for frame in _frames(Path(path), op) if len(frame)]
+    if not frames:
+        return arrow_schema(op_of([op])).empty_table().to_pandas()
+    return pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
+
+
+def _frames(path: Path, op: str | None) -> list[pd.DataFrame]:
+    with disk_errors_as(f"no records at {str(path)[:200]}"):
+        return _read_frames(path, op)
+
+
+def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
+    try:
+        is_file, is_folder = path.is_file(), path.is_dir()
+    except OSError as error:
+        raise RecordError(f"no records at {str(path)[:200]}: {error.strerror}") from None
+    if is_file:
+        check_file(path, RecordError)
+        return [_read_part(path, op)]
+    if not is_folder:
+        raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
+    folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
+    seal_abandoned(folder)
+    # Journals of living runs first: one that is sealed meanwhile is then read twice, never missed.
+    journals = journals_in(folder)
+    frames = [frame for journal in journals if (frame := _journal_frame(journal)) is not None]
+    parts = parts_in(folder) or [
+        path
+        for path in names_in(folder, "", ".parquet")
+        if path.name != "selection.parquet" and not path.name.startswith((".", "_"))
+    ]
+    if not parts and not journals:
+        raise RecordError(f"no records in {folder}: it holds no parquet part (did the run measure anything?)")
+    return frames + [_read_part(part, op) for part in parts]
+
+
+def _journal_frame(journal: Path) -> pd.DataFrame | None:
+    """The rows of a journal that is not sealed; None where there are none."""
+    lines = read_journal(journal)
+    if lines.damaged:
+        tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): what was in them is left out")
+    return rows_table(lines.rows).to_pandas() if lines.rows else None
+
+
+def _read_part(path: Path, op: str | None) -> pd.DataFrame:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    table = read_table(path)
+    needed = {"op", "problem", "kernel", "status"}
+    if missing := needed - set(table.column_names):
+        raise RecordError(
+            f"{path} is not a file of records: it lacks the column {sorted(missing)[0]!r}; "
+            "`tile-oracle import` converts foreign files"
+        )
+    try:
+        schema = arrow_schema(op_of([op, *pc.unique(table.column("op")).to_pylist()]))
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from None
+    arrays = []
+    for field in schema:
+        if field.name in table.column_names:
+            try:
+                arrays.append(table.column(field.name).cast(field.type))
+            except pa.ArrowException:
+                raise RecordError(
+                    f"{path}: column {field.name!r} holds {table.schema.field(field.name).type}, "
+                    f"not {field.type}"
+                ) from None
+        else:
+            arrays.append(pa.nulls(table.num_rows, field.type))
+    whole = pa.Table.from_arrays(arrays, schema=schema)
+    check_rows(whole, op_of([op, *pc.unique(table.column("op")).to_pylist()]), path)
+    return whole.to_pandas()

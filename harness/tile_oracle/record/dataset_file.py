@@ -1,0 +1,124 @@
+"""One parquet file of records as small as it gets, whose bytes depend on nothing but the rows.
+
+It is an ordinary file of records: `load_records` and pandas read it like a run's parts. What makes it small
+is order (rows of a problem together), dictionaries (a name is stored once), the bytes of a float's mantissa
+stored apart from its exponent, and zstd. The footer says what the records are (`read_about`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.atomic_file import make_folder, write_atomically
+from tile_oracle.errors import RecordError
+from tile_oracle.record.schema import arrow_schema, op_of
+from tile_oracle.record.sealed_parquet import DamagedError, checked_bytes, first_line, table_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+ORDER = ("problem", "kernel", "round", "time", "run")
+"""How rows are sorted; rows that are equal in these are sorted by what else they hold."""
+
+_ABOUT = b"tile_oracle"
+_LEVEL = 12
+
+
+def in_order(records: pd.DataFrame) -> pd.DataFrame:
+    """The rows in the one order that depends on what they hold alone, not on where they came from."""
+    import pandas as pd
+
+    ties = records.duplicated(list(ORDER), keep=False)
+    if not ties.any():
+        return records.sort_values(list(ORDER), kind="stable", na_position="first", ignore_index=True)
+    content = pd.Series("", index=records.index, dtype=object)
+    content.loc[ties] = content_keys(records[ties])
+    ordered = records.assign(_content=content).sort_values(
+        [*ORDER, "_content"], kind="stable", na_position="first", ignore_index=True
+    )
+    return ordered.drop(columns="_content")
+
+
+def content_keys(records: pd.DataFrame) -> pd.Series:
+    """Of each record a text that two share when they hold the same in every column. Raises RecordError."""
+    import pandas as pd
+
+    # By way of Arrow, whose types are the schema's: pandas makes floats of whole numbers beside a null.
+    rows = zip(*_table(records).to_pydict().values(), strict=True)
+    return pd.Series([repr(row) for row in rows], index=records.index, dtype=object)
+
+
+def _table(records: pd.DataFrame) -> pa.Table:
+    import pyarrow as pa
+
+    schema = arrow_schema(op_of(records["op"].unique()))
+    try:
+        return pa.Table.from_pandas(records[schema.names], schema=schema, preserve_index=False)
+    except (pa.ArrowException, KeyError) as error:
+        raise RecordError(f"these rows do not fit the record schema: {first_line(error)}") from None
+
+
+def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) -> bytes:
+    """Records of one operation as a parquet file, sorted; the same rows and `about` give the same bytes
+    (with the same version of pyarrow).
+
+    about: JSON values for the footer. Raises RecordError for rows that are no records.
+    """
+    import pyarrow as pa
+
+    table = _table(in_order(records))
+    footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
+    floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
+    return table_bytes(
+        table.replace_schema_metadata(footer),
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=[name for name in table.column_names if name not in floats],
+        column_encoding=dict.fromkeys(floats, "BYTE_STREAM_SPLIT"),
+        write_statistics=False,
+    )
+
+
+def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | None = None) -> int:
+    """Writes `dataset_bytes` whole or not at all; its size in bytes. Raises RecordError."""
+    data = dataset_bytes(records, about)
+    try:
+        make_folder(path.parent)
+        write_atomically(path, data)
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror or error}") from None
+    return len(data)
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What the file's footer says of its records; empty for a file that says nothing.
+
+    Raises RecordError for what is no parquet file.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(pa.BufferReader(checked_bytes(path)))
+        footer = (schema.metadata or {}).get(_ABOUT, b"{}")
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedError(f"{path} is not a readable parquet file: {first_line(error)}") from None
+    try:
+        about = json.loads(footer)
+    except (ValueError, RecursionError):
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of a file, in hex. Raises RecordError."""
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RecordError(f"cannot read {path}: {error.strerror}") from None

@@ -1,0 +1,154 @@
+"""How foreign files name the columns, dimensions and kernels of each operation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+
+from tile_oracle.kernel import Kernel, parse_gemm_name, parse_grouped_conv_name
+from tile_oracle.problem import GemmProblem, GroupedConvProblem, Kind, Problem
+from tile_oracle.record.schema import problem_columns
+
+Claim = Callable[[str, Problem], bool]
+"""Whether a row's text is so of its problem."""
+
+_KEYS: Mapping[str, str] = MappingProxyType(
+    {
+        "kernel": "kernel", "kernel_name": "kernel", "name": "kernel",
+        "latency_ms": "latency_ms", "latency": "latency_ms", "latency(ms)": "latency_ms",
+        "time_ms": "latency_ms", "avg_time_ms": "latency_ms",
+        "tflops": "tflops", "tflops(tflops)": "tflops", "measured_tflops": "tflops", "non_zero": "non_zero",
+    }
+)  # fmt: skip
+"""Spellings of the columns that published files use, in lower case."""
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One operation's words. `shape`: the dimensions whose mention in a log begins a new problem;
+    `kernel_word`: what a kernel's name looks like in running text; `any_case`: whether logs may write
+    dimensions in lower case. `claims`: what rows may say besides, which the kernel's name and the dimensions
+    say too."""
+
+    op: str
+    defaults: Mapping[str, int]
+    shape: tuple[str, ...]
+    kernel_word: re.Pattern[str]
+    any_case: bool
+    claims: Mapping[str, Claim] = field(default_factory=dict)
+
+    @cached_property
+    def dimensions(self) -> tuple[str, ...]:
+        """The numbers of a problem; what a kernel's name says (dtype, direction, ...) is not among them."""
+        words = ("direction", "dtype", "ndim", "layout")
+        return tuple(name for name in problem_columns(self.op) if name not in words)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        return tuple(name for name in self.dimensions if name not in self.defaults)
+
+    @cached_property
+    def keys(self) -> Mapping[str, str]:
+        """Spelling in lower case -> column."""
+        names = (*self.dimensions, *self.claims)
+        return {name.lower(): name for name in names} | dict(_KEYS)
+
+    @cached_property
+    def dimension(self) -> re.Pattern[str]:
+        """A dimension and its value in a log: M = 16, or M: 16."""
+        names = "|".join(sorted(map(re.escape, self.dimensions), key=len, reverse=True))
+        return re.compile(rf"\b({names})\s*[=:]\s*(\d+)", re.IGNORECASE if self.any_case else 0)
+
+    def spelled(self, name: str) -> str:
+        """A dimension as it was found, in our own spelling."""
+        return self.keys[name.lower()] if self.any_case else name
+
+    def holds(self, claim: str, value: str, problem: Problem) -> bool:
+        """Whether what a row says besides is so of its problem."""
+        return self.claims[claim](value.strip(), problem)
+
+    def kernel(self, name: str) -> Kernel:
+        """The kernel of a name. Raises KernelError."""
+        return parse_gemm_name(name) if self.op == GemmProblem.op else parse_grouped_conv_name(name)
+
+    def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
+        """The problem of a kernel's kind with these dimensions. Raises ProblemError."""
+        first, dtype, last = kind
+        if isinstance(last, int):
+            return GroupedConvProblem(first, dtype, last, **dimensions)
+        return GemmProblem(dtype, last, **dimensions)
+
+
+CONVOLUTIONS = Dialect(
+    GroupedConvProblem.op,
+    MappingProxyType(
+        {
+            "G": 1, "stride_h": 1, "stride_w": 1, "pad_h": 0, "pad_w": 0, "dilation_h": 1, "dilation_w": 1,
+            "Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1,
+        }
+    ),
+    ("N", "C", "K"),
+    re.compile(r"\bgrouped_conv_[a-z0-9_]+"),
+    any_case=False,
+)  # fmt: skip
+
+_LAYOUT_LETTERS = {"rowmajor": "r", "columnmajor": "c", "colmajor": "c", "r": "r", "c": "c"}
+
+
+def _dtype(place: int) -> Claim:
+    def holds(value: str, problem: Problem) -> bool:
+        wanted = problem.result_dtype if place == 2 and isinstance(problem, GemmProblem) else problem.dtype
+        return value.lower() == wanted
+
+    return holds
+
+
+def _layout(place: int) -> Claim:
+    def holds(value: str, problem: Problem) -> bool:
+        letter = _LAYOUT_LETTERS.get(value.lower().replace("_", ""))
+        return isinstance(problem, GemmProblem) and letter == problem.layout[place]
+
+    return holds
+
+
+def _stride(place: int) -> Claim:
+    """Elements from one row (or column) in memory to the next; 0: as the matrix is dense."""
+
+    def holds(value: str, problem: Problem) -> bool:
+        return value.removesuffix(".0") in ("", "0", str(problem.operand_shapes[place][-1]))
+
+    return holds
+
+
+_GEMM_CLAIMS: Mapping[str, Claim] = MappingProxyType(
+    {f"dtype_{operand}": _dtype(place) for place, operand in enumerate("abc")}
+    | {f"layout_{operand}": _layout(place) for place, operand in enumerate("abc")}
+    | {f"stride_{operand}": _stride(place) for place, operand in enumerate("abc")}
+    | {"layout": lambda value, problem: value.lower() == getattr(problem, "layout", "")}
+    | {"dtype": lambda value, problem: value.lower() == problem.dtype}
+    | {"structured_sparsity": lambda value, problem: value.lower() in ("false", "0")}
+)
+
+GEMMS = Dialect(
+    GemmProblem.op,
+    MappingProxyType({"split_k": 1}),
+    ("M", "N", "K"),
+    re.compile(r"\bgemm_[A-Za-z0-9_]+"),
+    any_case=True,
+    claims=_GEMM_CLAIMS,
+)
+
+
+def dialect_of_text(text: str) -> Dialect:
+    """The operation that a file's kernels are of; convolutions where it names none."""
+    found = GEMMS.kernel_word.search(text)
+    return GEMMS if found and not CONVOLUTIONS.kernel_word.search(text) else CONVOLUTIONS
+
+
+def dialect_of_header(names: Sequence[str]) -> Dialect:
+    """The operation that a table's columns are of."""
+    lower = {name.strip().lower() for name in names}
+    return GEMMS if "m" in lower and not {"c", "hi"} & lower else CONVOLUTIONS

@@ -1,0 +1,181 @@
+"""What is so of every row of records, whoever wrote it: checked whenever records are read.
+
+A file's digest shows that it is as it was written; these rules hold for files without one, and for those that
+another program or a hand changed. They are:
+
+- the status is a known one; problem and kernel are named; the round is not negative
+- the problem's id is that of the problem's columns, and the kernel's name is that of the kernel's columns
+- an ok row has a latency and a throughput, and at least one sample where samples are counted
+- times are positive and finite, and the fastest sample is not slower than the median
+- tflops is the problem's operations / latency_ms, within TFLOPS_TOLERANCE
+
+Nulls are no violation where older files and foreign ones lack the column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import KernelError, ProblemError, RecordError
+from tile_oracle.kernel import KERNEL_TYPES, kernel_from_row, parse_kernel_name
+from tile_oracle.problem import problem_from_row
+from tile_oracle.record.schema import STATUSES, kernel_columns, problem_columns
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TFLOPS_TOLERANCE = 1e-6
+"""Relative. Our own files keep every digit; published ones and what was made of them keep seven."""
+
+_FIX = "the row is damaged or was edited: restore the file, or take the row out and measure the pair again"
+_SHOWN = 160
+
+_Bad = npt.NDArray[np.bool_]
+
+
+def check_rows(table: pa.Table, op: str, where: Path | str) -> None:
+    """Raises RecordError, one line that names `where`, row, kernel and problem, for the first rule that a row
+    of the table breaks. table: records of one operation, with all columns of its schema."""
+    if table.num_rows:
+        _Rows(table, op, where).check()
+
+
+class _Rows:
+    def __init__(self, table: pa.Table, op: str, where: Path | str) -> None:
+        self.table, self.op, self.where = table, op, where
+
+    def check(self) -> None:
+        for name in ("problem", "kernel", "status"):
+            self._refuse(self._nulls(name), f"{name} is missing")
+        statuses, status = self._encoded("status")
+        unknown = np.array([str(word) not in STATUSES for word in statuses])
+        self._refuse(unknown[status], f"the status is none of {', '.join(STATUSES)}")
+        self._refuse(self._numbers("round") < 0, "the round is negative")
+        ok = np.array([word == "ok" for word in statuses])[status]
+        self._check_kernels()
+        self._check_figures(ok, self._check_problems())
+
+    def _check_figures(self, ok: _Bad, flops: npt.NDArray[np.float64]) -> None:
+        latency, fastest = self._numbers("latency_ms"), self._numbers("latency_min_ms")
+        tflops, samples = self._numbers("tflops"), self._numbers("samples")
+        if self._is_there("latency_ms"):
+            self._refuse(ok & np.isnan(latency), "the row is ok and has no latency_ms")
+        if self._is_there("tflops"):
+            self._refuse(ok & np.isnan(tflops), "the row is ok and has no tflops")
+        self._refuse(ok & (samples < 1), "the row is ok and has no samples")
+        for name, values in (("latency_ms", latency), ("latency_min_ms", fastest)):
+            self._refuse(_not_positive(values), f"{name} is not a positive number")
+        self._refuse(fastest > latency, "latency_min_ms is more than latency_ms")
+        for name in ("spread", "busy_ms"):
+            values = self._numbers(name)
+            self._refuse((values < 0) | np.isinf(values), f"{name} is not a number from 0")
+        self._refuse(_not_positive(tflops), "tflops is not a positive number")
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            expected = flops / (latency * 1e9)
+            wrong = np.abs(tflops - expected) > TFLOPS_TOLERANCE * expected
+        self._refuse(wrong | (np.isinf(expected)), "tflops is not the problem's operations / latency_ms")
+
+    def _check_problems(self) -> npt.NDArray[np.float64]:
+        """The operations of each row's problem."""
+        ids, of_row = self._encoded("problem")
+        first = _first_rows(of_row, len(ids))
+        columns = problem_columns(self.op)
+        flops = np.empty(len(ids))
+        for place, (problem_id, row) in enumerate(zip(ids, self._rows_at(first, columns), strict=True)):
+            try:
+                problem = problem_from_row({"op": self.op, **row})
+            except (ProblemError, ValueError, TypeError) as error:
+                raise self._error(int(first[place]), f"its columns are no problem ({error})") from None
+            if problem.id != problem_id:
+                raise self._error(int(first[place]), f"its columns are those of the problem {problem.id}")
+            flops[place] = float(problem.flops)
+        self._check_alike(columns, of_row, first, "problem")
+        return flops[of_row]
+
+    def _check_kernels(self) -> None:
+        names, of_row = self._encoded("kernel")
+        first = _first_rows(of_row, len(names))
+        columns = kernel_columns(self.op)
+        if not any(self._is_there(column) for column in columns):
+            return  # older and foreign files have the name alone
+        shared = [name for name in problem_columns(self.op) if name in _kernel_fields(self.op)]
+        for place, (name, row) in enumerate(
+            zip(names, self._rows_at(first, (*shared, *columns)), strict=True)
+        ):
+            if all(row[column] is None for column in columns):
+                continue
+            try:
+                right = parse_kernel_name(str(name)) == kernel_from_row(row, self.op)
+            except (KernelError, ValueError, TypeError):
+                right = False
+            if not right:
+                raise self._error(int(first[place]), "the kernel's name and its columns are of two kernels")
+        self._check_alike((*shared, *columns), of_row, first, "kernel")
+
+    def _check_alike(
+        self, columns: tuple[str, ...], of_row: npt.NDArray[np.int64], first: npt.NDArray[np.int64], what: str
+    ) -> None:
+        """Every row has what the first row of the same problem, or kernel, has."""
+        for name in columns:
+            _, codes = self._encoded(name)
+            self._refuse(codes != codes[first][of_row], f"{name} is not that of the {what}")
+
+    def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
+        """The distinct values of a column, and each row's place among them; nulls are one of them."""
+        import pyarrow.compute as pc
+
+        column = self.table.column(name).combine_chunks()
+        found = pc.dictionary_encode(column, null_encoding="encode")
+        if hasattr(found, "combine_chunks"):
+            found = found.combine_chunks()
+        return found.dictionary.to_pylist(), found.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+    def _numbers(self, name: str) -> npt.NDArray[np.float64]:
+        """A column as doubles; nulls are NaN."""
+        return np.asarray(self.table.column(name).to_numpy(), dtype=np.float64)
+
+    def _nulls(self, name: str) -> _Bad:
+        return np.asarray(self.table.column(name).is_null().to_numpy(), dtype=bool)
+
+    def _is_there(self, name: str) -> bool:
+        return bool(self.table.column(name).null_count < self.table.num_rows)
+
+    def _rows_at(self, places: npt.NDArray[np.int64], columns: tuple[str, ...]) -> list[Mapping[str, Any]]:
+        rows: list[Mapping[str, Any]] = self.table.select(list(columns)).take(places).to_pylist()
+        return rows
+
+    def _refuse(self, bad: _Bad, what: str) -> None:
+        if bad.any():
+            raise self._error(int(np.argmax(bad)), what)
+
+    def _error(self, row: int, what: str) -> RecordError:
+        kernel, problem = (str(self.table.column(name)[row].as_py()) for name in ("kernel", "problem"))
+        return RecordError(
+            f"{self.where}, row {row + 1} ({_shown(kernel)} on {_shown(problem)}): {what}; {_FIX}"
+        )
+
+
+def _not_positive(values: npt.NDArray[np.float64]) -> _Bad:
+    return (values <= 0) | np.isinf(values)
+
+
+def _first_rows(of_row: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """The first row of each of `count` values."""
+    first = np.full(count, -1, dtype=np.int64)
+    first[of_row[::-1]] = np.arange(len(of_row) - 1, -1, -1)
+    return first
+
+
+def _kernel_fields(op: str) -> tuple[str, ...]:
+    return tuple(KERNEL_TYPES[op].__dataclass_fields__)
+
+
+def _shown(text: str) -> str:
+    """A name from a file on one line."""
+    plain = text if text.isprintable() else repr(text)
+    return plain if len(plain) <= _SHOWN else plain[: _SHOWN - 3] + "..."

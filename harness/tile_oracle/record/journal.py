@@ -1,0 +1,524 @@
+"""Crash-safe recording: a journal a process, sealed into parquet parts that are complete or absent.
+
+A finished measurement is one line with a checksum, handed to the operating system in one write before
+anything else happens: from then on no death of any process loses it. A thread flushes the journal to the disk
+at most half a second later, so a power cut costs no more than the rows of the last second. Every few hundred
+rows, and at the end, the journal is sealed: its rows become a parquet part (written aside, flushed, read
+back, renamed, its name flushed), and only then the journal goes. A part is named after its journal, so
+sealing twice makes the same file, never a second copy.
+
+The owner of a journal holds a lock on it. A journal that nobody holds belongs to a dead process:
+`seal_abandoned` turns it into a part, and any reader, a resumed run and the worker that outlives a
+killed pytest call it. Only who holds a journal's lock writes its part, so the file aside needs no name
+of its own: what a killed sealer left of it, the next one overwrites.
+
+What cannot be read is never taken for empty. A damaged line is set aside into a file whose name begins with
+`_damaged-`, which readers of parquet folders leave out; the other lines are kept.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.atomic_file import make_folder, read_all, sync_folder, write_and_rename, write_atomically
+from tile_oracle.errors import RecordError
+from tile_oracle.record.journal_line import JournalLines, decode_line, decode_lines, encode_line
+from tile_oracle.record.sealed_parquet import (
+    DamagedError,
+    checked_bytes,
+    first_line,
+    has_digest,
+    read_table,
+    table_bytes,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+JOURNAL_GLOB = ".journal-*.jsonl"
+PART_GLOB = "part-*.parquet"
+ASIDE_PREFIX = "_damaged-"
+"""What the names of damaged files that were set aside begin with."""
+
+_SEAL_ROWS = 1000
+_SEAL_SECONDS = 20.0
+_SYNC_SECONDS = 0.5
+"""How long a row may wait for others before all are flushed to the disk together."""
+_IDLE_SECONDS = 5.0
+"""How long the thread that flushes waits for another row before it ends."""
+_NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+Tell = Callable[[str], None]
+"""Takes one line for people."""
+
+_LOG = logging.getLogger("tile_oracle.record")
+
+
+def tell_in_log(line: str) -> None:
+    """The usual `Tell`: a warning of the logger `tile_oracle.record`, which Python writes to stderr."""
+    _LOG.warning("%s", line)
+
+
+class Journal:
+    """Appends rows to a folder of parts. One a process; `writer` tells processes apart."""
+
+    def __init__(self, folder: Path, writer: str) -> None:
+        self.folder = folder
+        self._writer = writer
+        self._sequence = 0
+        self._fd: int | None = None
+        self._path: Path | None = None
+        self._rows = 0
+        self._bytes = 0
+        self._torn = False
+        self._opened_at = 0.0
+        self._flusher = _Flusher(folder)
+        try:
+            make_folder(folder)
+        except OSError as error:
+            raise RecordError(
+                f"cannot record to {folder}: {error.strerror}; choose another --report-dir"
+            ) from None
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Make one row permanent. Raises RecordError when the disk refuses it."""
+        if self._fd is None:
+            self._open()
+        assert self._fd is not None
+        line = encode_line(row)
+        if self._torn:
+            line = b"\n" + line  # apart from what could not be taken back
+        try:
+            written = os.write(self._fd, line)
+        except OSError as error:
+            raise RecordError(
+                f"cannot record to {self.folder}: {error.strerror}; free space and --resume"
+            ) from None
+        if written != len(line):
+            # Taken back, or the next row would be glued to the torn one and both be lost.
+            self._torn = True
+            with suppress(OSError):
+                os.ftruncate(self._fd, self._bytes)
+                self._torn = False
+            raise RecordError(f"cannot record to {self.folder}: the disk is full; free space and --resume")
+        self._torn = False
+        self._bytes = os.lseek(self._fd, 0, os.SEEK_CUR)
+        self._rows += 1
+        self._flusher.wake(self._fd)
+        if self._rows >= _SEAL_ROWS or time.monotonic() - self._opened_at > _SEAL_SECONDS:
+            self.seal()
+
+    def seal(self) -> None:
+        """Turn what was appended so far into a parquet part.
+
+        Raises RecordError when that cannot be done; the journal stays then, and nothing is lost.
+        """
+        if self._fd is None or self._path is None:
+            return
+        _seal(self._path, self._fd, tell_in_log)
+        self._flusher.let_go()
+        os.close(self._fd)
+        self._fd = self._path = None
+        self._rows = 0
+
+    def _open(self) -> None:
+        try:
+            self._fd, self._path = self._made()
+        except OSError as error:
+            raise RecordError(f"cannot record to {self.folder}: {error.strerror}") from None
+        self._bytes, self._torn, self._opened_at = 0, False, time.monotonic()
+
+    def _made(self) -> tuple[int, Path]:
+        """A new journal, locked. Raises OSError."""
+        while True:
+            path = self.folder / f".journal-{self._writer}-{self._sequence:05d}.jsonl"
+            self._sequence += 1
+            if _part_of(path).exists():
+                continue
+            try:
+                fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            except FileExistsError:
+                continue
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX)
+                if os.fstat(fd).st_nlink:
+                    return fd, path
+            except OSError:
+                os.close(fd)
+                raise
+            # Before we had the lock, someone took the empty journal for a dead process's and removed it.
+            os.close(fd)
+
+
+class _Flusher:
+    """Flushes a journal from a thread, so that no measurement waits for the disk.
+
+    The thread lives while there are rows to flush. What it cannot flush, the next row or the seal reports.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._state = threading.Condition()
+        self._fd: int | None = None
+        self._is_named = False
+        self._thread: threading.Thread | None = None
+        self._at_disk = threading.Lock()
+        self._failed = ""
+
+    def wake(self, fd: int) -> None:
+        """There are rows to flush. Raises RecordError where earlier ones could not be."""
+        if self._failed:
+            failed, self._failed = self._failed, ""
+            raise RecordError(
+                f"cannot record to {self._folder}: the disk does not take what was written ({failed}); "
+                "the rows are in its journals: check the disk and --resume"
+            )
+        if self._fd is not None:
+            return
+        with self._state:
+            self._fd = fd
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="journal to disk", daemon=True)
+                self._thread.start()
+            else:
+                self._state.notify()
+
+    def let_go(self) -> None:
+        """The journal is about to be closed: it is not touched any more."""
+        with self._at_disk, self._state:
+            self._fd = None
+            self._is_named = False
+            self._failed = ""
+
+    def _run(self) -> None:
+        pause = threading.Event()
+        while True:
+            with self._state:
+                if not self._state.wait_for(lambda: self._fd is not None, _IDLE_SECONDS):
+                    self._thread = None
+                    return
+            pause.wait(_SYNC_SECONDS)
+            with self._at_disk:
+                with self._state:
+                    # Rows that come from here on wake this thread again.
+                    fd, self._fd = self._fd, None
+                if fd is not None:
+                    self._flush(fd)
+
+    def _flush(self, fd: int) -> None:
+        try:
+            os.fsync(fd)
+            if not self._is_named:
+                sync_folder(self._folder)
+                self._is_named = True
+        except OSError as error:
+            self._failed = error.strerror or str(error)
+
+
+def names_in(folder: Path, prefix: str, suffix: str) -> list[Path]:
+    """The files of a folder whose names begin and end so, sorted; none where there is no such folder.
+
+    Raises RecordError where the folder cannot be read: Path.glob would find nothing then.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if _fits(path.name, prefix, suffix))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
+
+
+def _fits(name: str, prefix: str, suffix: str) -> bool:
+    return name.startswith(prefix) and name.endswith(suffix)
+
+
+def journals_in(folder: Path) -> list[Path]:
+    """The journals of a folder, sorted. Raises RecordError."""
+    return names_in(folder, *JOURNAL_GLOB.split("*"))
+
+
+def parts_in(folder: Path) -> list[Path]:
+    """The parts of a folder, sorted. Raises RecordError."""
+    return names_in(folder, *PART_GLOB.split("*"))
+
+
+def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
+    """Seal the journals of dead processes into parts; returns how many. Safe to call at any time.
+
+    A journal that cannot be sealed stays, and `tell` says so; readers take its rows from it. Raises
+    RecordError where the folder cannot be read.
+    """
+    sealed = 0
+    for path in journals_in(folder):
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            if error.errno not in _NOT_OURS:
+                tell(f"{path} cannot be sealed: {error.strerror}; its rows are still in it")
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Between open and lock another process may have sealed and removed it.
+            if os.fstat(fd).st_nlink:
+                _seal(path, fd, tell)
+                sealed += 1
+        except BlockingIOError:
+            continue  # its owner lives
+        except (OSError, RecordError) as error:
+            if isinstance(error, RecordError):
+                tell(str(error))
+            else:
+                tell(f"{path} cannot be locked: {error.strerror}; its rows are still in it")
+        finally:
+            os.close(fd)
+    return sealed
+
+
+def left_unsealed(folder: Path) -> list[Path]:
+    """The journals that have no living owner. Raises RecordError."""
+    return [path for path in journals_in(folder) if not _is_held(path)]
+
+
+def _is_held(path: Path) -> bool:
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def read_journal(path: Path, offset: int = 0) -> JournalLines:
+    """What a journal holds from a byte offset on; nothing where it is gone, sealed by somebody.
+
+    Raises RecordError where it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read()
+    except FileNotFoundError:
+        return JournalLines((), (), offset)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}; its rows are still in it") from None
+    return decode_lines(data, offset)
+
+
+def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
+    """The whole rows of a journal from a byte offset on, and the offset after them; see `read_journal`."""
+    lines = read_journal(path, offset)
+    return list(lines.rows), lines.end
+
+
+def _part_of(journal: Path) -> Path:
+    return journal.with_name(
+        "part-" + journal.name.removeprefix(".journal-").removesuffix(".jsonl") + ".parquet"
+    )
+
+
+def _aside(part: Path) -> Path:
+    return part.with_name(f".{part.name}.tmp")
+
+
+def _seal(journal: Path, fd: int, tell: Tell) -> None:
+    """The caller holds the journal's lock by `fd`. Raises RecordError."""
+    try:
+        lines = decode_lines(read_all(fd))
+    except OSError as error:
+        raise RecordError(f"cannot read {journal}: {error.strerror}; the rows are still in it") from None
+    rows = list(lines.rows)
+    if not lines.torn.startswith(b"{") and (last := decode_line(lines.torn)) is not None:
+        rows.append(last)  # only the line's end was not written
+    table, misfits = _table_and_misfits(rows)
+    damaged = [*lines.damaged, *misfits]
+    try:
+        if damaged:
+            _keep_damaged(journal, damaged, tell)
+        if table is not None:
+            _add_to_part(_part_of(journal), table, tell)
+    except RecordError as error:
+        raise RecordError(f"{error}; the rows are still in {journal}") from None
+    try:
+        journal.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordError(f"cannot remove {journal}: {error.strerror}") from None
+
+
+def _table_and_misfits(rows: Sequence[dict[str, Any]]) -> tuple[pa.Table | None, list[bytes]]:
+    """The rows as one table, and the lines of those that no record schema fits."""
+    named = [row for row in rows if _is_named(row)]
+    try:
+        table = rows_table(named) if named else None
+    except RecordError:
+        named = [row for row in named if _fits_schema(row)]
+        table = rows_table(named) if named else None
+    kept = {id(row) for row in named}
+    return table, [encode_line(row).rstrip(b"\n") for row in rows if id(row) not in kept]
+
+
+def _is_named(row: Mapping[str, Any]) -> bool:
+    return all(isinstance(row.get(name), str) for name in ("op", "problem", "kernel", "status"))
+
+
+def _fits_schema(row: Mapping[str, Any]) -> bool:
+    try:
+        rows_table([row])
+    except RecordError:
+        return False
+    return True
+
+
+def _keep_damaged(journal: Path, damaged: Sequence[bytes], tell: Tell) -> None:
+    kept = journal.with_name(ASIDE_PREFIX + journal.name.removeprefix(".journal-"))
+    try:
+        write_atomically(kept, b"".join(line + b"\n" for line in damaged))
+    except OSError as error:
+        raise RecordError(f"cannot write {kept}: {error.strerror}") from None
+    count = f"{len(damaged)} damaged line" + ("s" if len(damaged) > 1 else "")
+    tell(f"{journal} had {count}, set aside as {kept.name}: --resume measures what was in them again")
+
+
+def _add_to_part(part: Path, table: pa.Table, tell: Tell) -> None:
+    """After a power cut the journal of a sealed part may be there again, with fewer rows than the part."""
+    import pyarrow as pa
+
+    try:
+        if part.exists():
+            there = read_table(part)
+            known = {_identity(row) for row in there.select(list(_IDENTITY)).to_pylist()}
+            new = [row for row in table.to_pylist() if _identity(row) not in known]
+            if not new:
+                return
+            added = pa.Table.from_pylist(new, schema=table.schema)
+            table = pa.concat_tables([there, added], promote_options="default")
+    except DamagedError as error:
+        set_aside(part, tell, str(error))
+    except OSError as error:
+        raise RecordError(f"cannot read {part}: {error.strerror}") from None
+    _replace(part, table)
+
+
+_IDENTITY = ("problem", "kernel", "round", "time")
+
+
+def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _IDENTITY)
+
+
+def set_aside(path: Path, tell: Tell, why: str) -> Path:
+    """Gives a damaged file a name that readers leave out; its new path. Nothing is deleted.
+
+    Raises RecordError where it cannot be renamed.
+    """
+    there, number = path.with_name(ASIDE_PREFIX + path.name), 1
+    try:
+        while there.exists():
+            number += 1
+            there = path.with_name(f"{ASIDE_PREFIX}{number}-{path.name}")
+        path.rename(there)
+        sync_folder(path.parent)
+    except OSError as error:
+        raise RecordError(f"{why}; it cannot be set aside: {error.strerror}") from None
+    tell(f"{why}: set aside as {there.name}; --resume measures its pairs again")
+    return there
+
+
+def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
+    """Set the damaged parts of a folder aside; returns how many. For the owner of a run, who measures their
+    pairs again. Raises RecordError where a part cannot be read at all, which is no damage."""
+    found = 0
+    for part in parts_in(folder):
+        try:
+            if not has_digest(checked_bytes(part)):
+                read_table(part)
+        except DamagedError as error:
+            set_aside(part, tell, str(error))
+            found += 1
+    return found
+
+
+def forget_lost(folder: Path) -> int:
+    """Take the rows `device_lost` out of the parts; returns how many. For a run that measures them anew.
+
+    Raises RecordError when a part cannot be read or rewritten.
+    """
+    try:
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return 0
+    except OSError as error:
+        raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
+    try:
+        # Two sessions that resume one run rewrite its parts one after the other.
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        return sum(_forget_lost_in(part) for part in parts_in(folder))
+    except OSError as error:
+        raise RecordError(f"{folder} cannot be locked: {error.strerror}") from None
+    finally:
+        os.close(fd)
+
+
+def _forget_lost_in(part: Path) -> int:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    try:
+        table = read_table(part)
+        status = table.column("status")
+        lost = int(pc.sum(pc.equal(status, "device_lost")).as_py() or 0)
+        if lost:
+            _replace(part, table.filter(pc.not_equal(status, "device_lost")))
+    except (RecordError, KeyError, pa.ArrowException) as error:
+        raise RecordError(f"{part} cannot be rewritten: {first_line(error)}; start a new run") from None
+    return lost
+
+
+def rows_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Rows of one operation as a table of its record schema. Raises RecordError for what is no row."""
+    import pyarrow as pa
+
+    from tile_oracle.record.schema import arrow_schema
+
+    listed = [dict(row) for row in rows]
+    try:
+        for row in listed:
+            if isinstance(row.get("time"), str):
+                row["time"] = datetime.fromisoformat(row["time"])
+        return pa.Table.from_pylist(listed, schema=arrow_schema(str(listed[0].get("op"))))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise RecordError(f"a measurement does not fit the record schema: {first_line(error)}") from None
+
+
+def write_part(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """Write rows of one operation as a parquet file (zstd), complete or not at all. Raises RecordError."""
+    _replace(path, rows_table(rows))
+
+
+def _replace(path: Path, table: pa.Table) -> None:
+    """The part is on the disk, with its name, when this returns."""
+    import pyarrow as pa
+
+    try:
+        write_and_rename(_aside(path), path, table_bytes(table, compression="zstd"))
+    except (OSError, pa.ArrowException) as error:
+        reason = getattr(error, "strerror", None) or first_line(error)
+        raise RecordError(f"cannot write {path}: {reason}") from None

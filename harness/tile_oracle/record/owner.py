@@ -1,0 +1,161 @@
+"""Who may write to a run: one session, with its workers.
+
+The session that opens a run locks the run's folder for as long as it lives; the kernel takes the lock from a
+process that dies. Workers of pytest-xdist belong to their controller: each holds a shared lock on the run's
+manifest, after which it makes sure that its controller still lives. A session that takes over from a dead one
+waits for those locks, so no orphaned worker writes beside it.
+
+Locks belong to a process here: who opens a run twice in one process is one owner.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+import weakref
+from contextlib import suppress
+from pathlib import Path
+
+from tile_oracle.errors import RecordError
+
+_LONGEST_WAIT_S = 30.0
+_POLL_S = 0.02
+
+
+class RunLock:
+    """A lock on a run, until `release` or the end of this process."""
+
+    def __init__(self, handle: int) -> None:
+        self._close = weakref.finalize(self, os.close, handle)
+
+    def release(self) -> None:
+        """Gives the run free for others."""
+        self._close()
+
+
+_owned: weakref.WeakValueDictionary[tuple[int, int], RunLock] = weakref.WeakValueDictionary()
+
+
+def own(folder: Path, manifest: str) -> RunLock:
+    """Makes this process the run's owner, once the workers of a dead one have ended.
+
+    Raises RecordError while another process owns it.
+    """
+    handle = _opened(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        place = os.fstat(handle)
+        key = (place.st_dev, place.st_ino)
+        held = _owned.get(key)
+        if held is not None and held._close.alive:
+            os.close(handle)
+            return held
+        if not _locked(handle, fcntl.LOCK_EX, folder):
+            raise RecordError(
+                f"{folder} is in use by another session{_whose(key[1])}: wait for its end, "
+                "or choose another --run-name"
+            )
+        _wait_for_workers(folder / manifest)
+    except BaseException:
+        with suppress(OSError):
+            os.close(handle)
+        raise
+    lock = RunLock(handle)
+    _owned[key] = lock
+    return lock
+
+
+def name_of_owner() -> str:
+    """Names this process, so that its workers can tell whether it lives."""
+    return f"{_boot()} {os.getpid()} {_start_of(os.getpid())}"
+
+
+def join(folder: Path, manifest: str, owner: str) -> RunLock:
+    """Makes this process a worker of the run's owner (see `name_of_owner`).
+
+    Raises RecordError where the owner has ended.
+    """
+    handle = _opened(folder / manifest, os.O_RDONLY)
+    try:
+        # Not for long: who takes over holds it for as long as it looks.
+        if not _locked(handle, fcntl.LOCK_SH, folder, _LONGEST_WAIT_S) or not _lives(owner):
+            raise RecordError(f"the session that {folder} belongs to has ended: --resume goes on with it")
+    except BaseException:
+        os.close(handle)
+        raise
+    return RunLock(handle)
+
+
+def _opened(path: Path, how: int) -> int:
+    try:
+        return os.open(path, how | os.O_CLOEXEC)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be opened: {error.strerror}") from None
+
+
+def _wait_for_workers(manifest: Path) -> None:
+    try:
+        handle = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # a run that is being made has no workers
+    except OSError as error:
+        raise RecordError(f"{manifest} cannot be opened: {error.strerror}") from None
+    try:
+        if not _locked(handle, fcntl.LOCK_EX, manifest.parent, _LONGEST_WAIT_S):
+            raise RecordError(
+                f"{manifest.parent} is in use by workers of a session that has ended"
+                f"{_whose(os.fstat(handle).st_ino)}: end them, then --resume"
+            )
+    finally:
+        os.close(handle)
+
+
+def _locked(handle: int, how: int, folder: Path, wait_s: float = 0.0) -> bool:
+    """Whether the lock was got. Raises RecordError where there are no locks."""
+    deadline = time.monotonic() + wait_s
+    pause = threading.Event()
+    while True:
+        try:
+            fcntl.flock(handle, how | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+        except OSError as error:
+            raise RecordError(
+                f"{folder} cannot be locked: {error.strerror}; choose a --report-dir on a local file system"
+            ) from None
+        pause.wait(_POLL_S)
+
+
+def _whose(inode: int) -> str:
+    """Which process holds a lock, as far as the system says so."""
+    with suppress(OSError, ValueError, IndexError):
+        for line in Path("/proc/locks").read_text().splitlines():
+            words = line.split()
+            if words[1] == "FLOCK" and words[5].rpartition(":")[2] == str(inode):
+                return f" (process {words[4]})"
+    return ""
+
+
+def _lives(owner: str) -> bool:
+    boot, pid, start = owner.split(" ")
+    # A worker on another machine cannot see the owner; its controller's connection tells it.
+    return boot != _boot() or start == _start_of(int(pid))
+
+
+def _boot() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return "unknown"
+
+
+def _start_of(pid: int) -> str:
+    """When a process began, which tells it from a later one with its number; "gone" where there is none."""
+    try:
+        state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return "gone"
+    return "gone" if state in "ZX" else rest[18]

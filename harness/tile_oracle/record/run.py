@@ -1,0 +1,282 @@
+"""A run: one folder under reports/ with what was asked (run.json), the measurements and the reports."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.atomic_file import make_folder, sync_folder, write_atomically
+from tile_oracle.errors import RecordError
+from tile_oracle.record.dataset import measurements_folder
+from tile_oracle.record.disk_errors import disk_errors_as
+from tile_oracle.record.journal import (
+    Journal,
+    Tell,
+    forget_lost,
+    journals_in,
+    parts_in,
+    read_lines,
+    seal_abandoned,
+    set_damaged_aside,
+    tell_in_log,
+)
+from tile_oracle.record.owner import RunLock, join, own
+from tile_oracle.record.sealed_parquet import DamagedError, read_table
+from tile_oracle.sealed_json import check_seal, seal
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+MANIFEST = "run.json"
+
+ALREADY_KNOWN = (
+    *("problem", "kernel", "round", "status", "detail", "latency_ms", "latency_min_ms", "spread", "samples"),
+    *("check", "check_points"),
+)
+"""The columns that a resumed run needs of what is measured already."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run's folder and what it was asked to do. Two runs may be joined when `purpose` is equal.
+
+    lock: what makes this process the run's owner, or a worker of the owner; None for who only reads.
+    """
+
+    folder: Path
+    purpose: Mapping[str, Any]
+    resumed: bool = False
+    lock: RunLock | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def name(self) -> str:
+        return self.folder.name
+
+    @property
+    def measurements(self) -> Path:
+        return measurements_folder(self.folder)
+
+
+def open_run(
+    reports: Path,
+    purpose: Mapping[str, Any],
+    *,
+    stem: str,
+    name: str | None,
+    resume: bool,
+    tell: Tell = tell_in_log,
+) -> Run:
+    """A new run's folder, or with `resume` the newest one with the same purpose (or the one named).
+
+    purpose: JSON values that decide the measurements (problem sets, kernels, target, sources, device).
+    stem: what a new run's name begins with. tell: takes a line on each damaged file. A resumed run loses its
+    rows `device_lost` and its damaged parts, which are set aside: those pairs are measured again. Raises
+    RecordError for a name that is no file name, one that is taken, or one to be resumed that was made for
+    something else, and for what cannot be read or written.
+    """
+    if name is not None and not _NAME.fullmatch(name):
+        raise RecordError(
+            f"--run-name {name!r} is not a plain name of letters, digits, dot, dash and underscore"
+        )
+    with disk_errors_as(f"cannot open a run in {reports}", "choose another --report-dir"):
+        return _open_run(reports, json.loads(json.dumps(purpose)), stem, name, resume, tell)
+
+
+def _open_run(
+    reports: Path, wanted: Mapping[str, Any], stem: str, name: str | None, resume: bool, tell: Tell
+) -> Run:
+    if resume:
+        found = _find(reports, wanted, name, tell)
+        if found is not None:
+            lock = own(found, MANIFEST)
+            measurements = measurements_folder(found)
+            seal_abandoned(measurements, tell)
+            set_damaged_aside(measurements, tell)
+            forget_lost(measurements)
+            return Run(found, wanted, resumed=True, lock=lock)
+    folder = _make(reports, name or _timed_name(stem), exact=name is not None, take_empty=resume)
+    lock = own(folder, MANIFEST)
+    try:
+        for leftover in folder.iterdir() if _is_empty(folder) else ():
+            leftover.unlink(missing_ok=True)
+        is_free = not any(folder.iterdir())
+    except OSError as error:
+        raise RecordError(f"cannot write to {folder}: {error.strerror}") from None
+    if not is_free:
+        raise RecordError(f"{folder} was just made by another session: wait for its end, then --resume")
+    document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
+    try:
+        write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+    except OSError as error:
+        raise RecordError(
+            f"cannot write {folder / MANIFEST}: {error.strerror}; free space or choose another --report-dir"
+        ) from None
+    return Run(folder, wanted, lock=lock)
+
+
+def join_run(folder: Path, owner: str, *, resumed: bool) -> Run:
+    """A run of which another process is the owner (`owner.name_of_owner`), for one of its workers.
+
+    Raises RecordError.
+    """
+    return Run(folder, {}, resumed=resumed, lock=join(folder, MANIFEST, owner))
+
+
+def _timed_name(stem: str) -> str:
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:80] or "run"
+    return plain + datetime.now().strftime("-%Y%m%d-%H%M%S")
+
+
+def _find(reports: Path, wanted: Any, name: str | None, tell: Tell) -> Path | None:
+    if name is not None:
+        folder = reports / name
+        if not folder.is_dir() or _is_empty(folder):
+            return None
+        try:
+            there = _purpose(folder)
+        except (DamagedError, FileNotFoundError):
+            raise RecordError(
+                f"{folder} cannot be resumed: it holds no readable {MANIFEST}; choose a new --run-name"
+            ) from None
+        if there != wanted:
+            differs = sorted(k for k in {*wanted, *there} if there.get(k) != wanted.get(k))
+            raise RecordError(
+                f"{folder} cannot be resumed: it was made with another {', '.join(differs)}; "
+                "choose a new --run-name"
+            )
+        return folder
+    found: list[tuple[int, Path]] = []
+    for folder in _folders_in(reports):
+        try:
+            if _purpose(folder) == wanted:
+                found.append(((folder / MANIFEST).stat().st_mtime_ns, folder))
+        except FileNotFoundError:
+            continue
+        except DamagedError as error:
+            tell(f"{error}; it is not resumed")
+    return max(found)[1] if found else None
+
+
+def _folders_in(reports: Path) -> list[Path]:
+    try:
+        return sorted(path for path in reports.iterdir() if path.is_dir())
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise RecordError(f"cannot look for runs in {reports}: {error.strerror}") from None
+
+
+def purpose_of(folder: Path) -> dict[str, Any]:
+    """What a run was asked to do; empty for a folder without a manifest.
+
+    Raises RecordError for a manifest that cannot be read or is damaged.
+    """
+    try:
+        return _purpose(folder)
+    except FileNotFoundError:
+        return {}
+
+
+def _is_empty(folder: Path) -> bool:
+    """Whether its making was cut short before anything was written."""
+    return all(path.name.startswith(f".{MANIFEST}.") for path in folder.iterdir())
+
+
+def _purpose(folder: Path) -> dict[str, Any]:
+    """Raises FileNotFoundError where there is no manifest, RecordError for one that cannot be read, and
+    DamagedError for one that is not what was written."""
+    path = folder / MANIFEST
+    try:
+        document = json.loads(path.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise DamagedError(f"{path} is damaged: it is not JSON") from None
+    if not isinstance(document, dict) or not isinstance(document.get("purpose"), dict):
+        raise DamagedError(f"{path} is damaged: it does not say what the run is for")
+    check_seal(document, path, DamagedError, "its measurements can still be read and merged")
+    purpose: dict[str, Any] = document["purpose"]
+    return purpose
+
+
+def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
+    for attempt in range(1, 1000):
+        folder = reports / (base if attempt == 1 else f"{base}-{attempt}")
+        try:
+            make_folder(reports)
+            folder.mkdir()
+            sync_folder(reports)
+        except FileExistsError:
+            if exact and take_empty and folder.is_dir():
+                return folder  # `_find` saw that its making was cut short
+            if exact:
+                raise RecordError(
+                    f"{folder} exists already: add --resume to go on with it, or choose another --run-name"
+                ) from None
+            continue
+        except OSError as error:
+            raise RecordError(
+                f"cannot write to {reports}: {error.strerror}; choose another --report-dir"
+            ) from None
+        return folder
+    raise RecordError(f"{reports} holds a thousand runs called {base}")
+
+
+class RunLog:
+    """What one process records of a run, and what it and others have recorded of it before."""
+
+    def __init__(self, run: Run, writer: str) -> None:
+        self.run = run
+        self._journal = Journal(run.measurements, writer)
+        self._own = {f".journal-{writer}", f"part-{writer}"}
+        self._known: dict[str, dict[tuple[str, int], dict[str, Any]]] = defaultdict(dict)
+        self._read_parts: set[str] = set()
+        self._offsets: dict[str, int] = {}
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Make one measurement permanent; the run's name and the time are filled in."""
+        stamped = {"run": self.run.name, "time": datetime.now(UTC).isoformat(), **row}
+        self._journal.append(stamped)
+
+    def close(self) -> None:
+        self._journal.seal()
+
+    def known(self, problem_id: str) -> list[dict[str, Any]]:
+        """What is recorded of a problem by others: earlier sessions, and sister processes, dead ones too."""
+        self._refresh()
+        return list(self._known[problem_id].values())
+
+    def _refresh(self) -> None:
+        # Journals first: a row that is sealed meanwhile is then seen twice, not missed.
+        for path in journals_in(self.run.measurements):
+            if self._is_own(path):
+                continue
+            rows, self._offsets[path.name] = read_lines(path, self._offsets.get(path.name, 0))
+            for row in rows:
+                self._learn(row)
+        for path in parts_in(self.run.measurements):
+            if path.name in self._read_parts or self._is_own(path):
+                continue
+            for row in _read_known(path):
+                self._learn(row)
+            self._read_parts.add(path.name)
+
+    def _is_own(self, path: Path) -> bool:
+        return path.name.rpartition("-")[0] in self._own
+
+    def _learn(self, row: dict[str, Any]) -> None:
+        self._known[row["problem"]][row["kernel"], row["round"]] = row
+
+
+def _read_known(path: Path) -> list[dict[str, Any]]:
+    try:
+        rows: list[dict[str, Any]] = read_table(path, ALREADY_KNOWN).to_pylist()
+    except DamagedError as error:
+        raise RecordError(f"{error}; --resume sets it aside and measures its pairs again") from None
+    return rows

@@ -1,0 +1,169 @@
+"""The row of a measurement, column by column. docs/records.md is the prose of this table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+
+import pyarrow as pa
+
+from tile_oracle.errors import RecordError
+from tile_oracle.kernel import KERNEL_FIELDS, KERNEL_TYPES
+from tile_oracle.problem import PROBLEM_FIELDS, PROBLEM_TYPES
+
+STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
+"""What can become of a pair. Only `ok` counts for an oracle."""
+
+IMPLEMENTATIONS = ("native", "ck_tile")
+"""Whose kernels were measured: tile-oracle's own family or CK Tile's. Both have the same names."""
+
+ROUND_SWEEP = 0
+"""Every pair once."""
+ROUND_FINAL = 1
+"""The leaders of a problem, measured again and interleaved before one is called the oracle."""
+
+WARM, COLD = "warm", "cold"
+"""Values of the column `cache`. Rows of before there was a choice have none, and are warm."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """Name, Arrow type and meaning of one column."""
+
+    name: str
+    type: pa.DataType
+    meaning: str
+
+
+_HEAD = (
+    Column("run", pa.string(), "name of the run: the report folder's name"),
+    Column("time", pa.timestamp("us", tz="UTC"), "when the measurement ended"),
+    Column("harness_version", pa.string(), "version of tile-oracle that measured"),
+    Column("round", pa.int8(), "0: sweep over every pair; 1: leaders measured again, interleaved"),
+    Column("op", pa.string(), "operation: grouped_conv or gemm"),
+    Column("problem", pa.string(), "the problem's id; the problem's own columns follow"),
+)
+_TAIL = (
+    Column("status", pa.string(), "one of " + ", ".join(STATUSES)),
+    Column(
+        "detail",
+        pa.string(),
+        "why the status is not ok: signal, exit code, first wrong value, end of the log",
+    ),
+    Column("latency_ms", pa.float64(), "median of the samples, milliseconds; null unless ok or noisy"),
+    Column("latency_min_ms", pa.float64(), "fastest sample, milliseconds"),
+    Column("spread", pa.float64(), "interquartile range of the samples / their median"),
+    Column("samples", pa.int64(), "timed samples, warm-up not counted"),
+    Column("tflops", pa.float64(), "the problem's floating-point operations / latency_ms, in TFLOPS"),
+    Column(
+        "check",
+        pa.string(),
+        "full: every value compared; product: every value, by products with random integers; "
+        "spot (older records): check_points values; none: not reached",
+    ),
+    Column("check_points", pa.int64(), "output values compared with the exact result"),
+    Column("busy_ms", pa.float64(), "warm-up and timed runs together, by the device's own clock"),
+    Column("cache", pa.string(), "cold: caches flushed before each timed run; warm or null: not"),
+    Column("clock_mhz", pa.int64(), "GPU: clock of the compute units at about that time"),
+    Column("memory_clock_mhz", pa.int64(), "GPU: clock of the memory"),
+    Column("temperature_c", pa.int64(), "GPU: temperature, degrees Celsius"),
+    Column("power_w", pa.float64(), "GPU: power drawn, watts"),
+    Column("throttled", pa.string(), "GPU: what held the clocks back meanwhile; empty: nothing"),
+    Column("target", pa.string(), "where it ran: cpu, gfx950, sm_90"),
+    Column("arch", pa.string(), "architecture that the kernel was built for"),
+    Column(
+        "implementation", pa.string(), "whose kernel: native or ck_tile; null where an older record is silent"
+    ),
+    Column("device", pa.string(), "the device's own name"),
+    Column("driver", pa.string(), "driver or operating system kernel version"),
+    Column("toolchain", pa.string(), "compiler and version"),
+    Column("flags", pa.string(), "compiler flags, joined by spaces"),
+    Column(
+        "source_hash", pa.string(), "hash of source, flags and toolchain: equal hashes are equal binaries"
+    ),
+    Column("binary_bytes", pa.int64(), "size of the binary"),
+    Column(
+        "vgprs",
+        pa.int64(),
+        "GPU: vector registers of a work-item, accumulators included; on NVIDIA: registers",
+    ),
+    Column("agprs", pa.int64(), "gfx950: accumulator registers of a work-item"),
+    Column("sgprs", pa.int64(), "gfx950: scalar registers of a wave"),
+    Column("lds_bytes", pa.int64(), "GPU: LDS (shared memory) of a workgroup, static and dynamic"),
+    Column("scratch_bytes", pa.int64(), "GPU: private memory of a work-item"),
+    Column("spills", pa.int64(), "GPU: registers that did not fit (NVIDIA: words of the stack frame)"),
+    Column("workgroups_per_cu", pa.int64(), "GPU: workgroups that a compute unit holds at once"),
+    Column("waves_per_cu", pa.int64(), "GPU: their waves (warps)"),
+    Column(
+        "loop_matrix_instructions",
+        pa.int64(),
+        "GPU: matrix instructions in the body of the main loop: of one step of tile_k, or of some",
+    ),
+    Column("seed", pa.int64(), "seed of the input data"),
+)
+
+_ARROW = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
+
+
+def _columns_of(op: str) -> tuple[Column, ...]:
+    of_problem = fields(PROBLEM_TYPES[op])
+    names = {f.name for f in of_problem}
+    problem = tuple(Column(f.name, _ARROW[str(f.type)], f"problem: {f.name}") for f in of_problem)
+    kernel = tuple(
+        Column(f.name, _ARROW[str(f.type)], f"kernel: {f.name}")
+        for f in fields(KERNEL_TYPES[op])
+        if f.name not in names
+    )
+    name = Column("kernel", pa.string(), "the kernel's full name; the kernel's own columns follow")
+    return (*_HEAD, *problem, name, *kernel, *_TAIL)
+
+
+_COLUMNS = {op: _columns_of(op) for op in PROBLEM_TYPES}
+
+PROBLEM_COLUMNS: tuple[str, ...] = PROBLEM_FIELDS
+KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name not in PROBLEM_FIELDS)
+"""Those of a convolution; `problem_columns` and `kernel_columns` have those of any operation."""
+
+
+def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
+    """The names of a problem's own columns. Raises RecordError for an unknown operation."""
+    _known(op)
+    return tuple(f.name for f in fields(PROBLEM_TYPES[op]))
+
+
+def kernel_columns(op: str = "grouped_conv") -> tuple[str, ...]:
+    """The names of a kernel's own columns, those that its problem has too left out. Raises RecordError."""
+    of_problem = problem_columns(op)
+    return tuple(f.name for f in fields(KERNEL_TYPES[op]) if f.name not in of_problem)
+
+
+def op_of(ops: Iterable[object]) -> str:
+    """The one operation of a table, from the values of its column `op`; grouped_conv where there are none.
+
+    Raises RecordError for an unknown operation, and for a table of several.
+    """
+    found = list(dict.fromkeys(op for op in ops if isinstance(op, str)))
+    if len(found) > 1:
+        raise RecordError(
+            f"the records are of several operations, {' and '.join(found[:5])}: read each on its own"
+        )
+    if not found:
+        return "grouped_conv"
+    _known(found[0])
+    return found[0]
+
+
+def _known(op: str) -> None:
+    if op not in _COLUMNS:
+        raise RecordError(f"no record schema for operation {op!r}; known: {', '.join(_COLUMNS)}")
+
+
+def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
+    """The columns of an operation's records, in order. Raises RecordError for an unknown operation."""
+    _known(op)
+    return _COLUMNS[op]
+
+
+def arrow_schema(op: str = "grouped_conv") -> pa.Schema:
+    """The same as an Arrow schema."""
+    return pa.schema([(column.name, column.type) for column in columns(op)])

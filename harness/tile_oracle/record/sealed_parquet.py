@@ -1,0 +1,104 @@
+"""Parquet files that carry a digest of all their bytes.
+
+The checksums of parquet pages cover neither the footer nor the headers of pages, so a flipped bit there can
+change what is read without an error. A file written here has 88 bytes between its last page and its footer:
+a mark and the BLAKE2b-256 of everything else. Parquet finds pages by offset and the footer from the end, so
+every reader ignores these bytes, and a program that writes the table anew leaves them out.
+
+`read_table` reads a file once, compares the digest, and parses those very bytes. A file without a mark was
+written by an older version or another program: it is parsed as it is, page checksums included where it has
+them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.errors import RecordError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_MARK = b"\ntile-oracle BLAKE2b-256\n"
+_HEX_BYTES = 64
+_FOOTER_END = 8
+"""Bytes after the footer: its length and "PAR1"."""
+
+
+class DamagedError(RecordError):
+    """A file's content is not what was written."""
+
+
+def table_bytes(table: pa.Table, **options: Any) -> bytes:
+    """The table as a parquet file with page checksums and a digest. `options`: those of
+    pyarrow.parquet.write_table. Equal tables give equal bytes."""
+    import pyarrow.parquet as pq
+
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, write_page_checksum=True, **options)
+    plain = buffer.getvalue()
+    footer_bytes = int.from_bytes(plain[-_FOOTER_END : 4 - _FOOTER_END], "little")
+    cut = len(plain) - _FOOTER_END - footer_bytes
+    return plain[:cut] + _MARK + _digest(plain).encode() + plain[cut:]
+
+
+def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """The table in a file, or some of its columns (those that it has).
+
+    Raises RecordError where the file cannot be read, DamagedError where its content is not what was written
+    or is no parquet.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    data = checked_bytes(path)
+    try:
+        return pq.read_table(
+            pa.BufferReader(data),
+            columns=None if columns is None else list(columns),
+            partitioning=None,
+            page_checksum_verification=True,
+        )
+    except (OSError, pa.ArrowException) as error:
+        raise DamagedError(f"{path} is not a readable parquet file: {first_line(error)}") from None
+
+
+def checked_bytes(path: Path) -> bytes:
+    """The bytes of a file, its digest compared where it has one. Raises as `read_table` does."""
+    try:
+        data = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise RecordError(f"{path} cannot be read: {reason}") from None
+    if not data:
+        raise DamagedError(f"{path} is not a readable parquet file: it is empty")
+    begin = data.rfind(_MARK)
+    if begin >= 0:
+        end = begin + len(_MARK) + _HEX_BYTES
+        if data[begin + len(_MARK) : end] != _digest(data[:begin], data[end:]).encode():
+            raise DamagedError(
+                f"{path} is not a readable parquet file: it is damaged (its content does not agree with its "
+                "digest)"
+            )
+    return data
+
+
+def has_digest(data: bytes) -> bool:
+    """Whether a file's bytes carry a digest, right or wrong."""
+    return _MARK in data
+
+
+def _digest(*pieces: bytes) -> str:
+    digest = hashlib.blake2b(digest_size=_HEX_BYTES // 2)
+    for piece in pieces:
+        digest.update(piece)
+    return digest.hexdigest()
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, as messages show it: PyArrow's run over many lines."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

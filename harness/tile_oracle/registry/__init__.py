@@ -1,0 +1,18 @@
+"""Kernels for problems, in a running program: pick one, run it, or find the best by measuring."""
+
+from tile_oracle.registry.measuring import Budget, PoolMeasurements, model_free_order
+from tile_oracle.registry.registry import Failed, Pick, Registry, RunResult, Tuning
+from tile_oracle.registry.tuned import TunedEntry, TunedResults
+
+__all__ = [
+    "Budget",
+    "Failed",
+    "Pick",
+    "PoolMeasurements",
+    "Registry",
+    "RunResult",
+    "TunedEntry",
+    "TunedResults",
+    "Tuning",
+    "model_free_order",
+]

@@ -1,0 +1,162 @@
+"""Measuring a pool for one problem within a budget, in a stated order."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from tile_oracle.errors import TargetError
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem import Problem
+
+_RIGHT = ("ok", "noisy")
+_AT_ONCE = 4
+"""Kernels that are compiled ahead of those that are measured: what is left over when the budget ends."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """When measuring a pool stops: after so many seconds, compilation included, or so many kernels (None:
+    all). What is under way is finished, so a little later than that.
+
+    Raises TargetError for what is no budget.
+    """
+
+    seconds: float = 30.0
+    kernels: int | None = 64
+
+    def __post_init__(self) -> None:
+        if not 0 < self.seconds < math.inf:
+            raise TargetError(f"a budget of {self.seconds} s is not a number of seconds above 0")
+        if self.kernels is not None and self.kernels < 1:
+            raise TargetError(f"a budget of {self.kernels} kernels is not at least 1")
+
+
+@dataclass(frozen=True)
+class PoolMeasurements:
+    """What was measured for a problem. best: the oracle of these; where no kernel was ok, the fastest whose
+    result was right but whose time was not steady; None without any.
+
+    pool: how many candidates there were; seconds: how long it took.
+    """
+
+    problem: Problem
+    measurements: tuple[Measurement, ...]
+    best: Measurement | None
+    pool: int
+    seconds: float
+
+    @property
+    def measured(self) -> int:
+        """Distinct kernels that something is known of now."""
+        return len({measurement.kernel for measurement in self.measurements})
+
+    @property
+    def complete(self) -> bool:
+        """Whether every candidate was measured."""
+        return self.measured == self.pool
+
+    @property
+    def statuses(self) -> Mapping[str, int]:
+        """Status -> kernels, by their last measurement."""
+        last = {measurement.kernel: measurement.status for measurement in self.measurements}
+        return Counter(last.values())
+
+    def ranked(self) -> list[Measurement]:
+        """The best, then the other kernels that were right by their latency in their last round, those whose
+        time was not steady at the end."""
+        others = (m for m in _right(self.measurements) if self.best is None or m.kernel != self.best.kernel)
+        rest = sorted(others, key=_by_latency)
+        return [self.best, *rest] if self.best is not None else rest
+
+
+def model_free_order(problem: Problem, kernels: Iterable[Kernel]) -> list[Kernel]:
+    """The order in which kernels are tried where nothing predicts them.
+
+    Pipelines take turns; within one, the kernel whose tiles cover the implicit GEMM with the least padding
+    comes first, of equals the one with the larger tile (it loads operands less often), then by name.
+    """
+
+    def by_fit(kernel: Kernel) -> tuple[int, int, str]:
+        covered = math.prod(
+            -(-extent // tile) * tile for extent, tile in zip(problem.gemm_shape, kernel.tile, strict=True)
+        )
+        return covered, -kernel.tile[0] * kernel.tile[1], kernel.name
+
+    pipelines: dict[str, list[Kernel]] = {}
+    for kernel in sorted(kernels, key=by_fit):
+        pipelines.setdefault(kernel.pipeline, []).append(kernel)
+    turns = zip_longest(*(pipelines[name] for name in sorted(pipelines)))
+    return [kernel for turn in turns for kernel in turn if kernel is not None]
+
+
+def measure_pool(
+    supervisor: Supervisor,
+    problem: Problem,
+    kernels: Sequence[Kernel],
+    budget: Budget,
+    watch: Callable[[Measurement], None] | None = None,
+) -> PoolMeasurements:
+    """Kernels in their order until the budget ends, the leaders again at the end.
+
+    `watch` is called with each measurement. Raises BuildError when the build folder cannot be used.
+    """
+    began = time.monotonic()
+    chosen = kernels[: budget.kernels]
+    taken: list[Measurement] = []
+
+    def take(measurements: Iterator[Measurement], *, bounded: bool) -> bool:
+        """Whether there was time for all of them."""
+        for measurement in measurements:
+            taken.append(measurement)
+            if watch is not None:
+                watch(measurement)
+            if bounded and time.monotonic() - began >= budget.seconds:
+                return False
+        return True
+
+    parts = [chosen[start : start + _AT_ONCE] for start in range(0, len(chosen), _AT_ONCE)]
+    for part, ahead in zip_longest(parts, parts[1:], fillvalue=()):
+        for kernel in ahead:
+            if supervisor.target.refusal(kernel, problem) is None:
+                supervisor.target.build(kernel)
+        sweep = supervisor.sweep(problem, part, finals=False)
+        try:
+            if not take(sweep, bounded=True):
+                break
+        finally:
+            sweep.close()
+    take(supervisor.sweep(problem, (), taken), bounded=False)
+    return PoolMeasurements(problem, tuple(taken), best_of(taken), len(kernels), time.monotonic() - began)
+
+
+def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
+    """The oracle, as a run's records would give it, or what comes nearest to one."""
+    import pandas as pd
+
+    if not measurements:
+        return None
+    rows = pd.DataFrame([measurement.as_row() for measurement in measurements])
+    oracle = find_oracles(final_measurements(rows)).iloc[0]
+    latency = oracle["oracle_latency_ms"]
+    for measurement in reversed(measurements):
+        if measurement.kernel.name == oracle["oracle_kernel"] and measurement.latency_ms == latency:
+            return measurement
+    return min(_right(measurements), key=_by_latency, default=None)
+
+
+def _right(measurements: Iterable[Measurement]) -> list[Measurement]:
+    """Of each kernel the last measurement, if its result was right."""
+    last = {measurement.kernel: measurement for measurement in measurements}
+    return [measurement for measurement in last.values() if measurement.status in _RIGHT]
+
+
+def _by_latency(measurement: Measurement) -> tuple[bool, float, str]:
+    return not measurement.ok, measurement.latency_ms, measurement.kernel.name

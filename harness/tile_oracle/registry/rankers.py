@@ -1,0 +1,114 @@
+"""What ranks a pool: a model and its candidates, loaded once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from tile_oracle.errors import BuildError, ModelError, TargetError
+from tile_oracle.heuristic.model_folder import model_places
+from tile_oracle.heuristic.predictor import Predictor, find_model_of
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem, kind_text
+from tile_oracle.selector.ranker import NativeRanker
+
+
+class PoolRanker(Protocol):
+    """Ranks the candidates that it was loaded with."""
+
+    def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
+        """The first k kernels (None: all), best first, with their predicted TFLOPS."""
+
+
+AUTO, NATIVE, PYTHON = ENGINES = ("auto", "native", "python")
+"""By what a model ranks: compiled code in microseconds, LightGBM through Python in milliseconds."""
+
+_PATIENCE_S = 2.0
+"""A load that takes longer is compiling."""
+
+
+@dataclass(frozen=True)
+class PredictorRanker:
+    """Ranks by LightGBM, through Python."""
+
+    predictor: Predictor
+    kernels: tuple[Kernel, ...]
+
+    def rank(self, problem: Problem, k: int | None = None) -> Sequence[tuple[Kernel, float]]:
+        return self.predictor.rank(problem, self.kernels)[:k]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """The pool of a kind of problem, and what ranks it: None where no model does, and then `why` not.
+
+    model: the model folder's name, "" without one. engine: native or python. order_only: its predictions are
+    scores and no TFLOPS.
+    """
+
+    kernels: tuple[Kernel, ...]
+    ranker: PoolRanker | None
+    model: str = ""
+    engine: str = ""
+    why: str = ""
+    order_only: bool = False
+
+
+def load_candidates(
+    problem: Problem,
+    arch: str,
+    kernels: Sequence[Kernel],
+    model: Path | None,
+    models: Path | None,
+    engine: str = AUTO,
+    say: Callable[[str], None] | None = None,
+    device: str = "",
+) -> Candidates:
+    """The kernels of the problem's kind and the model that ranks them: `model`, else the first that fits in
+    the folder `models`, else a shipped one. A model that was trained for something else is no error: then
+    nothing ranks them, and why is said.
+
+    `engine`: native, python, or auto: native where it can be had, else python, which `say` is told. `device`:
+    the name of the one that they are for, as far as it is known (see `find_model`). Raises ModelError for a
+    folder that cannot be read; with `native`, also BuildError where that cannot be had.
+    """
+    pool = tuple(kernels)
+    found = (find_model_of(problem.kind, arch, device, place) for place in model_places(models, arch))
+    folder = model if model is not None else next((path for path in found if path is not None), None)
+    if folder is None:
+        return Candidates(pool, None, why=f"no model was trained for {kind_text(problem.kind)} on {arch}")
+    predictor = Predictor.load(folder)
+    if predictor.spec.arch != arch:
+        return Candidates(pool, None, why=f"{folder} was trained for {predictor.spec.arch}, not {arch}")
+    try:
+        predictor.predict(problem, pool[:1])
+    except ModelError as error:
+        return Candidates(pool, None, why=str(error))
+    name = folder.resolve().name
+    if engine != PYTHON:
+        try:
+            native = _native(folder, pool, say)
+            return Candidates(pool, native, name, NATIVE, order_only=predictor.ranker.orders_only)
+        except (BuildError, ModelError, TargetError) as error:
+            if engine == NATIVE:
+                raise
+            if say is not None:
+                say(f"{name} picks in Python, in milliseconds: native code cannot be had: {error}")
+    ranker = PredictorRanker(predictor, pool)
+    return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only)
+
+
+def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> PoolRanker:
+    if say is None:
+        return NativeRanker.load(folder, kernels)
+    what = "the native ranker is compiled, once for this machine and version"
+    waiting = threading.Timer(_PATIENCE_S, say, (what,))
+    waiting.daemon = True
+    waiting.start()
+    try:
+        return NativeRanker.load(folder, kernels)
+    finally:
+        waiting.cancel()

@@ -1,0 +1,312 @@
+"""Tuned results: the measured best kernel of a problem, kept on disk and believed only where it still holds.
+
+One file an architecture, `tuned/ARCH.jsonl` in the project's cache folder: one JSON object a line, each with
+a checksum of its own, appended under a lock. Later lines replace earlier ones of the same problem and
+surroundings.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.build.cache import default_cache_folder
+from tile_oracle.errors import KernelError, TunedError
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.problem import Problem
+from tile_oracle.version import __version__
+
+SCHEMA = 1
+"""Of a line. Lines of another one are not believed."""
+
+_ARCH = re.compile(r"[a-z0-9_]{1,40}")
+_CHECKSUM = "sha256"
+_MOST_BYTES = 256 << 20
+_LEAST_TO_TIDY = 1000
+"""Lines from which a file is written anew when most of them have been replaced."""
+
+
+@dataclass(frozen=True)
+class TunedEntry:
+    """The best measured kernel of a problem, and what it was measured with.
+
+    kernels: how many were measured before this one was called the best; `source_hash`: of the kernel's
+    binary; how: tune, fallback or records; time: ISO 8601, UTC.
+    """
+
+    problem: str
+    kernel: str
+    latency_ms: float
+    tflops: float
+    kernels: int
+    target: str
+    arch: str
+    device: str
+    driver: str
+    toolchain: str
+    source_hash: str
+    how: str
+    time: str
+    harness_version: str = __version__
+    schema: int = SCHEMA
+
+    @property
+    def identity(self) -> tuple[str, ...]:
+        """Entries of one identity replace each other."""
+        return (self.problem, self.target, self.arch, self.device, self.toolchain)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What an entry must have been measured with to be believed. `source_hash`: of a kernel's binary as it
+    would be built now, over source, headers, flags and compiler; toolchain: the compiler's name, "" where
+    there is none."""
+
+    target: str
+    arch: str
+    device: str
+    toolchain: str
+    source_hash: Callable[[Kernel], str]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A tuned kernel, or why there is none: `stale` says what does not hold any more, "" where nothing is
+    known."""
+
+    kernel: Kernel | None = None
+    entry: TunedEntry | None = None
+    stale: str = ""
+
+
+class TunedResults:
+    """The tuned results of an architecture. Read once, when it is made; `add` appends.
+
+    notes: what a person should be told once, a damaged file for one.
+    """
+
+    def __init__(self, arch: str, folder: Path | None = None) -> None:
+        """`folder`: default `tuned` in the cache folder; nothing is made before something is added.
+
+        Raises TunedError for an architecture's name that cannot be a file's.
+        """
+        if not _ARCH.fullmatch(arch):
+            raise TunedError(f"{arch!r} is no architecture's name")
+        self.path = (folder or default_cache_folder() / "tuned").absolute() / f"{arch}.jsonl"
+        self.notes: list[str] = []
+        self._lines = 0
+        self._entries: dict[str, dict[tuple[str, ...], TunedEntry]] = {}
+        self._load()
+
+    def __len__(self) -> int:
+        """Problems that something is known of."""
+        return len(self._entries)
+
+    def knows(self, problem: Problem) -> bool:
+        """Whether anything was kept for a problem, whether it still holds or not."""
+        return problem.id in self._entries
+
+    def entries(self) -> Iterator[TunedEntry]:
+        """All entries, whether they still hold or not."""
+        for of_problem in self._entries.values():
+            yield from of_problem.values()
+
+    def find(self, problem: Problem, here: Surroundings) -> Found:
+        """The problem's tuned kernel where it still holds, else why not."""
+        stale = ""
+        for entry in sorted(self._entries.get(problem.id, {}).values(), key=lambda e: e.time, reverse=True):
+            kernel, reason = _believed(entry, problem, here)
+            if kernel is not None:
+                return Found(kernel, entry)
+            stale = stale or f"the tuned result of {entry.time[:10]} is stale: {reason}"
+        return Found(stale=stale)
+
+    def add(self, entries: Iterable[TunedEntry]) -> None:
+        """Appends entries, whole or not at all each. Raises TunedError when the file cannot be written."""
+        new = list(entries)
+        if not new:
+            return
+        text = "".join(_line(entry) for entry in new).encode()
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._locked():
+                with self.path.open("ab+") as file:
+                    end = file.seek(0, os.SEEK_END)
+                    if end:
+                        file.seek(end - 1)
+                        # A power cut can have left half a line, which must not swallow this one.
+                        text = text if file.read(1) == b"\n" else b"\n" + text
+                    file.write(text)
+                    file.flush()
+                    os.fsync(file.fileno())
+                for entry in new:
+                    self._take(entry)
+                self._tidy()
+        except OSError as error:
+            raise TunedError(
+                f"tuned results cannot be written to {self.path}: {error.strerror or error}; "
+                "name another folder"
+            ) from None
+
+    # ---- the file -----------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        try:
+            data = self._read()
+        except OSError as error:
+            self.notes.append(
+                f"{self.path} cannot be read ({error.strerror or error}): no tuned result is used"
+            )
+            return
+        found = _parsed(data)
+        for entry in found.entries:
+            self._take(entry)
+        if found.others:
+            self.notes.append(
+                f"{self.path} has {len(found.others)} lines of another version of tile-oracle, which are "
+                "ignored"
+            )
+        if found.damaged:
+            self.notes.append(self._set_aside(found.damaged))
+
+    def _read(self) -> bytes:
+        try:
+            with self.path.open("rb") as file:
+                data = file.read(_MOST_BYTES + 1)
+        except FileNotFoundError:
+            return b""
+        if len(data) > _MOST_BYTES:
+            raise OSError(0, f"larger than {_MOST_BYTES >> 20} MiB")
+        return data
+
+    def _take(self, entry: TunedEntry) -> None:
+        self._lines += 1
+        self._entries.setdefault(entry.problem, {})[entry.identity] = entry
+
+    def _set_aside(self, damaged: int) -> str:
+        """Moves a damaged file away and writes what of it is whole anew; a sentence about that."""
+        kept = f"the whole lines of {len(self._entries)} problems are kept"
+        try:
+            with self._locked():
+                data = self._read()
+                found = _parsed(data)
+                if not found.damaged:
+                    return f"{self.path} was damaged and has been mended by another process: {kept}"
+                digest = hashlib.sha256(data).hexdigest()[:12]
+                aside = self.path.with_name(f"{self.path.stem}.damaged-{digest}.jsonl")
+                write_atomically(aside, data)
+                write_atomically(self.path, found.text(found.entries))
+        except OSError as error:
+            return (
+                f"{self.path} has {damaged} damaged lines, which are not believed; it cannot be set aside: "
+                f"{error.strerror or error}"
+            )
+        return f"{self.path} has {damaged} damaged lines: it was set aside as {aside.name}, and {kept}"
+
+    def _tidy(self) -> None:
+        """Drops replaced lines when they are most of the file. The caller holds the lock."""
+        if self._lines < _LEAST_TO_TIDY or self._lines < 4 * sum(1 for _ in self.entries()):
+            return
+        found = _parsed(self._read())
+        newest = {entry.identity: entry for entry in found.entries}
+        write_atomically(self.path, found.text(newest.values()))
+        self._lines = len(newest)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        # Beside the file, which is replaced when it is tidied.
+        lock = os.open(
+            self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
+        )
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(lock)
+
+
+def now() -> str:
+    """The time as entries hold it."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _believed(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
+    """The entry's kernel, or why it is not believed."""
+    for name, what in (("target", "measured on target"), ("arch", "measured for"), ("device", "measured on")):
+        have, wanted = getattr(entry, name), getattr(here, name)
+        if have != wanted:
+            return None, f"{what} {have}, here it is {wanted}"
+    try:
+        kernel = parse_kernel_name(entry.kernel)
+    except KernelError as error:
+        return None, str(error)
+    if not kernel.matches(problem):
+        return None, f"{entry.kernel} is no kernel for the problem"
+    # The hash is of the compiler too. Its name only explains: prebuilt kernels come from another one.
+    if entry.source_hash == here.source_hash(kernel):
+        return kernel, ""
+    if here.toolchain and entry.toolchain != here.toolchain:
+        return None, f"built by {entry.toolchain}, here it is {here.toolchain}"
+    return None, "the kernel's source, headers or flags have changed"
+
+
+def _line(entry: TunedEntry) -> str:
+    values = asdict(entry)
+    return json.dumps(values | {_CHECKSUM: _checksum(values)}, separators=(",", ":")) + "\n"
+
+
+def _checksum(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class _Parsed:
+    """Whole entries in the file's order; whole lines of another version; how many lines are damaged."""
+
+    entries: list[TunedEntry]
+    others: list[bytes]
+    damaged: int
+
+    def text(self, entries: Iterable[TunedEntry]) -> bytes:
+        """The content of a file of these entries, and of the lines of other versions."""
+        return b"".join((*(line + b"\n" for line in self.others), *(_line(e).encode() for e in entries)))
+
+
+def _parsed(data: bytes) -> _Parsed:
+    entries, others, damaged = list[TunedEntry](), list[bytes](), 0
+    for line in data.split(b"\n"):
+        if not line.strip():
+            continue
+        try:
+            values = json.loads(line)
+            if values.pop(_CHECKSUM) != _checksum(values):
+                damaged += 1
+            elif values["schema"] != SCHEMA:
+                others.append(line)
+            else:
+                entries.append(_checked(TunedEntry(**values)))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            damaged += 1
+    return _Parsed(entries, others, damaged)
+
+
+_TYPES: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
+
+
+def _checked(entry: TunedEntry) -> TunedEntry:
+    """Raises ValueError for values that no program of this version wrote."""
+    good = all(isinstance(getattr(entry, f.name), _TYPES[str(f.type)]) for f in fields(TunedEntry))
+    if not good or not (0 < entry.latency_ms < math.inf and 0 < entry.tflops < math.inf):
+        raise ValueError("not an entry")
+    return entry

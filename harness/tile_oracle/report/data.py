@@ -1,0 +1,297 @@
+"""Everything that the reports of one run say, computed once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.judge.baseline import Baseline
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.noise import Margin, margins
+from tile_oracle.judge.scope import part_to_judge
+from tile_oracle.judge.verdict import Verdict, judge
+from tile_oracle.oracle import final_measurements, find_oracles, problem_table
+from tile_oracle.problem import Problem
+from tile_oracle.problem_slices import SLICES, slices_of
+from tile_oracle.record.schema import STATUSES
+from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
+
+FOLDER = "folder"
+OUT_OF_FOLD = "out_of_fold"
+HELD = "held"
+NO_MODEL = "none"
+
+THROTTLED = "throttled"
+"""The key of RunInfo.environment that says how many measurements were; absent where none were."""
+
+
+@dataclass(frozen=True)
+class RankedBy:
+    """Which model ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
+    cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
+    picks that the baseline holds, judged again) or "none".
+    detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
+    which say nothing of TFLOPS."""
+
+    kind: str = NO_MODEL
+    name: str = ""
+    detail: str = ""
+    order_only: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """Where the model came from, in plain words."""
+        if self.kind == FOLDER:
+            text = f"ranked by the trained model {self.name}"
+        elif self.kind == OUT_OF_FOLD:
+            text = (
+                "no trained model fits this target: ranked by out-of-fold predictions of "
+                f"{self.name or 'a model'} cross-validated on this run's own records"
+            )
+        elif self.kind == HELD:
+            text = (
+                "no trained model fits this target: the picks that the baseline holds are judged again "
+                "(--repick ranks the kernels anew)"
+            )
+        else:
+            text = "no model ranked the kernels: oracles only"
+        return f"{text} ({self.detail})" if self.detail else text
+
+
+@dataclass(frozen=True)
+class Scope:
+    """How much of what was asked for was done, in pairs. stopped: why it ended early ("the budget of 10m
+    is spent", "interrupted"), "" where it did not. deselected: pairs left out by -k and the like.
+    unrecorded: pairs that the replayed records do not have; no later session would find them there."""
+
+    planned: int = 0
+    measured: int = 0
+    deselected: int = 0
+    stopped: str = ""
+    unrecorded: int = 0
+
+    @property
+    def left(self) -> int:
+        return max(self.planned - self.measured - self.unrecorded, 0)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every pair of the problem set and kernel set was measured; in a replay every one that
+        there is a record of."""
+        return not self.left and not self.deselected and not self.stopped
+
+
+@dataclass(frozen=True)
+class Training:
+    """What the model was trained on, as far as it matters to its judge. in_sample: judged problems that it
+    was trained on; same_measurements: how many of them by the measurements that judge it. known: whether the
+    model says what it was trained on. counted: these problems count in the verdict (--allow in-sample)."""
+
+    in_sample: tuple[str, ...] = ()
+    same_measurements: int = 0
+    known: bool = True
+    counted: bool = False
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """How large the pool was, in kernels. ranked: what the model chose among. recorded: those of the
+    replayed records, trained: those that the model was trained on; None where there is no such thing.
+    recorded_ranked, trained_ranked: how many of them were ranked."""
+
+    ranked: int = 0
+    recorded: int | None = None
+    recorded_ranked: int = 0
+    trained: int | None = None
+    trained_ranked: int = 0
+
+
+@dataclass(frozen=True)
+class RunInfo:
+    """What was run, for the reports' heads and for the baseline. environment: device, driver, toolchain,
+    versions; options: the options in force, as given; replayed: the files of records that were replayed,
+    "" for a run that measured."""
+
+    name: str
+    problem_set: str = ""
+    problem_set_sha256: str = ""
+    kernel_set: str = ""
+    target: str = ""
+    arch: str = ""
+    device: str = ""
+    harness_version: str = ""
+    created: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    options: Mapping[str, str] = field(default_factory=dict)
+    folder: str = ""
+    baseline_file: str = ""
+    replayed: str = ""
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """The tables and figures of one run; see the functions named for the columns.
+
+    final: tile_oracle.oracle.final_measurements. selection: tile_oracle.selection.select. kernels:
+    tile_oracle.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
+    status. fixed_mean_percent: mean efficiency of one kernel for all (tile_oracle.selection.fixed_choice).
+    repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
+    were: a model that is above it has met the noise of the measurements. margins: how well each pick's
+    efficiency is known (tile_oracle.judge.noise).
+    """
+
+    run: RunInfo
+    ranked_by: RankedBy
+    scope: Scope
+    criteria: Criteria
+    baseline: Baseline | None
+    final: pd.DataFrame
+    selection: pd.DataFrame
+    kernels: pd.DataFrame
+    slices: pd.DataFrame
+    rankings: pd.DataFrame | None
+    statuses: Mapping[str, int]
+    efficiency: Efficiency
+    fixed_mean_percent: float | None
+    repeatability_percent: float | None
+    margins: Mapping[str, Margin]
+    verdict: Verdict
+    training: Training = field(default_factory=Training)
+    candidates: Candidates = field(default_factory=Candidates)
+    alone: tuple[str, ...] = ()
+    """Problems with one candidate: 100 % by construction, and left out of the verdict."""
+
+    def efficiency_where(self, in_sample: bool) -> Efficiency:
+        """The figures over the problems that the model was trained on, or over the others."""
+        return summarise(self.selection[self.selection["in_sample"] == in_sample])
+
+    @property
+    def in_sample(self) -> int:
+        """Covered problems that the model was trained on."""
+        return int((self.covered["in_sample"]).sum())
+
+    @property
+    def covered(self) -> pd.DataFrame:
+        """The problems with an efficiency, worst first."""
+        covered = self.selection[self.selection["coverage"] == COVERED]
+        return covered.sort_values(["efficiency", "problem"], ignore_index=True)
+
+    @property
+    def not_covered(self) -> Mapping[str, tuple[str, ...]]:
+        """Reason -> ids of the problems without an efficiency."""
+        rest = self.selection[self.selection["coverage"] != COVERED]
+        return {str(reason): tuple(group["problem"]) for reason, group in rest.groupby("coverage")}
+
+    @property
+    def failures(self) -> int:
+        """Pairs with a kernel's own failure."""
+        return len(self.verdict.new_failures) + len(self.verdict.known_failures)
+
+
+def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.DataFrame:
+    """Efficiency of each kind of problem (tile_oracle.problem_slices; kinds overlap): `slice`, `problems`,
+    `covered`, `mean_percent`, `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio)."""
+    names = {problem.id: slices_of(problem) for problem in problems}
+    percent = selection.assign(percent=100.0 * selection["efficiency"].astype("float64"))
+    percent["over_median"] = percent["oracle_tflops"] / percent["median_tflops"]
+    rows = []
+    for name in SLICES:
+        part = percent[
+            percent["problem"].isin([problem for problem, kinds in names.items() if name in kinds])
+        ]
+        values = part["percent"].dropna().to_numpy(dtype=np.float64)
+        rows.append(
+            {
+                "slice": name,
+                "problems": len(part),
+                "covered": len(values),
+                "mean_percent": float(values.mean()) if len(values) else None,
+                "p10_percent": float(np.percentile(values, 10)) if len(values) else None,
+                "min_percent": float(values.min()) if len(values) else None,
+                "oracle_over_median": float(part["over_median"].median()) if len(part) else None,
+            }
+        )
+    columns = [
+        "slice",
+        "problems",
+        "covered",
+        "mean_percent",
+        "p10_percent",
+        "min_percent",
+        "oracle_over_median",
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    return table[table["problems"] > 0].reset_index(drop=True)
+
+
+def analyse(
+    records: pd.DataFrame,
+    problems: Iterable[Problem],
+    rankings: pd.DataFrame | None,
+    *,
+    run: RunInfo,
+    ranked_by: RankedBy | None = None,
+    scope: Scope | None = None,
+    baseline: Baseline | None = None,
+    criteria: Criteria | None = None,
+    training: Training | None = None,
+    candidates: Candidates | None = None,
+    settled_by: str = "",
+) -> ReportData:
+    """Records and rankings -> oracles -> picks -> verdict: all that the reports need.
+
+    records: tile_oracle.record.schema rows; those of problems that are not in `problems` are left aside.
+    rankings: `problem`, `kernel`, `predicted_tflops`; None without a model. settled_by: the command that
+    would settle what the verdict leaves open. Raises RecordError, ModelError.
+    """
+    problems = tuple(problems)
+    scope = scope or Scope()
+    criteria = criteria or Criteria()
+    everything = final_measurements(records)
+    final = everything[everything["problem"].isin(problem_table(problems)["problem"])].reset_index(drop=True)
+    oracles = find_oracles(final)
+    selection = select(problems, final, oracles, rankings)
+    if ranked_by is not None and ranked_by.order_only:
+        selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
+    training = training or Training()
+    selection["in_sample"] = selection["problem"].isin(list(training.in_sample))
+    part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
+    counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
+    fixed = fixed_choice(final, selection)
+    noise = margins(records, final, selection)
+    again = selection[selection["oracle_remeasured"].fillna(False).astype(bool)]["sweep_winner_efficiency"]
+    return ReportData(
+        run=run,
+        ranked_by=ranked_by or RankedBy(),
+        scope=scope,
+        criteria=criteria,
+        baseline=baseline,
+        final=final,
+        selection=selection,
+        kernels=kernel_table(final, selection),
+        slices=slice_table(problems, selection),
+        rankings=rankings,
+        statuses={status: int(counts.get(status, 0)) for status in STATUSES},
+        efficiency=summarise(selection),
+        fixed_mean_percent=float(100.0 * fixed.mean()) if len(fixed) else None,
+        repeatability_percent=float(100.0 * again.mean()) if again.notna().any() else None,
+        margins=noise,
+        verdict=part.settled(
+            judge(
+                part.selection,
+                final,
+                part.baseline,
+                criteria,
+                complete=scope.complete and not part.nothing_left,
+                margins=noise,
+                settled_by=settled_by,
+            )
+        ),
+        training=training,
+        candidates=candidates or Candidates(),
+        alone=part.alone,
+    )

@@ -1,0 +1,242 @@
+"""The files of a run that come after its measurements: written whole or not at all, and read back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import ProblemError, RecordError
+from tile_oracle.judge.baseline import Baseline
+from tile_oracle.judge.baseline_file import baseline_document, parse_baseline
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.disk_errors import disk_errors_as
+from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
+from tile_oracle.report.data import Candidates, RankedBy, ReportData, RunInfo, Scope, Training
+from tile_oracle.report.html import report_html
+from tile_oracle.report.markdown import summary_markdown
+from tile_oracle.sealed_json import check_seal, seal
+
+SELECTION = "selection.parquet"
+VERDICT = "verdict.json"
+SUMMARY = "summary.md"
+REPORT = "report.html"
+
+VERDICT_SCHEMA = 1
+
+
+def write_report(run_dir: Path, data: ReportData) -> tuple[Path, ...]:
+    """Writes selection.parquet, verdict.json, summary.md and report.html; their paths, in that order.
+
+    Raises RecordError where the folder cannot be written.
+    """
+    contents = {
+        SELECTION: selection_bytes(data),
+        VERDICT: (json.dumps(seal(verdict_document(data)), indent=1, allow_nan=False) + "\n").encode("utf-8"),
+        SUMMARY: summary_markdown(data).encode("utf-8"),
+        REPORT: report_html(data).encode("utf-8"),
+    }
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+        for name, content in contents.items():
+            write_atomically(run_dir / name, content)
+    except OSError as error:
+        raise RecordError(f"the report cannot be written to {run_dir}: {error.strerror or error}") from None
+    return tuple(run_dir / name for name in contents)
+
+
+def verdict_document(data: ReportData) -> dict[str, Any]:
+    """What verdict.json holds: the verdict and all that it was made from but the measurements."""
+    baseline = None if data.baseline is None else baseline_document(data.baseline)
+    return {
+        "schema": VERDICT_SCHEMA,
+        "state": data.verdict.state,
+        "failed": data.verdict.failed,
+        "message": data.verdict.message,
+        "verdict": data.verdict.to_dict(),
+        "criteria": asdict(data.criteria),
+        "efficiency": {**asdict(data.efficiency), "coverage_percent": data.efficiency.coverage_percent},
+        "compare": {
+            "one_kernel_for_all_mean_percent": data.fixed_mean_percent,
+            "sweep_winners_measured_again_mean_percent": data.repeatability_percent,
+        },
+        "training": asdict(data.training),
+        "candidates": asdict(data.candidates),
+        "only_one_candidate": list(data.alone),
+        "not_covered": {reason: list(problems) for reason, problems in data.not_covered.items()},
+        "statuses": dict(data.statuses),
+        "model": {**asdict(data.ranked_by), "sentence": data.ranked_by.sentence},
+        "run": {
+            **asdict(data.run),
+            "environment": _texts(data.run.environment),
+            "options": _texts(data.run.options),
+        },
+        "scope": {**asdict(data.scope), "left": data.scope.left, "complete": data.scope.complete},
+        "baseline": baseline,
+    }
+
+
+def selection_bytes(data: ReportData) -> bytes:
+    """The selection as a parquet file, one row a problem: its columns (tile_oracle.selection.select), then
+    `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, both lists, null without."""
+    table = data.selection.copy()
+    names, predicted = _rankings(data)
+    table["ranking"] = table["problem"].map(names).astype(object).where(table["problem"].isin(names), None)
+    table["ranking_predicted_tflops"] = (
+        table["problem"].map(predicted).astype(object).where(table["problem"].isin(predicted), None)
+    )
+    types = {"ranking": pa.list_(pa.string()), "ranking_predicted_tflops": pa.list_(pa.float64())}
+    arrays = {
+        name: pa.array(table[name], type=types.get(name) or _arrow_type(table[name]), from_pandas=True)
+        for name in table.columns
+    }
+    return table_bytes(pa.table(arrays), compression="zstd")
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What a run's files say of how its report was made. problems and rankings: None where unknown."""
+
+    run: RunInfo
+    problems: tuple[Problem, ...] | None = None
+    rankings: pd.DataFrame | None = None
+    ranked_by: RankedBy = field(default_factory=RankedBy)
+    scope: Scope = field(default_factory=Scope)
+    criteria: Criteria = field(default_factory=Criteria)
+    baseline: Baseline | None = None
+    training: Training = field(default_factory=Training)
+    candidates: Candidates = field(default_factory=Candidates)
+
+
+def read_inputs(run_dir: Path) -> Inputs:
+    """The inputs of the report that is in the folder, to make it again; of a run without a report only its
+    name is known. Raises RecordError, or GateError for the baseline in it."""
+    with disk_errors_as(f"the report in {run_dir} cannot be read"):
+        return _read_inputs(run_dir)
+
+
+def _read_inputs(run_dir: Path) -> Inputs:
+    path = run_dir / VERDICT
+    if not path.is_file():
+        return Inputs(RunInfo(name=run_dir.resolve().name, folder=str(run_dir)))
+    document = _read_json(path)
+    problems, rankings = _read_selection(run_dir / SELECTION)
+    model = _known(RankedBy, document.get("model"))
+    run = {**_known(RunInfo, document.get("run")), "folder": str(run_dir)}
+    baseline = document.get("baseline")
+    try:
+        return Inputs(
+            run=RunInfo(**{"name": run_dir.resolve().name, **run}),
+            problems=problems,
+            rankings=rankings,
+            ranked_by=RankedBy(**model),
+            scope=Scope(**_known(Scope, document.get("scope"))),
+            criteria=Criteria(**_known(Criteria, document.get("criteria"))),
+            baseline=None if baseline is None else parse_baseline(baseline, path),
+            training=_training(document.get("training")),
+            candidates=Candidates(**_known(Candidates, document.get("candidates"))),
+        )
+    except TypeError as error:
+        raise RecordError(f"{path} is not a verdict of this schema: {error}") from None
+
+
+def _training(value: object) -> Training:
+    members = dict(value) if isinstance(value, dict) else {}
+    problems = members.pop("in_sample", [])
+    if not isinstance(problems, list) or not all(isinstance(one, str) for one in problems):
+        raise RecordError(f"{VERDICT}: in_sample = {str(problems)[:40]!r} is not a list of problems")
+    return Training(in_sample=tuple(problems), **_known(Training, members))
+
+
+def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[float]]]:
+    if data.rankings is None:
+        return {}, {}
+    ordered = data.rankings.sort_values(
+        ["problem", "predicted_tflops", "kernel"], ascending=[True, False, True], ignore_index=True
+    )
+    grouped = ordered.groupby("problem", sort=False, observed=True)
+    names = {str(problem): group.tolist() for problem, group in grouped["kernel"]}
+    return names, {str(problem): group.tolist() for problem, group in grouped["predicted_tflops"]}
+
+
+def _arrow_type(column: pd.Series) -> pa.DataType:
+    """One type a column, whether or not it holds anything but nulls in this run."""
+    if pd.api.types.is_bool_dtype(column.dtype):
+        return pa.bool_()
+    if pd.api.types.is_integer_dtype(column.dtype):
+        return pa.int64()
+    if pd.api.types.is_float_dtype(column.dtype):
+        return pa.float64()
+    return pa.bool_() if column.name == "pick_remeasured" else pa.string()
+
+
+def _texts(values: Mapping[str, object]) -> dict[str, str]:
+    return {str(name): str(value) for name, value in values.items()}
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(path.read_bytes().decode("utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise RecordError(
+            f"{path} is not JSON ({str(error)[:200]}): delete it to report without it"
+        ) from None
+    if not isinstance(document, dict) or document.get("schema") != VERDICT_SCHEMA:
+        raise RecordError(
+            f"{path} is not a verdict of schema {VERDICT_SCHEMA}: delete it to report without it"
+        )
+    check_seal(document, path, RecordError, "delete it to report without it")
+    return document
+
+
+_JSON_KINDS: Mapping[str, tuple[type, ...]] = {
+    "str": (str,),
+    "int": (int,),
+    "int | None": (int, type(None)),
+    "float": (int, float),
+    "bool": (bool,),
+}
+
+
+def _known(cls: type[Any], values: object) -> dict[str, Any]:
+    """The members that the class has, of a JSON object; of text fields only text is taken."""
+    members = values if isinstance(values, dict) else {}
+    known = {}
+    for one in fields(cls):
+        if one.name in members:
+            value = members[one.name]
+            expected = _JSON_KINDS.get(str(one.type), (dict,))
+            if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
+                raise RecordError(
+                    f"{VERDICT}: {one.name} = {str(value)[:40]!r} is not of the kind it should be"
+                )
+            known[one.name] = value
+    return known
+
+
+def _read_selection(path: Path) -> tuple[tuple[Problem, ...] | None, pd.DataFrame | None]:
+    if not path.is_file():
+        return None, None
+    try:
+        table = read_table(path, ["problem", "ranking", "ranking_predicted_tflops"]).to_pydict()
+        problems = tuple(problem_from_id(str(problem)) for problem in table["problem"])
+    except (DamagedError, KeyError, pa.ArrowException, ProblemError) as error:
+        reason = (str(error).splitlines() or ["unreadable"])[0][:200]
+        raise RecordError(f"{path} is not a selection ({reason}): delete it to report without it") from None
+    lists = zip(table["problem"], table["ranking"], table["ranking_predicted_tflops"], strict=True)
+    parts = [
+        {"problem": problem, "kernel": kernel, "predicted_tflops": tflops}
+        for problem, kernels, predicted in lists
+        if kernels is not None and predicted is not None
+        for kernel, tflops in zip(kernels, predicted, strict=False)
+    ]
+    return problems, pd.DataFrame(parts) if parts else None

@@ -1,0 +1,307 @@
+"""How numbers, kernels and foreign text are put in words, the same in every report."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.judge.criteria import FAIL, Criterion
+from tile_oracle.judge.failures import Failure
+from tile_oracle.judge.verdict import FAILED, Verdict
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.record.schema import STATUSES
+from tile_oracle.report.data import ReportData
+from tile_oracle.selection import Efficiency
+
+DETAIL_CHARACTERS = 160
+
+
+def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
+    """Foreign text as one line of at most `limit` characters, without control and direction characters,
+    which terminals and browsers would obey."""
+    if text is None or (isinstance(text, float) and math.isnan(text)) or text is pd.NA:
+        return ""
+    words = " ".join(str(text)[: 16 * limit].split())
+    clean = "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in words)
+    return clean if len(clean) <= limit else clean[: limit - 3].rstrip() + "..."
+
+
+def percent(value: float | None, digits: int = 1) -> str:
+    """93.1 %; a value that rounds to 100 without being it is shown as 99.9."""
+    if value is None or math.isnan(value):
+        return "-"
+    ceiling = 100.0 - 10.0**-digits
+    return f"{min(value, ceiling) if value < 100.0 else value:.{digits}f} %"
+
+
+def tflops(value: float | None) -> str:
+    """Four significant digits, no exponent for what kernels reach."""
+    if value is None or pd.isna(value):
+        return "-"
+    return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
+
+
+def times(value: float | None) -> str:
+    """A ratio: 2.31x."""
+    return "-" if value is None or pd.isna(value) else f"{value:.2f}x" if value < 100 else f"{value:,.0f}x"
+
+
+def count(number: int, noun: str) -> str:
+    """1 problem, 2 problems, 90,000 pairs."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
+    """A kernel's name without what its problem already says (operation, direction, dtype, rank)."""
+    name = one_line(kernel)
+    if row is not None:
+        if "layout" in row:
+            return name.removeprefix(f"{row['op']}_{row['dtype']}_{row['layout']}_") or "-"
+        name = name.removeprefix(f"{row['op']}_{row['direction']}_{row['dtype']}_{row['ndim']}d_")
+    return name or "-"
+
+
+def kernel_on(failure: Failure) -> str:
+    """The short name of the kernel that failed; the problem's id says the rest."""
+    first, dtype, third, *_ = (*failure.problem.split("-"), "", "", "")
+    name = one_line(failure.kernel)
+    if first == GemmProblem.op:
+        return name.removeprefix(f"{first}_{dtype}_{third}_")
+    for ndim in (2, 3):
+        name = name.removeprefix(f"{GroupedConvProblem.op}_{first}_{dtype}_{ndim}d_")
+    return name
+
+
+def why(row: Mapping[str, Any]) -> str:
+    """Why a pick falls short of the oracle, from a row of the selection."""
+    in_sample = ", in-sample" if row.get("in_sample") else ""
+    return _shortfall(row) + in_sample
+
+
+def _shortfall(row: Mapping[str, Any]) -> str:
+    if row["pick_status"] != "ok":
+        detail = one_line(row["pick_detail"])
+        return f"the pick is not ok but {row['pick_status']}" + (f": {detail}" if detail else "")
+    if row["pick_kernel"] == row["oracle_kernel"]:
+        return "the pick is the oracle"
+    parts = [_misjudged("pick", row["pick_predicted_tflops"], row["pick_tflops"])]
+    if pd.isna(row["oracle_rank"]):
+        parts.append("oracle not ranked")
+    else:
+        parts.append(f"oracle ranked {int(row['oracle_rank'])} of {row['kernels_ranked']}")
+        parts.append(_misjudged("oracle", row["oracle_predicted_tflops"], row["oracle_tflops"]))
+    return ", ".join(part for part in parts if part)
+
+
+def _misjudged(whose: str, predicted: float, measured: float) -> str:
+    if not measured > 0 or pd.isna(predicted):
+        return ""
+    error = 100.0 * (predicted / measured - 1.0)
+    if abs(error) < 2.0:
+        return f"{whose} predicted right"
+    return f"{whose} predicted {abs(error):,.0f} % too {'high' if error > 0 else 'low'}"
+
+
+def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
+    """(value, baseline, limit, outcome) of a criterion. The limit says on which side of it a pass is."""
+    unit = {"%": " %", "points": " points", "pairs": ""}[criterion.unit]
+    digits = 0 if criterion.unit == "pairs" else 2
+
+    def figure(value: float | None) -> str:
+        return "-" if value is None else f"{value:.{digits}f}{unit}"
+
+    side = ">=" if criterion.unit == "%" else "<="
+    limit = "-" if criterion.limit is None else f"{side} {figure(criterion.limit)}"
+    outcome = "FAIL" if criterion.outcome == FAIL else criterion.outcome
+    return figure(criterion.value), figure(criterion.baseline), limit, outcome
+
+
+def interval(criterion: Criterion) -> str:
+    """The interval of a criterion's change, in points; "" for a plain comparison."""
+    if criterion.low is None or criterion.high is None or criterion.confidence is None:
+        return ""
+    if criterion.high - criterion.low < 0.005:
+        return "exact"
+    sign = "+" if criterion.unit == "%" else ""
+    return f"{criterion.low:{sign}.2f} to {criterion.high:{sign}.2f}"
+
+
+def open_lines(verdict: Verdict) -> list[str]:
+    """Why criteria cannot tell, and the commands that would settle it, each once."""
+    doubtful = [one for one in verdict.criteria if one.cause]
+    lines = [f"{one.name} cannot tell: {one_line(one.cause, 400)}" for one in doubtful]
+    commands = dict.fromkeys(one.command for one in doubtful if one.command)
+    return lines + [f"to settle it: {one_line(command, 1000)}" for command in commands]
+
+
+def title(data: ReportData) -> str:
+    """Which problems on what, as a headline."""
+    where = data.run.target or "?"
+    if data.run.device:
+        where += f" ({one_line(data.run.device, 60)})"
+    if data.run.replayed:
+        where += ", replayed"
+    return f"{one_line(data.run.problem_set, 80) or one_line(data.run.name, 80)} on {where}"
+
+
+def pairs_sentence(data: ReportData) -> str:
+    """How much was measured, what was left, and why."""
+    scope = data.scope
+    measured = scope.measured or len(data.final)
+    done = "replayed" if data.run.replayed else "measured"
+    parts = [f"{count(len(data.selection), 'problem')}, {count(measured, 'pair')} {done}"]
+    if scope.unrecorded:
+        parts.append(f"{scope.unrecorded:,} never recorded")
+    if scope.left:
+        parts.append(f"{count(scope.left, 'pair')} left")
+    if scope.deselected:
+        parts.append(f"{scope.deselected:,} deselected")
+    sentence = ", ".join(parts)
+    if scope.stopped:
+        sentence += f"; stopped early: {one_line(scope.stopped)}"
+    return sentence
+
+
+def coverage_sentence(data: ReportData) -> str:
+    """Covered problems, and the reasons for the rest."""
+    figures = data.efficiency
+    text = (
+        f"{figures.covered:,} of {count(figures.problems, 'problem')} ({percent(figures.coverage_percent)})"
+    )
+    rest = [f"{len(problems):,} {reason}" for reason, problems in data.not_covered.items()]
+    return text + (f"; {', '.join(rest)}" if rest else "")
+
+
+def status_counts(data: ReportData) -> list[tuple[str, int]]:
+    """(status, pairs), those that occur, ok first."""
+    return [(status, data.statuses[status]) for status in STATUSES if data.statuses.get(status)]
+
+
+def speed_ups(data: ReportData) -> tuple[float | None, float | None]:
+    """Median over the problems of oracle / median kernel and of oracle / worst kernel (TFLOPS ratios)."""
+    selection = data.selection[data.selection["oracle_tflops"].notna()]
+    if selection.empty:
+        return None, None
+    oracle = selection["oracle_tflops"].to_numpy(dtype=np.float64)
+    over = [oracle / selection[name].to_numpy(dtype=np.float64) for name in ("median_tflops", "worst_tflops")]
+    return float(np.median(over[0])), float(np.median(over[1]))
+
+
+def worst_rows(data: ReportData, number: int = 5) -> list[dict[str, Any]]:
+    """The covered problems with the lowest efficiency below 1, as rows of the selection."""
+    covered = data.covered
+    return rows(covered[covered["efficiency"] < 1.0].head(number))
+
+
+def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as mappings."""
+    return [{str(name): value for name, value in row.items()} for row in frame.to_dict("records")]
+
+
+def by_status(failures: Iterable[Failure]) -> dict[str, list[Failure]]:
+    """Failures grouped by status, in the order of the statuses."""
+    groups: dict[str, list[Failure]] = {}
+    for failure in failures:
+        groups.setdefault(failure.status, []).append(failure)
+    return {status: groups[status] for status in STATUSES if status in groups}
+
+
+def verdict_notes(data: ReportData) -> list[str]:
+    """What else there is to say about the verdict: changes of the set, coverage lost, healed kernels."""
+    verdict = data.verdict
+    notes = [*scope_notes(data), *verdict.notes]
+    if verdict.criteria:
+        notes.insert(0, f"mean, median, P10 and losses compare {count(verdict.compared, 'problem')} in both")
+    for problems, what in (
+        (verdict.new_problems, "not in the baseline"),
+        (verdict.gone_problems, "only in the baseline"),
+        (verdict.newly_uncovered, "covered in the baseline, not now"),
+    ):
+        if problems:
+            notes.append(f"{count(len(problems), 'problem')} {what}: {_few(problems)}")
+    if verdict.undecided:
+        notes.append(
+            f"{count(len(verdict.undecided), 'problem')} undecided, the pick is too noisy to be timed: "
+            f"{_few(verdict.undecided)}"
+        )
+    if verdict.healed:
+        healed = [f"{failure.kernel} on {failure.problem}" for failure in verdict.healed]
+        notes.append(
+            f"{count(len(healed), 'known failure')} healed: {_few(healed)}; --update-baseline accepts that"
+        )
+    if data.baseline is not None and data.run.problem_set_sha256:
+        then = data.baseline.problem_set_sha256
+        if then and then != data.run.problem_set_sha256:
+            notes.append("the problem set has changed since the baseline was made")
+    partly = data.selection[
+        (data.selection["kernels_measured"] > 0)
+        & (data.selection["kernels_measured"] < data.selection["kernels_ranked"])
+    ]
+    if len(partly):
+        notes.append(f"{count(len(partly), 'problem')} measured in part: the oracle is the best of what was")
+    flattered = int(data.selection["pick_flattered"].sum())
+    if flattered:
+        notes.append(
+            f"{count(flattered, 'pick')} measured once and above the oracle measured again: "
+            "judged by the sweep's figures of both"
+        )
+    return notes
+
+
+def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
+    """The figures to show, by name: those of problems that the model was trained on apart from the others."""
+    if not data.in_sample:
+        return [("efficiency", data.efficiency)]
+    parts = [("efficiency", data.efficiency_where(False)), ("in-sample", data.efficiency_where(True))]
+    return [(name, part) for name, part in parts if part.covered]
+
+
+def scope_notes(data: ReportData) -> list[str]:
+    """What makes the figures better than the model: problems it was trained on, few or only candidates."""
+    notes, training, pool = [], data.training, data.candidates
+    if data.in_sample:
+        same = training.same_measurements
+        by = f" ({same:,} of them by these very measurements)" if same else ""
+        used = (
+            "counted in the verdict, as --allow in-sample asks"
+            if training.counted
+            else "left out of the verdict"
+        )
+        of_all = f"{data.in_sample:,} of {count(data.efficiency.covered, 'problem')}"
+        notes.append(f"in-sample: the model was trained on {of_all}{by}: {used}")
+    if not training.known:
+        notes.append("the model does not say what it was trained on: whether it is in-sample is unknown")
+    if data.alone:
+        notes.append(
+            f"{count(len(data.alone), 'problem')} with one candidate, which is 100 % by construction: "
+            f"left out of the verdict"
+        )
+    if pool.recorded is not None and pool.recorded_ranked < pool.recorded:
+        notes.append(
+            f"ranked {pool.recorded_ranked:,} of {count(pool.recorded, 'recorded kernel')}: a smaller "
+            "pool is an easier choice"
+        )
+    if pool.recorded is not None and pool.ranked > pool.recorded_ranked:
+        never = count(pool.ranked - pool.recorded_ranked, "candidate")
+        notes.append(f"{never} never recorded: a pick of one has no efficiency")
+    if pool.trained is not None and pool.trained_ranked < pool.trained:
+        notes.append(
+            f"ranked {pool.trained_ranked:,} of the {count(pool.trained, 'kernel')} that the model "
+            "was trained on: a smaller pool is an easier choice"
+        )
+    return notes
+
+
+def headline(data: ReportData) -> str:
+    """The verdict in one line."""
+    state = data.verdict.state
+    return f"{state.upper() if state == FAILED else state}: {data.verdict.message}"
+
+
+def _few(texts: Sequence[str], number: int = 3) -> str:
+    shown = ", ".join(one_line(text) for text in texts[:number])
+    return shown + (f" and {len(texts) - number:,} more" if len(texts) > number else "")

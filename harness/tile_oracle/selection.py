@@ -1,0 +1,271 @@
+"""Oracles and a model's rankings -> what the model picked, problem by problem, and how good that was."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.oracle import problem_table
+from tile_oracle.problem import Problem
+
+TOP_K = 10
+"""Efficiencies of measuring the first k picks are given for k = 1 to TOP_K."""
+
+_MACHINES_DOING = ("noisy", "device_lost")
+"""Statuses of a pick that say nothing of the kernel, nor of the model that picked it."""
+
+TOP_K_COLUMNS: tuple[str, ...] = tuple(f"efficiency_top_{k}" for k in range(1, TOP_K + 1))
+
+COVERED = "covered"
+NO_OK_KERNEL = "no ok kernel"
+NOT_MEASURED = "not measured"
+PICK_NOT_MEASURED = "pick not measured"
+NOT_RANKED = "not ranked"
+NO_MODEL = "no model"
+UNDECIDED = "undecided"
+"""The pick was measured, but the machine gave no figure for it that can be trusted."""
+COVERAGE = (COVERED, NO_OK_KERNEL, PICK_NOT_MEASURED, UNDECIDED, NOT_RANKED, NOT_MEASURED, NO_MODEL)
+"""Whether a problem has an efficiency, and if not, why: the first reason that holds."""
+
+
+def select(
+    problems: Iterable[Problem],
+    final: pd.DataFrame,
+    oracles: pd.DataFrame,
+    rankings: pd.DataFrame | None,
+) -> pd.DataFrame:
+    """One row a problem, in the order given, with oracle, pick and efficiency.
+
+    final, oracles: from tile_oracle.oracle. rankings: columns `problem` (id), `kernel` (name) and
+    `predicted_tflops`, one row a pair that the model ranked; None without a model. A problem's pick is
+    the kernel with the highest prediction of its whole ranking (equal ones: the name that sorts first),
+    whether it was measured or not.
+
+    Columns, besides those of `problem_table` and `find_oracles`:
+
+    - `pick_kernel`, `pick_predicted_tflops`, `pick_status`, `pick_detail`, `pick_tflops`,
+      `pick_latency_ms`, `pick_remeasured`;
+    - `coverage`: one of COVERAGE. A problem whose pick was never measured or is too noisy to be timed, or
+      none of whose kernels is ok, has no efficiency, and is not counted as 0;
+    - `efficiency`: TFLOPS of the pick / of the oracle, 0 to 1; 0 where the pick is not ok; null unless
+      covered. `pick_flattered`: the pick was measured once only, and faster than the oracle was when it was
+      measured again: then the sweep's figures of both count, and a pick that is the faster one by these,
+      too, is the oracle;
+    - `oracle_rank`: place of the oracle in the ranking, from 1; `oracle_predicted_tflops`;
+    - `efficiency_top_<k>`: the best of the first k picks, had one measured them (kernels that are not ok
+      or were not measured add nothing); null unless covered;
+    - `kernels_ranked`.
+
+    Raises ModelError for rankings that name a pair twice or predict something that is no number.
+    """
+    table = problem_table(problems)
+    table = table.merge(
+        oracles.drop(columns=[c for c in oracles.columns if c in table and c != "problem"]),
+        on="problem",
+        how="left",
+    )
+    counts = [name for name in table.columns if name.startswith("kernels_")]
+    table[counts] = table[counts].fillna(0).astype("int64")
+    ranked = ranked_pairs(rankings, final, table)
+    flattered, fair = _flattered(ranked, final, table)
+    table = _with_new_oracles(table, ranked, flattered & ~(fair < 1.0))
+    ranked["oracle_kernel"] = ranked["problem"].map(table.set_index("problem")["oracle_kernel"])
+    by_problem = table.set_index("problem")
+
+    picks = ranked[ranked["rank"] == 1].set_index("problem")
+    for name in ("kernel", "predicted_tflops", "status", "detail", "tflops", "latency_ms", "remeasured"):
+        by_problem[f"pick_{name}"] = picks[name]
+    found = ranked[ranked["kernel"] == ranked["oracle_kernel"]].set_index("problem")
+    by_problem["oracle_rank"] = found["rank"].astype("Int64")
+    by_problem["oracle_predicted_tflops"] = found["predicted_tflops"]
+    by_problem["kernels_ranked"] = ranked.groupby("problem").size()
+    by_problem["kernels_ranked"] = by_problem["kernels_ranked"].fillna(0).astype("int64")
+
+    by_problem["coverage"] = _coverage(by_problem, has_model=rankings is not None)
+    covered = by_problem["coverage"] == COVERED
+    reached = by_problem["pick_tflops"].where(by_problem["pick_status"] == "ok", 0.0)
+    ratio = (reached / by_problem["oracle_tflops"]).where(~(flattered & (fair < 1.0)), fair)
+    by_problem["efficiency"] = ratio.clip(upper=1.0).where(covered)
+    by_problem["pick_flattered"] = covered & flattered
+    top = _top_k(ranked).reindex(by_problem.index)
+    top = top.div(by_problem["oracle_tflops"], axis=0).clip(upper=1.0).where(covered)
+    return pd.concat([by_problem, top], axis=1).reset_index()
+
+
+def _flattered(ranked: pd.DataFrame, final: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """By problem: whether the pick was measured once and above the oracle's second figure, and then the
+    sweep's figure of the pick / that of the oracle (NaN where there is none)."""
+    ids = pd.Index(table["problem"])
+    picks = ranked[(ranked["rank"] == 1) & (ranked["status"] == "ok")].set_index("problem").reindex(ids)
+    oracle = table.set_index("problem")
+    above = picks["tflops"].astype("float64") > oracle["oracle_tflops"].astype("float64")
+    wanted = above[above].index
+    fair = pd.Series(np.nan, index=ids, dtype="float64")
+    if len(wanted) and "sweep_tflops" in final:
+        swept = final.set_index(["problem", "kernel"])["sweep_tflops"].astype("float64")
+        for problem in wanted:
+            pick, best = (
+                (problem, picks.at[problem, "kernel"]),
+                (problem, oracle.at[problem, "oracle_kernel"]),
+            )
+            fair[problem] = swept.get(pick, np.nan) / swept.get(best, np.nan)
+    return above, fair
+
+
+def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Series) -> pd.DataFrame:
+    """The table with the picks of the `promoted` problems as their oracles."""
+    if not promoted.any():
+        return table
+    picks = ranked[ranked["rank"] == 1].set_index("problem")
+    table = table.set_index("problem")
+    for problem in promoted[promoted].index:
+        for name in ("kernel", "tflops", "latency_ms", "remeasured"):
+            table.at[problem, f"oracle_{name}"] = picks.at[problem, name]
+    return table.reset_index()
+
+
+def ranked_pairs(rankings: pd.DataFrame | None, final: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
+    """The rankings of the problems of `table`, best first, each pair with its `rank` (from 1), what was
+    measured of it (null where nothing was) and the problem's `oracle_kernel`."""
+    frame = _checked(rankings)
+    frame = frame.merge(table[["problem", "oracle_kernel"]], on="problem", how="inner")
+    frame = frame.sort_values(
+        ["problem", "predicted_tflops", "kernel"], ascending=[True, False, True], ignore_index=True
+    )
+    frame["rank"] = frame.groupby("problem").cumcount() + 1
+    measured = final[["problem", "kernel", *_MEASURED]]
+    return frame.merge(measured, on=["problem", "kernel"], how="left", validate="one_to_one")
+
+
+@dataclass(frozen=True)
+class Efficiency:
+    """Figures over the covered problems, in percent; None where no problem is covered.
+
+    P10 is numpy's linear 10th percentile. top_1 and top_5: share of problems whose oracle is the model's
+    first pick, or among its first five. measure_top[k - 1]: mean efficiency of measuring the first k.
+    """
+
+    problems: int
+    covered: int
+    mean_percent: float | None = None
+    median_percent: float | None = None
+    p10_percent: float | None = None
+    min_percent: float | None = None
+    top_1_percent: float | None = None
+    top_5_percent: float | None = None
+    measure_top_percent: tuple[float, ...] = ()
+
+    @property
+    def coverage_percent(self) -> float:
+        return 100.0 * self.covered / self.problems if self.problems else 0.0
+
+
+def summarise(selection: pd.DataFrame) -> Efficiency:
+    """The figures of a selection (see `select`)."""
+    covered = selection[selection["coverage"] == COVERED]
+    if covered.empty:
+        return Efficiency(len(selection), 0)
+    percent = 100.0 * covered["efficiency"].to_numpy(dtype=np.float64)
+    rank = covered["oracle_rank"].to_numpy(dtype=np.float64, na_value=np.inf)
+    return Efficiency(
+        problems=len(selection),
+        covered=len(covered),
+        mean_percent=float(percent.mean()),
+        median_percent=float(np.median(percent)),
+        p10_percent=float(np.percentile(percent, 10)),
+        min_percent=float(percent.min()),
+        top_1_percent=float(100.0 * (rank <= 1).mean()),
+        top_5_percent=float(100.0 * (rank <= 5).mean()),
+        measure_top_percent=tuple(float(100.0 * covered[name].mean()) for name in TOP_K_COLUMNS),
+    )
+
+
+def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
+    """One row a kernel of `final`, most oracles first: `kernel`, `oracles` and `picks` (problems where it
+    is the oracle, where it is the pick), `ok`, `not_ok` (measured problems) and `mean_efficiency` (its
+    TFLOPS / the oracle's, 0 to 1, mean over its ok problems)."""
+    oracle = selection.set_index("problem")["oracle_tflops"].astype("float64")
+    ok = final["status"] == "ok"
+    of_oracle = final["problem"].map(oracle).astype("float64")  # of no rows map() makes text
+    ratio = (final["tflops"].where(ok) / of_oracle).clip(upper=1.0)
+    pairs = pd.DataFrame({"kernel": final["kernel"], "ok": ok, "ratio": ratio})
+    grouped = pairs.groupby("kernel", observed=True)
+    table = pd.DataFrame({"ok": grouped["ok"].sum(), "measured": grouped["ok"].size()})
+    table["not_ok"] = table.pop("measured") - table["ok"]
+    table["mean_efficiency"] = grouped["ratio"].mean()
+    for name, column in (("oracles", "oracle_kernel"), ("picks", "pick_kernel")):
+        table[name] = selection[column].value_counts().reindex(table.index).fillna(0).astype("int64")
+    table = table.reset_index()[["kernel", "oracles", "picks", "ok", "not_ok", "mean_efficiency"]]
+    order = {"oracles": False, "picks": False, "mean_efficiency": False, "kernel": True}
+    return table.sort_values(list(order), ascending=list(order.values()), ignore_index=True)
+
+
+def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
+    """What no model at all reaches: per problem the efficiency of the one kernel that is best on average.
+
+    Of each kind (direction, dtype, rank; of GEMM dtype and layout) the kernel with the highest mean of
+    TFLOPS / oracle TFLOPS over the problems that have an oracle, a problem where it is not ok counting 0.
+    Indexed by problem id; only problems with an oracle; 0 to 1. It is chosen with hindsight, so it is a
+    high bar for a fixed choice.
+    """
+    kind = ["op", "dtype", "layout"] if "layout" in selection else ["direction", "dtype", "ndim"]
+    with_oracle = selection[selection["oracle_tflops"].notna()]
+    ok = final[final["status"] == "ok"][["problem", "kernel", "tflops"]]
+    pairs = ok.merge(with_oracle[["problem", "oracle_tflops", *kind]], on="problem", how="inner")
+    pairs["ratio"] = (pairs["tflops"] / pairs["oracle_tflops"]).clip(upper=1.0)
+    total = pairs.groupby([*kind, "kernel"], observed=True)["ratio"].sum().reset_index()
+    best = total.sort_values(["ratio", "kernel"], ascending=[False, True]).drop_duplicates(kind)
+    chosen = pairs.merge(best[[*kind, "kernel"]], on=[*kind, "kernel"], how="inner")
+    return chosen.set_index("problem")["ratio"].reindex(with_oracle["problem"]).fillna(0.0)
+
+
+_MEASURED = ("status", "detail", "tflops", "latency_ms", "remeasured")
+
+
+def _checked(rankings: pd.DataFrame | None) -> pd.DataFrame:
+    names = ["problem", "kernel", "predicted_tflops"]
+    if rankings is None:
+        empty = {"problem": pd.Series(dtype=object), "kernel": pd.Series(dtype=object)}
+        return pd.DataFrame({**empty, "predicted_tflops": pd.Series(dtype="float64")})
+    missing = [name for name in names if name not in rankings.columns]
+    if missing:
+        raise ModelError(f"the rankings lack the column {missing[0]}: they need {', '.join(names)}")
+    frame = rankings[names].copy()
+    frame["predicted_tflops"] = pd.to_numeric(frame["predicted_tflops"], errors="coerce").astype("float64")
+    bad = ~np.isfinite(frame["predicted_tflops"].to_numpy(dtype=np.float64, na_value=np.nan))
+    if bad.any():
+        row = frame.iloc[int(np.flatnonzero(bad)[0])]
+        raise ModelError(f"the model predicts no finite TFLOPS for {row['kernel']} on {row['problem']}")
+    twice = frame.duplicated(["problem", "kernel"])
+    if twice.any():
+        row = frame[twice].iloc[0]
+        raise ModelError(f"the rankings name {row['kernel']} on {row['problem']} twice: once a pair")
+    return frame
+
+
+def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:
+    """The first reason that holds, or COVERED."""
+    reasons = [
+        (table["kernels_measured"] == 0, NOT_MEASURED),
+        (table["oracle_kernel"].isna(), NO_OK_KERNEL),
+        (pd.Series(not has_model, index=table.index), NO_MODEL),
+        (table["pick_kernel"].isna(), NOT_RANKED),
+        (table["pick_status"].isna(), PICK_NOT_MEASURED),
+        (table["pick_status"].isin(_MACHINES_DOING), UNDECIDED),
+    ]
+    conditions = [condition.to_numpy(dtype=bool) for condition, _ in reasons]
+    chosen = np.select(conditions, [name for _, name in reasons], COVERED)
+    return pd.Series(chosen, index=table.index, dtype=object)
+
+
+def _top_k(ranked: pd.DataFrame) -> pd.DataFrame:
+    """Best TFLOPS among the first k picks of each problem, one column a k; ok kernels alone count."""
+    first = ranked[ranked["rank"] <= TOP_K]
+    reached = first["tflops"].where(first["status"] == "ok", 0.0).astype("float64")
+    best = first.assign(best=reached.groupby(first["problem"]).cummax())
+    wide = best.pivot(index="problem", columns="rank", values="best").reindex(columns=range(1, TOP_K + 1))
+    return wide.ffill(axis=1).set_axis(list(TOP_K_COLUMNS), axis=1)

@@ -1,0 +1,169 @@
+"""A model and its kernels as a folder of C++ that needs neither Python nor LightGBM: `export_model`.
+
+README.md, manifest.json         what it is, made from what
+KIND.selector                    model and candidates of one kind of problem, e.g. forward_bf16_2d
+KIND.kernels.txt                 the candidates' names, one a line, in the order of their numbers
+include/ src/ example/ Makefile  the C++
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.schemas import op_of_model
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Kind, kind_text
+from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
+from tile_oracle.version import __version__
+
+CPP_FOLDER = Path(__file__).resolve().parent / "cpp"
+MANIFEST_FILE = "manifest.json"
+_FORMAT = "tile-oracle selector export 1"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was written: the folder, and how many kernels there are of each kind of problem."""
+
+    folder: Path
+    kernels: Mapping[Kind, int]
+    bytes: int
+
+
+def file_stem(kind: Kind) -> str:
+    """forward_bf16_2d, gemm_bf16_rcr."""
+    first, dtype, last = kind
+    return f"{first}_{dtype}_{last}d" if isinstance(last, int) else f"{first}_{dtype}_{last}"
+
+
+def export_model(model_folder: Path | str, kernels: Sequence[Kernel], folder: Path | str) -> Exported:
+    """Writes the folder, complete or not at all; an older export of that name is replaced.
+
+    `kernels` may be of several kinds of problem: each has a selector of its own. Raises ModelError for a
+    model or kernels that native code cannot do, and for a folder that holds something else.
+    """
+    model, folder = NativeModel.load(model_folder), Path(folder)
+    if not kernels:
+        raise ModelError("there are no kernels to export")
+    if folder.exists() and not _is_export(folder):
+        raise ModelError(f"{folder} exists and is no export of a model: choose another name")
+    of_kind: dict[Kind, list[Kernel]] = {}
+    for kernel in kernels:
+        of_kind.setdefault(kernel.kind, []).append(kernel)
+    files = {MANIFEST_FILE: _manifest(model, of_kind), "README.md": _readme(model, of_kind).encode()}
+    for kind, listed in of_kind.items():
+        files[f"{file_stem(kind)}.selector"] = selector_bytes(model, listed)
+        files[f"{file_stem(kind)}.kernels.txt"] = "".join(f"{k.name}\n" for k in listed).encode()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise ModelError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        shutil.copytree(CPP_FOLDER, staging, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+        for name, data in files.items():
+            (staging / name).write_bytes(data)
+        staging.chmod(0o755)
+        if folder.exists():
+            shutil.rmtree(folder)
+        staging.replace(folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return Exported(folder, {k: len(v) for k, v in of_kind.items()}, sum(map(len, files.values())))
+
+
+def _is_export(folder: Path) -> bool:
+    try:
+        found = json.loads((folder / MANIFEST_FILE).read_text())
+    except (OSError, ValueError):
+        return False
+    return isinstance(found, dict) and found.get("format") == _FORMAT
+
+
+def _manifest(model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]]) -> bytes:
+    trees = {
+        name: [hashlib.sha256(forest.to_bytes()).hexdigest() for forest in forests]
+        for name, forests in model.forests.items()
+    }
+    value = {
+        "format": _FORMAT,
+        "model": model.folder.resolve().name,
+        "arch": model.spec.arch,
+        "harness_version": __version__,
+        "forests_sha256": trees,
+        "selectors": {
+            f"{file_stem(kind)}.selector": {"problems": kind_text(kind), "kernels": len(kernels)}
+            for kind, kernels in of_kind.items()
+        },
+    }
+    return (json.dumps(value, indent=2) + "\n").encode()
+
+
+def _readme(model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]]) -> str:
+    kind = next(iter(of_kind))
+    example = _EXAMPLE_OF[op_of_model(model.spec.op_type)]
+    rows = (f"| `{file_stem(k)}.selector` | {kind_text(k)} | {len(v):,} |" for k, v in of_kind.items())
+    return _README.format(
+        model=model.folder.resolve().name,
+        arch=model.spec.arch,
+        table="\n".join(rows),
+        stem=file_stem(kind),
+        words=example[0],
+        code=example[1],
+        fields=" ".join(problem_fields(op_of_model(model.spec.op_type))),
+    )
+
+
+_EXAMPLE_OF = {
+    "grouped_conv": (
+        "N=8 C=64 K=64 Hi=56 Wi=56 Y=3 X=3 pad_h=1 pad_w=1",
+        "tile_oracle::GroupedConvProblem problem{.N = 8, .C = 64, .K = 64, .Hi = 56, .Wi = 56,\n"
+        "                                        .Y = 3, .X = 3, .pad_h = 1, .pad_w = 1};",
+    ),
+    "gemm": (
+        "M=1 N=4096 K=4096",
+        "tile_oracle::GemmProblem problem{.M = 1, .N = 4096, .K = 4096};",
+    ),
+}
+
+_README = """\
+# Kernel selector: {model}
+
+Picks the kernel that a model predicts to be fastest on {arch}. Made by `tile-oracle export`; needs a compiler
+of C++20 and nothing else.
+
+| file | problems | kernels |
+|---|---|---|
+{table}
+
+Build the library and the example, and ask it:
+
+    make
+    build/pick {stem}.selector {words}
+
+In a program of your own, with `include/` on its include path and `build/libtile_oracle_selector.a`:
+
+```cpp
+#include "tile_oracle/selector.hpp"
+
+const auto selector = tile_oracle::Selector::load("{stem}.selector");  // once
+{code}
+const std::string& kernel = selector.name(selector.pick(problem));
+```
+
+A loaded selector may be used by any number of threads. Kernels are numbered as `{stem}.kernels.txt` lists
+them. C callers have `tile_oracle/selector_c.h`, where a problem is the values of its fields, in this order:
+
+    {fields}
+
+The answers are those of Python's `Predictor`, bit for bit, on every processor. So the sources must not be
+compiled with `-ffast-math`, and need `-ffp-contract=off` where the compiler would otherwise fuse products and
+sums (GCC does on processors with such an instruction); a selector refuses to load where it was forgotten.
+"""

@@ -1,0 +1,302 @@
+"""Whether a text is a LightGBM model that can be loaded safely, decided before LightGBM sees it.
+
+LightGBM believes a model's text: an index out of range, a child that is its own parent or a wrong
+`tree_sizes` makes it read elsewhere in memory, loop for ever or abort the process. `check_model_text` accepts
+just what LightGBM writes for models of one output without linear trees (formats v3 and v4): known lines
+alone, each once, every list as long as its tree says, every index in range, every tree a tree.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import ModelError
+
+_INT = r"-?[0-9]{1,10}"
+_REAL = r"-?[0-9]{1,25}(?:\.[0-9]{1,25})?(?:e[+-]?[0-9]{1,3})?"
+_LOOSE = rf"(?:{_REAL}|-?inf|-?nan)"
+_TOKEN = r"[^\s\x00-\x1f\x7f=]+"
+
+
+def _list(item: str) -> str:
+    return rf"(?:{item}(?: {item})*)?"
+
+
+_OBJECTIVES = (
+    *("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"),
+    *("binary", "lambdarank", "rank_xendcg", "cross_entropy", "cross_entropy_lambda", "custom"),
+)
+"""Objectives with one output: those with several would write more results than there is room for."""
+
+_HEADER = {
+    "version": "v[34]",
+    "num_class": "1",
+    "num_tree_per_iteration": "1",
+    "label_index": "[0-9]{1,6}",
+    "max_feature_idx": "[0-9]{1,6}",
+    "objective": rf"(?:{'|'.join(_OBJECTIVES)})(?: sqrt| [a-z_]+:{_REAL})*",
+    "feature_names": _list(_TOKEN),
+    "monotone_constraints": _list("-?[01]"),
+    "feature_infos": _list(rf"(?:none|\[{_LOOSE}:{_LOOSE}\]|{_INT}(?::{_INT})*)"),
+    "tree_sizes": _list("[0-9]{1,9}"),
+}
+_OF_TREE = {
+    "num_leaves": "[0-9]{1,7}",
+    "num_cat": "[0-9]{1,7}",
+    "is_linear": "0",
+    "shrinkage": _REAL,
+}
+_WHOLE, _FIGURE, _STATISTIC = b"0123456789 -", b"0123456789 -+.e", b"0123456789 -+.einfa"
+_LISTS = {
+    "split_feature": _WHOLE,
+    "split_gain": _STATISTIC,
+    "threshold": _FIGURE,
+    "decision_type": _WHOLE,
+    "left_child": _WHOLE,
+    "right_child": _WHOLE,
+    "leaf_value": _FIGURE,
+    "leaf_weight": _STATISTIC,
+    "leaf_count": _WHOLE,
+    "internal_value": _STATISTIC,
+    "internal_weight": _STATISTIC,
+    "internal_count": _WHOLE,
+    "cat_boundaries": _WHOLE,
+    "cat_threshold": _WHOLE,
+}
+"""The lists of a tree, and the characters of their numbers."""
+
+_STATISTICS = (
+    "split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count"
+)  # fmt: skip
+"""No score reads these: their numbers may be infinite, and are not looked at one by one."""
+
+_OPTIONAL = {"objective", "monotone_constraints"}
+_OPTIONAL_OF_TREE = {
+    "split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count",
+    "cat_boundaries", "cat_threshold", "is_linear", "shrinkage",
+}  # fmt: skip
+_PER_SPLIT = (
+    "split_feature", "split_gain", "threshold", "decision_type", "left_child", "right_child",
+    "internal_value", "internal_weight", "internal_count",
+)  # fmt: skip
+_PER_LEAF = ("leaf_value", "leaf_weight", "leaf_count")
+
+_HEADER_LINES = {key: re.compile(value) for key, value in _HEADER.items()}
+_TREE_LINES = {key: re.compile(value) for key, value in _OF_TREE.items()} | dict.fromkeys(_LISTS)
+_PARAMETER = re.compile(r"\[[a-z_0-9]{1,60}: [^\x00-\x1f\x7f]*\]")
+_IMPORTANCE = re.compile(rf"{_TOKEN}={_LOOSE}")
+_END = b"\nend of trees\n"
+_CATEGORICAL = 1
+_LARGEST_DECISION = 11
+"""Categorical, default left, and one of three kinds of missing value in the next two bits."""
+_SHOWN = 60
+_MAX_CATEGORICAL_CHARACTERS = 1 << 20
+
+
+def check_model_text(text: str, where: str = "the model") -> None:
+    """Raises ModelError, one line that names `where`, for a text that LightGBM is not to see."""
+    data = text.encode("utf-8", "surrogatepass")
+    if not data.startswith(b"tree\n") or _END not in data:
+        raise ModelError(f"{where} is not a whole LightGBM model: save or copy it again")
+    header_end = data.find(b"\n\n")
+    if header_end < 0:
+        raise _wrong(where, "its header has no end")
+    header = _keys(data[5:header_end], _HEADER_LINES, _OPTIONAL, where, "the header")
+    features = int(header["max_feature_idx"]) + 1
+    for name in ("feature_names", "feature_infos", "monotone_constraints"):
+        if name in header and _count(header[name]) != features:
+            raise _wrong(where, f"{name} has {_count(header[name])} entries for {features} features")
+    sizes = [int(size) for size in header["tree_sizes"].split()]
+    begin = header_end + 1  # the newline before the first tree is counted with the tree
+    begin += len(data[begin:]) - len(data[begin:].lstrip(b"\n"))
+    _check_trees(_sections(data, begin, sizes, where), features, where)
+    _check_footer(data[begin + sum(sizes) :], where)
+
+
+def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list[bytes]:
+    """The trees, cut where LightGBM cuts them: by their sizes."""
+    sections = []
+    for number, size in enumerate(sizes):
+        section = data[begin : begin + size]
+        title = b"Tree=%d\n" % number
+        if not section.startswith(title) or not section.endswith(b"\n"):
+            raise _wrong(where, f"tree_sizes does not say where tree {number} is")
+        sections.append(section[len(title) :].rstrip(b"\n"))
+        begin += size
+    return sections
+
+
+def _keys(
+    lines: bytes, known: Mapping[str, re.Pattern[str] | None], optional: set[str], where: str, part: str
+) -> dict[str, str]:
+    """The lines `key=value` of a part: each known and there once, and of the form that is given for it."""
+    try:
+        text = lines.decode("utf-8")
+    except UnicodeDecodeError:
+        raise _wrong(where, f"{part} is not UTF-8 text") from None
+    found: dict[str, str] = {}
+    for line in text.split("\n"):
+        key, equals, value = line.partition("=")
+        if not equals or key not in known or key in found:
+            again = " twice" if key in found else ""
+            raise _wrong(where, f"{part} has the line {line[:_SHOWN]!r}{again}")
+        pattern = known[key]
+        if pattern is not None and pattern.fullmatch(value) is None:
+            raise _wrong(where, f"{key} of {part} is {value[:_SHOWN]!r}")
+        found[key] = value
+    for key in known:
+        if key not in found and key not in optional:
+            raise _wrong(where, f"{part} has no {key}")
+    return found
+
+
+def _check_trees(sections: Sequence[bytes], features: int, where: str) -> None:
+    trees = [
+        _keys(section, _TREE_LINES, _OPTIONAL_OF_TREE, where, f"tree {number}")
+        for number, section in enumerate(sections)
+    ]
+    if not trees:
+        return
+    columns = {key: _column(trees, key, characters, where) for key, characters in _LISTS.items()}
+    for number, tree in enumerate(trees):
+        _check_counts(tree, number, where)
+    leaves = np.array([int(tree["num_leaves"]) for tree in trees])
+    splits = leaves - 1
+    tree_of_split = np.repeat(np.arange(len(trees)), splits)
+    own = np.arange(len(tree_of_split)) - np.repeat(np.cumsum(splits) - splits, splits)
+    splits_here, leaves_here = splits[tree_of_split], leaves[tree_of_split]
+
+    def refuse(bad: npt.NDArray[np.bool_], what: str, tree_of: npt.NDArray[np.int64]) -> None:
+        if bad.any():
+            raise _wrong(where, f"tree {int(tree_of[int(np.argmax(bad))])} has {what}")
+
+    refuse(columns["split_feature"] >= features, "a split of a missing feature", tree_of_split)
+    refuse(columns["split_feature"] < 0, "a split of a missing feature", tree_of_split)
+    decision = columns["decision_type"]
+    refuse((decision < 0) | (decision > _LARGEST_DECISION), "an unknown decision_type", tree_of_split)
+    threshold = columns["threshold"]
+    refuse(~np.isfinite(threshold), "a threshold that is no number", tree_of_split)
+    categorical = (decision.astype(np.int64) & _CATEGORICAL) != 0
+    sets = np.array([int(tree["num_cat"]) for tree in trees])[tree_of_split]
+    whole = (threshold == np.trunc(threshold)) & (threshold >= 0) & (threshold < sets)
+    refuse(categorical & ~whole, "a categorical split without its set of categories", tree_of_split)
+    refuse(
+        ~np.isfinite(columns["leaf_value"]),
+        "a leaf_value that is no number",
+        np.repeat(np.arange(len(trees)), leaves),
+    )
+    # A child is a later split or ~leaf, and each of them is the child of one split: then there is one way
+    # from the root to every leaf, and it ends.
+    inner_seen = np.zeros(len(own) + len(trees), dtype=np.int64)
+    leaf_seen = np.zeros(int(leaves.sum()), dtype=np.int64)
+    first_split, first_leaf = np.cumsum(splits) - splits, np.cumsum(leaves) - leaves
+    for name in ("left_child", "right_child"):
+        child = columns[name].astype(np.int64)
+        inner = child >= 0
+        refuse(inner & ((child <= own) | (child >= splits_here)), f"a wrong {name}", tree_of_split)
+        refuse(~inner & (~child >= leaves_here), f"a wrong {name}", tree_of_split)
+        np.add.at(inner_seen, (child + first_split[tree_of_split])[inner], 1)
+        np.add.at(leaf_seen, (~child + first_leaf[tree_of_split])[~inner], 1)
+    refuse(
+        (inner_seen[: len(own)] != 1) & (own > 0), "a split that is not the child of one split", tree_of_split
+    )
+    tree_of_leaf = np.repeat(np.arange(len(trees)), leaves)
+    refuse(
+        (leaf_seen != 1) & (leaves[tree_of_leaf] > 1),
+        "a leaf that is not the child of one split",
+        tree_of_leaf,
+    )
+
+
+def _check_counts(tree: Mapping[str, str], number: int, where: str) -> None:
+    """Raises ModelError unless every list is as long as the tree needs."""
+    leaves, sets = int(tree["num_leaves"]), int(tree["num_cat"])
+    if leaves < 1:
+        raise _wrong(where, f"tree {number} has no leaves")
+    for names, wanted in ((_PER_SPLIT, leaves - 1), (_PER_LEAF, leaves)):
+        for name in names:
+            # A tree of one leaf has no weight in some versions, and is no tree of splits.
+            if name in tree and (have := _count(tree[name])) != wanted and not (leaves == 1 and have == 0):
+                raise _wrong(where, f"{name} of tree {number} has {have} values where {wanted} belong")
+    if not tree["leaf_value"]:
+        raise _wrong(where, f"leaf_value of tree {number} has no value")
+    if sets == 0:
+        if tree.get("cat_boundaries") or tree.get("cat_threshold"):
+            raise _wrong(where, f"tree {number} has categories, and num_cat says that it has none")
+        return
+    bounds = [int(bound) for bound in tree.get("cat_boundaries", "").split()]
+    words = [int(word) for word in tree.get("cat_threshold", "").split()]
+    if len(bounds) != sets + 1 or bounds[0] != 0 or bounds[-1] != len(words):
+        raise _wrong(where, f"cat_boundaries of tree {number} do not fit num_cat and cat_threshold")
+    if any(begin >= end for begin, end in pairwise(bounds)) or min(words) < 0:
+        raise _wrong(where, f"cat_boundaries or cat_threshold of tree {number} cannot be right")
+
+
+def _check_footer(footer: bytes, where: str) -> None:
+    """What follows the trees: importances, parameters and the categories of pandas."""
+    try:
+        lines = footer.decode("utf-8").split("\n")
+    except UnicodeDecodeError:
+        raise _wrong(where, "what follows the trees is not UTF-8 text") from None
+    if lines[:1] != ["end of trees"]:
+        raise _wrong(where, f"after its last tree stands {lines[0][:_SHOWN]!r}: tree_sizes leaves out trees")
+    part = "end of trees"
+    order = ("end of trees", "feature_importances:", "parameters:", "end of parameters", "pandas_categorical")
+    for line in lines[1:]:
+        name = "pandas_categorical" if line.startswith("pandas_categorical:") else line
+        if not line:
+            continue
+        if name in order and order.index(name) > order.index(part):
+            part = name
+            if name == "pandas_categorical":
+                _check_pandas_categories(line.partition(":")[2], where)
+        elif not (
+            (part == "feature_importances:" and _IMPORTANCE.fullmatch(line))
+            or (part == "parameters:" and _PARAMETER.fullmatch(line))
+        ):
+            raise _wrong(where, f"after {part!r} stands {line[:_SHOWN]!r}")
+    if part == "parameters:":
+        raise _wrong(where, "its parameters have no end")
+
+
+def _check_pandas_categories(text: str, where: str) -> None:
+    if len(text) > _MAX_CATEGORICAL_CHARACTERS:
+        raise _wrong(where, "pandas_categorical is too long")
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        raise _wrong(where, f"pandas_categorical is {text[:_SHOWN]!r}, which is not JSON") from None
+    if value is not None and not isinstance(value, list):
+        raise _wrong(where, "pandas_categorical is neither null nor a list")
+
+
+def _column(
+    trees: Sequence[Mapping[str, str]], key: str, characters: bytes, where: str
+) -> npt.NDArray[np.float64]:
+    """A list of all trees, one after the other; whole numbers within the range of 32 bits. Of statistics only
+    the characters are looked at."""
+    lists = [value for tree in trees if (value := tree.get(key))]
+    joined = " ".join(lists)
+    try:
+        if joined.encode().translate(None, characters) or "  " in joined or joined != joined.strip():
+            raise ValueError
+        values = np.array([] if key in _STATISTICS else joined.split(), dtype=np.float64)
+    except ValueError:
+        raise _wrong(where, f"{key} of a tree holds what is no number") from None
+    if characters is _WHOLE and (np.abs(values) >= (2**32 if key == "cat_threshold" else 2**31)).any():
+        raise _wrong(where, f"{key} of a tree holds a number that is too large")
+    return values
+
+
+def _count(value: str) -> int:
+    return value.count(" ") + 1 if value else 0
+
+
+def _wrong(where: str, what: str) -> ModelError:
+    return ModelError(f"{where} is not a model that LightGBM wrote: {what}; save or copy it again")

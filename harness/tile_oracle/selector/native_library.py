@@ -1,0 +1,177 @@
+"""The selector's C++, compiled once for this machine and loaded: `load() -> ctypes.CDLL`.
+
+All of cpp/src/*.cpp becomes one shared library. It is kept in the build cache (TILE_ORACLE_CACHE) under a
+key of the sources, the flags and the compiler, so an edit or another compiler makes another library. One
+binary serves every processor of the architecture: it chooses its instructions when it runs.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tile_oracle.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
+from tile_oracle.build.process import CompilerProcesses, Ended
+from tile_oracle.build.source import Headers
+from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
+from tile_oracle.errors import BuildError
+
+CPP_FOLDER = Path(__file__).resolve().parent / "cpp"
+
+_FLAGS = (
+    "-std=c++20",
+    "-O3",
+    "-fPIC",
+    "-fvisibility=hidden",
+    # No product and sum may be rounded as one: answers are the same on every machine.
+    "-ffp-contract=off",
+    "-I../cpp/include",
+)
+_TIMEOUT_S = 600.0
+_POLL_S = 0.1
+_COMPILERS = ("clang++", "g++", "ziglang")
+"""In this order: a system's compiler has a C++ library, ziglang first compiles one."""
+
+_KEY_VERSION = 1
+
+
+@dataclass(frozen=True)
+class _Compiler:
+    identity: str
+    fingerprint: str
+    command: tuple[str, ...]
+
+
+def sources() -> list[Path]:
+    """The translation units, sorted."""
+    return sorted((CPP_FOLDER / "src").glob("*.cpp"))
+
+
+@lru_cache(maxsize=1)
+def load() -> ctypes.CDLL:
+    """The library, built if need be. Raises BuildError where there is no compiler, where none of those that
+    there are can compile it, and where the cache cannot be written."""
+    path = built()
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError as error:
+        raise BuildError(f"{path} cannot be loaded ({error}): remove it, and it is built again") from None
+
+
+def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
+    """The library's file, built if need be. `toolchain`: auto, clang++, g++, ziglang or a compiler's path;
+    `folder`: the cache. Raises BuildError as `load` does."""
+    cache = BuildCache(folder if folder is not None else default_cache_folder())
+    content = _content()
+    failures: list[str] = []
+    for compiler in _compilers(toolchain):
+        key = content_key(
+            {
+                "version": _KEY_VERSION,
+                "what": "selector",
+                "sources": content.digest,
+                "flags": _FLAGS,
+                "command": compiler.command[1:],
+                "compiler": compiler.fingerprint,
+            }
+        )
+        entry = cache.find(key)
+        if entry is None:
+            entry = _build_locked(cache, key, compiler, content, failures)
+        if entry is not None:
+            return entry.path
+    raise BuildError(f"the native selector does not compile: {'; '.join(failures)}")
+
+
+def _content() -> Headers:
+    files = [p for p in CPP_FOLDER.rglob("*") if p.suffix in (".cpp", ".hpp", ".h", ".inc")]
+    relative = sorted((str(p.relative_to(CPP_FOLDER)), p) for p in files if p.parts[-2] != "example")
+    try:
+        return Headers(CPP_FOLDER, tuple((name, path.read_bytes()) for name, path in relative))
+    except OSError as error:
+        raise BuildError(f"{CPP_FOLDER} cannot be read: {error.strerror}") from None
+
+
+def _compilers(toolchain: str) -> Iterator[_Compiler]:
+    """Those that there are. Raises BuildError when there is none."""
+    found, said = False, BuildError("no C++ compiler was found")
+    for name in _COMPILERS if toolchain == "auto" else (toolchain,):
+        try:
+            one = find_toolchain(name)
+        except BuildError as error:
+            said = error
+            continue
+        found = True
+        if isinstance(one, ZigToolchain):
+            yield _Compiler(one.identity, one.fingerprint, (str(one.folder / "zig"), "c++"))
+        else:
+            # The compiler's own name stays out of the key: its fingerprint says which it is.
+            yield _Compiler(one.identity, one.fingerprint, (str(getattr(one, "compiler", name)),))
+    if not found:
+        raise said
+
+
+def _build_locked(
+    cache: BuildCache, key: str, compiler: _Compiler, content: Headers, failures: list[str]
+) -> CacheEntry | None:
+    """Builds the library, or waits while another process does. None, and why in `failures`, if that fails."""
+    began = time.time()
+    while (lock := cache.try_lock(key)) is None:
+        time.sleep(_POLL_S)
+    with lock:
+        entry = cache.find(key)
+        if entry is not None:
+            return entry
+        log = cache.log_since(key, began)
+        if log is None:
+            if sys.stderr.isatty():
+                print(f"compiling the native selector with {compiler.identity} (once)", file=sys.stderr)
+            entry, log = _compile(cache, key, compiler, content)
+        if entry is None:
+            first = next((line for line in log.splitlines() if "error" in line), log.strip()[:200])
+            failures.append(f"{compiler.identity} says {' '.join(first.split())[:200]!r}")
+        return entry
+
+
+def _compile(
+    cache: BuildCache, key: str, compiler: _Compiler, content: Headers
+) -> tuple[CacheEntry | None, str]:
+    units = [name for name, _ in content.files if name.startswith("src") and name.endswith(".cpp")]
+    processes = CompilerProcesses()
+
+    def run(place: Path, *arguments: str) -> Ended:
+        place.mkdir()
+        return processes.run((*compiler.command, *_FLAGS, *arguments), place, _TIMEOUT_S)
+
+    with cache.work_folder() as work:
+        content.write(work / "cpp")
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            ended = list(
+                pool.map(
+                    lambda unit: run(work / Path(unit).stem, "-c", f"../cpp/{unit}", "-o", "unit.o"), units
+                )
+            )
+        if all(one.ok for one in ended):
+            objects = (f"../{Path(unit).stem}/unit.o" for unit in units)
+            ended.append(run(work / "linked", "-shared", "-o", "library.so", *objects))
+        log = "\n".join(one.log for one in ended if one.log)
+        if not all(one.ok for one in ended):
+            if not any(one.interrupted for one in ended):
+                cache.keep_log(key, log)
+            return None, log
+        facts = {
+            "what": "native selector",
+            "flags": list(_FLAGS),
+            "log": log,
+            "seconds": round(sum(one.seconds for one in ended), 3),
+            "toolchain": compiler.identity,
+        }
+        listing = "".join(f'#include "{name}"\n' for name in units)
+        return cache.add(key, work / "linked" / "library.so", listing, facts), ""

@@ -1,0 +1,120 @@
+"""A selector's file in native memory: tile_oracle/selector_c.h from Python."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.features import Array
+from tile_oracle.selector import native_library
+
+_ERROR_BYTES = 400
+_NOT_A_PROBLEM = 1
+
+
+@dataclass(frozen=True)
+class _Functions:
+    read: Any
+    free: Any
+    size: Any
+    n_fields: Any
+    pick: Any
+    rank: Any
+    log_times: Any
+    tflops: Any
+    memory_bytes: Any
+
+
+@lru_cache(maxsize=1)
+def _functions() -> _Functions:
+    library = native_library.load()
+    pointer, size, number, status = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_uint32, ctypes.c_int
+
+    def declared(name: str, result: Any, *arguments: Any) -> Any:
+        function = getattr(library, f"to_selector_{name}")
+        function.restype, function.argtypes = result, arguments
+        return function
+
+    return _Functions(
+        declared("read", pointer, ctypes.c_char_p, size, ctypes.c_char_p, size),
+        declared("free", None, pointer),
+        declared("size", number, pointer),
+        declared("n_fields", number, pointer),
+        declared("pick", status, pointer, pointer, pointer),
+        declared("rank", status, pointer, pointer, number, pointer, pointer),
+        declared("log_times", status, pointer, pointer, pointer),
+        declared("tflops", status, pointer, pointer, pointer),
+        declared("memory_bytes", size, pointer),
+    )
+
+
+class NativeSelector:
+    """The kernels and the model of one file. A problem is the values of its fields, in the file's order.
+
+    Any number of threads may use one. Raises ModelError for bytes that are no selector; every question
+    raises ModelError for values that are no problem's.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._functions = _functions()
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        self._address = self._functions.read(data, len(data), error, _ERROR_BYTES)
+        if not self._address:
+            raise ModelError(error.value.decode(errors="replace"))
+        self.size: int = self._functions.size(self._address)
+        fields = self._functions.n_fields(self._address)
+        self._array = ctypes.c_double * fields
+
+    def __del__(self) -> None:
+        if getattr(self, "_address", None):
+            self._functions.free(self._address)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Native memory that it holds."""
+        return int(self._functions.memory_bytes(self._address))
+
+    def pick(self, values: Sequence[float]) -> int:
+        """The number of the kernel with the least predicted time."""
+        picked = ctypes.c_uint32()
+        self._check(self._functions.pick(self._address, self._problem(values), ctypes.byref(picked)))
+        return picked.value
+
+    def rank(self, values: Sequence[float], k: int) -> tuple[npt.NDArray[np.uint32], Array]:
+        """Numbers and predicted TFLOPS of the `k` best kernels, best first; k from 0 to `size`."""
+        order, tflops = np.empty(k, dtype=np.uint32), np.empty(k)
+        if k:
+            places = (order.ctypes.data, tflops.ctypes.data)
+            self._check(self._functions.rank(self._address, self._problem(values), k, *places))
+        return order, tflops
+
+    def log_times(self, values: Sequence[float]) -> Array:
+        """Predicted ln(latency in ms) of every kernel, (size,)."""
+        found = np.empty(self.size)
+        self._check(self._functions.log_times(self._address, self._problem(values), found.ctypes.data))
+        return found
+
+    def tflops(self, values: Sequence[float]) -> Array:
+        """Predicted TFLOPS of every kernel, (size,)."""
+        found = np.empty(self.size)
+        self._check(self._functions.tflops(self._address, self._problem(values), found.ctypes.data))
+        return found
+
+    def _problem(self, values: Sequence[float]) -> Any:
+        if len(values) != self._array._length_:
+            raise ModelError(f"a problem has {self._array._length_} values here, not {len(values)}")
+        return self._array(*values)
+
+    @staticmethod
+    def _check(status: int) -> None:
+        if status == _NOT_A_PROBLEM:
+            raise ModelError("features of the problem are not finite: it holds values out of range")
+        if status:
+            raise MemoryError

@@ -1,0 +1,37 @@
+"""How long a native pick takes, for those who weigh a model's size against it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tile_oracle.errors import BuildError
+from tile_oracle.heuristic.compact import PickTimer, median_pick_us
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.selector import native_library
+from tile_oracle.selector.ranker import NativeRanker
+
+
+def native_picks_missing() -> str:
+    """Why native code cannot be had here; "" when it can. Compiles it, the first time."""
+    try:
+        native_library.load()
+    except BuildError as error:
+        return str(error)
+    return ""
+
+
+def _native_pick_us(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
+    pools: dict[tuple[str | int, ...], NativeRanker] = {}
+    for problem in problems:
+        if problem.kind not in pools:
+            candidates = [kernel for kernel in kernels if kernel.matches(problem)]
+            pools[problem.kind] = NativeRanker.load(folder, candidates)
+    return median_pick_us(
+        lambda problem, _: pools[problem.kind].select(problem), [(problem, ()) for problem in problems]
+    )
+
+
+NATIVE_PICKS = PickTimer("native", _native_pick_us)
+"""Picks by `NativeRanker`."""

@@ -1,0 +1,161 @@
+"""Expressions -> a program of vector operations, which native code runs once a problem.
+
+A program has one memory of doubles. It begins with the problem's fields; every instruction writes one value,
+or one for each class of kernels, to a place of its own. What no problem changes lies in a second memory that
+is only read. Operands are places, or CONSTANT + places in that second memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.features import Array
+from tile_oracle.selector.byte_writer import ByteWriter
+from tile_oracle.selector.trace import NUMPY_OF, Classes, Node, Partition
+
+CONSTANT = 1 << 31
+LANES = 4
+"""Values of several classes are padded to a multiple of this many, so that no operation has a remainder."""
+
+OPERATIONS: tuple[str, ...] = (*NUMPY_OF, "spread")
+"""Operations by their number in a program. `spread`: values of classes to the finer classes of a later
+operation, by a table of class numbers."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """`count` results at `to`; an operand either has one value (its bit in `single` is set) or `count`. Of
+    `spread`, the second operand is the place of the table in the program's indices."""
+
+    operation: str
+    count: int
+    to: int
+    operands: tuple[int, ...]
+    single: int
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a node's value is: `operand` as instructions name it; `partition` tells the classes that it has
+    a value for each of, None for one value."""
+
+    operand: int
+    partition: Partition | None
+
+    @property
+    def count(self) -> int:
+        return 1 if self.partition is None else self.partition.count
+
+
+class ProgramMaker:
+    """Turns nodes of one graph into a program: `place` for each that is wanted, then `written`."""
+
+    def __init__(self, problem_fields: Sequence[str]) -> None:
+        self._fields = tuple(problem_fields)
+        self._size = len(self._fields)
+        self._constants: list[Array] = []
+        self._constants_size = 0
+        self._indices: list[Classes] = []
+        self._indices_size = 0
+        self._instructions: list[Instruction] = []
+        self._places: dict[tuple[int, int], Place] = {}
+
+    @property
+    def instructions(self) -> tuple[Instruction, ...]:
+        return tuple(self._instructions)
+
+    def place(self, node: Node) -> Place:
+        """The place of a constant or an interaction, with the instructions that make it.
+
+        Raises ModelError for a node that is the kernels' alone: it needs no program.
+        """
+        if node.kind == "kernel":
+            raise ModelError("what depends on the kernels alone is no part of a program")
+        found = self._places.get((node.number, 0))
+        if found is None:
+            self._make_operands(node)
+            found = self._places[node.number, 0] = self._made(node)
+        return found
+
+    def _make_operands(self, node: Node) -> None:
+        """Places for everything under a node, deepest first (expressions can be deeper than recursion)."""
+        waiting = [node]
+        while waiting:
+            top = waiting[-1]
+            missing = [
+                operand
+                for operand in top.operands
+                if operand.kind != "kernel" and (operand.number, 0) not in self._places
+            ]
+            if missing:
+                waiting += missing
+                continue
+            waiting.pop()
+            if top is not node and (top.number, 0) not in self._places:
+                self._places[top.number, 0] = self._made(top)
+
+    def _made(self, node: Node) -> Place:
+        if node.values is not None:
+            return Place(self.constant(node.values), None)
+        if node.field:
+            return Place(self._fields.index(node.field), None)
+        operands = [self._operand(operand, node.partition) for operand in node.operands]
+        single = sum(1 << i for i in range(3) if i >= len(operands) or operands[i].partition is None)
+        return self._add(node.operation, node.partition, [operand.operand for operand in operands], single)
+
+    def _operand(self, node: Node, partition: Partition | None) -> Place:
+        """A node's values for the classes of the operation that uses it."""
+        if node.kind == "kernel" and node.values is not None and partition is not None:
+            key = (node.number, id(partition))
+            if key not in self._places:
+                self._places[key] = Place(self.constant(node.values[partition.first]), partition)
+            return self._places[key]
+        found = self._places[node.number, 0]
+        if found.partition is None or partition is None or found.partition is partition:
+            return found
+        key = (node.number, id(partition))
+        if key not in self._places:
+            table = self._indices_size
+            classes = _padded(found.partition.of[partition.first])
+            self._indices.append(classes)
+            self._indices_size += len(classes)
+            self._places[key] = self._add("spread", partition, [found.operand, table], 0)
+        return self._places[key]
+
+    def _add(self, operation: str, partition: Partition | None, operands: list[int], single: int) -> Place:
+        count = 1 if partition is None else partition.count
+        place = Place(self._size, partition)
+        self._size += count if partition is None else count + -count % LANES
+        self._instructions.append(Instruction(operation, count, place.operand, tuple(operands), single))
+        return place
+
+    def constant(self, values: Array) -> int:
+        """The operand of values that no problem changes."""
+        padded = values if len(values) == 1 else _padded(values)
+        self._constants.append(padded)
+        self._constants_size += len(padded)
+        return CONSTANT + self._constants_size - len(padded)
+
+    def write(self, to: ByteWriter) -> None:
+        """The program as `tile_oracle::Program` reads it."""
+        to.u32(len(self._fields), self._size)
+        to.f64s(np.concatenate([np.zeros(0), *self._constants]))
+        to.u32s(np.concatenate([np.zeros(0, dtype=np.int64), *self._indices]))
+        to.u32(len(self._instructions))
+        for one in self._instructions:
+            operands = (*one.operands, 0, 0, 0)[:3]
+            to.u32(OPERATIONS.index(one.operation), one.count, one.to, one.single, *operands)
+
+
+_Values = TypeVar("_Values", bound=npt.NDArray[Any])
+
+
+def _padded(values: _Values) -> _Values:
+    padded: _Values = np.concatenate([values, np.repeat(values[-1:], -len(values) % LANES)])  # type: ignore[assignment]
+    return padded

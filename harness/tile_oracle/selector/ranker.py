@@ -1,0 +1,95 @@
+"""A model and its candidates in native code: `NativeRanker.load(folder, kernels).select(problem)`.
+
+The same answers as tile_oracle.heuristic.predictor.Predictor, bit for bit, without LightGBM.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import attrgetter
+from pathlib import Path
+
+import numpy as np
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.code_table import CodeTable
+from tile_oracle.heuristic.features import Array
+from tile_oracle.heuristic.model_folder import ModelSpec
+from tile_oracle.heuristic.predictor import check_problem
+from tile_oracle.heuristic.schemas import op_of_model
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.selector.native_selector import NativeSelector
+from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
+
+
+@dataclass(frozen=True, eq=False)
+class NativeRanker:
+    """A loaded model with its candidates. Any number of threads may use one.
+
+    Every method raises ModelError for a problem of another kind than the model or the kernels are for.
+    """
+
+    folder: Path
+    spec: ModelSpec
+    kernels: tuple[Kernel, ...]
+    _selector: NativeSelector | None = field(repr=False)
+    _values_of: Callable[[Problem], tuple[int, ...]] = field(repr=False)
+
+    @classmethod
+    def load(
+        cls, folder: Path | str, kernels: Sequence[Kernel], code: CodeTable | None = None
+    ) -> NativeRanker:
+        """The model in a folder for these candidates, which are of one kind of problem. `code`: figures of
+        further kernels' binaries, for a model that reads such (Predictor.knowing).
+
+        Raises ModelError when the folder cannot be read, for kernels that the model was not trained for, and
+        for what native code cannot do: the message names it, and Predictor can still do it. Raises BuildError
+        where the native library cannot be built.
+        """
+        model = NativeModel.load(folder, code)
+        selector = NativeSelector(selector_bytes(model, kernels)) if kernels else None
+        values_of = attrgetter(*problem_fields(op_of_model(model.spec.op_type)))
+        return cls(model.folder, model.spec, tuple(kernels), selector, values_of)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Native memory that it holds."""
+        return 0 if self._selector is None else self._selector.memory_bytes
+
+    def select(self, problem: Problem) -> Kernel:
+        """The pick. Raises ModelError for an empty pool."""
+        values = self._values(problem)
+        if self._selector is None:
+            raise ModelError(f"no kernel to choose from for {problem.id}")
+        return self.kernels[self._selector.pick(values)]
+
+    def rank(self, problem: Problem, k: int | None = None) -> list[tuple[Kernel, float]]:
+        """The `k` best kernels (all for None) with their predicted TFLOPS, best first; equal predictions keep
+        the pool's order."""
+        values = self._values(problem)
+        if self._selector is None:
+            return []
+        count = len(self.kernels) if k is None else max(0, min(k, len(self.kernels)))
+        order, tflops = self._selector.rank(values, count)
+        ranked = zip(order.tolist(), tflops.tolist(), strict=True)
+        return [(self.kernels[number], speed) for number, speed in ranked]
+
+    def log_time(self, problem: Problem) -> Array:
+        """Predicted ln(latency in ms) of every kernel, (kernels,)."""
+        values = self._values(problem)
+        return np.zeros(0) if self._selector is None else self._selector.log_times(values)
+
+    def tflops(self, problem: Problem) -> Array:
+        """Predicted TFLOPS of every kernel, (kernels,)."""
+        values = self._values(problem)
+        return np.zeros(0) if self._selector is None else self._selector.tflops(values)
+
+    def _values(self, problem: Problem) -> tuple[int, ...]:
+        first = self.kernels[0] if self.kernels else None
+        if first is None or first.kind != getattr(problem, "kind", None):
+            check_problem(self.folder, self.spec, problem)
+            if first is not None:
+                raise ModelError(f"kernel {first.name} is no candidate for {problem.id}")
+        return self._values_of(problem)

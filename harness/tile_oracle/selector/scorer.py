@@ -1,0 +1,183 @@
+"""Forests scored in native code: one problem, all candidates, the sums of LightGBM's raw predictions.
+
+Which features differ between the candidates of a problem, and which candidates share a value, is said when a
+scorer is made (it follows from the features' formulas; see selector.trace), so that scoring need only
+look at values.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import ModelError
+from tile_oracle.selector import native_library
+from tile_oracle.selector.forest import Forest
+
+Array = npt.NDArray[np.float64]
+Numbers = npt.NDArray[np.uint32]
+
+ISAS = ("scalar", "neon", "avx2", "avx512")
+"""Instruction sets that there is code for. All of them give the same bits."""
+
+_ERROR_BYTES = 400
+
+
+@dataclass(frozen=True)
+class Constant:
+    """A feature with one value for all candidates of a problem."""
+
+
+@dataclass(frozen=True)
+class PerKernel:
+    """A feature that no problem changes: class_values[class_of[candidate]]."""
+
+    class_of: Numbers
+    class_values: Array
+
+
+@dataclass(frozen=True)
+class PerClass:
+    """A feature whose value candidates of one class share, and every problem changes."""
+
+    class_of: Numbers
+    classes: int
+
+
+FeatureSource = Constant | PerKernel | PerClass
+
+
+class _Feature(ctypes.Structure):
+    _fields_ = (
+        ("kind", ctypes.c_uint32),
+        ("n_classes", ctypes.c_uint32),
+        ("class_of", ctypes.c_void_p),
+        ("class_values", ctypes.c_void_p),
+    )
+
+
+def available_isas() -> tuple[str, ...]:
+    """Those that this machine can run."""
+    library = _library()
+    return tuple(isa for isa in ISAS if library.to_isa_available(isa.encode()))
+
+
+class Scorer:
+    """Forests over the same features and candidates. Any number of threads may use one."""
+
+    def __init__(
+        self, forests: Sequence[Forest], candidates: int, features: Sequence[FeatureSource], isa: str = "best"
+    ) -> None:
+        """`features` in the forests' order. `isa`: best (the environment's TILE_ORACLE_ISA, or what the
+        processor has) or one of ISAS. Raises ModelError for what does not fit together."""
+        self._library = _library()
+        self._address: int | None = None
+        self.candidates, self.forests = candidates, len(forests)
+        self._kinds = tuple(features)
+        kept: list[Any] = []
+        records = (_Feature * max(1, len(features)))()
+        for record, feature in zip(records, features, strict=False):
+            if isinstance(feature, Constant):
+                continue
+            class_of = np.ascontiguousarray(feature.class_of, dtype=np.uint32)
+            if class_of.shape != (candidates,):
+                raise ModelError(f"a feature has {class_of.size} candidates, not {candidates}")
+            kept.append(class_of)
+            record.class_of = class_of.ctypes.data
+            if isinstance(feature, PerKernel):
+                values = np.ascontiguousarray(feature.class_values, dtype=np.float64)
+                kept.append(values)
+                record.kind, record.n_classes, record.class_values = 1, values.size, values.ctypes.data
+            else:
+                record.kind, record.n_classes = 2, feature.classes
+        error = ctypes.create_string_buffer(_ERROR_BYTES)
+        handles = (ctypes.c_void_p * max(1, len(forests)))()
+        try:
+            for number, forest in enumerate(forests):
+                data = forest.to_bytes()
+                handles[number] = self._library.to_forest_read(data, len(data), error, _ERROR_BYTES)
+                if not handles[number]:
+                    raise ModelError(error.value.decode(errors="replace"))
+            self._address = self._library.to_scorer_make(
+                handles, len(forests), candidates, records, len(features), isa.encode(), error, _ERROR_BYTES
+            )
+        finally:
+            for handle in handles:
+                self._library.to_forest_free(handle)
+        if not self._address:
+            raise ModelError(error.value.decode(errors="replace"))
+
+    def __del__(self) -> None:
+        if getattr(self, "_address", None):
+            self._library.to_scorer_free(self._address)
+
+    def score(self, constants: Array, class_values: Mapping[int, Array]) -> Array:
+        """Raw scores, (forests, candidates). `constants`: (features,), read where a feature is one;
+        `class_values`: feature -> (classes,), for every PerClass feature."""
+        given = np.ascontiguousarray(constants, dtype=np.float64)
+        if given.shape != (len(self._kinds),):
+            raise ModelError(f"{given.size} constants for {len(self._kinds)} features")
+        pointers = (ctypes.c_void_p * max(1, len(self._kinds)))()
+        kept = []
+        for number, feature in enumerate(self._kinds):
+            if isinstance(feature, PerClass):
+                values = np.ascontiguousarray(class_values[number], dtype=np.float64)
+                if values.shape != (feature.classes,):
+                    raise ModelError(
+                        f"feature {number} has {values.size} values for {feature.classes} classes"
+                    )
+                kept.append(values)
+                pointers[number] = values.ctypes.data
+        out = np.empty((self.forests, self.candidates))
+        self.score_into(given.ctypes.data, pointers, out.ctypes.data)
+        return out
+
+    def score_into(self, constants: int, class_values: Any, out: int) -> None:
+        """The same on the addresses of arrays that were checked, for callers who count microseconds."""
+        if self._library.to_scorer_score(self._address, constants, class_values, out):
+            raise MemoryError("scoring")
+
+    @property
+    def distinct(self) -> int:
+        """Candidates that the forests can tell apart; the others share their scores."""
+        return int(self._library.to_scorer_n_distinct(self._address))
+
+    @property
+    def isa(self) -> str:
+        """The instruction set in use."""
+        return str(self._library.to_scorer_isa(self._address).decode())
+
+    @property
+    def memory_bytes(self) -> int:
+        """What the scorer holds in native memory."""
+        return int(self._library.to_scorer_memory_bytes(self._address))
+
+    def reads(self, feature: int) -> bool:
+        """Whether any tree asks for a feature; the values of others may be anything."""
+        return bool(self._library.to_scorer_reads(self._address, feature))
+
+
+def _library() -> ctypes.CDLL:
+    library = native_library.load()
+    handle, text, size, number = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_uint32
+    declared = {
+        "to_forest_read": (handle, (text, size, text, size)),
+        "to_forest_free": (None, (handle,)),
+        "to_scorer_make": (handle, (handle, number, number, handle, number, text, text, size)),
+        "to_scorer_free": (None, (handle,)),
+        "to_scorer_score": (ctypes.c_int, (handle, handle, handle, handle)),
+        "to_scorer_n_distinct": (number, (handle,)),
+        "to_scorer_reads": (ctypes.c_int, (handle, number)),
+        "to_scorer_memory_bytes": (size, (handle,)),
+        "to_scorer_isa": (text, (handle,)),
+        "to_isa_available": (ctypes.c_int, (text,)),
+    }
+    for name, (result, arguments) in declared.items():
+        function = getattr(library, name)
+        function.restype, function.argtypes = result, arguments
+    return library

@@ -1,0 +1,274 @@
+"""A model and a pool as one file, which native code answers from: `selector_bytes`.
+
+Everything that no problem changes is worked out here: aliases, features of the kernels alone, coefficients
+of the time model, which kernels share what. The file holds the rest as a program (selector.program)
+and the forests (tile_oracle.selector.forest). `tile_oracle/selector.hpp` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import ModelError
+from tile_oracle.heuristic.aliases import Aliases
+from tile_oracle.heuristic.code_table import CodeTable
+from tile_oracle.heuristic.hardware import hardware_figures
+from tile_oracle.heuristic.model_folder import ModelSpec, read_booster_text, read_spec
+from tile_oracle.heuristic.physics import PhysicalModel
+from tile_oracle.heuristic.predictor import TreeParts, check_feature_count, check_kind, ranker_of
+from tile_oracle.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember
+from tile_oracle.heuristic.schemas import op_of_model, work_schema
+from tile_oracle.heuristic.targets import Target
+from tile_oracle.kernel import KERNEL_TYPES, Kernel, parse_kernel_name
+from tile_oracle.problem import (
+    GEMM_PROBLEM_FIELDS,
+    PROBLEM_FIELDS,
+    GemmProblem,
+    GroupedConvProblem,
+    Kind,
+    kind_text,
+)
+from tile_oracle.selector.byte_writer import ByteWriter
+from tile_oracle.selector.forest import Forest
+from tile_oracle.selector.program import ProgramMaker
+from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by
+
+MAGIC = b"tile-oracle selector 1\n"
+_SHARED = {GroupedConvProblem.op: ("direction", "dtype", "ndim"), GemmProblem.op: ("op", "dtype", "layout")}
+_FIELDS = {GroupedConvProblem.op: PROBLEM_FIELDS, GemmProblem.op: GEMM_PROBLEM_FIELDS}
+_KINDS = ("constant", "kernel", "interaction")
+_SAYS = ("log_time", "relative", "latency", "tflops", "bandwidth")
+_AS_IT_IS, _LEAST_IS_ZERO, _MEAN_OF_ABSOLUTE = range(3)
+_NO_TREES = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class NativeModel:
+    """What `selector_bytes` needs of a model folder: the ranker without its trees, and the trees."""
+
+    folder: Path
+    spec: ModelSpec
+    ranker: Ranker
+    forests: dict[str, tuple[Forest, ...]]
+
+    @classmethod
+    def load(cls, folder: Path | str, code: CodeTable | None = None) -> NativeModel:
+        """Reads the folder without LightGBM. `code`: figures of further kernels' binaries, for a model that
+        reads such. Raises ModelError like Predictor.load, and for trees that native code cannot do.
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ModelError(f"no model folder at {folder}")
+        spec = read_spec(folder)
+        forests: dict[str, tuple[Forest, ...]] = {}
+
+        def keep(folder: Path, parts: TreeParts) -> tuple[lgb.Booster, ...]:
+            texts = [read_booster_text(folder, parts.name, number) for number in range(parts.count)]
+            forests[parts.name] = tuple(Forest.from_text(text, str(path)) for path, text in texts)
+            for forest in forests[parts.name]:
+                check_feature_count(folder, parts, len(forest.feature_names))
+            return ()
+
+        ranker = ranker_of(folder, spec, keep)
+        return cls(folder, spec, ranker if code is None else ranker.knowing(code), forests)
+
+
+def problem_fields(op: str) -> tuple[str, ...]:
+    """The fields of an operation's problems that are not the same for all problems of one kind."""
+    return tuple(name for name in _FIELDS[op] if name not in _SHARED[op])
+
+
+def shared_words(kind: Kind) -> dict[str, str | int]:
+    """The fields that all problems of a kind, and their kernels, have alike."""
+    op = GroupedConvProblem.op if isinstance(kind[2], int) else GemmProblem.op
+    words: tuple[str | int, ...] = kind
+    return {name: value for name, value in zip(_SHARED[op], words, strict=True) if name != "op"}
+
+
+def kind_of(kernels: Sequence[Kernel]) -> Kind:
+    """The kind of problem that all these kernels are candidates for. Raises ModelError for several."""
+    kinds = {kernel.kind: kernel for kernel in kernels}
+    if len(kinds) != 1:
+        named = " and ".join(kernel.name for kernel in list(kinds.values())[:2]) or "none"
+        raise ModelError(f"a selector is for kernels of one kind of problem, these are of several: {named}")
+    return next(iter(kinds))
+
+
+def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
+    """The selector's file for a model and its candidates, which are of one kind of problem.
+
+    Raises ModelError for kernels that the model was not trained for, and for what native code cannot do:
+    the message names the feature and the operation.
+    """
+    kind = kind_of(kernels)
+    op = op_of_model(model.spec.op_type)
+    wrong = next((kernel for kernel in kernels if not isinstance(kernel, KERNEL_TYPES[op])), None)
+    if wrong is not None:
+        raise ModelError(f"{model.folder} is for {op}: {wrong.name} is no such kernel")
+    check_kind(model.folder, model.spec, kind)
+    return _Maker(model, kernels, kind, op).made()
+
+
+@dataclass(frozen=True)
+class _Standing:
+    """Kernels as they are predicted: distinct ones, each candidate's number and ln(time) offset."""
+
+    names: tuple[str, ...]
+    kernels: tuple[Kernel, ...]
+    of: npt.NDArray[np.int64]
+    offsets: npt.NDArray[np.float64] | None
+
+    @classmethod
+    def of_pool(cls, aliases: Aliases, kernels: Sequence[Kernel]) -> _Standing:
+        if not aliases.representative:
+            found = [(kernel.name, 0.0) for kernel in kernels]
+        else:
+            found = [aliases.stand_in(kernel.name, kernel) for kernel in kernels]
+        by_name = {kernel.name: kernel for kernel in kernels}
+        numbers: dict[str, int] = {}
+        of = [numbers.setdefault(name, len(numbers)) for name, _ in found]
+        standing = tuple(by_name.get(name) or parse_kernel_name(name) for name in numbers)
+        offsets = np.array([offset for _, offset in found]) if aliases.representative else None
+        return cls(tuple(numbers), standing, np.array(of), offsets)
+
+
+class _Maker:
+    """The state while one file is made."""
+
+    def __init__(self, model: NativeModel, kernels: Sequence[Kernel], kind: Kind, op: str) -> None:
+        self.model, self.kernels, self.kind, self.op = model, kernels, kind, op
+        self.ranker = model.ranker
+        self.standing = _Standing.of_pool(self.ranker.aliases, kernels)
+        hardware = hardware_figures(self.ranker.arch)
+        self.pool = Pool(self.standing.kernels, shared_words(kind), problem_fields(op), hardware)
+        self.graph: Graph = self.pool.graph
+        self.program = ProgramMaker(self.pool.problem_fields)
+        self.all_alike = partition_by(np.zeros(len(self.standing.kernels), dtype=np.int64))
+
+    def made(self) -> bytes:
+        used = [member for member in self.ranker.members if self.ranker.uses(member)]
+        trees = [found for member in used if (found := _trees_of(member)) is not None]
+        physical = next((one for member in used if (one := _physical_of(member)) is not None), None)
+        body = ByteWriter()
+        body.u32(len(trees))
+        rows_of_trees = [self._write_trees(body, member) for member in trees]
+        body.u32(int(physical is not None))
+        rows_of_physical = self.all_alike if physical is None else self._write_physical(body, physical)
+        distinct = self.all_alike
+        for rows in (*rows_of_trees, rows_of_physical):
+            distinct = distinct.refined_by(rows)
+        body.u32(distinct.count, len(used))
+        for member in used:
+            own_trees = _trees_of(member)
+            own_physical = _physical_of(member)
+            number = _NO_TREES if own_trees is None else trees.index(own_trees)
+            body.u32(number, int(own_physical is not None))
+            body.u32s([] if own_trees is None else rows_of_trees[number].of[distinct.first])
+            body.u32s([] if own_physical is None else rows_of_physical.of[distinct.first])
+        self._write_sum(body, used)
+        body.u32s(distinct.of[self.standing.of])
+        body.f64s([] if self.standing.offsets is None else self.standing.offsets)
+        return self._written_head() + body.written()
+
+    def _written_head(self) -> bytes:
+        """What it is for, its candidates, and the program: all of its values are placed by now."""
+        work = [self.program.place(node).operand for node in self.pool.trace(*work_schema(self.op))]
+        head = ByteWriter()
+        for text in (self.op, kind_text(self.kind), self.ranker.arch):
+            head.text(text)
+        head.texts(self.pool.problem_fields)
+        head.texts(kernel.name for kernel in self.kernels)
+        self.program.write(head)
+        head.u32(*work)
+        return MAGIC + bytes(-len(MAGIC) % 4) + head.written()
+
+    def _write_trees(self, to: ByteWriter, member: TreeMember) -> Partition:
+        """A tree member; which kernels its trees can tell apart."""
+        forests = self.model.forests[member.name]
+        split_on = {int(number) for forest in forests for number in np.unique(forest.split_feature)}
+        numbers = sorted(split_on)
+        names = [member.feature_names[number] for number in numbers]
+        code = member.code.columns(self.standing.names) if member.schema.optional else None
+        nodes = dict(zip(numbers, self.pool.trace(member.schema, names, code), strict=True))
+        rows = self._rows(nodes.values())
+        to.u32(_SAYS.index(_says(member.target)), int(member.target.logged), rows.count)
+        to.u32(len(member.feature_names))
+        unread = self.graph.fixed(0.0)
+        for number in range(len(member.feature_names)):
+            self._write_column(to, nodes.get(number, unread), rows)
+        to.u32(len(forests))
+        for forest in forests:
+            to.data(forest.to_bytes())
+        return rows
+
+    def _write_physical(self, to: ByteWriter, physical: PhysicalModel) -> Partition:
+        """The time model; which kernels it can tell apart."""
+        coefficients = physical.coefficients_of(self.standing.names, self.standing.kernels)
+        nodes = self.pool.trace(physical.schema, physical.terms)
+        rows = self._rows(nodes)
+        for column in coefficients.T:
+            rows = rows.refined_by(partition_by(np.ascontiguousarray(column).view(np.int64)))
+        to.u32(rows.count, len(nodes))
+        for node in nodes:
+            self._write_column(to, node, rows)
+        to.f64s(coefficients[rows.first].T)
+        return rows
+
+    def _rows(self, nodes: Iterable[Node]) -> Partition:
+        rows = self.all_alike
+        for node in nodes:
+            partition = self.graph.partition_of(node)
+            rows = rows if partition is None else rows.refined_by(partition)
+        return rows
+
+    def _write_column(self, to: ByteWriter, node: Node, rows: Partition) -> None:
+        """Where the value of a node is: one, or one for each class of rows."""
+        partition = self.graph.partition_of(node)
+        if node.kind == "kernel" and node.values is not None and partition is not None:
+            operand = self.program.constant(node.values[partition.first])
+        else:
+            operand = self.program.place(node).operand
+        to.u32(_KINDS.index(node.kind), operand, 1 if partition is None else partition.count)
+        to.u32s([] if partition is None else partition.of[rows.first])
+
+    def _write_sum(self, to: ByteWriter, used: Sequence[Member]) -> None:
+        """How the members' scores are added up; see Ranker.log_time."""
+        names = [member.name for member in used]
+        weights = self.ranker.weights
+        total = sum(weights.values())
+        to.u32s([names.index(name) for name in weights])
+        to.f64s([weight / total for weight in weights.values()])
+        absolute = [number for number, member in enumerate(used) if not member.relative]
+        if not any(self.ranker.member(name).relative for name in weights):
+            to.u32(_AS_IT_IS)
+        else:
+            to.u32(_MEAN_OF_ABSOLUTE if absolute else _LEAST_IS_ZERO)
+        to.u32s(absolute)
+
+
+def _says(target: Target) -> str:
+    """What a target's trees say, as `tile_oracle::Says` numbers it."""
+    if target.relative:
+        return "relative"
+    says = "log_time" if target.name == "correction" else target.name
+    if says not in _SAYS:
+        raise ModelError(f"native code does not know the target {target.name}")
+    return says
+
+
+def _trees_of(member: Member) -> TreeMember | None:
+    if isinstance(member, CorrectionMember):
+        return member.trees
+    return member if isinstance(member, TreeMember) else None
+
+
+def _physical_of(member: Member) -> PhysicalModel | None:
+    if isinstance(member, CorrectionMember):
+        return member.physical
+    return member if isinstance(member, PhysicalModel) else None

@@ -1,0 +1,1 @@
+"""What a pytest session with --problem-set does; tile_oracle.plugin's hooks delegate to this."""

@@ -1,0 +1,87 @@
+"""Hands the kernels' own times to pytest-benchmark, so that its tables, JSON and comparison work on them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tile_oracle.measure.measurement import Measurement
+
+_WANTED_BY = ("json", "save", "autosave", "compare", "histogram")
+
+
+def wanted(config: pytest.Config) -> bool:
+    """Whether an option of pytest-benchmark asks for results; without one its table would only be noise.
+
+    Known from the session's start on: pytest-benchmark is configured last.
+    """
+    return _asked(config) and _is_on(config)
+
+
+def why_not(config: pytest.Config) -> str:
+    """A sentence for someone whose options of pytest-benchmark have no effect; "" where they have."""
+    if not _asked(config) or _is_on(config):
+        return ""
+    return (
+        "pytest-benchmark is switched off (by -n, or by an option): its options have no effect on this run; "
+        "the kernels' times are in the run's measurements"
+    )
+
+
+def _asked(config: pytest.Config) -> bool:
+    options = (*_WANTED_BY, "enable")
+    return any(config.getoption(f"benchmark_{name}", None) for name in options)
+
+
+def _is_on(config: pytest.Config) -> bool:
+    session = getattr(config, "_benchmarksession", None)
+    return session is not None and not session.disabled and not session.skip
+
+
+def report_samples(node: pytest.Item, measurement: Measurement) -> None:
+    """Enter a measurement's samples as the benchmark of a test.
+
+    pytest-benchmark's own pedantic mode runs, over a clock that replays the samples.
+    """
+    from pytest_benchmark.fixture import BenchmarkFixture
+    from pytest_benchmark.utils import NameWrapper
+
+    samples = measurement.sample_ms
+    if not samples:
+        return
+    session: Any = node.config._benchmarksession  # type: ignore[attr-defined]
+    clock = _replay(samples)
+
+    def kernel_time() -> float:
+        return next(clock)
+
+    options = {**session.options, "timer": NameWrapper(kernel_time), "warmup": False}
+    fixture = BenchmarkFixture(
+        node,
+        add_stats=session.benchmarks.append,
+        logger=session.logger,
+        warner=node.warn,
+        disabled=False,
+        group=measurement.problem.id,
+        **options,
+    )
+    fixture.params = {"problem": measurement.problem.id, "kernel": measurement.kernel.name}
+    fixture.extra_info = {"tflops": measurement.tflops, "status": measurement.status}
+    fixture.pedantic(_nothing, rounds=len(samples), iterations=1)
+
+
+def _nothing() -> None:
+    """What pytest-benchmark believes it times."""
+
+
+def _replay(samples_ms: tuple[float, ...]) -> Iterator[float]:
+    """Start and end of each sample, in seconds, as a clock would have shown them."""
+    now = 0.0
+    for sample in samples_ms:
+        yield now
+        yield now + sample / 1000
+        now += sample / 1000 + 1.0
+    while True:
+        yield now

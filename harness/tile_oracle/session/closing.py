@@ -1,0 +1,139 @@
+"""The last lines of a session that did not simply pass: what its outcome means and which command goes on."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+
+from tile_oracle.report import wording
+from tile_oracle.report.data import ReportData
+from tile_oracle.session.conclusion import Conclusion
+from tile_oracle.session.outcome import MEANINGS, Outcome, gravest
+
+
+def closing_lines(
+    conclusion: Conclusion, allowed: frozenset[Outcome], arguments: Sequence[str], replayed: bool
+) -> list[str]:
+    """What to say of one problem set's outcomes, gravest first; nothing where it passed or failed only.
+
+    arguments: the session's own command line. replayed: nothing was measured, so nothing can be resumed.
+    """
+    command = _Command(arguments, "" if replayed else "--resume")
+    lines = []
+    for outcome in sorted(conclusion.outcomes - {Outcome.PASSED, Outcome.FAILED}, reverse=True):
+        is_allowed = " (allowed)" if outcome in allowed else ""
+        lines.append(
+            f"{outcome.words}{is_allowed}: {_REASONS.get(outcome, _meaning(outcome))(conclusion.data)}"
+        )
+        ways = list(_WAYS[outcome](conclusion.data, command)) if outcome in _WAYS else []
+        if outcome not in allowed:
+            ways.append((_ALLOWING.get(outcome, _GREEN), command.with_options(_allow(outcome))))
+        lines += [f"  {what}:\n    {how}" for what, how in ways]
+    return [part for line in lines for part in line.split("\n")]
+
+
+def status_line(outcomes: Iterable[Outcome], status: int) -> str:
+    """Which of several outcomes became the exit status; "" where it is none of ours."""
+    found = gravest(outcomes)
+    if found <= Outcome.FAILED or status != found:
+        return ""
+    return (
+        f"exit status {status}: {found.words}, which is not a pass (docs/gate.md, Outcomes and exit statuses)"
+    )
+
+
+_GREEN = "end with exit status 0 all the same"
+_ALLOWING = {Outcome.IN_SAMPLE: "let these problems count"}
+
+
+class _Command:
+    """The session's own command line, with something added."""
+
+    def __init__(self, arguments: Sequence[str], resume: str) -> None:
+        self._arguments = list(arguments)
+        self._resume = resume
+
+    def with_options(self, *options: str) -> str:
+        return shlex.join(["pytest", *self._arguments, *options])
+
+    def resumed(self, *options: str) -> str:
+        """What is measured already is taken from this run."""
+        there = not self._resume or self._resume in self._arguments
+        return self.with_options(*(() if there else (self._resume,)), *options)
+
+
+def _allow(outcome: Outcome) -> str:
+    return f"--allow={outcome.option}"
+
+
+def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
+    return lambda data: MEANINGS[outcome]
+
+
+def _no_baseline(data: ReportData) -> str:
+    whose = data.ranked_by.name or "this model"
+    return (
+        f"nothing has been accepted yet for {whose} on this device and pool, so these efficiencies "
+        "cannot be compared with anything"
+    )
+
+
+def _incomplete(data: ReportData) -> str:
+    if data.scope.stopped:
+        return f"{wording.one_line(data.scope.stopped)}; {wording.count(data.scope.left, 'pair')} left"
+    if data.scope.deselected:
+        return f"{wording.count(data.scope.deselected, 'pair')} of the set were left out by your selection"
+    return f"{wording.count(data.scope.left, 'pair')} left"
+
+
+def _cannot_tell(data: ReportData) -> str:
+    causes = dict.fromkeys(one.cause for one in data.verdict.criteria if one.cause)
+    return "; ".join(causes) or wording.one_line(data.verdict.message, 400)
+
+
+def _settle(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+    for one in dict.fromkeys(one.command for one in data.verdict.criteria if one.command):
+        yield "settle it", one
+
+
+def _nothing_judged(data: ReportData) -> str:
+    return wording.one_line(data.verdict.message if data.efficiency.covered else _why_nothing(data), 400)
+
+
+def _why_nothing(data: ReportData) -> str:
+    if data.rankings is None:
+        return data.ranked_by.sentence
+    return f"no problem has an efficiency: {wording.coverage_sentence(data)}"
+
+
+_REASONS: dict[Outcome, Callable[[ReportData], str]] = {
+    Outcome.NO_BASELINE: _no_baseline,
+    Outcome.CANNOT_TELL: _cannot_tell,
+    Outcome.IN_SAMPLE: lambda data: wording.one_line(data.verdict.message, 400),
+    Outcome.INCOMPLETE: _incomplete,
+    Outcome.NOTHING_JUDGED: _nothing_judged,
+}
+
+
+def _accept(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+    yield "accept them as the baseline", command.resumed("--update-baseline")
+
+
+def _go_on(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+    if data.scope.stopped:
+        yield "measure the rest", command.resumed()
+
+
+def _out_of_fold(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
+    yield (
+        "what models of this kind reach on problems that they did not see",
+        command.resumed("--model=out-of-fold"),
+    )
+
+
+_WAYS: dict[Outcome, Callable[[ReportData, _Command], Iterable[tuple[str, str]]]] = {
+    Outcome.NO_BASELINE: _accept,
+    Outcome.CANNOT_TELL: _settle,
+    Outcome.IN_SAMPLE: _out_of_fold,
+    Outcome.INCOMPLETE: _go_on,
+}

@@ -1,0 +1,365 @@
+"""The end of a session: from the run's records to verdicts, reports and baselines."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pandas as pd
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import GateError, RecordError
+from tile_oracle.judge.baseline import make_baseline
+from tile_oracle.judge.baseline_file import save_baseline
+from tile_oracle.judge.scope import NOTHING_JUDGED
+from tile_oracle.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE, NO_BASELINE, NO_MODEL
+from tile_oracle.problem_set import ProblemSet
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import digest_of
+from tile_oracle.report.data import (
+    THROTTLED,
+    Candidates,
+    ReportData,
+    RunInfo,
+    Scope,
+    Training,
+    analyse,
+)
+from tile_oracle.report.files import write_report
+from tile_oracle.session.models import AUTO, NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
+from tile_oracle.session.outcome import Outcome
+from tile_oracle.session.plan import set_name
+from tile_oracle.session.sweep import SweepSession
+from tile_oracle.version import __version__
+
+SUSPECTS = "suspects.csv"
+_LONGER = ("--settle-budget", "10m")
+
+
+@dataclass(frozen=True)
+class Conclusion:
+    """One problem set's report, what was done about its baseline ("" for nothing), and how the session ends
+    for it. accepted: this run is the new baseline."""
+
+    data: ReportData
+    baseline_note: str = ""
+    accepted: bool = False
+    outcomes: frozenset[Outcome] = frozenset()
+
+
+def conclude(
+    session: SweepSession,
+    stopped: str,
+    selected: Mapping[str, int],
+    analysed: Mapping[str, ReportData] | None = None,
+) -> list[Conclusion]:
+    """Analyse the run's records and write the reports: in the run's folder, or for several sets in one
+    folder a set below it.
+
+    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. analysed: by
+    problem set what the records were found to say just before, with nothing measured since; what was judged
+    then is kept. Raises HarnessError.
+    """
+    run = session.run
+    if run is None or not any(run.measurements.glob("*")):
+        return []
+    known = analysed or {}
+    records = load_records(run.folder) if stopped or not known else None
+    conclusions = []
+    for choice, part in zip(session.models, session.plan.sets, strict=True):
+        if records is None:
+            data = known[part.name]
+        else:
+            data = analyse_set(session, records, choice, part, stopped, selected, known.get(part.name))
+        folder = Path(data.run.folder)
+        write_report(folder, data)
+        write_suspects(folder, data)
+        note, accepted = "", False
+        if session.options.update_baseline:
+            note, accepted = _update_baseline(session, part, choice, data)
+        outcomes = outcomes_of(data, accepted, asked=session.options.model != NONE)
+        conclusions.append(Conclusion(data, note, accepted, outcomes))
+    return conclusions
+
+
+def analyse_set(
+    session: SweepSession,
+    records: pd.DataFrame,
+    choice: ModelChoice,
+    part: ProblemSet,
+    stopped: str,
+    selected: Mapping[str, int],
+    before: ReportData | None = None,
+) -> ReportData:
+    """One problem set's report, from the run's records.
+
+    before: an earlier one, whose rankings and baseline are kept: more records must not change what was
+    picked. Raises HarnessError.
+    """
+    options, plan = session.options, session.plan
+    assert session.run is not None
+    several = len(plan.sets) > 1
+    folder = session.run.folder / set_name(part, plan.sets) if several else session.run.folder
+    ids = {problem.id for problem in part.problems}
+    own = records[records["problem"].isin(ids)]
+    device = _most_common(own, "device")
+    if before is None:
+        baseline = baseline_for(choice, part, device, options, session.target) if device else None
+        held = held_picks(choice, baseline, options)
+        rankings, ranked_by = rank(choice, plan, part, own, session.target.arch, held)
+    else:
+        rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
+    all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
+    planned = sum(selected.get(problem_id, 0) for problem_id in ids)
+    measured = len(own.drop_duplicates(["problem", "kernel"]))
+    unrecorded = 0
+    if session.replay is not None:
+        replay = session.replay
+        never = sum(replay.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
+        unrecorded = min(never, max(0, planned - measured))
+    return analyse(
+        own,
+        part.problems,
+        rankings,
+        run=_run_info(session, part, own, folder, device, choice),
+        ranked_by=ranked_by,
+        scope=Scope(
+            max(planned, measured),
+            measured,
+            max(0, all_pairs - max(planned, measured)),
+            stopped,
+            unrecorded,
+        ),
+        baseline=baseline,
+        criteria=session.criteria,
+        training=_training(session, choice, own, ids),
+        candidates=_candidates(session, choice, part),
+        settled_by=_settling_command(session, part, folder),
+    )
+
+
+def _settling_command(session: SweepSession, part: ProblemSet, folder: Path) -> str:
+    """What a person types to have the suspects measured again."""
+    options, run = session.options, session.run
+    assert run is not None
+    words = ["pytest", "--problem-set", options.problem_set]
+    if options.kernel_set_asked:
+        words += ["--kernel-set", options.kernel_set]
+    if session.replay is not None:
+        # Records cannot be measured again: their device has to.
+        words += ["--target", session.measured_on, f"--pairs={folder / SUSPECTS}"]
+        return shlex.join(words)
+    if options.model != AUTO:
+        words += ["--model", options.model]
+    return shlex.join([*words, "--target", options.target, "--resume", "--run-name", run.name, *_LONGER])
+
+
+def write_suspects(folder: Path, data: ReportData) -> None:
+    """suspects.csv: the pairs (pick and oracle) that would settle what the verdict leaves open, for --pairs;
+    no file where nothing is open. Raises RecordError."""
+    rows = data.selection[data.selection["problem"].isin(data.verdict.suspects)]
+    pairs = pd.DataFrame(
+        [
+            {"problem": problem, "kernel": kernel}
+            for problem, *both in zip(
+                rows["problem"], rows["pick_kernel"], rows["oracle_kernel"], strict=True
+            )
+            for kernel in dict.fromkeys(both)
+            if isinstance(kernel, str)
+        ],
+        columns=["problem", "kernel"],
+    )
+    path = folder / SUSPECTS
+    try:
+        if len(pairs):
+            write_atomically(path, pairs.to_csv(index=False).encode("utf-8"))
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:
+    """All that keeps a session from being simply passed; nothing where no verdict was asked for.
+
+    accepted: this run is the new baseline, so it cannot be worse than it should be.
+    """
+    verdict, found = data.verdict, set()
+    if not asked:
+        return frozenset()
+    if not data.efficiency.covered:
+        found.add(Outcome.NOTHING_JUDGED)
+    if not data.scope.complete and (data.scope.stopped or not accepted):
+        found.add(Outcome.INCOMPLETE)
+    if not accepted and verdict.state in _OUTCOME_OF_STATE:
+        found.add(_OUTCOME_OF_STATE[verdict.state])
+    return frozenset(found)
+
+
+_OUTCOME_OF_STATE = {
+    FAILED: Outcome.FAILED,
+    CANNOT_TELL: Outcome.CANNOT_TELL,
+    IN_SAMPLE: Outcome.IN_SAMPLE,
+    INCOMPLETE: Outcome.INCOMPLETE,
+    NO_BASELINE: Outcome.NO_BASELINE,
+    NO_MODEL: Outcome.NOTHING_JUDGED,
+    NOTHING_JUDGED: Outcome.NOTHING_JUDGED,
+}
+
+
+def _update_baseline(
+    session: SweepSession, part: ProblemSet, choice: ModelChoice, data: ReportData
+) -> tuple[str, bool]:
+    """What to say of it, and whether the baseline is written."""
+    path = baseline_file(choice, part, data.run.device, session.options)
+    try:
+        baseline = make_baseline(
+            _out_of_sample(data),
+            data.final,
+            previous=data.baseline,
+            margins=data.margins,
+            ranked_by=_ranked_by(choice, data),
+            model=choice.name,
+            model_kind=data.ranked_by.kind,
+            target=session.measured_on,
+            arch=session.target.arch,
+            device=data.run.device,
+            problem_set=part.name,
+            problem_set_sha256=part.sha256,
+            kernel_set=session.options.kernel_set,
+            created=data.run.created,
+            harness_version=__version__,
+        )
+    except GateError as error:
+        return f"baseline not updated: {error}", False
+    save_baseline(baseline, path)
+    return f"baseline written: {path}", True
+
+
+def _out_of_sample(data: ReportData) -> pd.DataFrame:
+    """The selection without efficiencies that say nothing of the model: nobody shall have to reach them."""
+    if data.training.counted:
+        return data.selection
+    seen = data.selection["in_sample"]
+    return data.selection.assign(coverage=data.selection["coverage"].where(~seen, "in-sample"))
+
+
+def _training(session: SweepSession, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
+    """Which problems the models under test were trained on. Out-of-fold predictions never are in-sample."""
+    if not choice.folders:
+        return Training()
+    from tile_oracle.heuristic.trained_on import overlap
+
+    found = overlap(set(choice.folders.values()), own, ids)
+    counted = Outcome.IN_SAMPLE in session.options.allowed
+    return Training(found.problems, found.same_measurements, found.known, counted)
+
+
+def _candidates(session: SweepSession, choice: ModelChoice, part: ProblemSet) -> Candidates:
+    """How the pool compares with what was recorded and with what the model was trained on."""
+    plan, kinds = session.plan, {problem.kind for problem in part.problems}
+    pool = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
+    recorded = trained = None
+    if session.replay is not None:
+        recorded = {kernel.name for kernel in session.replay.recording.kernels() if kernel.kind in kinds}
+    if choice.folders:
+        from tile_oracle.heuristic.trained_on import kernels_trained_on
+
+        trained = frozenset().union(*map(kernels_trained_on, set(choice.folders.values())))
+    return Candidates(
+        ranked=len(pool),
+        recorded=None if recorded is None else len(recorded),
+        recorded_ranked=len(pool & (recorded or set())),
+        trained=len(trained) if trained else None,
+        trained_ranked=len(pool & (trained or set())),
+    )
+
+
+def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
+    """What made the picks, so that another maker shows: digests of model folders, or the recipe."""
+    if not choice.folders:
+        return f"{data.ranked_by.kind}: {data.ranked_by.name} ({data.ranked_by.detail})"
+    digests = []
+    for folder in dict.fromkeys(choice.folders.values()):
+        digest = hashlib.sha256()
+        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+            digest.update(f"{path.name} {digest_of(path)}\n".encode())
+        digests.append(f"{folder.name} sha256:{digest.hexdigest()}")
+    return ", ".join(digests)
+
+
+def _run_info(
+    session: SweepSession, part: ProblemSet, own: pd.DataFrame, folder: Path, device: str, choice: ModelChoice
+) -> RunInfo:
+    options, has_model = session.options, choice.name != NONE
+    assert session.run is not None
+    environment = {
+        "device": device,
+        "driver": _most_common(own, "driver"),
+        "toolchain": _most_common(own, "toolchain"),
+        "flags": _most_common(own, "flags"),
+        "Python": platform.python_version(),
+        "machine": platform.machine(),
+        **device_conditions(own),
+    }
+    asked = {
+        "--kernel-set": options.kernel_set,
+        "--kernel-filter": options.kernel_filter or "",
+        "--target": options.target,
+        "--oracle": str(options.oracle or ""),
+        "--pairs": str(options.pairs or ""),
+        "--model": options.model,
+        "--kernel-budget": f"{1000 * options.kernel_budget_s:g}ms",
+        "--data-seed": str(options.data_seed),
+        "--samples": "" if options.samples is None else str(options.samples),
+        "--cold-cache": "yes" if options.cold_cache else "",
+        "--repick": "yes" if options.repick else "",
+    }
+    return RunInfo(
+        name=session.run.name,
+        problem_set=part.name,
+        problem_set_sha256=part.sha256,
+        kernel_set=options.kernel_set,
+        target=session.measured_on,
+        arch=session.target.arch,
+        device=device,
+        replayed=", ".join(str(path) for path in session.replay.recording.paths) if session.replay else "",
+        harness_version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        environment={name: value for name, value in environment.items() if value},
+        options={name: value for name, value in asked.items() if value},
+        folder=str(folder),
+        baseline_file=str(baseline_file(choice, part, device, options)) if device and has_model else "",
+    )
+
+
+def device_conditions(records: pd.DataFrame) -> dict[str, str]:
+    """Least to most of clocks, temperature and power while measurements were made, and how many were
+    throttled and why; nothing where nothing was read."""
+    found: dict[str, str] = {}
+    for column, name, unit in (
+        ("clock_mhz", "clock", "MHz"),
+        ("memory_clock_mhz", "memory clock", "MHz"),
+        ("temperature_c", "temperature", "°C"),
+        ("power_w", "power", "W"),
+    ):
+        values = records[column].dropna().astype("float64")
+        if len(values):
+            found[name] = f"{values.min():.0f} to {values.max():.0f} {unit}"
+    known = records["throttled"].dropna()
+    throttled = known[known != ""]
+    if len(throttled):
+        reasons = sorted({reason for reasons in throttled.unique() for reason in reasons.split(", ")})
+        found[THROTTLED] = f"{len(throttled):,} of {len(known):,} measurements ({', '.join(reasons)})"
+    return found
+
+
+def _most_common(records: pd.DataFrame, column: str) -> str:
+    values = records[column].dropna()
+    values = values[values != ""]
+    return str(values.mode().iloc[0]) if len(values) else ""

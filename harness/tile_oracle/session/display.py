@@ -1,0 +1,80 @@
+"""Progress on pytest's terminal: a line a problem, and on a TTY one line that is written over and over."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tile_oracle.session.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
+
+_LIVE_EVERY_S = 0.1
+
+
+class Display:
+    """Writes between pytest's own output: nothing with -q, nothing live with -v, -s or without a TTY."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+        self._live = False
+        self._live_shown = False
+        self._last_s = 0.0
+
+    @property
+    def _reporter(self) -> TerminalReporter | None:
+        reporter: TerminalReporter | None = self._config.pluginmanager.get_plugin("terminalreporter")
+        return reporter
+
+    def take_over(self) -> None:
+        """Nothing but the sweep runs: its lines say what pytest's letters and percentages would."""
+        reporter = self._reporter
+        if reporter is None or reporter.verbosity > 0:
+            return
+        reporter.showfspath = False
+        reporter._show_progress_info = False
+        self._live = bool(
+            reporter.verbosity == 0 and reporter.isatty and self._config.getoption("capture") != "no"
+        )
+
+    def line(self, text: str, **markup: bool) -> None:
+        """A line that stays."""
+        reporter = self._reporter
+        if reporter is None or reporter.verbosity < 0:
+            return
+        self.clear()
+        # Not write_line: it would make pytest name the file again before the next test.
+        if reporter._tw.width_of_current_line:
+            reporter.write("\n")
+        reporter.write(text + "\n", flush=True, **markup)
+
+    def problem(self, line: ProgressLine) -> None:
+        """A problem that is complete; red where kernels failed."""
+        reporter = self._reporter
+        width = reporter._tw.fullwidth if reporter is not None and reporter.isatty else None
+        self.line(line.fitting(width), red=line.failures > 0)
+
+    def status(self, text: str) -> None:
+        """What goes on now; on a TTY only, and not more often than an eye can follow."""
+        reporter, now = self._reporter, time.monotonic()
+        if not self._live or reporter is None or now - self._last_s < _LIVE_EVERY_S:
+            return
+        self._last_s = now
+        self._live_shown = True
+        # One column stays free: a full line would make some terminals scroll.
+        reporter.rewrite(text[: reporter._tw.fullwidth - 2], erase=True)
+        reporter.flush()
+
+    def clear(self) -> None:
+        """Take the live line away."""
+        reporter = self._reporter
+        if not self._live_shown or reporter is None:
+            return
+        self._live_shown = False
+        reporter.rewrite("", erase=True)
+        reporter.write("\r")
+        # The terminal writer counts what was overwritten as well: its line is empty now.
+        reporter._tw._current_line = ""

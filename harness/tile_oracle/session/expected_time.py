@@ -1,0 +1,48 @@
+"""How long the tests of a problem will take, relative to those of others: what takes long goes first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from statistics import median
+from typing import TYPE_CHECKING
+
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem import problem_from_id
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.run import Run
+from tile_oracle.record.schema import ROUND_SWEEP
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_FLOPS_OF_OVERHEAD = 1e9
+"""Building, checking and sampling take as long for a tiny problem as the work itself for one of this size."""
+
+
+def expected_times(counts: Mapping[str, int], run: Run | None) -> dict[str, float]:
+    """Expected time of all tests of each problem, in a unit that is the same for all of them.
+
+    counts: problem id -> number of its tests. run: a run that is resumed: what it has recorded takes no time
+    any more, and says how long the other kernels of the problem will take.
+    """
+    sizes = {problem: _FLOPS_OF_OVERHEAD + problem_from_id(problem).flops for problem in counts}
+    recorded = _recorded(run) if run is not None and run.resumed else {}
+    rates = [busy_ms / sizes[problem] for problem, (_, busy_ms) in recorded.items() if problem in sizes]
+    ms_per_flop = median(rates) if rates else 1.0
+    times = {}
+    for problem, count in counts.items():
+        done, busy_ms = recorded.get(problem, (0, sizes[problem] * ms_per_flop))
+        times[problem] = max(0, count - done) * busy_ms
+    return times
+
+
+def _recorded(run: Run) -> dict[str, tuple[int, float]]:
+    """Problem -> number of its pairs that are recorded, and the mean time that the device was busy with one,
+    in milliseconds; problems without such a time are left out."""
+    try:
+        records: pd.DataFrame = load_records(run.folder)
+    except HarnessError:
+        return {}  # whoever needs the records says what is wrong with them
+    swept = records[records["round"] == ROUND_SWEEP].groupby("problem")
+    table = {str(problem): (len(rows), float(rows["busy_ms"].mean())) for problem, rows in swept}
+    return {problem: found for problem, found in table.items() if found[1] > 0}

@@ -1,0 +1,237 @@
+"""Which model a session judges, and the baseline that goes with it."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tile_oracle.arch import load_arch
+from tile_oracle.cores import usable_cores
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import GateError, ModelError
+from tile_oracle.heuristic.model_folder import model_places
+from tile_oracle.judge.baseline import Baseline
+from tile_oracle.judge.baseline_file import baseline_path, load_baseline
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Kind, Problem
+from tile_oracle.problem_set import ProblemSet
+from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.plan import Plan, kind_of
+from tile_oracle.target.base import Target
+from tile_oracle.target.replay import NAME as REPLAY
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tile_oracle.heuristic.predictor import Predictor
+    from tile_oracle.report.data import RankedBy
+
+AUTO = "auto"
+OUT_OF_FOLD = "out-of-fold"
+NONE = "none"
+_NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
+
+_PROBLEMS_AT_ONCE = 50
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold and none.
+
+    why: why there is no model, "" for `--model none`.
+    """
+
+    name: str
+    folders: Mapping[Kind, Path] = field(default_factory=dict)
+    why: str = ""
+
+
+def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) -> ModelChoice:
+    """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
+    among the shipped ones. Raises ModelError for a folder that cannot be used."""
+    kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
+    if options.model == NONE:
+        return ModelChoice(NONE)
+    if importlib.util.find_spec("lightgbm") is None:
+        # A machine that only measures needs no model; whoever asks for one by name is told.
+        if options.model == "auto":
+            return ModelChoice(NONE, why=_NO_LIGHTGBM)
+        raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
+    if options.model == OUT_OF_FOLD:
+        return ModelChoice(OUT_OF_FOLD)
+    from tile_oracle.heuristic.predictor import find_model_of
+
+    if options.model != AUTO:
+        folder = _folder(options.model, (options.models_dir, data_folder("models")))
+        return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
+    places = model_places(options.models_dir, target.arch, target.name == REPLAY)
+    folders = {}
+    for kind in kinds:
+        found = (find_model_of(kind, target.arch, target.device_name, place) for place in places)
+        folder_or_none = next((folder for folder in found if folder is not None), None)
+        if folder_or_none is None:
+            return ModelChoice(OUT_OF_FOLD)
+        folders[kind] = folder_or_none
+    return ModelChoice("+".join(dict.fromkeys(folder.name for folder in folders.values())), folders)
+
+
+def _folder(option: str, places: Sequence[Path]) -> Path:
+    for folder in (Path(option).expanduser(), *(place / option for place in places)):
+        if (folder / "feature_spec.json").is_file():
+            return folder.resolve()
+    raise ModelError(
+        f"--model {option!r} is neither a model folder (with feature_spec.json) nor the name of one under "
+        "models/; auto, out-of-fold and none are the other choices"
+    )
+
+
+def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionOptions) -> dict[str, str]:
+    """Problem id -> the kernel that is judged because the baseline holds it as its pick.
+
+    Without a trained model the picks would come from models trained on each run's own records, and their
+    luck would be judged. Empty where a model folder picks, where the kernels are ranked anew (--repick,
+    --update-baseline), and where the baseline holds no picks.
+    """
+    if choice.name != OUT_OF_FOLD or baseline is None or options.repick or options.update_baseline:
+        return {}
+    return {problem: margin.pick for problem, margin in baseline.picks.items()}
+
+
+class Picks:
+    """What the models under test pick, one problem at a time. Models are loaded when first asked.
+
+    held: problem id -> the pick that a baseline holds, for problems without a model folder.
+    """
+
+    def __init__(
+        self, choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str] | None = None
+    ) -> None:
+        self._held = dict(held or {})
+        self._folders = {kind: folder for choice in choices for kind, folder in choice.folders.items()}
+        self._plan = plan
+        self._predictors: dict[Path, Predictor] = {}
+
+    def of(self, problem: Problem) -> tuple[Kernel, ...]:
+        """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
+        folder = self._folders.get(kind_of(problem))
+        kernels = self._plan.kernels(problem)
+        if folder is None or not kernels:
+            return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
+        if folder not in self._predictors:
+            from tile_oracle.heuristic.predictor import Predictor
+
+            self._predictors[folder] = Predictor.load(folder)
+        predictor = self._predictors[folder]
+        able = load_arch(predictor.spec.arch).able(kernels, problem)
+        return (predictor.select(problem, able),) if able else ()
+
+
+def rank(
+    choice: ModelChoice,
+    plan: Plan,
+    problems: ProblemSet,
+    records: pd.DataFrame,
+    arch: str,
+    held: Mapping[str, str] | None = None,
+) -> tuple[pd.DataFrame | None, RankedBy]:
+    """The model's predictions for every pair of a set that it may pick, and where they come from.
+
+    Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on
+    the run's other problems. Where that is not possible the reason is given, and there is no ranking. held:
+    picks of a baseline that are judged instead; then a problem's ranking is its pick alone.
+    """
+    import pandas as pd
+
+    from tile_oracle.report.data import FOLDER, HELD, NO_MODEL, RankedBy
+    from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
+
+    if choice.name == NONE:
+        return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    ids = [problem.id for problem in problems.problems]
+    if held:
+        return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
+    from tile_oracle.heuristic.candidates import without_refused
+    from tile_oracle.heuristic.code_table import CodeTable
+    from tile_oracle.heuristic.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
+    from tile_oracle.heuristic.evaluate import rank_all
+    from tile_oracle.heuristic.predictor import Predictor
+    from tile_oracle.heuristic.recipe import recipe_named
+
+    own = records[records["problem"].isin(ids)]
+    if choice.folders:
+        frames = []
+        # Nothing is being timed any more: all cores may predict.
+        cores = usable_cores()
+        code = CodeTable.of(own)
+        predictors = {
+            folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
+        }
+        for kind, folder in choice.folders.items():
+            of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]
+            # Many problems at once: of the time that one takes, most goes into making its columns.
+            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
+                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+                frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
+        scores = any(predictor.ranker.orders_only for predictor in predictors.values())
+        table = pd.concat(frames, ignore_index=True)
+        ranked_by = RankedBy(FOLDER, choice.name, order_only=scores)
+    else:
+        pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+        try:
+            table = out_of_fold(own, arch, pool)
+        except ModelError as error:
+            return None, RankedBy(NO_MODEL, detail=str(error))
+        folds = table.loc[table["fold"] >= 0, "fold"].nunique()
+        grouped = f"{folds} folds, grouped by problem"
+        scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
+        ranked_by = RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
+    return without_refused(table, own, arch), ranked_by
+
+
+def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) -> pd.DataFrame:
+    """The held picks first, and after them all other candidates alike."""
+    import pandas as pd
+
+    rows = []
+    for problem in problems.problems:
+        pick = held.get(problem.id)
+        if pick is not None:
+            others = [kernel.name for kernel in plan.kernels(problem) if kernel.name != pick]
+            rows += [(problem.id, pick, 1.0), *((problem.id, name, 0.0) for name in others)]
+    return pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
+
+
+def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
+    """Where a new baseline is written: models/<model>/<device>/<problem set>/<kernel set>.json."""
+    return _path(options.baseline_dir, choice, problems, device, options)
+
+
+def baseline_for(
+    choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions, target: Target
+) -> Baseline | None:
+    """The baseline for a set on a device: the user's own, or else a shipped one. Raises GateError."""
+    for root in model_places(options.baseline_dir, target.arch, target.name == REPLAY):
+        baseline = load_baseline(_path(root, choice, problems, device, options))
+        if baseline is not None:
+            return baseline
+    return None
+
+
+def _path(
+    root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
+) -> Path:
+    if not device:
+        raise GateError("a baseline needs the name of the device, and no measurement says it")
+    pool = (
+        options.kernel_set
+        if options.kernel_filter is None
+        else f"{options.kernel_set} {options.kernel_filter}"
+    )
+    if options.cold_cache:
+        pool += " cold cache"
+    if options.ck_tile is not None:
+        pool += " ck_tile"  # other kernels under the same names
+    return baseline_path(root, choice.name, device, problems.name, pool)

@@ -1,0 +1,298 @@
+"""The command-line options of the plugin, and what they mean once read."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tile_oracle.errors import HarnessError
+from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
+
+if TYPE_CHECKING:
+    import pytest
+
+_DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
+_LONGEST_S = 365 * 24 * 3600.0
+_LARGEST_SEED = 2**63 - 1
+_MOST_SAMPLES = 10_000
+DEFAULT_KERNEL_SET = "default"
+INTERVAL = "interval"
+"""Also in tile_oracle.judge.criteria, which is too large for what every pytest run imports."""
+_SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register every option, in one group of `pytest --help`."""
+    group = parser.getgroup(
+        "tile-oracle",
+        "tile-oracle: does the model that picks a kernel pick well? (pytest --problem-set forward_smoke)",
+    )
+    add = group.addoption
+    add(
+        "--problem-set",
+        metavar="SETS",
+        help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own CSV "
+        "files, separated by commas. Without test files on the command line the plugin's own sweep runs",
+    )
+    add(
+        "--kernel-set",
+        metavar="RULES",
+        help="the candidates: default, full, full-tests, tiny, the path of a rule file; with --ck-tile also "
+        "profiler and tests (default: default; in a replay what was recorded)",
+    )
+    add(
+        "--kernel-filter",
+        metavar="EXPR",
+        help="keep only kernels for which this holds, e.g. \"tile_n >= 128 and pipeline == 'compv4'\"",
+    )
+    add(
+        "--target",
+        metavar="NAME",
+        default="auto",
+        help="where kernels run: gfx950, sm_90, cpu, or auto: the first that is there (default: auto); or "
+        "replay: nowhere, the measurements are those of --oracle or of the oracle shipped with the model",
+    )
+    add(
+        "--oracle",
+        metavar="FILE",
+        help="replay these records: a file of `tile-oracle oracle` or `tile-oracle merge`, or a run's folder",
+    )
+    add(
+        "--pairs",
+        metavar="FILE",
+        help="measure only the pairs of this CSV file (columns problem and kernel), such as `tile-oracle "
+        "suggest --csv` writes",
+    )
+    add(
+        "--toolchain",
+        metavar="NAME",
+        default="auto",
+        help="compiler: auto, zig, clang++, or a path; on cpu also g++, for gfx950 rocm and hipcc, "
+        "for sm_90 nvcc",
+    )
+    add(
+        "--ck-tile",
+        metavar="DIR",
+        help="on gfx950: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install; "
+        "a checkout's configurations are --kernel-set profiler and --kernel-set tests",
+    )
+    add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
+    add(
+        "--build-dir",
+        metavar="DIR",
+        help="where binaries are kept, or a folder that `tile-oracle build` made",
+    )
+    add("--build-jobs", metavar="N", type=int, help="compilers at once (default: cores - 1)")
+    add(
+        "--report-dir",
+        metavar="DIR",
+        help="where runs are kept (default: reports/ beside the pytest rootdir)",
+    )
+    add(
+        "--run-name",
+        metavar="NAME",
+        help="name of the run's folder (default: from the sets, target and time)",
+    )
+    add(
+        "--resume",
+        action="store_true",
+        help="go on with the newest run that was asked for the same (or with --run-name): "
+        "what is measured already is not measured again",
+    )
+    add(
+        "--budget",
+        metavar="TIME",
+        help="stop cleanly after this time, e.g. 90s, 10m, 2h; --resume does the rest",
+    )
+    add(
+        "--kernel-budget",
+        metavar="TIME",
+        default="20ms",
+        help="time for the samples of one kernel on one problem (default: 20ms)",
+    )
+    add(
+        "--kernel-timeout",
+        metavar="TIME",
+        help="limit for one kernel on one problem (default: from its flops)",
+    )
+    add(
+        "--samples",
+        metavar="N",
+        type=int,
+        help="take just so many timed samples of a kernel (default: until the median is known well)",
+    )
+    add(
+        "--cold-cache",
+        action="store_true",
+        help="flush the caches before each timed run; such records are never mixed with others",
+    )
+    add("--data-seed", metavar="N", type=int, default=20260, help="seed of the input data (default: 20260)")
+    add(
+        "--model",
+        metavar="MODEL",
+        default="auto",
+        help="the model to judge: a folder, a name under models/, auto (one that fits the target, else "
+        "out-of-fold predictions of a model cross-validated on this run's own records), out-of-fold, or none",
+    )
+    add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
+    add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")
+    add(
+        "--allow",
+        metavar="OUTCOMES",
+        action="append",
+        help="end with exit status 0 after these outcomes, too, separated by commas: "
+        + ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
+        + ". in-sample: problems that the model was trained on count in the verdict",
+    )
+    add(
+        "--repick",
+        action="store_true",
+        help="where no trained model fits: rank the kernels anew (out-of-fold) instead of judging the picks "
+        "that the baseline holds; --update-baseline does so, too",
+    )
+    add(
+        "--criteria",
+        metavar="RULE",
+        default=INTERVAL,
+        help="interval: a criterion fails when it is failed beyond its interval, and suspects are measured "
+        "again first; published: a plain comparison of figures (default: interval)",
+    )
+    add(
+        "--settle-budget",
+        metavar="TIME",
+        help="time at the end to measure suspects again, 0 for none (default: 60s, or 10 %% of the session "
+        "where that is more)",
+    )
+    criteria = (
+        ("mean", "0.5", "mean efficiency may be lower than the baseline's"),
+        ("median", "0.5", "median efficiency may be lower than the baseline's"),
+        ("p10", "2", "P10 efficiency may be lower than the baseline's"),
+        ("problem", "10", "one problem's efficiency may be lower than the baseline's"),
+        ("coverage", "0", "the share of covered problems may be lower than the baseline's"),
+    )
+    for name, default, meaning in criteria:
+        add(
+            f"--{name}-tolerance",
+            metavar="POINTS",
+            type=float,
+            default=float(default),
+            help=f"by how many points {meaning} (default: {default})",
+        )
+
+
+@dataclass(frozen=True)
+class SessionOptions:
+    """The options, read and converted: durations in seconds, paths as paths."""
+
+    problem_set: str
+    kernel_set: str
+    kernel_set_asked: bool
+    kernel_filter: str | None
+    pairs: Path | None
+    target: str
+    oracle: Path | None
+    toolchain: str
+    isa: str
+    build_dir: Path | None
+    build_jobs: int | None
+    report_dir: Path
+    run_name: str | None
+    resume: bool
+    budget_s: float | None
+    kernel_budget_s: float
+    kernel_timeout_s: float | None
+    samples: int | None
+    cold_cache: bool
+    data_seed: int
+    model: str
+    models_dir: Path
+    baseline_dir: Path
+    ck_tile: Path | None
+    update_baseline: bool
+    allowed: frozenset[Outcome]
+    tolerances: dict[str, float]
+    repick: bool = False
+    rule: str = INTERVAL
+    settle_budget_s: float | None = None
+
+
+def read_options(config: pytest.Config) -> SessionOptions:
+    """Raises HarnessError for a value that cannot be meant."""
+    value = config.getoption
+
+    def path(name: str) -> Path | None:
+        given = value(name)
+        # Paths on the command line mean what they mean in the shell, wherever pytest's rootdir is.
+        return None if given is None else (config.invocation_params.dir / Path(str(given)).expanduser())
+
+    here, root = config.invocation_params.dir, config.rootpath
+    # pytest also derives its rootdir from values of options, such as --build-dir's: then it is not ours.
+    home = root if here.is_relative_to(root) else here
+    kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
+    timeout, budget = value("--kernel-timeout"), value("--budget")
+    seed, jobs = value("--data-seed"), value("--build-jobs")
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
+    samples = value("--samples")
+    if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
+        raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
+    if jobs is not None and jobs < 1:
+        raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
+    return SessionOptions(
+        problem_set=value("--problem-set"),
+        kernel_set=value("--kernel-set") or DEFAULT_KERNEL_SET,
+        kernel_set_asked=value("--kernel-set") is not None,
+        kernel_filter=value("--kernel-filter"),
+        pairs=path("--pairs"),
+        target=value("--target"),
+        oracle=path("--oracle"),
+        toolchain=value("--toolchain"),
+        isa=value("--isa"),
+        build_dir=path("--build-dir"),
+        build_jobs=jobs,
+        report_dir=path("--report-dir") or home / "reports",
+        run_name=value("--run-name"),
+        resume=value("--resume"),
+        budget_s=None if budget is None else duration_s("--budget", budget),
+        kernel_budget_s=kernel_budget,
+        kernel_timeout_s=None if timeout is None else duration_s("--kernel-timeout", timeout),
+        samples=samples,
+        cold_cache=value("--cold-cache"),
+        data_seed=seed,
+        model=value("--model"),
+        models_dir=home / "models",
+        baseline_dir=path("--baseline-dir") or home / "models",
+        ck_tile=path("--ck-tile"),
+        update_baseline=value("--update-baseline"),
+        allowed=read_allowed(",".join(value("--allow") or ())),
+        tolerances={
+            f"{name}_points": _points(f"--{name}-tolerance", value(f"--{name}-tolerance"))
+            for name in ("mean", "median", "p10", "problem", "coverage")
+        },
+        repick=value("--repick"),
+        rule=value("--criteria"),
+        settle_budget_s=_settle_budget(value("--settle-budget")),
+    )
+
+
+def _settle_budget(given: str | None) -> float | None:
+    if given is None or given.strip() in ("0", "0s", "0m"):
+        return None if given is None else 0.0
+    return duration_s("--settle-budget", given)
+
+
+def _points(option: str, given: float) -> float:
+    if not 0 <= given <= 100:
+        raise HarnessError(f"{option} {given:g} is not a number of points from 0 to 100")
+    return given
+
+
+def duration_s(option: str, text: str) -> float:
+    """Seconds of `20ms`, `90s`, `10m`, `2h` or a plain number. Raises HarnessError."""
+    match = _DURATION.fullmatch(text.strip())
+    seconds = float(match["number"]) * _SECONDS[match["unit"]] if match else 0.0
+    if not 0 < seconds <= _LONGEST_S:
+        raise HarnessError(f"{option} {text!r} is not a time: write 20ms, 90s, 10m or 2h")
+    return seconds

@@ -1,0 +1,62 @@
+"""How a session can end, and pytest's exit status for each. docs/gate.md has the table for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+
+from tile_oracle.errors import HarnessError
+
+
+class Outcome(IntEnum):
+    """The values are exit statuses. pytest's own 2 to 5 keep their meaning, so ours go on from 10; among
+    those the greater number is the graver outcome."""
+
+    PASSED = 0
+    FAILED = 1
+    NO_BASELINE = 10
+    CANNOT_TELL = 11
+    INCOMPLETE = 12
+    IN_SAMPLE = 13
+    NOTHING_JUDGED = 14
+    DEVICE_MISSING = 15
+
+    @property
+    def option(self) -> str:
+        """What `--allow` calls it."""
+        return self.name.lower().replace("_", "-")
+
+    @property
+    def words(self) -> str:
+        """What messages call it."""
+        return self.option if self is Outcome.IN_SAMPLE else self.name.lower().replace("_", " ")
+
+
+MEANINGS: Mapping[Outcome, str] = {
+    Outcome.PASSED: "every criterion is met",
+    Outcome.FAILED: "a criterion or a test failed",
+    Outcome.NO_BASELINE: "no accepted figures to compare with",
+    Outcome.CANNOT_TELL: "the measurements do not settle a criterion",
+    Outcome.INCOMPLETE: "the budget is spent, or only a part of the pairs was asked for",
+    Outcome.IN_SAMPLE: "the model was trained on the problems that judge it",
+    Outcome.NOTHING_JUDGED: "no pick could be compared with an oracle",
+    Outcome.DEVICE_MISSING: "the target's device is not there or cannot be opened",
+}
+
+ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASSED, Outcome.FAILED))
+
+
+def gravest(outcomes: Iterable[Outcome]) -> Outcome:
+    """Of several at once the one that becomes the exit status: `failed`, else the greatest number."""
+    found = set(outcomes)
+    return Outcome.FAILED if Outcome.FAILED in found else max(found, default=Outcome.PASSED)
+
+
+def read_allowed(text: str) -> frozenset[Outcome]:
+    """The outcomes that `--allow` names, separated by commas. Raises HarnessError for another word."""
+    by_name = {outcome.option: outcome for outcome in ALLOWABLE}
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    for name in names:
+        if name not in by_name:
+            raise HarnessError(f"--allow {name!r} is not one of {', '.join(by_name)}")
+    return frozenset(by_name[name] for name in names)

@@ -1,0 +1,83 @@
+"""A file of pairs: which problems and kernels a session is about, when not all of them."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+
+from tile_oracle.errors import KernelError, ProblemError, RuleError
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.spreadsheet import cell_text
+from tile_oracle.user_file import open_regular
+
+_MAX_BYTES = 256 << 20
+
+
+def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, frozenset[str]]:
+    """Problem id -> names of its kernels, from a CSV file with the columns `problem` and `kernel`.
+
+    pools: the candidates of every problem of the session, by problem id. Kernels go by their whole name or
+    by the short one. Raises RuleError for a file that cannot be read, and for a pair that is none of the
+    session's: nothing that is listed is left out silently.
+    """
+    listed: dict[str, set[str]] = {}
+    names: dict[int, dict[str, str]] = {}
+    for line, problem, kernel in _rows(path):
+        found = _problem_id(path, line, problem)
+        pool = pools.get(found)
+        if pool is None:
+            raise RuleError(f"{path}:{line}: {problem[:200]} is in none of the problem sets of --problem-set")
+        known = names.setdefault(id(pool), {n: k.name for k in pool for n in (k.name, k.short_name)})
+        name = known.get(kernel) or known.get(_whole_name(path, line, kernel))
+        if name is None:
+            raise RuleError(
+                f"{path}:{line}: {kernel[:200]} is no candidate for {found}: choose the --kernel-set (and "
+                "target) that it is from"
+            )
+        listed.setdefault(found, set()).add(name)
+    if not listed:
+        raise RuleError(f"{path} lists no pair: it needs rows below the header problem,kernel")
+    return {problem: frozenset(kernels) for problem, kernels in listed.items()}
+
+
+def _rows(path: Path) -> list[tuple[int, str, str]]:
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise RuleError(f"{path} is larger than {_MAX_BYTES >> 20} MiB: split it")
+        with TextIOWrapper(open_regular(path), encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            missing = {"problem", "kernel"} - set(reader.fieldnames or ())
+            if missing:
+                raise RuleError(
+                    f"{path} has no column {sorted(missing)[0]}: a pair is a problem and a kernel"
+                )
+            return [
+                (
+                    reader.line_num,
+                    cell_text((row["problem"] or "").strip()),
+                    cell_text((row["kernel"] or "").strip()),
+                )
+                for row in reader
+            ]
+    except OSError as error:
+        raise RuleError(f"cannot read the pairs in {path}: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise RuleError(f"{path} is not a CSV file of pairs: {str(error)[:200]}") from None
+
+
+def _problem_id(path: Path, line: int, text: str) -> str:
+    try:
+        problem: Problem = problem_from_id(text)
+    except ProblemError as error:
+        raise RuleError(f"{path}:{line}: {error}") from None
+    return problem.id
+
+
+def _whole_name(path: Path, line: int, text: str) -> str:
+    try:
+        return parse_kernel_name(text).name
+    except KernelError as error:
+        raise RuleError(f"{path}:{line}: {error}") from None

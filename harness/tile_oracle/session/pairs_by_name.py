@@ -1,0 +1,50 @@
+"""What pytest's -k means for pairs, where a test is about all kernels of a problem."""
+
+from __future__ import annotations
+
+from _pytest.mark.expression import Expression
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+from tile_oracle.session.pair_id import pair_id
+from tile_oracle.session.plan import Plan
+
+
+class PairsByName:
+    """The pairs of a plan whose test a `-k EXPRESSION` would choose, had every pair a test of its own."""
+
+    def __init__(self, plan: Plan, expression: str) -> None:
+        self._plan = plan
+        self._expression: Expression | None = None
+        if expression.strip():
+            try:
+                self._expression = Expression.compile(expression)
+            except Exception:  # whatever pytest's parser raises: pytest itself will say it
+                self._expression = None
+        self._known: dict[str, tuple[Kernel, ...]] = {}
+
+    @property
+    def chooses(self) -> bool:
+        """Whether there is an expression."""
+        return self._expression is not None
+
+    def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
+        """The kernels of a problem that are asked for, in the plan's order."""
+        found = self._known.get(problem.id)
+        if found is None:
+            asked = self._plan.asked(problem)
+            found = asked if self._expression is None else self._chosen(self._expression, problem, asked)
+            self._known[problem.id] = found
+        return found
+
+    @staticmethod
+    def _chosen(expression: Expression, problem: Problem, asked: tuple[Kernel, ...]) -> tuple[Kernel, ...]:
+        def chosen(kernel: Kernel) -> bool:
+            name = f"tile_oracle::test_problem, test_kernel[{pair_id(problem, kernel)}]".lower()
+
+            def is_named(word: str, /, **_: str | int | bool | None) -> bool:
+                return word.lower() in name
+
+            return expression.evaluate(is_named)
+
+        return tuple(kernel for kernel in asked if chosen(kernel))

@@ -1,0 +1,122 @@
+"""Which pairs a session is about: every problem of the sets with every kernel of its kind's pool."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tile_oracle.errors import ProblemSetError, RuleError
+from tile_oracle.judge.baseline_file import slug
+from tile_oracle.kernel import Kernel
+from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
+from tile_oracle.problem import Kind, Problem
+from tile_oracle.problem_set import ProblemSet, load_problem_sets
+from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.pairs import read_pairs
+
+
+def kind_of(problem: Problem) -> Kind:
+    """What problem and kernel must share: direction, dtype, rank; of a GEMM operation, dtype, layout."""
+    return problem.kind
+
+
+def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
+    """A set's name as a file name. Two files of a user may have one name in different folders: then with a
+    digest."""
+    same = sum(other.name == part.name for other in parts) > 1
+    return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """problems: of all sets, each once. pools: kernels by kind, in the order in which they run. listed:
+    the pairs of --pairs, problem id -> kernel names; None for all pairs."""
+
+    problem_set: ProblemSet
+    pools: dict[Kind, tuple[Kernel, ...]]
+    listed: Mapping[str, frozenset[str]] | None = None
+    notes: tuple[str, ...] = ()
+    """What a person should be told of the kernel set."""
+
+    @property
+    def sets(self) -> tuple[ProblemSet, ...]:
+        return self.problem_set.parts or (self.problem_set,)
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        return self.problem_set.problems
+
+    def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
+        """The candidates for a problem; none when no set of the plan has problems of its kind."""
+        return self.pools.get(kind_of(problem), ())
+
+    def asked(self, problem: Problem) -> tuple[Kernel, ...]:
+        """The candidates that are to be measured: all of them, or those that --pairs lists."""
+        kernels = self.kernels(problem)
+        if self.listed is None:
+            return kernels
+        names = self.listed.get(problem.id, frozenset())
+        return tuple(kernel for kernel in kernels if kernel.name in names)
+
+    def pairs(self) -> Iterator[tuple[Problem, Kernel]]:
+        for problem in self.problems:
+            for kernel in self.asked(problem):
+                yield problem, kernel
+
+    @property
+    def pair_count(self) -> int:
+        return sum(len(self.kernels(problem)) for problem in self.problems)
+
+    @property
+    def listed_count(self) -> int | None:
+        """How many pairs --pairs lists; None without it."""
+        return None if self.listed is None else sum(map(len, self.listed.values()))
+
+
+def as_recorded(plan: Plan, recorded: Iterable[Kernel], kernel_filter: str | None) -> Plan:
+    """The plan with the kernels that were recorded as candidates, whatever the rules of today name; in the
+    rules' order, then those that the rules do not name. A kind of which none was recorded stays as it is."""
+    where = KernelFilter(kernel_filter) if kernel_filter else None
+    by_kind: dict[Kind, dict[str, Kernel]] = {}
+    for kernel in recorded:
+        if where is None or where.matches(kernel):
+            by_kind.setdefault(kernel.kind, {})[kernel.name] = kernel
+    pools = {}
+    for kind, pool in plan.pools.items():
+        own = by_kind.get(kind, {})
+        known = [kernel for kernel in pool if kernel.name in own]
+        names = {kernel.name for kernel in known}
+        pools[kind] = (*known, *(kernel for name, kernel in own.items() if name not in names)) or pool
+    return replace(plan, pools=pools)
+
+
+def make_plan(options: SessionOptions, arch: str) -> Plan:
+    """Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used."""
+    problem_set = load_problem_sets(options.problem_set)
+    where = KernelFilter(options.kernel_filter) if options.kernel_filter else None
+    ops = dict.fromkeys(problem.op for problem in problem_set.problems)
+    if len(ops) > 1:
+        raise ProblemSetError(
+            f"--problem-set {options.problem_set} has problems of {' and '.join(ops)}: a run records one "
+            "operation, so run each on its own"
+        )
+    rules = rules_of(options.kernel_set, options.ck_tile)
+    pools = {
+        kind: pool_of_kind(kind, arch=arch, rules=rules, where=where)
+        for kind in dict.fromkeys(kind_of(problem) for problem in problem_set.problems)
+    }
+    for kind, pool in pools.items():
+        if not pool:
+            first, dtype, last = kind
+            which = f"{last}d" if isinstance(last, int) else last
+            narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
+            raise RuleError(
+                f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
+                f"{first} {dtype} {which} on {arch}: see `tile-oracle kernels`"
+            )
+    plan = Plan(problem_set, pools, notes=load_rule_set(rules).notes)
+    if options.pairs is None:
+        return plan
+    of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}
+    return replace(plan, listed=read_pairs(options.pairs, of_problem))

@@ -1,0 +1,225 @@
+"""Which recorded measurements a session replays, and what they are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import RecordError
+from tile_oracle.heuristic.model_folder import SPEC_FILE, read_spec
+from tile_oracle.judge.baseline_file import slug
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.problem_set import ProblemSet, load_problem_sets
+from tile_oracle.record.dataset import load_records, measurements_folder
+from tile_oracle.record.dataset_file import digest_of, read_about
+from tile_oracle.record.journal import PART_GLOB
+from tile_oracle.record.run import purpose_of
+from tile_oracle.session.models import AUTO, NONE, OUT_OF_FOLD
+from tile_oracle.session.options import SessionOptions
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+KERNEL_SET, KERNEL_FILTER = "kernel set", "kernel filter"
+"""What a run's purpose and an oracle file's footer call the pool that was measured."""
+
+_ARCH_ORDER = ("gfx950", "sm_90", "cpu")
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Measurements of one device, to be replayed.
+
+    paths: where they are. why: how they were chosen. kernel_set, kernel_filter: the pool that was measured,
+    "" where nothing says it. digest: SHA-256 over what the files hold.
+    """
+
+    paths: tuple[Path, ...]
+    why: str
+    records: pd.DataFrame
+    arch: str
+    target: str
+    device: str
+    kernel_set: str
+    kernel_filter: str
+    digest: str
+
+    def check(self, problem_set: ProblemSet, kernels: Iterable[Kernel]) -> None:
+        """Raises RecordError where no pair of a set was recorded: such a session would say nothing, and
+        a gate that says nothing passes."""
+        of_set = self.records["problem"].isin([problem.id for problem in problem_set.problems])
+        of_pool = self.records["kernel"].isin([kernel.name for kernel in kernels])
+        if not (of_set & of_pool).any():
+            lacks = "none of its kernels" if of_set.any() else "none of its problems"
+            raise RecordError(
+                f"--problem-set {problem_set.name} cannot be replayed from {self.paths[0]}: {lacks} "
+                f"{'(see --kernel-set) ' if of_set.any() else ''}is recorded there"
+            )
+
+    def kernels(self) -> tuple[Kernel, ...]:
+        """The recorded kernels, by name."""
+        return tuple(parse_kernel_name(str(name)) for name in sorted(self.records["kernel"].unique()))
+
+    def lines(self) -> list[str]:
+        """Whose records these are, for the session's header."""
+        import pandas as pd
+
+        records = self.records
+        times = pd.to_datetime(records["time"], utc=True).dropna()
+        days = sorted({f"{time:%Y-%m-%d}" for time in (times.min(), times.max())}) if len(times) else []
+        when = f"measured {' to '.join(days)}" if days else "at unknown times"
+        pairs = len(records.drop_duplicates(["problem", "kernel"]))
+        return [
+            f"records: {pairs:,} pairs of {records['problem'].nunique():,} problems and "
+            f"{records['kernel'].nunique():,} kernels, {when} on {self.device or 'an unnamed device'} "
+            f"({self.target or self.arch})",
+            *(f"oracle: {path}" for path in self.paths),
+        ]
+
+
+def replays(options: SessionOptions) -> bool:
+    """Whether the session replays records rather than measures. Raises RecordError for a contradiction."""
+    if options.oracle is not None and options.target not in ("auto", "replay"):
+        raise RecordError(
+            f"--oracle replays records, --target {options.target} measures: give one of them, not both"
+        )
+    return options.oracle is not None or options.target == "replay"
+
+
+def find_recording(options: SessionOptions) -> Recording:
+    """The records of --oracle, or those that are shipped with a model for these problem sets.
+
+    Raises RecordError where there are none, or they are of several devices; ModelError for a --model that
+    is no folder, ProblemSetError for an unknown set.
+    """
+    if options.oracle is not None:
+        return _load((options.oracle,), "as asked")
+    paths, why = _shipped(options)
+    return _load(paths, why)
+
+
+def oracle_file(baseline: Path) -> Path:
+    """Where a model's folder keeps the records behind a baseline: beside it, as parquet."""
+    return baseline.with_suffix(".parquet")
+
+
+def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:
+    """Kernel set and filter that runs and oracle files were measured with; "" where they do not say it, or
+    not the same. Raises RecordError for what is neither."""
+    abouts = [_about(path) for path in paths]
+    return _agreed(abouts, KERNEL_SET), _agreed(abouts, KERNEL_FILTER)
+
+
+def _load(paths: Sequence[Path], why: str) -> Recording:
+    records = load_records(paths)
+    if records.empty:
+        raise RecordError(f"{paths[0]} holds no record: there is nothing to replay")
+    kernel_set, kernel_filter = pool_of_sources(paths)
+    arch = _one(records, "arch", paths[0])
+    if not arch:
+        raise RecordError(f"{paths[0]} does not say of which architecture its records are")
+    return Recording(
+        paths=tuple(paths),
+        why=why,
+        records=records,
+        arch=arch,
+        target=_one(records, "target", paths[0]),
+        device=_one(records, "device", paths[0]),
+        kernel_set=kernel_set,
+        kernel_filter=kernel_filter,
+        digest=_digest(paths),
+    )
+
+
+def _one(records: pd.DataFrame, column: str, path: Path) -> str:
+    found = sorted({str(value) for value in records[column].dropna().unique()} - {""})
+    if len(found) > 1:
+        raise RecordError(
+            f"{path} has records of {len(found)} {column}s ({', '.join(found[:3])}): an oracle is of one; "
+            "`tile-oracle oracle --device NAME` takes one out"
+        )
+    return found[0] if found else ""
+
+
+def _about(path: Path) -> dict[str, Any]:
+    return purpose_of(path) if path.is_dir() else read_about(path)
+
+
+def _agreed(abouts: Sequence[dict[str, Any]], name: str) -> str:
+    found = {str(about.get(name) or "") for about in abouts}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _digest(paths: Sequence[Path]) -> str:
+    digest = hashlib.sha256()
+    for path in paths:
+        folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
+        for file in sorted(folder.glob(PART_GLOB)) or sorted(folder.glob("*.parquet")) or [path]:
+            digest.update(digest_of(file).encode())
+    return digest.hexdigest()
+
+
+# ---- oracles that are shipped with models -----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Shipped:
+    arch: str
+    model: str
+    device: str
+    path: Path
+
+
+def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
+    """A file for every problem set, all of one device. Several devices: the first in the order of
+    --target auto."""
+    sets = load_problem_sets(options.problem_set)
+    names = [part.name for part in sets.parts or (sets,)]
+    of_set = {name: _oracles_of(options, name) for name in names}
+    devices = [
+        {(one.arch, one.device): one for one in reversed(of_set[name])} for name in dict.fromkeys(names)
+    ]
+    common = sorted(
+        set(devices[0]).intersection(*devices[1:]),
+        key=lambda key: (_ARCH_ORDER.index(key[0]) if key[0] in _ARCH_ORDER else len(_ARCH_ORDER), key),
+    )
+    if not common:
+        lacking = next((name for name in names if not of_set[name]), names[0])
+        whose = f"the model {options.model}" if options.model != AUTO else "any model"
+        raise RecordError(
+            f"no oracle is shipped with {whose} for --problem-set {lacking}"
+            + (f" --kernel-set {options.kernel_set}" if options.kernel_set_asked else "")
+            + ": give --oracle a run's folder or an oracle file (`tile-oracle oracle` makes one)"
+        )
+    chosen = [found[common[0]] for found in devices]
+    why = f"shipped with {' and '.join(dict.fromkeys(one.model for one in chosen))}"
+    if len(common) > 1:
+        why += f"; there are oracles of {len(common)} devices, --model or --oracle chooses another"
+    return tuple(one.path for one in chosen), why
+
+
+def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
+    """The oracle files for a set, in order: the user's own models first, the default pool first."""
+    wanted = f"{slug(options.kernel_set)}.parquet" if options.kernel_set_asked else "*.parquet"
+    found = []
+    for folder in _model_folders(options):
+        arch = read_spec(folder).arch
+        # Where `baseline_path` puts the baselines of a model of this name.
+        paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/{wanted}")
+        for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
+            found.append(_Shipped(arch, folder.name, path.parent.parent.name, path))
+    return found
+
+
+def _model_folders(options: SessionOptions) -> list[Path]:
+    """The folder of --model, or without one all the user's and all that are shipped."""
+    roots = tuple(dict.fromkeys((options.models_dir, data_folder("models"))))
+    if options.model not in (AUTO, OUT_OF_FOLD, NONE):
+        places = [Path(options.model).expanduser(), *(root / options.model for root in roots)]
+    else:
+        places = [folder for root in roots if root.is_dir() for folder in sorted(root.iterdir())]
+    return list(dict.fromkeys(folder.resolve() for folder in places if (folder / SPEC_FILE).is_file()))

@@ -1,0 +1,123 @@
+"""Answers for pairs from recorded measurements, and writes what was asked for as a run's records."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.errors import RecordError
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.oracle import final_measurements
+from tile_oracle.problem import Problem
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.run import Run
+from tile_oracle.session.recording import Recording
+
+_SHOWN = ("kernel", "status", "detail", "round", "latency_ms", "latency_min_ms", "spread", "samples")
+
+
+class Replay:
+    """One process's share of a replayed session.
+
+    A pair has the settled status of its records (oracle.final_measurements); what the run's folder
+    gets are the records themselves, all rounds, those of the pairs that were asked for.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._asked: dict[str, set[str]] = {}
+
+    def measure_all(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
+        """The measurements of those kernels that were recorded, in order. Raises RecordError."""
+        rows = self._of_problem(problem.id)
+        found = [
+            _measurement(problem, kernel, rows[kernel.name]) for kernel in kernels if kernel.name in rows
+        ]
+        self._asked.setdefault(problem.id, set()).update(one.kernel.name for one in found)
+        return found
+
+    def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
+        """How many of these pairs were never recorded. Raises RecordError."""
+        rows = self._of_problem(problem.id)
+        return sum(kernel.name not in rows for kernel in kernels)
+
+    def write(self, run: Run) -> None:
+        """Add the records of all pairs that were asked for to the run, but for those that it has already.
+
+        Raises RecordError.
+        """
+        asked = {problem: kernels for problem, kernels in self._asked.items() if kernels}
+        self._asked = {}
+        if not asked:
+            return
+        records = self.recording.records
+        of_problems = records[records["problem"].isin(list(asked))]
+        if _are_whole(of_problems, asked):
+            chosen = of_problems
+        else:
+            wanted = pd.MultiIndex.from_tuples(
+                [(problem, kernel) for problem, kernels in asked.items() for kernel in kernels]
+            )
+            chosen = of_problems[pd.MultiIndex.from_frame(of_problems[["problem", "kernel"]]).isin(wanted)]
+        if any(run.measurements.glob("*.parquet")):
+            there = load_records(run.folder)
+            known = pd.MultiIndex.from_frame(there[["problem", "kernel"]])
+            chosen = chosen[~pd.MultiIndex.from_frame(chosen[["problem", "kernel"]]).isin(known)]
+        if len(chosen):
+            who = os.environ.get("PYTEST_XDIST_WORKER", "main")
+            name = f"part-replay-{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}.parquet"
+            write_dataset(chosen, run.measurements / name)
+
+    def _of_problem(self, problem_id: str) -> Mapping[str, Mapping[str, Any]]:
+        return self._settled.get(problem_id, {})
+
+    @cached_property
+    def _settled(self) -> dict[str, dict[str, dict[str, Any]]]:
+        """Problem id -> kernel name -> its settled row."""
+        final = final_measurements(self.recording.records)
+        columns = [final[name].tolist() for name in _SHOWN]
+        table: dict[str, dict[str, dict[str, Any]]] = {}
+        for problem, *values in zip(final["problem"].tolist(), *columns, strict=True):
+            row = dict(zip(_SHOWN, values, strict=True))
+            table.setdefault(problem, {})[row["kernel"]] = row
+        return table
+
+
+def _are_whole(records: pd.DataFrame, asked: Mapping[str, set[str]]) -> bool:
+    """Whether of every problem that was asked for all recorded kernels were: the usual case."""
+    counts = records.groupby("problem", sort=False, observed=True)["kernel"].nunique()
+    return all(count == len(asked[str(problem)]) for problem, count in counts.items())
+
+
+def kernels_outside(recording: Recording, pools: Iterable[Sequence[Kernel]]) -> tuple[str, ...]:
+    """Recorded kernels that are candidates no more, sorted."""
+    pool = {kernel.name for kernels in pools for kernel in kernels}
+    return tuple(sorted(set(recording.records["kernel"].unique()) - pool))
+
+
+def _measurement(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
+    if not isinstance(row["status"], str):
+        raise RecordError(f"the record of {kernel.name} on {problem.id} has no status")
+    return Measurement(
+        problem,
+        kernel,
+        row["status"],
+        row["detail"] if isinstance(row["detail"], str) else "",
+        int(row["round"]),
+        _number(row["latency_ms"]),
+        _number(row["latency_min_ms"]),
+        _number(row["spread"]),
+        0 if math.isnan(_number(row["samples"])) else int(row["samples"]),
+    )
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) else math.nan

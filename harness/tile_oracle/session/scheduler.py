@@ -1,0 +1,289 @@
+"""Under pytest-xdist all tests of a problem go to one worker: data are made once, leaders compared fairly.
+
+What the protocol of pytest-xdist 3.x asks of a scheduler, and is not obvious from it:
+
+- A worker starts a test only when it knows the next one or was told to shut down. A worker with one test and
+  neither waits for ever, so each must at any time have two tests, or its shutdown.
+- After its shutdown a worker takes no further test. When the other workers are shut down already, the tests
+  of a worker that dies go to the replacement that xdist starts.
+- Tests are named by their place in the collection, which is the same on all workers.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import Any, NoReturn
+
+import pytest
+
+from tile_oracle.session.pair_id import pair_of
+
+_TO_SEND_MORE = 8
+"""A worker that has fewer tests than this gets more of its unit."""
+_SENT_AT_MOST = 16
+"""Tests that a worker has at once. Few, so that -x and Ctrl-C need not wait for the rest of a long unit."""
+_TO_SEND_NEXT_UNIT = 3
+"""A worker that has fewer tests than this gets its next unit: one test runs, one waits, one is on its way."""
+
+ExpectedTimes = Callable[[Mapping[str, int]], Mapping[str, float]]
+"""Problem id -> number of its tests, to problem id -> expected time of all of them, in any unit."""
+
+
+@dataclass
+class _Worker:
+    """What a worker has to do.
+
+    collected: whether it has said which tests it found, and they are the right ones. sent: tests that it was
+    sent and has not finished, in the order in which it runs them. unit: the rest of the unit at hand.
+    """
+
+    collected: bool = False
+    sent: deque[int] = field(default_factory=deque)
+    unit: deque[int] = field(default_factory=deque)
+
+
+class ProblemScheduling:
+    """Deals out units to workers: the tests of one problem are one unit, any other test is one of its own.
+
+    Implements xdist.scheduler.Scheduling. A unit's tests stay on one worker, in their order. When a worker
+    dies, the unfinished tests of its units go to another. The test that it had begun does not, since it may
+    be what killed the worker: xdist reports it as failed. A test that was sent but not begun is blamed only
+    when a second worker dies before it begins the test, so that the session always comes nearer to its end.
+    """
+
+    def __init__(self, config: pytest.Config, log: Any, expected_times: ExpectedTimes | None = None) -> None:
+        """expected_times: units that take long go first; None: units keep the order of the collection."""
+        from xdist.workermanage import parse_tx_spec_config
+
+        self.config = config
+        self._log = log
+        self._expected_times = expected_times
+        self._first_workers = len(parse_tx_spec_config(config))
+        self._workers: dict[Any, _Worker] = {}
+        self._tests: list[str] = []
+        self._first: tuple[str, list[str]] | None = None
+        """The name of the worker that was first to collect, and its tests."""
+        self._differs = False
+        self._unit_of: list[int] = []
+        """Test -> number of its unit."""
+        self._queue: dict[int, deque[int]] = {}
+        """Units that no worker has: number of the unit -> tests, the next unit first."""
+        self._dealt = False
+        self._begun: set[str] = set()
+        self._ended: set[str] = set()
+        self._unbegun_deaths: set[int] = set()
+
+    # ---- what xdist asks --------------------------------------------------------------------------------
+
+    @property
+    def nodes(self) -> list[Any]:
+        return list(self._workers)
+
+    @property
+    def collection_is_completed(self) -> bool:
+        """Whether tests can be dealt out: all workers of the beginning have collected, or did so once."""
+        collected = sum(worker.collected for worker in self._workers.values())
+        return self._dealt or self._differs or collected >= self._first_workers
+
+    @property
+    def tests_finished(self) -> bool:
+        """Whether all that is left to do is in the hands of workers that need nothing but their shutdown."""
+        return (
+            (self._dealt or self._differs)
+            and not self._queue
+            and all(len(worker.sent) < 2 and not worker.unit for worker in self._workers.values())
+        )
+
+    @property
+    def has_pending(self) -> bool:
+        return self._dealt and self.unfinished > 0
+
+    @property
+    def unfinished(self) -> int:
+        """How many tests were neither run nor reported as what a worker died of."""
+        if not self._dealt:
+            return len(self._first[1]) if self._first is not None else 0
+        held = sum(len(worker.sent) + len(worker.unit) for worker in self._workers.values())
+        return held + sum(map(len, self._queue.values()))
+
+    def add_node(self, node: Any) -> None:
+        self._workers[node] = _Worker()
+
+    def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
+        """Take what a worker collected. When it is not what the others have, the session ends with an error:
+        nobody could say which tests the numbers mean."""
+        if self._first is None:
+            self._first = (node.gateway.id, list(collection))
+        if collection != self._first[1]:
+            self._refuse(node, collection)
+            return
+        self._workers[node].collected = True
+
+    def schedule(self) -> None:
+        """Deal out tests: at first to all workers, later to those that have come since."""
+        if self._differs:
+            return
+        if not self._dealt:
+            self._make_units()
+            # Everybody gets a unit before anybody gets a second.
+            for node, worker in self._workers.items():
+                if worker.collected and not node.shutting_down:
+                    self._take_unit(worker)
+        self._feed_all()
+
+    def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+        worker = self._workers.get(node)
+        if worker is None:
+            return  # it was given up already
+        if worker.sent and worker.sent[0] == item_index:
+            worker.sent.popleft()
+        else:
+            with suppress(ValueError):
+                worker.sent.remove(item_index)
+        self._forget(item_index)
+        self._feed(node)
+
+    def mark_test_pending(self, item: str) -> None:
+        """Have a test run again, that a worker died of: a hook `pytest_handlecrashitem` may ask for it."""
+        number = self._tests.index(item)
+        self._requeue([number])
+        self._feed_all()
+
+    def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> NoReturn:
+        raise NotImplementedError("nothing is ever stolen from a worker")
+
+    def remove_node(self, node: Any) -> str | None:
+        """Forget a worker that died or has finished; its unfinished tests go to others.
+
+        Returns the test that it died of. Raises KeyError for a worker that was never added.
+        """
+        worker = self._workers.pop(node)
+        if worker.sent and self._tests[worker.sent[0]] in self._ended:
+            self._forget(worker.sent.popleft())
+        crashed = self._blamed(worker)
+        if crashed is not None:
+            worker.sent.popleft()
+            self._forget(crashed)
+        if not self._differs:
+            self._requeue(chain(worker.sent, worker.unit))
+        self._feed_all()
+        return None if crashed is None else self._tests[crashed]
+
+    # ---- what the plugin tells --------------------------------------------------------------------------
+
+    def begun(self, nodeid: str) -> None:
+        """A worker has begun a test."""
+        self._begun.add(nodeid)
+
+    def ended(self, nodeid: str) -> None:
+        """A worker has ended a test and sent all of its reports. (`mark_test_complete` comes after it, or
+        never when the worker dies between the two.)"""
+        self._ended.add(nodeid)
+
+    # ---- units ------------------------------------------------------------------------------------------
+
+    def _make_units(self) -> None:
+        assert self._first is not None
+        self._dealt = True
+        self._tests = self._first[1]
+        number_of: dict[str, int] = {}
+        units: list[deque[int]] = []
+        for test, nodeid in enumerate(self._tests):
+            unit = number_of.setdefault(pair_of(nodeid)[0] or nodeid, len(units))
+            if unit == len(units):
+                units.append(deque())
+            units[unit].append(test)
+            self._unit_of.append(unit)
+        order: Iterable[int] = range(len(units))
+        if self._expected_times is not None:
+            names = {pair_of(self._tests[tests[0]])[0]: len(tests) for tests in units}
+            expected = self._expected_times({name: count for name, count in names.items() if name})
+            # Sorting is stable: equal problems, and tests that are about none, stay in their order.
+            order = sorted(order, key=lambda unit: -expected.get(self._name_of(units[unit]), 0.0))
+        self._queue = {unit: units[unit] for unit in order}
+
+    def _name_of(self, tests: deque[int]) -> str:
+        return pair_of(self._tests[tests[0]])[0] or ""
+
+    def _take_unit(self, worker: _Worker) -> None:
+        if self._queue:
+            unit = next(iter(self._queue))
+            worker.unit = self._queue.pop(unit)
+
+    def _requeue(self, tests: Iterable[int]) -> None:
+        """Put unfinished tests at the head of the queue, by units; what is there of a unit follows them."""
+        units: dict[int, deque[int]] = {}
+        for test in tests:
+            units.setdefault(self._unit_of[test], deque()).append(test)
+        for unit, head in units.items():
+            head.extend(self._queue.pop(unit, ()))
+        self._queue = units | self._queue
+
+    # ---- workers ----------------------------------------------------------------------------------------
+
+    def _feed_all(self) -> None:
+        for node in self.nodes:
+            self._feed(node)
+
+    def _feed(self, node: Any) -> None:
+        """Send a worker what it needs to go on without a pause; at the end, its shutdown."""
+        worker = self._workers[node]
+        if not worker.collected or not self._dealt or node.shutting_down:
+            return
+        tests: list[int] = []
+        if len(worker.sent) < _TO_SEND_MORE:
+            while len(worker.sent) + len(tests) < _SENT_AT_MOST:
+                if not worker.unit and len(worker.sent) + len(tests) < _TO_SEND_NEXT_UNIT:
+                    self._take_unit(worker)
+                if not worker.unit:
+                    break
+                tests.append(worker.unit.popleft())
+        worker.sent.extend(tests)
+        # A worker that has just died cannot be told: its death is among the events to come.
+        with suppress(OSError):
+            if tests:
+                node.send_runtest_some(tests)
+            if not worker.unit and not self._queue:
+                node.shutdown()
+
+    def _forget(self, test: int) -> None:
+        self._begun.discard(self._tests[test])
+        self._ended.discard(self._tests[test])
+
+    def _blamed(self, worker: _Worker) -> int | None:
+        """The test that a worker died of, if any."""
+        if not worker.sent:
+            return None
+        first = worker.sent[0]
+        if self._tests[first] in self._begun or first in self._unbegun_deaths:
+            return first
+        self._unbegun_deaths.add(first)
+        return None
+
+    def _refuse(self, node: Any, collection: Sequence[str]) -> None:
+        assert self._first is not None
+        name, tests = self._first
+        place = next(
+            (i for i, (one, other) in enumerate(zip(tests, collection, strict=False)) if one != other),
+            min(len(tests), len(collection)),
+        )
+
+        def at(listed: Sequence[str]) -> str:
+            return listed[place] if place < len(listed) else "no test"
+
+        message = (
+            f"{node.gateway.id} collected {len(collection):,} tests and {name} {len(tests):,}; the first "
+            f"that differs is number {place + 1:,}: {at(collection)} and {at(tests)}. All workers must "
+            "collect the same tests in the same order: parameters of tests must not depend on time or chance"
+        )
+        self._log(message)
+        report = pytest.CollectReport(node.gateway.id, "failed", message, result=[])
+        self.config.hook.pytest_collectreport(report=report)
+        self._differs = True
+        self._queue.clear()
+        for worker in self._workers.values():
+            worker.unit.clear()

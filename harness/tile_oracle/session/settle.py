@@ -1,0 +1,168 @@
+"""Measuring suspects again at the end of a session, before anything is called a loss.
+
+A suspect is a problem that an open criterion hangs on: its pick, its oracle and the other leaders are timed
+again in turn, in rounds 2, 3, ... of the run's records. Every round has a worker process of its own with
+newly allocated inputs, so that what is constant within one process counts as noise and not as a result. A run
+that becomes a baseline is measured until its picks are known well: its noise stays in every later verdict.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.judge.criteria import INTERVAL
+from tile_oracle.judge.noise import Margin
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.problem import Problem
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.report.data import ReportData
+from tile_oracle.selection import UNDECIDED
+from tile_oracle.session.conclusion import analyse_set
+from tile_oracle.session.models import NONE
+from tile_oracle.session.sweep import SweepSession
+
+_LEAST_BUDGET_S = 60.0
+_SHARE_OF_SESSION = 0.10
+MOST_ROUNDS = 10
+_ROUNDS_OF_A_BASELINE = 4
+_TARGET_POINTS = 0.1
+"""Of the standard error of a baseline's mean."""
+_LEADERS_WITHIN = 1.10
+_MOST_LEADERS = 6
+_MOST_NOISY = 4
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """What measuring again came to.
+
+    analysed: by problem set what the records say in the end. note: one sentence, "" where nothing was
+    measured again.
+    """
+
+    analysed: Mapping[str, ReportData] = field(default_factory=dict)
+    note: str = ""
+
+
+def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
+    """Measure suspects again until every criterion is decided, or the time for it is spent.
+
+    selected: pairs asked for, by problem id. Raises HarnessError.
+    """
+    run, budget = session.run, _budget_s(session)
+    if session.replay is not None or run is None or budget <= 0 or not any(run.measurements.iterdir()):
+        return Settlement()
+    if session.options.model == NONE:  # nothing is judged
+        return Settlement()
+    ends = math.inf
+    analysed: dict[str, ReportData] = {}
+    by_id = {problem.id: problem for problem in session.plan.problems}
+    rounds: dict[str, int] = {}
+    in_turn: dict[str, set[str]] = {}
+    began = time.monotonic()
+    while True:
+        records = load_records(run.folder)
+        todo: dict[str, list[Measurement]] = {}
+        for choice, part in zip(session.models, session.plan.sets, strict=True):
+            data = analyse_set(session, records, choice, part, "", selected, analysed.get(part.name))
+            analysed[part.name] = data
+            for name in _suspects(session, data):
+                timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))
+                if len(timed) > 1 and rounds.get(name, 0) < MOST_ROUNDS:
+                    todo[name] = timed
+        if ends == math.inf:  # the first look has to be taken in any case, and is not in the budget
+            ends = time.monotonic() + budget
+        if not todo or time.monotonic() >= ends:
+            break
+        latest = records.groupby("problem")["round"].max().to_dict()
+        for name, timed in todo.items():
+            if time.monotonic() >= ends:
+                break
+            session.remeasure(by_id[name], timed, max(int(latest.get(name, 0)), ROUND_FINAL) + 1)
+            rounds[name] = rounds.get(name, 0) + 1
+    if not rounds:
+        return Settlement(analysed)
+    most, seconds = max(rounds.values()), time.monotonic() - began
+    return Settlement(
+        analysed,
+        f"{len(rounds)} problem{'s' if len(rounds) > 1 else ''} measured again in turn, in up to {most} "
+        f"rounds of {seconds:.0f} s in all",
+    )
+
+
+def _budget_s(session: SweepSession) -> float:
+    """Seconds for measuring again; 0 or less for none."""
+    budget = session.options.settle_budget_s
+    if budget is None:
+        budget = max(_LEAST_BUDGET_S, _SHARE_OF_SESSION * session.elapsed_s)
+    left = session.left_s
+    return budget if left is None else min(budget, left)
+
+
+def _suspects(session: SweepSession, data: ReportData) -> Sequence[str]:
+    """Problem ids, the most urgent first."""
+    undecided = data.selection["coverage"] == UNDECIDED
+    noisy: list[str] = data.selection.loc[undecided, "problem"].astype(str).tolist()
+    if session.options.update_baseline or (data.baseline is None and session.options.repick):
+        return [*noisy, *badly_known(data.margins)]
+    if data.baseline is None or data.criteria.rule != INTERVAL:
+        return noisy
+    return [*dict.fromkeys([*noisy, *data.verdict.suspects])]
+
+
+def badly_known(margins: Mapping[str, Margin]) -> list[str]:
+    """Problems whose margin is known worse than a baseline needs, the worst first."""
+    target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
+    errors = {}
+    for name, margin in margins.items():
+        lowest = min(1.0, math.exp(margin.log_ratio - margin.sigma))
+        error = 100.0 * max(margin.efficiency - lowest, 0.0)
+        few = margin.rounds < _ROUNDS_OF_A_BASELINE and error > 0.1 * target
+        if few or error > target:
+            errors[name] = error
+    return sorted(errors, key=lambda name: (-errors[name], name))
+
+
+def _leaders(
+    session: SweepSession, problem: Problem, data: ReportData, before: set[str]
+) -> list[Measurement]:
+    """The pick, the oracle, and those that come near: what has to be timed in turn.
+
+    before: who was a leader in an earlier round, and stays one, since kernels are compared within rounds; new
+    ones are added to it.
+    """
+    row = data.selection.set_index("problem").loc[problem.id]
+    kernels = {kernel.name: kernel for kernel in session.plan.kernels(problem)}
+    final = data.final[(data.final["problem"] == problem.id) & data.final["kernel"].isin(list(kernels))]
+    timed = final[final["status"].isin(["ok", "noisy"]) & final["latency_ms"].notna()]
+    best = row["oracle_latency_ms"]
+    named = [name for name in (row["pick_kernel"], row["oracle_kernel"]) if isinstance(name, str)]
+    near = timed[timed["latency_ms"] <= _LEADERS_WITHIN * best] if pd.notna(best) else timed
+    by_speed = near.sort_values(["latency_ms", "kernel"])
+    named += by_speed.loc[by_speed["status"] == "ok", "kernel"].tolist()[:_MOST_LEADERS]
+    named += by_speed.loc[by_speed["status"] == "noisy", "kernel"].tolist()[:_MOST_NOISY]
+    chosen = timed.set_index("kernel")
+    fastest_two = timed.sort_values(["latency_ms", "kernel"])["kernel"].tolist()[:2]
+    found = []
+    for name in dict.fromkeys([*named, *fastest_two, *sorted(before)]):
+        if name in chosen.index:
+            before.add(name)
+            one = chosen.loc[name]
+            found.append(
+                Measurement(
+                    problem,
+                    kernels[name],
+                    str(one["status"]),
+                    latency_ms=float(one["latency_ms"]),
+                    check=str(one["check"] or "none"),
+                    check_points=0 if np.isnan(one["check_points"]) else int(one["check_points"]),
+                )
+            )
+    return found

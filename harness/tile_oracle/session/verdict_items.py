@@ -1,0 +1,219 @@
+"""The criteria as test items of pytest: `tile_oracle::verdict[mean]` and so on, reported at a session's end.
+
+Nothing collects them: a verdict is about all pairs, and with pytest-xdist only the controller has seen all of
+them. So they pass through pytest's reporting hooks alone, and count, fail and appear in JUnit like any test.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pytest
+from _pytest._code.code import TerminalRepr
+
+from tile_oracle.judge.criteria import Criterion
+from tile_oracle.judge.failures import Failure
+from tile_oracle.report import wording
+from tile_oracle.report.data import ReportData
+
+if TYPE_CHECKING:
+    from _pytest._io import TerminalWriter
+
+CRITERION_NAMES = ("mean", "median", "P10", "largest loss", "coverage", "new failures")
+"""What a verdict's criteria are called (tile_oracle.judge.verdict.judge)."""
+
+_NAMED = 5
+_SHOWN_POINTS = 0.005
+
+
+@dataclass(frozen=True)
+class _Crash:
+    """What `--tb=line`, the short summary and JUnit show of a failure."""
+
+    message: str
+    path: str = ""
+    lineno: int = 0
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class CriterionRepr(TerminalRepr):
+    """Why a criterion failed: one line, and below it what a person needs to look further."""
+
+    def __init__(self, message: str, details: Sequence[str]) -> None:
+        self.reprcrash = _Crash(message)
+        self.details = tuple(details)
+
+    def toterminal(self, tw: TerminalWriter) -> None:
+        tw.line(self.reprcrash.message, red=True, bold=True)
+        for line in self.details:
+            tw.line(line)
+
+
+@dataclass(frozen=True)
+class VerdictItem:
+    """One criterion as a test. outcome: passed, failed or skipped; reason: why it was skipped."""
+
+    nodeid: str
+    outcome: str
+    reason: str = ""
+    failure: CriterionRepr | None = None
+    properties: tuple[tuple[str, object], ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.nodeid.rpartition("::")[2]
+
+
+def item_ids(suite: str, sets: Sequence[str]) -> list[str]:
+    """The node ids of a session's criteria; sets: what its problem sets are called."""
+    labels = [f"{one}-" if len(sets) > 1 else "" for one in sets]
+    return [f"{suite}::verdict[{label}{name}]" for label in labels for name in CRITERION_NAMES]
+
+
+def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> list[VerdictItem]:
+    """The items of one problem set. nodeids: as `item_ids` names them. accepted: --update-baseline has made
+    this run the new baseline, so nothing fails."""
+    criteria = {criterion.name: criterion for criterion in data.verdict.criteria}
+    items = []
+    for name, nodeid in zip(CRITERION_NAMES, nodeids, strict=True):
+        criterion = criteria.get(name)
+        if criterion is None:
+            items.append(VerdictItem(nodeid, "skipped", _unapplied(data)))
+        elif criterion.passed:
+            items.append(VerdictItem(nodeid, "passed", properties=_properties(criterion)))
+        elif criterion.passed is None:
+            why = criterion.cause or criterion.note or _unapplied(data)
+            why += f"; to settle it: {criterion.command}" if criterion.command else ""
+            items.append(VerdictItem(nodeid, "skipped", why, None, _properties(criterion)))
+        elif accepted:
+            said = f"{_sentence(criterion)}; --update-baseline has accepted it"
+            items.append(VerdictItem(nodeid, "skipped", said, None, _properties(criterion)))
+        else:
+            failure = CriterionRepr(_sentence(criterion), list(_details(data, criterion)))
+            items.append(VerdictItem(nodeid, "failed", "", failure, _properties(criterion)))
+    return items
+
+
+def report_items(config: pytest.Config, items: Sequence[VerdictItem]) -> None:
+    """Pass the items through pytest's hooks, as if they had just run."""
+    hook = config.hook
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        location = (path, None, item.name)
+        hook.pytest_runtest_logstart(nodeid=item.nodeid, location=location)
+        for report in _reports(item, path, location):
+            hook.pytest_runtest_logreport(report=report)
+        hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=location)
+
+
+def _reports(
+    item: VerdictItem, path: str, location: tuple[str, int | None, str]
+) -> Iterator[pytest.TestReport]:
+    make = _maker(item, location)
+    yield make("setup", "passed", None)
+    if item.outcome == "skipped":
+        yield make("call", "skipped", (path, 0, f"Skipped: {item.reason}"))
+    else:
+        yield make("call", item.outcome, item.failure)
+    yield make("teardown", "passed", None)
+
+
+def _maker(
+    item: VerdictItem, location: tuple[str, int | None, str]
+) -> Callable[[str, str, object], pytest.TestReport]:
+    now = time.time()
+
+    def make(when: str, outcome: str, longrepr: object) -> pytest.TestReport:
+        return pytest.TestReport(
+            nodeid=item.nodeid,
+            location=location,
+            keywords={item.name: 1, "tile_oracle": 1},
+            outcome=outcome,  # type: ignore[arg-type]
+            longrepr=longrepr,  # type: ignore[arg-type]
+            when=when,  # type: ignore[arg-type]
+            start=now,
+            stop=now,
+            user_properties=item.properties,
+        )
+
+    return make
+
+
+# ---- what is said -----------------------------------------------------------------------------------
+
+
+def _unapplied(data: ReportData) -> str:
+    return f"{data.verdict.state}: {wording.one_line(data.verdict.message, 400)}"
+
+
+def _sentence(criterion: Criterion) -> str:
+    """mean is 95.13 %, must be >= 97.50 % (baseline 98.00 %)."""
+    value, baseline, limit, _ = wording.comparison(criterion)
+    if criterion.value is None:
+        return f"{criterion.name}: {criterion.note}"
+    text = f"{criterion.name} is {value}, must be {limit}"
+    if criterion.unit == "%":
+        text += f" (baseline {baseline})"
+    if criterion.low is not None and criterion.high is not None:
+        sure = f"{100 * criterion.confidence:.0f} % " if criterion.confidence else ""
+        text += f"; {sure}interval of the change {criterion.low:+.2f} to {criterion.high:+.2f} points"
+    return text + (f"; {criterion.note}" if criterion.note else "")
+
+
+def _details(data: ReportData, criterion: Criterion) -> Iterator[str]:
+    verdict = data.verdict
+    if criterion.name == "new failures":
+        yield from _listed([_failure(one) for one in verdict.new_failures], "failures")
+    elif criterion.name == "coverage":
+        named = [wording.one_line(problem) for problem in verdict.newly_uncovered]
+        yield from _listed(named, "covered in the baseline, and not now")
+    else:
+        yield from _listed(_losses(data), "largest losses (baseline -> now)")
+    yield "look further"
+    if data.run.folder:
+        yield f"  report    {wording.one_line(data.run.folder, 1000)}/report.html"
+    if data.run.baseline_file:
+        yield f"  baseline  {wording.one_line(data.run.baseline_file, 1000)}"
+
+
+def _failure(one: Failure) -> str:
+    detail = f": {wording.one_line(one.detail)}" if one.detail else ""
+    return f"{one.status}  {wording.kernel_on(one)} on {wording.one_line(one.problem)}{detail}"
+
+
+def _losses(data: ReportData) -> list[str]:
+    """The problems that lost most against the baseline, with what was picked."""
+    then = data.baseline.efficiencies if data.baseline is not None else {}
+    lost = []
+    for row in wording.rows(data.covered):
+        before, now = 100.0 * (then.get(row["problem"]) or 0.0), 100.0 * row["efficiency"]
+        if before - now > _SHOWN_POINTS:
+            lost.append((before - now, before, now, row))
+    lost.sort(key=lambda one: (-one[0], one[3]["problem"]))
+    return [
+        f"{before:.1f} % -> {now:.1f} %  {wording.one_line(row['problem'])}: "
+        f"pick {wording.short_kernel(row['pick_kernel'], row)}, "
+        f"oracle {wording.short_kernel(row['oracle_kernel'], row)}"
+        for _, before, now, row in lost
+    ]
+
+
+def _listed(texts: Sequence[str], heading: str) -> Iterator[str]:
+    if not texts:
+        return
+    yield heading
+    for text in texts[:_NAMED]:
+        yield f"  {text}"
+    if len(texts) > _NAMED:
+        yield f"  and {len(texts) - _NAMED:,} more"
+
+
+def _properties(criterion: Criterion) -> tuple[tuple[str, object], ...]:
+    found = (("value", criterion.value), ("baseline", criterion.baseline), ("limit", criterion.limit))
+    numbers = tuple((name, f"{value:.6g}") for name, value in found if value is not None)
+    return (*numbers, ("unit", criterion.unit))

@@ -1,0 +1,5 @@
+"""Targets: where kernels run. `resolve_target` finds the one that a name means."""
+
+from tile_oracle.target.resolve import TargetOptions, resolve_target
+
+__all__ = ["TargetOptions", "resolve_target"]

@@ -1,0 +1,126 @@
+"""A library with one of CK Tile's kernels, in the worker: kernels/ck_tile/abi.h, in Python."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.target.gpu_abi import EXTENTS, Unlaunchable
+from tile_oracle.target.runtime.driver import LibraryLaunch
+
+ABI_VERSION = 1
+
+_OK = 0
+_CONV, _GEMM = 0, 1
+_WHY_BYTES = 1024
+_MOST_OPERAND_BYTES = 2**31 - 1
+"""CK Tile addresses an operand by offsets of 32 bits."""
+
+
+class CkProblem(ctypes.Structure):
+    """to_ck_problem."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("in0", "in1", "out", "workspace")),
+        *((name, c_int32) for name in (*EXTENTS, "gemm_m", "gemm_n", "gemm_k", "op")),
+    )
+
+
+class _Plan(ctypes.Structure):
+    """to_ck_plan_t."""
+
+    _fields_ = (
+        ("workspace_bytes", c_int64),
+        ("grid", c_int32 * 3),
+        ("threads", c_int32),
+        ("lds_bytes", c_int32),
+        ("zero_fills", c_int32),
+    )
+
+
+@dataclass(frozen=True)
+class CkTilePlan:
+    """How the library will launch its kernel. zero_fills: after filling the output with zeros."""
+
+    workspace_bytes: int
+    grid: tuple[int, int, int]
+    threads: int
+    lds_bytes: int
+    zero_fills: bool
+
+
+class CkTileLibrary:
+    """One loaded library. Raises OSError when it cannot be loaded, ValueError when it is another's."""
+
+    def __init__(self, path: Path, runtime: ctypes.CDLL) -> None:
+        """`runtime`: libamdhip64 as the worker has opened it. The library shares it."""
+        # One that was linked without ROCm asks the process for HIP's functions; so they must be global.
+        ctypes.CDLL(runtime._name, mode=ctypes.RTLD_GLOBAL)
+        library = ctypes.CDLL(str(path))
+        try:
+            version = library.to_ck_abi_version
+            self._kernel, self._plan, self._launch = (
+                library.to_ck_kernel,
+                library.to_ck_plan,
+                library.to_ck_launch,
+            )
+        except AttributeError as error:
+            raise ValueError(f"it is no library of a CK Tile kernel: {error}") from None
+        if version() != ABI_VERSION:
+            raise ValueError(f"it speaks CK Tile ABI {version()}, this harness {ABI_VERSION}")
+        self._kernel.restype = c_char_p
+        self._plan.argtypes = (c_void_p, c_void_p, c_char_p, c_size_t)
+        self._launch.argtypes = (c_void_p, c_void_p)
+        for function in (self._plan, self._launch):
+            function.restype = c_int32
+
+    @property
+    def kernel(self) -> str:
+        """The name of the kernel that it was built for."""
+        return str(self._kernel().decode())
+
+    def plan(self, problem: Problem) -> CkTilePlan:
+        """How the kernel runs a problem. Raises Unlaunchable with CK Tile's reason."""
+        largest = max(_operand_bytes(problem))
+        if largest > _MOST_OPERAND_BYTES:
+            raise Unlaunchable(f"an operand of {largest:,} bytes is more than CK Tile's 32-bit offsets reach")
+        plan, why = _Plan(), ctypes.create_string_buffer(_WHY_BYTES)
+        argument = ck_problem(problem, 0, 0, 0, 0)
+        if self._plan(ctypes.byref(argument), ctypes.byref(plan), why, _WHY_BYTES) != _OK:
+            text = why.value.decode("utf-8", "replace")
+            raise Unlaunchable(" ".join(text.split()) or "CK Tile does not take it and does not say why")
+        x, y, z = plan.grid
+        return CkTilePlan(
+            plan.workspace_bytes, (x, y, z), plan.threads, plan.lds_bytes, bool(plan.zero_fills)
+        )
+
+    def launch(self, problem: Problem, in0: int, in1: int, out: int, workspace: int) -> LibraryLaunch:
+        """What starts the kernel on some data; see `ck_problem` for the order of the operands."""
+        argument = ck_problem(problem, in0, in1, out, workspace)
+
+        def start(stream: int) -> int:
+            return int(self._launch(ctypes.byref(argument), stream))
+
+        return LibraryLaunch("to_ck_launch", start)
+
+
+def ck_problem(problem: Problem, in0: int, in1: int, out: int, workspace: int) -> CkProblem:
+    """The structure for a problem. in0, in1: its operands (`operand_shapes`)."""
+    made = CkProblem(in0 or None, in1 or None, out or None, workspace or None)
+    if isinstance(problem, GemmProblem):
+        made.gemm_m, made.gemm_n, made.gemm_k, made.op = problem.M, problem.N, problem.K, _GEMM
+        return made
+    for name in EXTENTS:
+        setattr(made, name, getattr(problem, name))
+    made.op = _CONV
+    return made
+
+
+def _operand_bytes(problem: Problem) -> tuple[int, ...]:
+    """Bytes of both operands and the result; what is not 16 bits wide is counted as 4 bytes a value."""
+    size = {"bf16": 2, "fp16": 2}.get(problem.dtype, 4)
+    return tuple(size * math.prod(shape) for shape in problem.operand_shapes)

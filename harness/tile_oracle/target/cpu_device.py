@@ -1,0 +1,329 @@
+"""The CPU as a device. Only a worker process imports this."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import os
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.measure.reference import STORAGE, Array
+from tile_oracle.measure.roofline import Limits
+from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
+from tile_oracle.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
+from tile_oracle.target.core_lock import CoreLock
+from tile_oracle.target.cpu_data import ProblemData, TimedData
+from tile_oracle.target.cpu_info import (
+    cpu_name,
+    cpu_peak_flops,
+    last_level_cache_bytes,
+    memory_available_bytes,
+)
+from tile_oracle.target.device_state import DeviceState
+from tile_oracle.target.guarded_memory import GuardedBuffer, holding
+from tile_oracle.target.native_clock import NativeClock
+from tile_oracle.target.stray_values import POISON_BYTE, nan_count, unwritten
+
+_ABI_VERSION = 1
+_TO_OK, _TO_UNSUPPORTED = 0, 1
+_MEMORY_SHARE = 0.7
+_RUNS_TO_SEE_FLAKINESS = 4
+"""Runs on the same data after a wrong result: one that gives other bits makes the kernel flaky."""
+_CHEAP_TO_COMPARE_BYTES = 1 << 16
+"""So small an output is compared after every batch of timed runs, not only after the last one."""
+
+
+_EXTENTS = (
+    *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
+    *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
+    *("dilation_d", "dilation_h", "dilation_w"),
+)
+
+
+class _ConvArgs(ctypes.Structure):
+    """kernels/cpu/abi.h: to_conv_args."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("in0", "in1", "out", "workspace")),
+        *((name, ctypes.c_int64) for name in _EXTENTS),
+    )
+
+
+@dataclass(frozen=True)
+class _Library:
+    """A loaded kernel: the library, and the address of its to_launch."""
+
+    code: ctypes.CDLL
+    launch: int
+
+
+class _Unfit(OSError):
+    """A library that was loaded and is no kernel."""
+
+
+def _arguments(
+    problem: Problem, first: GuardedBuffer, second: GuardedBuffer, out: GuardedBuffer
+) -> _ConvArgs:
+    if isinstance(problem, GemmProblem):
+        first, second = (second, first) if operands_swapped(problem) else (first, second)
+        problem = pointwise_conv(problem)
+    args = _ConvArgs(first.address, second.address, out.address, 0)
+    for name in _EXTENTS:
+        setattr(args, name, getattr(problem, name))
+    return args
+
+
+class CpuDevice:
+    """One core of this machine, pinned while it works."""
+
+    def __init__(self) -> None:
+        self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")
+        self.kernel_seconds = self.timed_ms = 0.0
+        self.limits = Limits(cpu_peak_flops())
+        self.cold_cache = False
+        self._flush: Array | None = None
+        self._core = CoreLock()
+        self._clock = NativeClock()
+        self._libraries: dict[Path, _Library] = {}
+        self._workspaces: dict[bool, GuardedBuffer] = {}
+        self._loaded: ProblemData | None = None
+        self._arguments: list[_ConvArgs] = []
+        self._timed_arguments: _ConvArgs | None = None
+
+    def load(self, problem: Problem, seed: int) -> None:
+        self._loaded = self._timed_arguments = None
+        self._arguments.clear()
+        self._workspaces.clear()
+        _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
+        self.claim()
+        data = self._loaded = ProblemData(problem, seed)
+        self._arguments += [_arguments(problem, *checked.inputs, checked.out) for checked in data.sets]
+
+    def inputs(self) -> list[tuple[int, int]]:
+        """Where the loaded problem's inputs lie, and their bytes: no kernel may change them."""
+        return [] if self._loaded is None else self._loaded.inputs()
+
+    def claim(self) -> None:
+        self._core.acquire()
+
+    def idle(self) -> None:
+        self._core.release()
+
+    def check(self, binary: Path) -> CheckResult:
+        data = self._require()
+        try:
+            library = self._library(binary)
+        except OSError as error:
+            again = not isinstance(error, _Unfit)
+            return CheckResult("build_error", f"cannot be loaded: {error}", again=again)
+        for number, checked in enumerate(data.sets):
+            result = self._check_set(library, data, number)
+            if result is not None:
+                return replace(result, kind=checked.expected.kind, points=checked.expected.count)
+        expected = data.sets[0].expected
+        return CheckResult("ok", "", expected.kind, expected.count)
+
+    def _check_set(self, library: _Library, data: ProblemData, number: int) -> CheckResult | None:
+        checked, args = data.sets[number], self._arguments[number]
+        failure = self._launch(library, args, checked.out)
+        if failure is not None:
+            return failure
+        wrong = checked.comparison.complaint()
+        if wrong is None:
+            return None
+        if number:
+            wrong += f" ({checked.pattern.name}; data {checked.where})"
+        return self._wrong_or_flaky(wrong, checked.out, lambda: self._launch(library, args, checked.out))
+
+    def _wrong_or_flaky(
+        self, wrong: str, out: GuardedBuffer, again: Callable[[], CheckResult | None]
+    ) -> CheckResult:
+        """A wrong result is `flaky` if another run on the same data gives other bits."""
+        bits = out.view(np.uint8, (out.size,)).copy()
+        for _ in range(_RUNS_TO_SEE_FLAKINESS):
+            failure = again()
+            if failure is not None:
+                return failure
+            if not np.array_equal(bits, out.view(np.uint8, (out.size,))):
+                return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+        return CheckResult("wrong", wrong)
+
+    def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
+        _refuse_unless_there_is(problem.bytes, "a copy of the data")
+        try:
+            library = self._library(binary)
+        except OSError as error:
+            return CheckResult("build_error", f"cannot be loaded: {error}")
+        storage, shapes = STORAGE[problem.dtype], problem.operand_shapes
+        # Copies between guard pages: a kernel that strays faults, and the caller's own data stay whole.
+        inputs = [
+            holding(np.memmap(path, storage, "r", shape=shape), flush=True)
+            for path, shape in zip((data.first, data.second), shapes, strict=False)
+        ]
+        out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
+        failure = self._launch(library, _arguments(problem, inputs[0], inputs[1], out), out)
+        if failure is not None:
+            return failure
+        values = out.view(storage, shapes[2])
+        missing = unwritten(values)
+        given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
+        # A NaN that the caller put in may come out as any NaN.
+        if missing and not any(nan_count(operand, problem.dtype) for operand in given):
+            return CheckResult("wrong", missing)
+        values.tofile(data.out)
+        return CheckResult("ok")
+
+    def _launch(self, library: _Library, args: _ConvArgs, out: GuardedBuffer) -> CheckResult | None:
+        """Run once over a poisoned output; what is wrong with how that went, or None."""
+        try:
+            workspace = self._attach_workspace(library, args, flush=True)
+        except MemoryError as error:
+            return CheckResult("unsupported", f"its workspace: {error}")
+        out.fill(POISON_BYTE)
+        began = time.monotonic()
+        returned = library.code.to_launch(ctypes.byref(args))
+        self.kernel_seconds += time.monotonic() - began
+        if returned == _TO_UNSUPPORTED:
+            return CheckResult("unsupported", "the kernel refused the problem")
+        if returned != _TO_OK:
+            return CheckResult("wrong", f"the kernel returned {returned}")
+        if not out.slack_is(POISON_BYTE) or not (workspace is None or workspace.slack_is(POISON_BYTE)):
+            return CheckResult("wrong", "wrote outside its output or workspace", tainted=True)
+        return None
+
+    def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
+        timed = self._require().timed
+        library = self._library(binary)
+        args = self._timed_arguments
+        if args is None:
+            args = self._timed_arguments = _arguments(timed.problem, *timed.inputs, timed.out)
+        self._attach_workspace(library, args, flush=False)
+        at_once = 1 if self.cold_cache else count
+        taken = []
+        for _ in range(0, count, at_once):
+            timed.renew()
+            if self.cold_cache:
+                self._flush_caches()
+            taken.append(self._time(library, args, timed, at_once))
+            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES and timed.complaint() is not None:
+                result = self.verify(binary)
+                if result.status != "ok":
+                    raise KernelFailed(result.detail, result.status, tainted=result.tainted)
+        nanoseconds = np.concatenate(taken).astype(np.float64) if len(taken) > 1 else taken[0].astype(float)
+        self.timed_ms += float(nanoseconds.sum()) / 1e6
+        return nanoseconds
+
+    def _time(
+        self, library: _Library, args: _ConvArgs, timed: TimedData, count: int
+    ) -> npt.NDArray[np.uint64]:
+        began = time.monotonic()
+        runs = self._clock.time(library.launch, ctypes.addressof(args), count, timed.watch)
+        self.kernel_seconds += time.monotonic() - began
+        if runs.returned != _TO_OK:
+            raise KernelFailed(f"the kernel returned {runs.returned} when it was timed")
+        if runs.untouched:
+            raise KernelFailed(
+                f"when it was timed, {runs.untouched:,} of {count * len(timed.watch.watched):,} values "
+                f"looked at in {count:,} runs were not written when it returned"
+            )
+        return runs.nanoseconds
+
+    def verify(self, binary: Path) -> CheckResult:
+        data = self._require()
+        timed, library, args = data.timed, self._library(binary), self._timed_arguments
+        assert args is not None, "sample() comes first"
+        if not timed.out.slack_is(POISON_BYTE):
+            return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
+        wrong = timed.complaint()
+        if wrong is None:
+            return CheckResult("ok")
+
+        def again() -> CheckResult | None:
+            timed.out.fill(POISON_BYTE)
+            runs = self._clock.time(library.launch, ctypes.addressof(args), 1, timed.watch)
+            if runs.returned != _TO_OK:
+                return CheckResult("wrong", f"the kernel returned {runs.returned} when it was timed")
+            return None
+
+        again()
+        right_now = timed.complaint() is None
+        result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.out, again)
+        if result.status == "wrong" and right_now:
+            return replace(result, detail=f"{result.detail}; right when it runs alone")
+        return result
+
+    def state(self) -> DeviceState:
+        return DeviceState()
+
+    def _flush_caches(self) -> None:
+        """Writes twice what the caches hold: nothing of a kernel's data is left in them."""
+        if self._flush is None:
+            self._flush = np.zeros(2 * last_level_cache_bytes(), np.uint8)
+        self._flush += 1
+
+    def _require(self) -> ProblemData:
+        assert self._loaded is not None, "load() comes first"
+        return self._loaded
+
+    def _library(self, binary: Path) -> _Library:
+        library = self._libraries.get(binary)
+        if library is None:
+            code = ctypes.CDLL(str(binary), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+            try:
+                version = code.to_abi_version()
+                code.to_workspace_bytes.restype = ctypes.c_int64
+                code.to_launch.argtypes = (ctypes.c_void_p,)
+                launch = ctypes.cast(code.to_launch, ctypes.c_void_p).value or 0
+            except AttributeError as error:
+                raise _Unfit(str(error)) from None
+            if version != _ABI_VERSION:
+                raise _Unfit(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
+            library = self._libraries[binary] = _Library(code, launch)
+        return library
+
+    def _attach_workspace(self, library: _Library, args: _ConvArgs, *, flush: bool) -> GuardedBuffer | None:
+        size = int(library.code.to_workspace_bytes(ctypes.byref(args)))
+        if size <= 0:
+            args.workspace = None
+            return None
+        # The ABI promises 64-byte alignment, so even a flush workspace is rounded up to it.
+        size = -(-size // 64) * 64
+        workspace = self._workspaces.get(flush)
+        if workspace is None or workspace.size != size:
+            # One at a time: a pool's many sizes together could be more than there is memory.
+            self._workspaces.pop(flush, None)
+            there = memory_available_bytes()
+            if size > _MEMORY_SHARE * there:
+                raise MemoryError(f"{size:,} bytes cannot be had: {there / 2**30:.1f} GiB of memory are free")
+            workspace = self._workspaces[flush] = GuardedBuffer(size, flush=flush)
+        if flush:
+            workspace.fill(POISON_BYTE)
+        args.workspace = workspace.address
+        return workspace
+
+
+def open_device() -> CpuDevice:
+    """Called by the worker, and nowhere else."""
+    return CpuDevice()
+
+
+def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
+    there = memory_available_bytes()
+    if needed_bytes > _MEMORY_SHARE * there:
+        raise ProblemRefused(
+            f"needs {needed_bytes / 2**30:.1f} GiB of memory for {what_for}, {there / 2**30:.1f} GiB are free"
+        )
+
+
+def _memory_needed_bytes(problem: Problem) -> int:
+    """Operands and results of up to four sets, their integers, and the reference's fp32 copies."""
+    values = [math.prod(shape) for shape in problem.operand_shapes]
+    return 4 * problem.bytes + 4 * sum(values[:2]) + 12 * sum(values)

@@ -1,0 +1,36 @@
+"""The target `gfx950` in its worker: a GPU of AMD's driver."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tile_oracle.arch import load_arch
+from tile_oracle.errors import TargetError
+from tile_oracle.target.device_state import open_reader
+from tile_oracle.target.gpu_device import GpuDevice
+from tile_oracle.target.gpu_limits import gpu_limits
+from tile_oracle.target.runtime.hip import open_hip
+
+_ARCH = "gfx950"
+
+
+def open_device(work: str, visible: str = "", library: str = "") -> GpuDevice:
+    """Called by the worker, and nowhere else.
+
+    work: the binary of kernels/gpu/device_work.hpp. visible: what HIP_VISIBLE_DEVICES shall be, "" to
+    leave it as it is. library: path of libamdhip64, "" to let the loader find it. Raises TargetError for
+    another GPU.
+    """
+    if visible:
+        os.environ["HIP_VISIBLE_DEVICES"] = visible
+    driver = open_hip(library=library or None)
+    properties = driver.properties()
+    if properties.arch != _ARCH:
+        raise TargetError(
+            f"{properties.name} is {properties.arch}: kernels for {_ARCH} need an MI350 or MI355X"
+        )
+    hardware = load_arch(_ARCH).hardware
+    reader = open_reader("amd", properties.identity)
+    limits = gpu_limits(_ARCH, properties.compute_units)
+    return GpuDevice(driver, Path(work), hardware.num_cus, hardware.cache_bytes, reader, limits)

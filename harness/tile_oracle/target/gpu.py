@@ -1,0 +1,91 @@
+"""A GPU target's parent side: knows what to build and how long to wait, and touches no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+
+from tile_oracle.arch import load_arch
+from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.build.ck_tile.api import CkTileApi
+from tile_oracle.build.source import gpu_code_refusal
+from tile_oracle.errors import DeviceMissingError, KernelError
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.target.gpu_presence import Presence, visible_device
+from tile_oracle.target.resolve import TargetOptions
+
+_BASE_TIMEOUT_S = 20.0
+_SECONDS_PER_TFLOP = 20.0
+"""Generous: a kernel of 16-wide tiles on a depthwise problem runs far below a TFLOPS, and is run often."""
+
+
+class GpuTarget:
+    """See tile_oracle.target.base.Target. Subclasses say which GPU.
+
+    visible_variable: the environment variable by which the runtime is told which devices there are.
+    """
+
+    name: str
+    arch: str
+    device_module: str
+    device_name = ""
+    visible_variable: str
+
+    def __init__(self, options: TargetOptions, presence: Presence, ck_tile: CkTileApi | None = None) -> None:
+        """`ck_tile`: run CK Tile's own kernels, not ours.
+
+        Raises DeviceMissingError on a machine without such a GPU, BuildError without a compiler for it.
+        """
+        if not presence.usable:
+            raise DeviceMissingError(f"--target {self.name} cannot run here: {presence.why}")
+        self._presence = presence
+        self._arch = load_arch(self.arch)
+        self.builder = Builder(
+            self.arch,
+            toolchain=options.toolchain,
+            build_dir=options.build_dir,
+            jobs=options.jobs,
+            isa=options.isa,
+            ck_tile=ck_tile,
+        )
+        self._not_there: dict[Kernel, str | None] = {}
+
+    @property
+    def implementation(self) -> str:
+        return "native" if self.builder.ck_tile is None else "ck_tile"
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        if self.builder.ck_tile is None:
+            missing = gpu_code_refusal(kernel, self.arch)
+        else:
+            missing = self._not_in_ck_tile(kernel)
+            if isinstance(problem, GemmProblem) and problem.split_k > 1:
+                missing = f"split_k: CK Tile's kernels are launched with k_batch 1, not {problem.split_k}"
+        return missing or self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
+
+    def _not_in_ck_tile(self, kernel: Kernel) -> str | None:
+        """Why the user's CK Tile does not have a kernel; looked up once, since a sweep asks for each pair."""
+        if kernel not in self._not_there:
+            try:
+                self.builder.source(kernel)
+                self._not_there[kernel] = None
+            except KernelError as error:
+                self._not_there[kernel] = f"ck_tile: {error}"
+        return self._not_there[kernel]
+
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
+        return self.builder.submit(kernel)
+
+    def source_identity(self) -> str:
+        return self.builder.source_identity
+
+    def device_options(self) -> Mapping[str, str]:
+        visible = visible_device(self.visible_variable, self._presence.devices)
+        return {"work": str(self.builder.device_work().path), "visible": visible}
+
+    def timeout_s(self, problem: Problem) -> float:
+        return _BASE_TIMEOUT_S + _SECONDS_PER_TFLOP * problem.flops / 1e12
+
+    def close(self) -> None:
+        self.builder.close()

@@ -1,0 +1,105 @@
+"""Which GPUs a machine seems to have, found out without opening any: device nodes and libraries."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.gpu_toolchain import rocm_folders
+
+KFD = Path("/dev/kfd")
+_DEV = Path("/dev")
+_KFD_NODES = Path("/sys/class/kfd/kfd/topology/nodes")
+_HIP_NAMES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
+_LIBRARY_FOLDERS = (
+    "/usr/local/nvidia/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+)
+
+
+@dataclass(frozen=True)
+class Presence:
+    """usable: whether a target may be opened. why: what was found, or what is missing and how to get it.
+
+    devices: how many there are, 0 where that cannot be seen. library: the runtime's path or name, or "".
+    """
+
+    usable: bool
+    why: str
+    devices: int = 0
+    library: str = ""
+
+
+def amd_presence() -> Presence:
+    """AMD: /dev/kfd that this user may open, and libamdhip64."""
+    if not KFD.exists():
+        return Presence(False, f"no {KFD}: there is no AMD GPU, or the amdgpu driver is not loaded")
+    if not os.access(KFD, os.R_OK | os.W_OK):
+        return Presence(False, f"{KFD} may not be opened by this user: add it to the groups render and video")
+    library = _find_library(_HIP_NAMES, "amdhip64", [folder / "lib" for folder in rocm_folders()])
+    if not library:
+        return Presence(False, f"{KFD} is there, but libamdhip64 is not: install ROCm (hip-runtime-amd)")
+    devices = _kfd_gpus()
+    return Presence(True, f"{KFD} and {Path(library).name} are there", devices, library)
+
+
+def nvidia_presence() -> Presence:
+    """NVIDIA: a device node, and libcuda."""
+    devices = _nvidia_gpus()
+    if not devices and not (_DEV / "dxg").exists():
+        return Presence(False, "no /dev/nvidia0: there is no NVIDIA GPU, or its driver is not loaded")
+    library = _find_library(("libcuda.so.1",), "cuda", [Path(name) for name in _LIBRARY_FOLDERS])
+    if not library:
+        why = "an NVIDIA GPU is there, but libcuda.so.1 is not: install NVIDIA's driver"
+        return Presence(False, why, devices)
+    return Presence(True, f"an NVIDIA GPU and {Path(library).name} are there", devices, library)
+
+
+def _find_library(names: tuple[str, ...], short: str, folders: list[Path]) -> str:
+    """The path in the loader's search path or a well-known folder; else the name that the loader knows."""
+    searched = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
+    for folder in (*searched, *folders):
+        for name in names:
+            if (folder / name).is_file():
+                return str(folder / name)
+    return ctypes.util.find_library(short) or ""
+
+
+def _nvidia_gpus() -> int:
+    return sum(node.name.removeprefix("nvidia").isdigit() for node in _DEV.glob("nvidia[0-9]*"))
+
+
+def _kfd_gpus() -> int:
+    """Nodes of the driver's topology that are GPUs: those of CPUs have the number 0."""
+    count = 0
+    for node in _KFD_NODES.glob("*/gpu_id"):
+        try:
+            count += node.read_text().strip() not in ("", "0")
+        except OSError:
+            continue
+    return count
+
+
+def visible_device(variable: str, devices: int) -> str:
+    """What `variable` (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) shall be in this process's worker.
+
+    Under pytest-xdist one of the devices for each of its workers, in turn; "" to leave it as it is.
+    """
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker.startswith("gw") or not worker[2:].isdigit():
+        return ""
+    allowed = _listed(variable)
+    if variable == "HIP_VISIBLE_DEVICES":
+        # HIP heeds CUDA's variable where its own is not set, and counts among what ROCR leaves.
+        allowed = allowed or _listed("CUDA_VISIBLE_DEVICES")
+        devices = len(_listed("ROCR_VISIBLE_DEVICES")) or devices
+    choices = allowed or [str(number) for number in range(devices)]
+    return choices[int(worker[2:]) % len(choices)] if len(choices) > 1 else ""
+
+
+def _listed(variable: str) -> list[str]:
+    return [part.strip() for part in os.environ.get(variable, "").split(",") if part.strip()]

@@ -1,0 +1,51 @@
+"""The target `replay`: measurements that were recorded before. Nothing is built and no device is opened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tile_oracle.errors import TargetError
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+
+if TYPE_CHECKING:
+    from tile_oracle.build.builder import BuildResult
+
+NAME = "replay"
+_NO_DEVICE = "the target replay has no device: it has what was recorded, and measures nothing"
+
+
+@dataclass
+class ReplayTarget:
+    """See target.base.Target. arch: what the kernels of the records were built for; identity: which
+    records they are; device_name: whose they are."""
+
+    arch: str
+    identity: str
+    device_name: str = ""
+    name: str = NAME
+    device_module: str = ""
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        """None: the records say what became of a pair."""
+        return None
+
+    def build(self, kernel: Kernel) -> Future[BuildResult]:
+        """Raises TargetError."""
+        raise TargetError(_NO_DEVICE)
+
+    def source_identity(self) -> str:
+        return self.identity
+
+    def device_options(self) -> Mapping[str, str]:
+        """Raises TargetError."""
+        raise TargetError(_NO_DEVICE)
+
+    def timeout_s(self, problem: Problem) -> float:
+        return 0.0
+
+    def close(self) -> None:
+        """Nothing is open."""

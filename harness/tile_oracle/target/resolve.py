@@ -1,0 +1,74 @@
+"""From `--target NAME` to a target."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.errors import TargetError
+from tile_oracle.target.base import Target
+from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
+
+
+@dataclass(frozen=True)
+class TargetOptions:
+    """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set.
+
+    ck_tile: where the CK Tile is whose kernels are to run, None for our own kernels.
+    """
+
+    toolchain: str = "auto"
+    build_dir: Path | None = None
+    jobs: int | None = None
+    isa: str = "native"
+    ck_tile: Path | None = None
+
+
+def _cpu(options: TargetOptions) -> Target:
+    from tile_oracle.target.cpu import CpuTarget
+
+    return CpuTarget(options)
+
+
+def _gfx950(options: TargetOptions) -> Target:
+    from tile_oracle.target.gfx950 import Gfx950Target
+
+    return Gfx950Target(options)
+
+
+def _sm_90(options: TargetOptions) -> Target:
+    from tile_oracle.target.sm_90 import Sm90Target
+
+    return Sm90Target(options)
+
+
+_TARGETS: dict[str, Callable[[TargetOptions], Target]] = {"gfx950": _gfx950, "sm_90": _sm_90, "cpu": _cpu}
+
+
+def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
+    """The target, and why it was chosen. Raises TargetError for a name that is no target.
+
+    `auto` takes gfx950 where there is AMD's driver and runtime, else sm_90 where there is NVIDIA's, else the
+    CPU, which runs everywhere. What there is can be seen without touching a device.
+    """
+    if options.ck_tile is not None:
+        if name not in ("auto", "gfx950"):
+            raise TargetError(f"--ck-tile is for --target gfx950, not for {name}")
+        return _gfx950(options), "CK Tile's kernels"
+    if name == "auto":
+        chosen, why = _what_there_is()
+        return _TARGETS[chosen](options), f"auto: {why}"
+    if name not in _TARGETS:
+        raise TargetError(f"--target {name!r} is not one of auto, {', '.join(_TARGETS)}, replay")
+    return _TARGETS[name](options), "as asked"
+
+
+def _what_there_is() -> tuple[str, str]:
+    amd = amd_presence()
+    if amd.usable:
+        return "gfx950", amd.why
+    nvidia = nvidia_presence()
+    if nvidia.usable:
+        return "sm_90", nvidia.why
+    return "cpu", f"the CPU ({amd.why}; {nvidia.why})"

@@ -1,0 +1,131 @@
+"""CUDA's driver API (libcuda)."""
+
+from __future__ import annotations
+
+import ctypes
+from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
+from types import MappingProxyType
+
+from tile_oracle.target.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+
+LIBRARY = "libcuda.so.1"
+
+_CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
+_MULTIPROCESSORS = 16
+_MAX_DYNAMIC_LDS = 8
+_FUNCTION_ATTRIBUTES = {"lds_bytes": 1, "scratch_bytes": 3, "vgprs": 4}
+"""Static shared memory, local memory a thread, registers a thread."""
+_MOST_BLOCKS = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+_WARP, _REGISTER_BYTES = 32, 4
+
+
+class CudaDriver(Driver):
+    """A device of an NVIDIA driver, in its primary context."""
+
+    symbols = MappingProxyType(
+        {
+            "init": "cuInit",
+            "driver_version": "cuDriverGetVersion",
+            "device_count": "cuDeviceGetCount",
+            "device": "cuDeviceGet",
+            "device_name": "cuDeviceGetName",
+            "device_pci": "cuDeviceGetPCIBusId",
+            "device_attribute": "cuDeviceGetAttribute",
+            "memory_info": "cuMemGetInfo_v2",
+            "allocate": "cuMemAlloc_v2",
+            "free": "cuMemFree_v2",
+            "copy_in": "cuMemcpyHtoD_v2",
+            "copy_out": "cuMemcpyDtoH_v2",
+            "set_bytes": "cuMemsetD8_v2",
+            "module_load": "cuModuleLoadData",
+            "module_unload": "cuModuleUnload",
+            "module_function": "cuModuleGetFunction",
+            "module_global": "cuModuleGetGlobal_v2",
+            "launch": "cuLaunchKernel",
+            "stream_create": "cuStreamCreate",
+            "stream_synchronize": "cuStreamSynchronize",
+            "event_create": "cuEventCreate",
+            "event_destroy": "cuEventDestroy_v2",
+            "event_record": "cuEventRecord",
+            "event_elapsed": "cuEventElapsedTime",
+            "capture_begin": "cuStreamBeginCapture_v2",
+            "capture_end": "cuStreamEndCapture",
+            "graph_instantiate": "cuGraphInstantiateWithFlags",
+            "graph_launch": "cuGraphLaunch",
+            "graph_exec_destroy": "cuGraphExecDestroy",
+            "graph_destroy": "cuGraphDestroy",
+        }
+    )
+    # Uncorrectable ECC; contexts that are gone; and what a kernel can do: illegal address, time out,
+    # assert, stack, illegal instruction, misaligned address, address space, program counter, other faults.
+    sticky_codes = frozenset((4, 46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720))
+
+    def _make_current(self) -> None:
+        context = c_void_p()
+        retain = self._function("cuDevicePrimaryCtxRetain", (c_void_p, c_int))
+        self._check("cuDevicePrimaryCtxRetain", retain(byref(context), self.device))
+        self._check("cuCtxSetCurrent", self._function("cuCtxSetCurrent", (c_void_p,))(context))
+
+    def error_name(self, code: int) -> str:
+        name = c_char_p()
+        known = self._function("cuGetErrorName", (c_int, c_void_p))(code, byref(name)) == 0
+        return name.value.decode() if known and name.value else "an unknown error"
+
+    def properties(self) -> DeviceProperties:
+        name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+        self.call("device_name", name, len(name), self.device)
+        self.call("device_pci", pci, len(pci), self.device)
+        version = self._number("driver_version")
+        return DeviceProperties(
+            name=text_of(name),
+            arch=f"sm_{self._attribute(_CAPABILITY_MAJOR)}{self._attribute(_CAPABILITY_MINOR)}",
+            driver=_driver_version() or f"CUDA {version // 1000}.{version % 1000 // 10}",
+            identity=text_of(pci).lower(),
+            compute_units=self._attribute(_MULTIPROCESSORS),
+        )
+
+    def _attribute(self, number: int) -> int:
+        return self._number("device_attribute", number, self.device)
+
+    def allow_lds(self, function: int, lds_bytes: int) -> None:
+        # Always: unasked, 48 KiB are all for what the launch asks for and what the kernel declares together.
+        allow = self._function("cuFuncSetAttribute", (c_void_p, c_int, c_int))
+        self._check("cuFuncSetAttribute", allow(function, _MAX_DYNAMIC_LDS, lds_bytes))
+
+    def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
+        number = c_int()
+        ask = self._function("cuFuncGetAttribute", (c_void_p, c_int, c_void_p))
+        facts: dict[str, int] = {}
+        for name, attribute in _FUNCTION_ATTRIBUTES.items():
+            self._check("cuFuncGetAttribute", ask(byref(number), attribute, function))
+            facts[name] = number.value
+        most = self._function(_MOST_BLOCKS, (c_void_p, c_void_p, c_int, c_size_t))
+        self._check(_MOST_BLOCKS, most(byref(number), function, threads, lds_bytes))
+        return {
+            **facts,
+            "lds_bytes": facts["lds_bytes"] + lds_bytes,
+            # kernels/gpu has no other use for local memory.
+            "spills": -(-facts["scratch_bytes"] // _REGISTER_BYTES),
+            "workgroups_per_cu": number.value,
+            "waves_per_cu": number.value * -(-threads // _WARP),
+        }
+
+
+def _driver_version() -> str:
+    """The version of the kernel module, as the driver itself says."""
+    try:
+        with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            words = file.readline().split()
+    except OSError:
+        return ""
+    numbers = [word for word in words if word[:1].isdigit() and "." in word]
+    return f"NVIDIA {numbers[0]}" if numbers else ""
+
+
+def open_cuda(index: int = 0, library: str = LIBRARY) -> CudaDriver:
+    """Opens a device. Raises RuntimeMissing without the library, RuntimeFailure without a device."""
+    try:
+        loaded = ctypes.CDLL(library)
+    except OSError as error:
+        raise RuntimeMissing(f"{library} cannot be loaded: {error}; install NVIDIA's driver") from None
+    return CudaDriver(loaded, index)

@@ -1,0 +1,108 @@
+"""HIP's runtime (libamdhip64), through its functions for modules that were compiled beforehand."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from ctypes import c_char_p, c_int, c_void_p
+from types import MappingProxyType
+
+from tile_oracle.target.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+
+LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
+"""The unversioned name comes with ROCm's development packages; the others with its runtime alone."""
+
+_PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
+_PROPERTIES_BYTES = 1 << 14
+"""More than hipDeviceProp_t has in any version."""
+_ARCH = re.compile(rb"gfx[0-9a-f]{3,4}(?=[:\0])")
+
+
+class HipDriver(Driver):
+    """A device of AMD's driver."""
+
+    symbols = MappingProxyType(
+        {
+            "init": "hipInit",
+            "driver_version": "hipRuntimeGetVersion",
+            "device_count": "hipGetDeviceCount",
+            "device": "hipDeviceGet",
+            "device_name": "hipDeviceGetName",
+            "device_pci": "hipDeviceGetPCIBusId",
+            "memory_info": "hipMemGetInfo",
+            "allocate": "hipMalloc",
+            "free": "hipFree",
+            "copy_in": "hipMemcpyHtoD",
+            "copy_out": "hipMemcpyDtoH",
+            "set_bytes": "hipMemsetD8",
+            "module_load": "hipModuleLoadData",
+            "module_unload": "hipModuleUnload",
+            "module_function": "hipModuleGetFunction",
+            "module_global": "hipModuleGetGlobal",
+            "launch": "hipModuleLaunchKernel",
+            "stream_create": "hipStreamCreateWithFlags",
+            "stream_synchronize": "hipStreamSynchronize",
+            "event_create": "hipEventCreateWithFlags",
+            "event_destroy": "hipEventDestroy",
+            "event_record": "hipEventRecord",
+            "event_elapsed": "hipEventElapsedTime",
+            "capture_begin": "hipStreamBeginCapture",
+            "capture_end": "hipStreamEndCapture",
+            "graph_instantiate": "hipGraphInstantiateWithFlags",
+            "graph_launch": "hipGraphLaunch",
+            "graph_exec_destroy": "hipGraphExecDestroy",
+            "graph_destroy": "hipGraphDestroy",
+        }
+    )
+    # Illegal address, time out, assert, launch failure; a runtime that shuts down; uncorrectable ECC. Most
+    # faults of a kernel never come to a number: the runtime ends the process by itself.
+    sticky_codes = frozenset((4, 214, 700, 702, 709, 710, 719, 999))
+
+    def _make_current(self) -> None:
+        self._check("hipSetDevice", self._function("hipSetDevice", (c_int,))(self.device))
+
+    def error_name(self, code: int) -> str:
+        get = self._function("hipGetErrorName", (c_int,))
+        get.restype = c_char_p
+        name = get(code)
+        return name.decode() if name else "an unknown error"
+
+    def properties(self) -> DeviceProperties:
+        name, pci = ctypes.create_string_buffer(256), ctypes.create_string_buffer(64)
+        self.call("device_name", name, len(name), self.device)
+        self.call("device_pci", pci, len(pci), self.device)
+        version = self._number("driver_version")
+        return DeviceProperties(
+            name=text_of(name),
+            arch=self._arch(),
+            driver=f"HIP {version // 10_000_000}.{version // 100_000 % 100}.{version % 100_000}",
+            identity=text_of(pci).lower(),
+            compute_units=0,
+        )
+
+    def _arch(self) -> str:
+        """gcnArchName: it lies elsewhere in each version's hipDeviceProp_t, and looks the same in all."""
+        block = ctypes.create_string_buffer(_PROPERTIES_BYTES)
+        symbol = next((name for name in _PROPERTIES if hasattr(self.library, name)), _PROPERTIES[-1])
+        self._check(symbol, self._function(symbol, (c_void_p, c_int))(block, self.device))
+        found = _ARCH.search(block.raw)
+        return found.group().decode() if found else "unknown"
+
+    def allow_lds(self, function: int, lds_bytes: int) -> None:
+        """Nothing: a module's kernel may have all of the LDS there is."""
+
+    def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
+        """Nothing that the code object does not say better."""
+        return {}
+
+
+def open_hip(index: int = 0, library: str | None = None) -> HipDriver:
+    """Opens a device. Raises RuntimeMissing without the library, RuntimeFailure without a device."""
+    names = (library,) if library is not None else LIBRARIES
+    failures: list[str] = []
+    for name in names:
+        try:
+            return HipDriver(ctypes.CDLL(name), index)
+        except OSError as error:
+            failures.append(str(error))
+    raise RuntimeMissing(f"{names[0]} cannot be loaded: {failures[0]}; install ROCm (hip-runtime-amd)")

@@ -1,0 +1,19 @@
+"""The target `sm_90`: kernels of kernels/gpu on an NVIDIA GPU of the Hopper generation or newer."""
+
+from __future__ import annotations
+
+from tile_oracle.target.gpu import GpuTarget
+from tile_oracle.target.gpu_presence import nvidia_presence
+from tile_oracle.target.resolve import TargetOptions
+
+
+class Sm90Target(GpuTarget):
+    """See tile_oracle.target.base.Target."""
+
+    name = "sm_90"
+    arch = "sm_90"
+    device_module = "tile_oracle.target.sm_90_device"
+    visible_variable = "CUDA_VISIBLE_DEVICES"
+
+    def __init__(self, options: TargetOptions) -> None:
+        super().__init__(options, nvidia_presence())

@@ -1,0 +1,226 @@
+"""Reads the assembly that clang and LLVM's llvm-objdump write for AMD GPUs into functions of instructions.
+
+Only the syntax is known here: labels, directives, comments, operands and modifiers. What an instruction
+does stands in `instructions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tile_oracle.errors import BuildError
+
+_LABEL = re.compile(r"([A-Za-z_.$][\w.$@]*):")
+_OBJDUMP_LABEL = re.compile(r"([0-9a-fA-F]{8,16}) <([^>]+)>:")
+_ADDRESS = re.compile(r"//\s*([0-9A-Fa-f]+):\s*((?:[0-9A-Fa-f]{8}\s*)+)")
+_MNEMONIC = re.compile(r"[a-z][a-z0-9_]*")
+_HSA = re.compile(r"\.amdhsa_(\w+)\s+(\S+)")
+_BRANCH_TO_NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|\d+)")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One instruction as it is written. number: line of the text, from 1. operands: split at commas, with the
+    modifiers (`offset:16`, `lds`, `sc0`) that follow the last one apart."""
+
+    number: int
+    mnemonic: str
+    operands: tuple[str, ...]
+    modifiers: tuple[str, ...]
+    text: str
+    address: int | None = None
+
+
+@dataclass
+class Function:
+    """Instructions in order, and where labels point to (an index, which may be one past the end).
+
+    settings: the kernel's `.amdhsa_` directives; empty for what is no kernel.
+    """
+
+    name: str
+    lines: list[Line] = field(default_factory=list)
+    labels: dict[str, int] = field(default_factory=dict)
+    settings: Mapping[str, int] = field(default_factory=dict)
+    hidden_arguments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """The functions of a text. target: gfx950, or "" where the text does not say. compiler: as `.ident` has
+    it."""
+
+    functions: tuple[Function, ...]
+    target: str
+    compiler: str
+
+
+_CONSTANTS = re.compile(r"\.set\s+([\w.$]+),\s*(\d+)\s*$")
+
+
+def parse_assembly(text: str) -> Assembly:
+    """Reads a compiler's assembly or a disassembly.
+
+    Raises BuildError for a text without any function for an AMD GPU.
+    """
+    functions: list[Function] = []
+    settings: dict[str, dict[str, int]] = {}
+    constants: dict[str, int] = {}
+    code: set[str] = set()
+    current: Function | None = None
+    kernel: dict[str, int] | None = None
+    target = compiler = ""
+    in_metadata = False
+    metadata: list[str] = []
+    for number, raw in enumerate(text.splitlines(), 1):
+        line = raw.strip()
+        if in_metadata:
+            if line == ".end_amdgpu_metadata":
+                in_metadata = False
+            else:
+                metadata.append(line)
+            continue
+        comment = line.find("//")
+        located = _ADDRESS.search(line) if comment >= 0 else None
+        if comment >= 0:
+            line = line[:comment].rstrip()
+        comment = line.find(";")
+        if comment >= 0:
+            line = line[:comment].rstrip()
+        if not line:
+            continue
+        if match := _OBJDUMP_LABEL.fullmatch(line):
+            current = Function(match[2])
+            functions.append(current)
+            code.add(match[2])
+            continue
+        if match := _LABEL.match(line):
+            name = match[1]
+            if name in code:
+                current = Function(name)
+                functions.append(current)
+            elif name.startswith(".Lfunc_end"):
+                current = None
+            elif current is not None:
+                current.labels[name] = len(current.lines)
+            line = line[match.end() :].strip()
+            if not line:
+                continue
+        if line[0] == ".":
+            if line.startswith(".type") and "@function" in line:
+                code.add(line[5:].partition(",")[0].strip())
+            elif line.startswith(".amdhsa_kernel"):
+                kernel = settings.setdefault(line.split()[1], {})
+            elif line.startswith(".end_amdhsa_kernel"):
+                kernel = None
+            elif kernel is not None and (match := _HSA.fullmatch(line)):
+                kernel[match[1]] = _number(match[2], constants)
+            elif line.startswith(".amdgcn_target"):
+                target = line.split('"')[1].rpartition("--")[2].partition(":")[0]
+            elif line.startswith(".amdgpu_metadata"):
+                in_metadata = True
+            elif line.startswith(".ident"):
+                compiler = line.partition('"')[2].rstrip('"')
+            elif match := _CONSTANTS.fullmatch(line):
+                constants[match[1]] = int(match[2])
+            continue
+        if current is None or not _MNEMONIC.match(line):
+            continue
+        current.lines.append(_instruction(number, line, int(located[1], 16) if located else None))
+    for function in functions:
+        function.settings = settings.get(function.name, {})
+        _name_branch_targets(function)
+    hidden = _hidden_arguments(metadata)
+    for function in functions:
+        function.hidden_arguments = hidden.get(function.name, ())
+    functions = [function for function in functions if function.lines]
+    if not functions:
+        raise BuildError(
+            "the text holds no function for an AMD GPU: give clang's -S output or llvm-objdump -d"
+        )
+    return Assembly(tuple(functions), target, compiler)
+
+
+def _number(text: str, constants: Mapping[str, int]) -> int:
+    try:
+        return int(text, 0)
+    except ValueError:
+        return constants.get(text, 0)
+
+
+def _instruction(number: int, line: str, address: int | None) -> Line:
+    mnemonic, _, rest = line.partition(" ")
+    if "\t" in mnemonic:
+        mnemonic, _, more = line.partition("\t")
+        rest = more
+    parts = _split(rest)
+    modifiers: list[str] = []
+    if parts:
+        # The last operand and, after blanks, its modifiers; `s_waitcnt vmcnt(0) lgkmcnt(0)` keeps all of it.
+        first, *more_words = _words(parts[-1])
+        parts[-1] = first
+        modifiers = more_words
+        while len(parts) > 1 and ":" in parts[-1] and "[" not in parts[-1].partition(":")[0]:
+            modifiers.insert(0, parts.pop())
+    return Line(number, mnemonic, tuple(parts), tuple(modifiers), line, address)
+
+
+def _split(text: str) -> list[str]:
+    """At commas that are outside brackets."""
+    if "[" not in text and "(" not in text:
+        return [part.strip() for part in text.split(",")] if text.strip() else []
+    parts: list[str] = []
+    depth, begin = 0, 0
+    for at, char in enumerate(text):
+        if char in "[(":
+            depth += 1
+        elif char in "])":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[begin:at].strip())
+            begin = at + 1
+    last = text[begin:].strip()
+    return [*parts, last] if last else parts
+
+
+def _words(text: str) -> list[str]:
+    return text.split() or [""]
+
+
+def _name_branch_targets(function: Function) -> None:
+    """A disassembly names the target of a branch by a number of words from the next instruction."""
+    if not any(line.address is not None for line in function.lines):
+        return
+    at_address = {line.address: index for index, line in enumerate(function.lines)}
+    for index, line in enumerate(function.lines):
+        is_branch = line.mnemonic == "s_branch" or line.mnemonic.startswith("s_cbranch_")
+        if not is_branch or not line.operands or line.operands[0] in function.labels:
+            continue
+        if line.address is None or not _BRANCH_TO_NUMBER.fullmatch(line.operands[0]):
+            continue
+        words = int(line.operands[0], 0)
+        target = line.address + 4 + 4 * (words - 0x10000 if words & 0x8000 else words)
+        if target in at_address:
+            name = f"@{target:x}"
+            function.labels[name] = at_address[target]
+            function.lines[index] = Line(
+                line.number, line.mnemonic, (name,), line.modifiers, line.text, line.address
+            )
+
+
+def _hidden_arguments(metadata: list[str]) -> dict[str, tuple[str, ...]]:
+    """Kernel -> kinds of its hidden arguments, of clang's `.amdgpu_metadata`, whose keys are sorted."""
+    found: dict[str, tuple[str, ...]] = {}
+    hidden: list[str] = []
+    for line in metadata:
+        if line.startswith("- .agpr_count") or line.startswith("- .args"):
+            hidden = []
+        key, _, value = line.lstrip("- ").partition(":")
+        value = value.strip()
+        if key == ".value_kind" and value.startswith("hidden_"):
+            hidden.append(value)
+        elif key == ".symbol":
+            found[value.strip("'\"").removesuffix(".kd")] = tuple(hidden)
+    return found

@@ -1,0 +1,133 @@
+"""What is outstanding in vmcnt and lgkmcnt, and copies to LDS, along all paths: the abstract state and its
+steps.
+
+For each load that may be outstanding the state holds the least number of younger instructions of the same
+counter, over all paths: `s_waitcnt vmcnt(n)` covers it exactly where that number is at least n. Paths join
+by union with the smaller number, which is exact for each load by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tile_oracle.verify.instructions import LDS, Instruction
+
+_MOST_YOUNGER = 63
+"""The counter's width: more cannot be told apart."""
+
+IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED = 0, 1, 2
+"""A copy to LDS: not waited for; not waited for and a barrier passed since; waited for, but no barrier
+since. What a barrier follows is forgotten."""
+
+_Frozen = tuple[tuple[tuple[int, int], ...], ...]
+
+
+@dataclass
+class Counters:
+    """Numbers of instructions (places in the function) map to clocks at which they were issued, less one."""
+
+    code: Sequence[Instruction]
+    vm: dict[int, int] = field(default_factory=dict)
+    lgkm: dict[int, int] = field(default_factory=dict)
+    copies: dict[int, int] = field(default_factory=dict)
+    read_across: dict[int, int] = field(default_factory=dict)
+    vm_clock: int = 0
+    lgkm_clock: int = 0
+    vm_loads: int = 0
+    lgkm_loads: int = 0
+
+    def freeze(self) -> _Frozen:
+        """The state as relative numbers, which can be compared and joined."""
+        vm = {at: min(self.vm_clock - issued, _MOST_YOUNGER) for at, issued in self.vm.items()}
+        lgkm = {at: min(self.lgkm_clock - issued, _MOST_YOUNGER) for at, issued in self.lgkm.items()}
+        return tuple(tuple(sorted(one.items())) for one in (vm, lgkm, self.copies, self.read_across))
+
+    @classmethod
+    def thaw(cls, code: Sequence[Instruction], frozen: _Frozen) -> Counters:
+        """The state again, with clocks at 0."""
+        vm, lgkm, copies, across = frozen
+        state = cls(
+            code,
+            {at: -younger for at, younger in vm},
+            {at: -younger for at, younger in lgkm},
+            dict(copies),
+            dict(across),
+        )
+        state._note_loads()
+        return state
+
+    def _note_loads(self) -> None:
+        self.vm_loads = self.lgkm_loads = 0
+        for at in self.vm:
+            self.vm_loads |= self.code[at].loads
+        for at in self.lgkm:
+            self.lgkm_loads |= self.code[at].loads
+
+    def step(self, at: int, one: Instruction) -> None:
+        """The instruction at a place is executed."""
+        if one.wait_vm <= _MOST_YOUNGER and self.vm:
+            self._wait_vm(one.wait_vm)
+        if one.wait_lgkm <= _MOST_YOUNGER and self.lgkm:
+            self._wait_lgkm(one.wait_lgkm)
+        if one.barrier:
+            self._barrier()
+        if one.counts_vm:
+            self.vm_clock += 1
+            self.vm[at] = self.vm_clock
+            self.vm_loads |= one.loads
+            if one.to_lds:
+                self.copies[at] = IN_FLIGHT
+        if one.counts_lgkm:
+            self.lgkm_clock += 1
+            self.lgkm[at] = self.lgkm_clock
+            self.lgkm_loads |= one.loads
+
+    def _wait_vm(self, most: int) -> None:
+        # A flat access may be served by LDS, out of order with the others.
+        if most and any(self.code[at].counts_lgkm for at in self.vm):
+            return
+        covered = [at for at, issued in self.vm.items() if self.vm_clock - issued >= most]
+        for at in covered:
+            del self.vm[at]
+            if at in self.copies:
+                self.copies[at] = LANDED
+        if covered:
+            self._note_loads()
+
+    def _wait_lgkm(self, most: int) -> None:
+        if most and any(self.code[at].counts_lgkm != LDS for at in self.lgkm):
+            return
+        covered = [at for at, issued in self.lgkm.items() if self.lgkm_clock - issued >= most]
+        for at in covered:
+            del self.lgkm[at]
+        if covered:
+            self._note_loads()
+
+    def _barrier(self) -> None:
+        for at, phase in list(self.copies.items()):
+            if phase == LANDED:
+                del self.copies[at]
+            else:
+                self.copies[at] = IN_FLIGHT_SINCE_BARRIER
+        self.read_across = {at: 0 for at in self.lgkm if self.code[at].lds_read}
+
+
+def join(first: _Frozen, second: _Frozen) -> _Frozen:
+    """Both states: what is outstanding in either, with the smaller number."""
+    if first == second:
+        return first
+    return tuple(_smaller(a, b) for a, b in zip(first, second, strict=True))
+
+
+def _smaller(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    if a == b:
+        return a
+    merged = dict(a)
+    for at, number in b:
+        merged[at] = min(number, merged.get(at, number))
+    return tuple(sorted(merged.items()))
+
+
+NOTHING: _Frozen = ((), (), (), ())
+"""The state at a kernel's entry."""

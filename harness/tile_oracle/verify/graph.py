@@ -1,0 +1,102 @@
+"""The control-flow graph of a function."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tile_oracle.verify.assembly import Function
+from tile_oracle.verify.instructions import Instruction
+
+
+@dataclass(frozen=True)
+class Block:
+    """Instructions `begin` to `end` (exclusive) without a label or branch between them. name: its label, or
+    `entry`, or `after line N`."""
+
+    number: int
+    begin: int
+    end: int
+    name: str
+    successors: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The blocks that can be reached, in order. lost: branches that lead nowhere in the function."""
+
+    blocks: tuple[Block, ...]
+    lost: tuple[int, ...]
+
+
+def control_flow(function: Function, code: Sequence[Instruction]) -> Graph:
+    """Blocks and their successors; the first block is the entry."""
+    starts = {0}
+    starts.update(index for index in function.labels.values() if index < len(code))
+    for index, one in enumerate(code):
+        if (one.branch or one.ends or one.leaves) and index + 1 < len(code):
+            starts.add(index + 1)
+    order = sorted(starts)
+    number_of = {begin: number for number, begin in enumerate(order)}
+    names = {index: name for name, index in reversed(function.labels.items())}
+    blocks: list[Block] = []
+    lost: list[int] = []
+    for number, begin in enumerate(order):
+        end = order[number + 1] if number + 1 < len(order) else len(code)
+        last = code[end - 1]
+        successors: list[int] = []
+        if last.branch:
+            target = function.labels.get(last.branch)
+            if target is None:
+                lost.append(end - 1)
+            elif target < len(code):
+                successors.append(number_of[target])
+        falls = not last.ends and not (last.branch and not last.conditional) and not _jumps_away(last)
+        if falls and end < len(code):
+            successors.append(number_of[end])
+        name = names.get(begin) or ("entry" if begin == 0 else f"line {code[begin].line.number}")
+        blocks.append(Block(number, begin, end, name, tuple(dict.fromkeys(successors))))
+    return Graph(tuple(blocks), tuple(lost))
+
+
+def _jumps_away(one: Instruction) -> bool:
+    """A call comes back; s_setpc does not."""
+    return one.leaves and one.line.mnemonic.startswith("s_setpc")
+
+
+def reverse_postorder(graph: Graph) -> list[int]:
+    """Numbers of the blocks that can be reached, each before its successors but for loops."""
+    seen = {0}
+    order: list[int] = []
+    stack = [(0, iter(graph.blocks[0].successors))]
+    while stack:
+        number, rest = stack[-1]
+        following = next(rest, None)
+        if following is None:
+            order.append(number)
+            stack.pop()
+        elif following not in seen:
+            seen.add(following)
+            stack.append((following, iter(graph.blocks[following].successors)))
+    return order[::-1]
+
+
+def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
+    """Blocks from one to another along at least one edge, or one block where both are the same."""
+    came: dict[int, int] = {}
+    queue = deque([begin])
+    while queue:
+        number = queue.popleft()
+        for following in graph.blocks[number].successors:
+            if following in came:
+                continue
+            came[following] = number
+            if following == end:
+                path = [end]
+                while True:
+                    path.append(came[path[-1]])
+                    if path[-1] == begin:
+                        return tuple(reversed(path))
+            queue.append(following)
+    return (begin,) if begin == end else ()

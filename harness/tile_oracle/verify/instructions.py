@@ -1,0 +1,385 @@
+"""What gfx9 instructions read, write and count: one table of classes by mnemonic, for CDNA 3 and 4 (gfx942,
+gfx950).
+
+Sources: AMD's "Instruction Set Architecture" documents for CDNA 3 and CDNA 4 (chapters "Data Dependency
+Resolution", "Manually Inserted Wait States", "Matrix Arithmetic Instructions"), LLVM's "User Guide for
+AMDGPU Backend" and the sources of its back end (wait states of gfx950's matrix instructions, passes of
+each).
+
+`global_load_lds_*` and `buffer_load ... lds` count in vmcnt alone, as the ISA documents say. LLVM up to
+22.1 counts them in lgkmcnt as well; that is what makes its waits too weak.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from tile_oracle.verify.assembly import Line
+from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, VCC, VECTOR_REGISTERS, register_mask
+
+NO_WAIT = 1 << 16
+"""What `Instruction.wait_vm` and `wait_lgkm` are without a wait on that counter."""
+
+LDS, SCALAR_LOAD, FLAT, MESSAGE = "LDS", "scalar load", "flat", "message"
+"""What lgkmcnt counts."""
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A matrix instruction. passes: of four cycles. xdl: not one that multiplies fp32 or fp64 alone."""
+
+    passes: int
+    xdl: bool
+    double: bool
+    ab: int
+    c: int
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction as the verifier sees it; register sets are masks (`registers`).
+
+    counts_vm: counted in vmcnt. counts_lgkm: what it is in lgkmcnt, or "". loads: registers that are
+    written when the count falls, not at once. lds_read, lds_write: accesses to LDS. to_lds: a copy from
+    memory to LDS that passes no registers. wait_vm, wait_lgkm: of s_waitcnt. wait_states: what it adds to
+    the distance between instructions.
+    """
+
+    line: Line
+    reads: int = 0
+    writes: int = 0
+    loads: int = 0
+    counts_vm: bool = False
+    counts_lgkm: str = ""
+    lds_read: bool = False
+    lds_write: bool = False
+    to_lds: bool = False
+    wait_vm: int = NO_WAIT
+    wait_lgkm: int = NO_WAIT
+    wait_states: int = 1
+    barrier: bool = False
+    ends: bool = False
+    branch: str = ""
+    conditional: bool = False
+    leaves: bool = False
+    vector: bool = False
+    scalar: bool = False
+    memory: bool = False
+    transcendental: bool = False
+    half_result: bool = False
+    dot: bool = False
+    lane_access: bool = False
+    lane_select: int = 0
+    permutes: bool = False
+    dpp: bool = False
+    divides_fmas: bool = False
+    reads_m0_late: bool = False
+    wide_store_data: int = 0
+    matrix: Matrix | None = None
+    known: bool = True
+
+
+_TWO_RESULTS = re.compile(r"v_(add|sub|subrev|addc|subb|subbrev)_co_u32|v_div_scale|v_mad_[ui]64_[ui]32")
+_READS_RESULT = re.compile(r"v_(fmac|mac|dot\d+c|pk_fmac|writelane|swap|smfmac|movreld|permlane\d*_swap)")
+_TRANSCENDENTAL = re.compile(r"v_(rcp|rsq|sqrt|log|exp|sin|cos|prng)(_|$)")
+_PACKED = ("v_pk_", "v_dot", "v_fma_mix", "v_mad_mix")
+"""Whose op_sel chooses among sources only."""
+_DOT = re.compile(r"v_dot\d")
+_SCALAR_READS_RESULT = re.compile(r"s_(addk|mulk|cmovk|bitset|cmov|movreld|rfe)")
+_SCALAR_SETS_SCC = re.compile(
+    r"s_(add|sub|addc|subb|min|max|and|or|xor|andn|orn|nand|nor|xnor|not|wqm|lsh|ash|bfe|bcnt|abs|absdiff|quadmask"
+    r"|addk|cmp|cmpk|bitcmp|andn1|orn1|andn2|orn2|lshl\d_add)"
+)
+_SCALAR_READS_SCC = re.compile(r"s_(addc|subb|cselect|cmov|cmovk|cbranch_scc)")
+_MATRIX = re.compile(r"v_(s?mfmac?)_(?:scale_)?(?:f32|i32|f64)_(\d+)x(\d+)x(\d+)(?:_(\d+)b)?_?(\w*)")
+_NOT_LDS_MEMORY = ("ds_bpermute", "ds_permute", "ds_swizzle", "ds_nop", "ds_gws")
+_DS_NO_RESULT = re.compile(r"ds_(write|add|sub|rsub|inc|dec|min|max|and|or|xor|mskor|cmpst|pk_add|wrap)")
+_WAIT = re.compile(r"(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
+_WAIT_WORD = re.compile(r"(?:0x[0-9a-fA-F]+|\d+)")
+_WIDTHS = re.compile(r"_(?:dword)?x([234])$|_b(96|128)$")
+
+
+def decode(line: Line) -> Instruction:
+    """What one line of assembly does. Raises nothing: what is not known has `known` False."""
+    name = line.mnemonic
+    if name.startswith("v_"):
+        return _vector(line, _base(name))
+    if name.startswith("s_"):
+        return _scalar(line)
+    if name.startswith("ds_"):
+        return _lds(line)
+    if name.startswith(("global_", "buffer_", "scratch_", "flat_", "tbuffer_")):
+        return _memory(line)
+    return Instruction(line, known=name in ("exp",))
+
+
+def _base(name: str) -> str:
+    for suffix in ("_e32", "_e64", "_sdwa", "_dpp", "_e64_dpp"):
+        name = name.removesuffix(suffix)
+    return name
+
+
+def _masks(operands: tuple[str, ...]) -> list[int]:
+    return [register_mask(operand) for operand in operands]
+
+
+def _union(masks: list[int]) -> int:
+    total = 0
+    for mask in masks:
+        total |= mask
+    return total
+
+
+def _vector(line: Line, name: str) -> Instruction:
+    masks = _masks(line.operands)
+    if not masks or name == "v_nop":
+        return Instruction(line, vector=True)
+    if match := _MATRIX.match(name):
+        return _matrix(line, masks, match)
+    writes, rest = masks[0], masks[1:]
+    if name.startswith("v_cmpx"):
+        writes |= EXEC
+    elif _TWO_RESULTS.match(name) and rest:
+        writes |= rest[0]
+        rest = rest[1:]
+    elif name.startswith(("v_swap", "v_permlane")) and "swap" in name and rest:
+        writes |= rest[0]
+        rest = [*rest, masks[0]]
+    reads = _union(rest)
+    dpp = any(m.startswith(("row_", "quad_perm", "wave_")) for m in (*line.modifiers, *line.operands[-1:]))
+    partial = "dst_unused:UNUSED_PRESERVE" in line.modifiers or dpp
+    if _READS_RESULT.match(name) or partial:
+        reads |= masks[0]
+    if name.startswith("v_div_fmas"):
+        reads |= VCC
+    half = any(m.startswith("dst_sel:") and m != "dst_sel:DWORD" for m in line.modifiers)
+    if not name.startswith(_PACKED):
+        half = half or any(m.startswith("op_sel:[") and m.endswith("1]") for m in line.modifiers)
+    if half:
+        reads |= masks[0]
+    lane = name.startswith(("v_readlane", "v_readfirstlane", "v_writelane"))
+    select = masks[2] & (SCALAR_REGISTERS | M0) if lane and len(masks) > 2 else 0
+    return Instruction(
+        line,
+        reads=reads | (0 if lane and "first" not in name else EXEC),
+        writes=writes,
+        vector=True,
+        transcendental=_TRANSCENDENTAL.match(name) is not None,
+        half_result=half,
+        dot=_DOT.match(name) is not None,
+        lane_access=lane,
+        lane_select=select,
+        permutes=name.startswith("v_permlane"),
+        dpp=dpp,
+        divides_fmas=name.startswith("v_div_fmas"),
+    )
+
+
+def _matrix(line: Line, masks: list[int], match: re.Match[str]) -> Instruction:
+    sparse = match[1].startswith("s")
+    result = masks[0]
+    ab = _union(masks[1:3])
+    c = result if sparse else (masks[3] if len(masks) > 3 else 0)
+    others = _union(masks[3:]) if sparse else _union(masks[4:])
+    m, n, k = (int(match[i]) for i in (2, 3, 4))
+    kind = match[6].partition(" ")[0]
+    return Instruction(
+        line,
+        reads=ab | c | others | EXEC,
+        writes=result,
+        vector=True,
+        matrix=Matrix(
+            passes=_passes(m, n, k, kind, line.modifiers),
+            xdl=kind not in ("f32", "f64"),
+            double=kind == "f64",
+            ab=ab | others,
+            c=c,
+        ),
+    )
+
+
+def _passes(m: int, n: int, k: int, kind: str, modifiers: tuple[str, ...]) -> int:
+    """LLVM's SISchedule.td, the model of gfx950."""
+    if kind == "f64":
+        return 4 if (m, n) == (4, 4) else 16
+    if (m, n) == (4, 4):
+        return 2
+    if "f8f6f4" in kind:
+        formats = [m.partition(":")[2] for m in modifiers if m.startswith(("cbsz:", "blgp:"))]
+        # fp8 and bf8 are formats 0 and 1, and 0 is not written.
+        slow = len(formats) < 2 or any(one in ("0", "1") for one in formats)
+        return (8 if slow else 4) if m == 16 else (16 if slow else 8)
+    if m == 16:
+        return 8 if k <= 4 else 4
+    return 16 if k <= 2 or (k == 4 and kind in ("f16", "bf16", "i8", "bf16_1k")) else 8
+
+
+def _scalar(line: Line) -> Instruction:
+    name = line.mnemonic
+    masks = _masks(line.operands)
+    if name == "s_waitcnt":
+        vm, lgkm = _waits(line)
+        return Instruction(line, scalar=True, wait_vm=vm, wait_lgkm=lgkm)
+    if name == "s_nop":
+        count = int(line.operands[0], 0) if line.operands else 0
+        return Instruction(line, scalar=True, wait_states=count + 1)
+    if name == "s_barrier":
+        return Instruction(line, scalar=True, barrier=True)
+    if name.startswith("s_endpgm"):
+        return Instruction(line, scalar=True, ends=True)
+    if name == "s_branch":
+        return Instruction(line, scalar=True, branch=line.operands[0])
+    if name.startswith("s_cbranch_"):
+        condition = {"scc": SCC, "vcc": VCC, "exe": EXEC}.get(name[10:13], 0)
+        known = condition != 0
+        target = line.operands[0] if line.operands else ""
+        return Instruction(line, scalar=True, reads=condition, branch=target, conditional=True, known=known)
+    if name.startswith(("s_setpc", "s_swappc", "s_call")):
+        return Instruction(line, scalar=True, reads=_union(masks), leaves=True, known=False)
+    if name.startswith(("s_load_", "s_buffer_load_", "s_scratch_load_")):
+        reads = _union(masks[1:])
+        return Instruction(line, reads=reads, loads=masks[0], scalar=True, counts_lgkm=SCALAR_LOAD)
+    if name in ("s_memtime", "s_memrealtime"):
+        return Instruction(line, loads=masks[0], scalar=True, counts_lgkm=SCALAR_LOAD)
+    if name.startswith(("s_store_", "s_buffer_store_", "s_atomic_", "s_buffer_atomic_")):
+        return Instruction(line, reads=_union(masks), scalar=True, counts_lgkm=SCALAR_LOAD)
+    if name.startswith("s_sendmsg"):
+        late = name != "s_sendmsghalt"
+        return Instruction(line, reads=M0, scalar=True, counts_lgkm=MESSAGE, reads_m0_late=late)
+    if name.startswith(("s_cmp", "s_bitcmp")):
+        return Instruction(line, reads=_union(masks), writes=SCC, scalar=True)
+    if not masks or name.startswith(_NO_REGISTERS):
+        return Instruction(line, scalar=True, reads=_union(masks))
+    if name.startswith("s_setreg"):
+        return Instruction(line, scalar=True, reads=_union(masks))
+    writes, reads = masks[0], _union(masks[1:])
+    if _SCALAR_READS_RESULT.match(name):
+        reads |= masks[0]
+    if _SCALAR_READS_SCC.match(name):
+        reads |= SCC
+    if "saveexec" in name or "wrexec" in name:
+        writes |= EXEC | SCC
+        reads |= EXEC
+    elif _SCALAR_SETS_SCC.match(name):
+        writes |= SCC
+    return Instruction(
+        line, reads=reads, writes=writes, scalar=True, reads_m0_late=name.startswith("s_movrel")
+    )
+
+
+_NO_REGISTERS = (
+    "s_setprio", "s_sleep", "s_sethalt", "s_setkill", "s_inst_prefetch", "s_icache_inv", "s_dcache",
+    "s_trap", "s_incperflevel", "s_decperflevel", "s_ttracedata", "s_set_gpr_idx", "s_code_end", "s_wakeup",
+    "s_set_valu",
+)  # fmt: skip
+
+
+def _waits(line: Line) -> tuple[int, int]:
+    text = " ".join((*line.operands, *line.modifiers))
+    counts = {match[1]: int(match[2]) for match in _WAIT.finditer(text)}
+    if not counts and line.operands and _WAIT_WORD.fullmatch(line.operands[0]):
+        word = int(line.operands[0], 0)
+        vm = (word & 0xF) | (word >> 10 & 0x30)
+        lgkm = word >> 8 & 0xF
+        return (NO_WAIT if vm == 63 else vm), (NO_WAIT if lgkm == 15 else lgkm)
+    return counts.get("vmcnt", NO_WAIT), counts.get("lgkmcnt", NO_WAIT)
+
+
+def _lds(line: Line) -> Instruction:
+    name = line.mnemonic
+    masks = _masks(line.operands)
+    if name.startswith("ds_gws"):
+        late = M0 | EXEC
+        return Instruction(line, reads=_union(masks) | late, counts_lgkm=LDS, memory=True, reads_m0_late=True)
+    returns = "rtn" in name or not _DS_NO_RESULT.match(name)
+    exchanges = name.startswith(_NOT_LDS_MEMORY)
+    loads = masks[0] if returns and masks and name != "ds_nop" else 0
+    reads = _union(masks[1:] if returns else masks)
+    if "d16" in name:
+        reads |= loads
+    only_reads = name.startswith(("ds_read", "ds_load"))
+    return Instruction(
+        line,
+        reads=reads | EXEC,
+        loads=loads,
+        counts_lgkm=LDS,
+        lds_read=not exchanges and (only_reads or returns),
+        lds_write=not exchanges and not only_reads,
+        memory=True,
+    )
+
+
+def _memory(line: Line) -> Instruction:
+    name = line.mnemonic
+    masks = _masks(line.operands)
+    flat = name.startswith("flat_")
+    if name.startswith(
+        ("buffer_inv", "buffer_wbl2", "buffer_wbinvl1", "buffer_gl", "global_wb", "global_inv")
+    ):
+        # Not counted here: counting too little is safe, a wait then covers less.
+        return Instruction(line, memory=True)
+    counts_lgkm = FLAT if flat else ""
+    to_lds = "_lds_" in name or "lds" in line.modifiers
+    is_load = "_load_" in name
+    is_atomic = "_atomic_" in name
+    if to_lds:
+        return Instruction(
+            line,
+            reads=_union(masks) | M0 | EXEC,
+            counts_vm=True,
+            to_lds=True,
+            memory=True,
+            reads_m0_late=True,
+        )
+    if is_load:
+        loads, reads = (masks[0] if masks else 0), _union(masks[1:])
+        if "d16" in name or "tfe" in line.modifiers:
+            reads |= loads
+        return Instruction(
+            line,
+            reads=reads | EXEC,
+            loads=loads,
+            counts_vm=True,
+            counts_lgkm=counts_lgkm,
+            memory=True,
+        )
+    if is_atomic and ("sc0" in line.modifiers or "glc" in line.modifiers):
+        in_place = name.startswith("buffer_")
+        loads = masks[0] if masks else 0
+        reads = _union(masks) if in_place else _union(masks[1:])
+        return Instruction(
+            line, reads=reads | EXEC, loads=loads, counts_vm=True, counts_lgkm=counts_lgkm, memory=True
+        )
+    known = is_atomic or "_store_" in name
+    return Instruction(
+        line,
+        reads=_union(masks) | EXEC,
+        counts_vm=True,
+        counts_lgkm=counts_lgkm,
+        memory=True,
+        wide_store_data=_wide_data(line, masks),
+        known=known,
+    )
+
+
+def _wide_data(line: Line, masks: list[int]) -> int:
+    """The data of a store of more than 8 bytes, which the next instruction must not overwrite. A buffer
+    store with a scalar offset is not concerned."""
+    match = _WIDTHS.search(line.mnemonic)
+    if match is None or (match[1] == "2"):
+        return 0
+    if line.mnemonic.startswith("buffer_"):
+        offset = masks[3] if len(masks) > 3 else 0
+        return 0 if offset else masks[0] & VECTOR_REGISTERS
+    return masks[1] & VECTOR_REGISTERS if len(masks) > 1 else 0
+
+
+@lru_cache(maxsize=1 << 16)
+def constant_of(operand: str) -> int | None:
+    """The value of an integer constant, or None."""
+    try:
+        return int(operand, 0)
+    except ValueError:
+        return None

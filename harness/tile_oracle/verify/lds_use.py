@@ -1,0 +1,116 @@
+"""What data read from LDS is for, and which accesses of different waves have no barrier between them.
+
+Where the kernel's tiles have one buffer in LDS, no wave may write to LDS between two barriers in which
+another one reads tiles. With two buffers both happen at once, in different halves, and only
+`loops_without_barrier` says anything. Whatever an epilogue exchanges through LDS needs barriers on both
+sides in every kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tile_oracle.verify.instructions import Instruction
+from tile_oracle.verify.registers import VECTOR_REGISTERS, register_mask
+from tile_oracle.verify.rules import Defect
+
+TILE, EXCHANGED, OTHER = "tile", "exchanged", "other"
+"""A read whose data a matrix instruction multiplies; whose data is stored to memory; anything else."""
+
+_LOOKED_AT = 600
+_NO_SITE = 1 << 30
+
+_Frozen = tuple[int, int, int]
+NOTHING: _Frozen = (_NO_SITE, _NO_SITE, _NO_SITE)
+
+
+def classify_reads(code: Sequence[Instruction]) -> dict[int, str]:
+    """Place of each read of LDS -> what its data is for, by the first instructions after it in the text."""
+    return {at: _use_of(code, at) for at, one in enumerate(code) if one.lds_read and one.loads}
+
+
+def _use_of(code: Sequence[Instruction], begin: int) -> str:
+    followed = code[begin].loads
+    for at in range(begin + 1, min(begin + _LOOKED_AT, len(code))):
+        one = code[at]
+        read = one.reads & followed
+        if read:
+            if one.matrix is not None:
+                if one.matrix.ab & followed:
+                    return TILE
+                return OTHER
+            if one.memory:
+                stored = one.counts_vm and not one.loads and not one.to_lds and not _is_scratch(one)
+                return EXCHANGED if stored and _data_of(one) & followed else OTHER
+            if not one.vector:
+                return OTHER
+            followed |= one.writes & VECTOR_REGISTERS
+        followed &= ~(0 if read else one.writes | one.loads)
+        if not followed:
+            return OTHER
+    return OTHER
+
+
+def _is_scratch(one: Instruction) -> bool:
+    return one.line.mnemonic.startswith("scratch_")
+
+
+def _data_of(store: Instruction) -> int:
+    """Every vector operand of a store but its address: for global and flat ones the second operand."""
+    operands = store.line.operands
+    place = 0 if store.line.mnemonic.startswith("buffer_") else 1
+    return register_mask(operands[place]) if len(operands) > place else 0
+
+
+@dataclass
+class LdsUse:
+    """The first place since the last barrier at which LDS was written, a tile read, and exchanged data read.
+
+    buffers: of tiles in LDS, or None where that is not known.
+    """
+
+    reads: dict[int, str]
+    buffers: int | None
+    written: int = _NO_SITE
+    tile_read: int = _NO_SITE
+    exchanged_read: int = _NO_SITE
+
+    def freeze(self) -> _Frozen:
+        return self.written, self.tile_read, self.exchanged_read
+
+    def thawed(self, frozen: _Frozen) -> LdsUse:
+        """The same, with another state."""
+        return LdsUse(self.reads, self.buffers, *frozen)
+
+    def step(self, at: int, one: Instruction) -> None:
+        """The instruction at a place is executed."""
+        if one.barrier:
+            self.written = self.tile_read = self.exchanged_read = _NO_SITE
+        if one.lds_write or one.to_lds:
+            self.written = min(self.written, at)
+        if one.lds_read:
+            kind = self.reads.get(at, OTHER)
+            if kind == TILE:
+                self.tile_read = min(self.tile_read, at)
+            elif kind == EXCHANGED:
+                self.exchanged_read = min(self.exchanged_read, at)
+
+    def check(self, at: int, one: Instruction) -> Iterator[Defect]:
+        """Accesses of the instruction that race with another wave's."""
+        if one.lds_read and self.written != _NO_SITE:
+            kind = self.reads.get(at, OTHER)
+            if kind == EXCHANGED or (kind == TILE and self.buffers == 1):
+                yield Defect("race", "LDS is read without a barrier since it was written", self.written)
+        if one.lds_write or one.to_lds:
+            if self.exchanged_read != _NO_SITE:
+                yield Defect(
+                    "race", "LDS is written without a barrier since it was read", self.exchanged_read
+                )
+            if self.tile_read != _NO_SITE and self.buffers == 1:
+                yield Defect("race", "LDS is written without a barrier since it was read", self.tile_read)
+
+
+def join(first: _Frozen, second: _Frozen) -> _Frozen:
+    """Both states: the earlier place of each kind."""
+    return min(first[0], second[0]), min(first[1], second[1]), min(first[2], second[2])

@@ -1,0 +1,176 @@
+"""The rules: what must not be outstanding where. Each takes the state before an instruction and yields
+defects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tile_oracle.verify.counters import IN_FLIGHT_SINCE_BARRIER, Counters
+from tile_oracle.verify.graph import Graph
+from tile_oracle.verify.instructions import LDS, SCALAR_LOAD, Instruction
+from tile_oracle.verify.registers import register_names
+from tile_oracle.verify.wait_states import WaitStates, missing
+
+RULES: dict[str, str] = {
+    "vmcnt": "a vector load's register is read or overwritten before s_waitcnt vmcnt covers it",
+    "lgkmcnt": "a scalar or LDS load's register is read or overwritten before s_waitcnt lgkmcnt covers it",
+    "barrier": "an LDS write of the wave may be outstanding at s_barrier, after which other waves read",
+    "read-across": "LDS is written while a read from before the last barrier may be outstanding in a wave",
+    "async-reuse": "a copy to LDS is issued again before its last data was waited for and a barrier passed",
+    "async-write": "LDS is written while a copy to LDS from before the last barrier may be in flight",
+    "loop-barrier": "a loop both writes and reads LDS and has a way round without a barrier",
+    "race": "no barrier lies between accesses to the same LDS by different waves, one of which writes",
+    "wait-states": "fewer wait states lie between two instructions than the hardware needs",
+    "lds-bounds": "an access to LDS at a constant address lies outside the allocation",
+    "kernarg-bounds": "a kernel argument is read outside the argument segment",
+}
+"""Every rule, and what a finding of it says."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A rule that is broken. cause: the place of the instruction that is outstanding, or None."""
+
+    rule: str
+    what: str
+    cause: int | None = None
+
+
+def check_counters(state: Counters, at: int, one: Instruction) -> Iterator[Defect]:
+    """The rules on vmcnt, lgkmcnt, barriers and copies to LDS."""
+    touched = one.reads | one.writes | one.loads
+    if touched & state.vm_loads:
+        yield from _uncovered_vm(state, one, touched)
+    if touched & state.lgkm_loads:
+        yield from _uncovered_lgkm(state, one, touched)
+    if one.barrier:
+        for cause in state.lgkm:
+            if state.code[cause].lds_write:
+                yield Defect("barrier", "an LDS write may be outstanding at the barrier", cause)
+    if state.read_across and (one.lds_write or one.to_lds):
+        cause = min(state.read_across)
+        yield Defect(
+            "read-across", "LDS is written, and a read from before the barrier may be outstanding", cause
+        )
+    if state.copies:
+        if one.to_lds and at in state.copies:
+            yield Defect(
+                "async-reuse", "the copy is issued again, and its last data may not be there yet", at
+            )
+        if one.lds_write:
+            for cause, phase in state.copies.items():
+                if phase == IN_FLIGHT_SINCE_BARRIER:
+                    yield Defect("async-write", "LDS is written while a copy to it may be in flight", cause)
+
+
+def _uncovered_vm(state: Counters, one: Instruction, touched: int) -> Iterator[Defect]:
+    for cause, issued in state.vm.items():
+        before = state.code[cause]
+        overlap = before.loads & touched
+        if not overlap:
+            continue
+        in_order = one.counts_vm and not one.counts_lgkm and not before.counts_lgkm
+        if in_order and not before.loads & (one.reads | one.writes):
+            continue  # Loads return in the order in which they were issued.
+        younger = state.vm_clock - issued
+        yield Defect("vmcnt", _not_covered(one, overlap, "vmcnt", younger), cause)
+
+
+def _uncovered_lgkm(state: Counters, one: Instruction, touched: int) -> Iterator[Defect]:
+    for cause, issued in state.lgkm.items():
+        before = state.code[cause]
+        overlap = before.loads & touched
+        if not overlap:
+            continue
+        in_order = one.counts_lgkm == before.counts_lgkm == LDS
+        if in_order and not before.loads & (one.reads | one.writes):
+            continue
+        mixed = before.counts_lgkm == SCALAR_LOAD or any(
+            state.code[other].counts_lgkm != LDS for other in state.lgkm
+        )
+        younger = 0 if mixed else state.lgkm_clock - issued
+        yield Defect("lgkmcnt", _not_covered(one, overlap, "lgkmcnt", younger), cause)
+
+
+def _not_covered(one: Instruction, overlap: int, counter: str, younger: int) -> str:
+    verb = "reads" if overlap & one.reads else "overwrites"
+    return f"{verb} {register_names(overlap)} before {counter}({younger}) or less was waited for"
+
+
+def check_wait_states(state: WaitStates, one: Instruction) -> Iterator[Defect]:
+    """The rule on wait states."""
+    for owed in state.owed(one):
+        yield Defect("wait-states", missing(owed), owed.cause)
+
+
+def loops_without_barrier(graph: Graph, code: Sequence[Instruction]) -> Iterator[tuple[int, int]]:
+    """(place of an LDS write, place of an LDS read) in each loop with a way round that meets no barrier.
+
+    Blocks are cut at barriers; what remains strongly connected is such a loop.
+    """
+    parts: list[tuple[int, int]] = []
+    first: dict[int, int] = {}
+    last: dict[int, int] = {}
+    edges: list[list[int]] = []
+    for block in graph.blocks:
+        begin = block.begin
+        first[block.number] = len(parts)
+        for at in range(block.begin, block.end):
+            if code[at].barrier:
+                parts.append((begin, at))
+                begin = at + 1
+        parts.append((begin, block.end))
+        last[block.number] = len(parts) - 1
+    edges = [[] for _ in parts]
+    for block in graph.blocks:
+        edges[last[block.number]] = [first[number] for number in block.successors]
+    for component in _strong_components(edges):
+        if len(component) == 1 and component[0] not in edges[component[0]]:
+            continue
+        places = [at for part in sorted(component) for at in range(*parts[part])]
+        writes = [at for at in places if code[at].lds_write or code[at].to_lds]
+        reads = [at for at in places if code[at].lds_read]
+        if writes and reads:
+            yield writes[0], reads[0]
+
+
+def _strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:
+    """Tarjan's, without recursion."""
+    index: dict[int, int] = {}
+    low: dict[int, int] = {}
+    on_stack: set[int] = set()
+    stack: list[int] = []
+    found: list[list[int]] = []
+    for root in range(len(edges)):
+        if root in index:
+            continue
+        work = [(root, 0)]
+        while work:
+            node, step = work.pop()
+            if step == 0:
+                index[node] = low[node] = len(index)
+                stack.append(node)
+                on_stack.add(node)
+            for position in range(step, len(edges[node])):
+                following = edges[node][position]
+                if following not in index:
+                    work.append((node, position + 1))
+                    work.append((following, 0))
+                    break
+                if following in on_stack:
+                    low[node] = min(low[node], index[following])
+            else:
+                if low[node] == index[node]:
+                    component: list[int] = []
+                    while True:
+                        member = stack.pop()
+                        on_stack.discard(member)
+                        component.append(member)
+                        if member == node:
+                            break
+                    found.append(component)
+                if work:
+                    parent = work[-1][0]
+                    low[parent] = min(low[parent], low[node])
+    return found

@@ -1,0 +1,151 @@
+"""Where the text comes from: a file of assembly, or a disassembly of a code object by LLVM's llvm-objdump."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from tile_oracle.build.ck_tile.offload_bundle import code_objects
+from tile_oracle.build.code_object import elf_sections, read_code_object, section_body
+from tile_oracle.build.gpu_toolchain import rocm_folders
+from tile_oracle.build.toolchain import compiler_environment
+from tile_oracle.errors import BuildError
+from tile_oracle.user_file import read_bytes
+from tile_oracle.verify.assembly import Assembly, parse_assembly
+
+_AMDGPU = 224
+_FAT_SECTION = ".hip_fatbin"
+_ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")
+_IN_ROCM = ("llvm/bin/llvm-objdump", "lib/llvm/bin/llvm-objdump")
+_TIMEOUT_S = 120
+_MOST_BYTES = 1 << 30
+_DESCRIPTOR_BYTES = 64
+_HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; of Triton the .amdgcn file)"
+_LDS_SIZE, _SCRATCH_SIZE, _KERNARG_SIZE, _PROPERTIES = 0, 4, 8, 56
+_USER_REGISTERS = (
+    "user_sgpr_private_segment_buffer",
+    "user_sgpr_dispatch_ptr",
+    "user_sgpr_queue_ptr",
+    "user_sgpr_kernarg_segment_ptr",
+)
+"""Bits of a kernel descriptor's code properties, from the lowest."""
+
+
+def read_assembly(path: Path) -> Assembly:
+    """The functions of a file: assembly, an AMD code object (.hsaco), or a shared library with one in it.
+
+    Raises BuildError for a file that is none of these, or where no disassembler is found.
+    """
+    try:
+        data = read_bytes(path, _MOST_BYTES)
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    if data[:4] != b"\x7fELF":
+        if path.suffix not in _ASSEMBLY and b"\0" in data[:4096]:
+            raise BuildError(f"{path} is neither assembly nor a code object")
+        return parse_assembly(data.decode("utf-8", "replace"))
+    if struct.unpack_from("<H", data, 18)[0] == _AMDGPU:
+        return disassemble(path, data)
+    with tempfile.TemporaryDirectory() as folder:
+        inner = Path(folder) / (path.stem + ".hsaco")
+        inner.write_bytes(_embedded(path, data))
+        return disassemble(inner, inner.read_bytes())
+
+
+def _embedded(path: Path, data: bytes) -> bytes:
+    """The code object for gfx9 that a host library carries. Raises BuildError."""
+    try:
+        found = code_objects(section_body(data, elf_sections(data)[_FAT_SECTION]))
+    except (KeyError, ValueError, struct.error, IndexError):
+        raise BuildError(f"{path} is no AMD code object, and carries none") from None
+    for name, code in found.items():
+        if "-gfx9" in name:
+            return code
+    raise BuildError(f"{path} carries code for {', '.join(found) or 'no GPU'}, not for gfx9")
+
+
+def disassemble(path: Path, data: bytes) -> Assembly:
+    """The functions of a code object, with what its descriptors say of the kernels. Raises BuildError."""
+    code = read_code_object(data, str(path))
+    arch = re.split(r"[:+-]", code.arch)[0]
+    program = find_disassembler(arch)
+    try:
+        done = subprocess.run(
+            [str(program), "-d", f"--mcpu={arch}", str(path)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            env=compiler_environment(),
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise BuildError(f"{program} does not disassemble {path}: {error}") from None
+    if done.returncode:
+        raise BuildError(f"{program} does not disassemble {path}: {done.stderr.strip()[:200]}")
+    assembly = parse_assembly(done.stdout)
+    settings = dict(_descriptors(data))
+    for function in assembly.functions:
+        function.settings = settings.get(function.name, {})
+    return replace(assembly, target=arch)
+
+
+def find_disassembler(arch: str) -> Path:
+    """An llvm-objdump that knows the architecture: of ROCm, else on PATH. Raises BuildError."""
+    tried: list[str] = []
+    for program in _candidates():
+        try:
+            said = subprocess.run(
+                [str(program), "--version"], capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
+            ).stdout
+        except (OSError, subprocess.SubprocessError):
+            continue
+        match = re.search(r"LLVM version (\d+)", said) or re.search(r"version (\d+)\.", said)
+        # gfx950 is known from LLVM 20 on; a build without AMD's back end does not list it.
+        if match and int(match[1]) >= (20 if arch == "gfx950" else 16) and "amdgcn" in said:
+            return program
+        tried.append(f"{program} ({'LLVM ' + match[1] if match else 'no LLVM'})")
+    found = f"; found only {', '.join(tried)}" if tried else ""
+    raise BuildError(f"no llvm-objdump for {arch} was found{found}: {_HOW}")
+
+
+def _candidates() -> Iterator[Path]:
+    for folder in rocm_folders():
+        for inner in _IN_ROCM:
+            if os.access(folder / inner, os.X_OK):
+                yield folder / inner
+    for name in ("llvm-objdump", *(f"llvm-objdump-{version}" for version in range(30, 15, -1))):
+        found = shutil.which(name)
+        if found is not None:
+            yield Path(found)
+
+
+def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
+    """(kernel, settings as an assembly's directives have them) by the symbols NAME.kd."""
+    sections = list(elf_sections(data).values())
+    tables = [section for section in sections if section[1] in (2, 11)]
+    for table in tables:
+        names = section_body(data, sections[table[6]])
+        for name, _, _, number, address, size in struct.iter_unpack("<IBBHQQ", section_body(data, table)):
+            text = names[name : names.index(b"\0", name)].decode("utf-8", "replace")
+            if not text.endswith(".kd") or size != _DESCRIPTOR_BYTES or number >= len(sections):
+                continue
+            begin = address - sections[number][3]
+            body = section_body(data, sections[number])[begin : begin + size]
+            (lds,) = struct.unpack_from("<I", body, _LDS_SIZE)
+            (scratch,) = struct.unpack_from("<I", body, _SCRATCH_SIZE)
+            (arguments,) = struct.unpack_from("<I", body, _KERNARG_SIZE)
+            (properties,) = struct.unpack_from("<H", body, _PROPERTIES)
+            settings = {
+                "group_segment_fixed_size": lds,
+                "private_segment_fixed_size": scratch,
+                "kernarg_size": arguments,
+            }
+            settings |= {key: properties >> bit & 1 for bit, key in enumerate(_USER_REGISTERS)}
+            yield text.removesuffix(".kd"), settings

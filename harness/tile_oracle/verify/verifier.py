@@ -1,0 +1,189 @@
+"""Verifies assembly: a fixpoint over each function's blocks, then the rules at every instruction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tile_oracle.verify import bounds, counters, lds_use, wait_states
+from tile_oracle.verify.assembly import Assembly, Function, parse_assembly
+from tile_oracle.verify.bounds import Addresses, Segments, segments_of
+from tile_oracle.verify.counters import Counters
+from tile_oracle.verify.findings import Finding, FunctionReport, Report
+from tile_oracle.verify.graph import Block, Graph, control_flow, reverse_postorder, shortest_path
+from tile_oracle.verify.instructions import Instruction, decode
+from tile_oracle.verify.lds_use import LdsUse, classify_reads
+from tile_oracle.verify.rules import Defect, check_counters, check_wait_states, loops_without_barrier
+from tile_oracle.verify.wait_states import WaitStates
+
+ARCHITECTURES = ("gfx942", "gfx950")
+"""What the tables are right for; wait states are the larger ones, of gfx950."""
+
+
+def verify_assembly(text: str, buffers: int | None = None) -> Report:
+    """Verifies every function of a compiler's assembly or of a disassembly.
+
+    buffers: of tiles in LDS, 1 or 2; None where it is not known (`lds_use`).
+
+    Raises BuildError for a text that holds no function for an AMD GPU.
+    """
+    return verify_parsed(parse_assembly(text), buffers)
+
+
+def verify_parsed(assembly: Assembly, buffers: int | None = None) -> Report:
+    """Verifies every function that was read."""
+    functions = tuple(verify_function(function, buffers) for function in assembly.functions)
+    return Report(assembly.target, assembly.compiler, functions)
+
+
+def verify_function(function: Function, buffers: int | None = None) -> FunctionReport:
+    """Verifies one function."""
+    code = [decode(line) for line in function.lines]
+    graph = control_flow(function, code)
+    findings = _Verification(function, code, graph, buffers).findings()
+    return FunctionReport(
+        function.name,
+        len(code),
+        len(graph.blocks),
+        tuple(findings),
+        _incomplete(code, graph),
+        _notes(function),
+    )
+
+
+def _incomplete(code: Sequence[Instruction], graph: Graph) -> tuple[str, ...]:
+    unknown = sorted({one.line.mnemonic for one in code if not one.known})
+    what = [f"{name} is not followed" for name in unknown]
+    what += [f"line {code[at].line.number} branches out of the function" for at in graph.lost]
+    return tuple(what)
+
+
+def _notes(function: Function) -> tuple[str, ...]:
+    settings = function.settings
+    notes: list[str] = []
+    if settings.get("private_segment_fixed_size"):
+        notes.append(f"scratch: {settings['private_segment_fixed_size']} bytes a work-item")
+    agprs = settings.get("next_free_vgpr", 0) - settings.get("accum_offset", 1 << 30)
+    if agprs > 0:
+        notes.append(f"accumulator registers: {agprs}")
+    if function.hidden_arguments:
+        notes.append(f"hidden arguments: {', '.join(function.hidden_arguments)}")
+    return tuple(notes)
+
+
+_State = tuple[Counters, WaitStates, Addresses, LdsUse]
+_Frozen = tuple[counters._Frozen, wait_states._Frozen, bounds._Frozen, lds_use._Frozen]
+
+
+class _Verification:
+    """One function under way."""
+
+    def __init__(
+        self, function: Function, code: Sequence[Instruction], graph: Graph, buffers: int | None
+    ) -> None:
+        self._lds_use = LdsUse(classify_reads(code), buffers)
+        self._function, self._code, self._graph = function, code, graph
+        dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
+        self._segments: Segments = segments_of(function.settings, dynamic)
+
+    def findings(self) -> list[Finding]:
+        """Sorted by line; one for each rule, line and cause."""
+        found: dict[tuple[str, int, int | None, str], Finding] = {}
+        for number, state in sorted(self._fixpoint().items()):
+            for at, defect in self._check(self._graph.blocks[number], self._thaw(state)):
+                key = (defect.rule, at, defect.cause, defect.what if defect.cause is None else "")
+                if key not in found:
+                    found[key] = self._finding(at, defect)
+        for write, read in loops_without_barrier(self._graph, self._code):
+            defect = Defect("loop-barrier", "a loop writes and reads LDS without a barrier in between", write)
+            found["loop-barrier", read, write, ""] = self._finding(read, defect)
+        return sorted(found.values(), key=lambda one: (one.line, one.cause_line, one.rule))
+
+    def _fixpoint(self) -> dict[int, _Frozen]:
+        """State at the entry of every block that can be reached."""
+        at_entry = (
+            counters.NOTHING,
+            wait_states.NOTHING,
+            Addresses.at_entry(self._segments).freeze(),
+            lds_use.NOTHING,
+        )
+        order = reverse_postorder(self._graph)
+        rank = {number: place for place, number in enumerate(order)}
+        entry: dict[int, _Frozen] = {0: at_entry}
+        waiting = {0}
+        while waiting:
+            number = min(waiting, key=rank.__getitem__)
+            waiting.discard(number)
+            block = self._graph.blocks[number]
+            state = self._thaw(entry[number])
+            count, states, addresses, use = state
+            for at in range(block.begin, block.end):
+                one = self._code[at]
+                count.step(at, one)
+                states.step(at, one)
+                addresses.step(one)
+                use.step(at, one)
+            left = (count.freeze(), states.freeze(), addresses.freeze(), use.freeze())
+            for following in block.successors:
+                there = entry.get(following)
+                joined = left if there is None else _join(there, left)
+                if joined != there:
+                    entry[following] = joined
+                    waiting.add(following)
+        return entry
+
+    def _thaw(self, frozen: _Frozen) -> _State:
+        return (
+            Counters.thaw(self._code, frozen[0]),
+            WaitStates.thaw(self._code, frozen[1]),
+            Addresses.thaw(self._segments, frozen[2]),
+            self._lds_use.thawed(frozen[3]),
+        )
+
+    def _check(self, block: Block, state: _State) -> Iterator[tuple[int, Defect]]:
+        count, states, addresses, use = state
+        for at in range(block.begin, block.end):
+            one = self._code[at]
+            for defect in check_counters(count, at, one):
+                yield at, defect
+            for defect in check_wait_states(states, one):
+                yield at, defect
+            for defect in addresses.check(one):
+                yield at, defect
+            for defect in use.check(at, one):
+                yield at, defect
+            count.step(at, one)
+            states.step(at, one)
+            addresses.step(one)
+            use.step(at, one)
+
+    def _finding(self, at: int, defect: Defect) -> Finding:
+        line = self._code[at].line
+        cause = None if defect.cause is None else self._code[defect.cause].line
+        return Finding(
+            defect.rule,
+            self._function.name,
+            line.number,
+            line.text,
+            defect.what,
+            0 if cause is None else cause.number,
+            "" if cause is None else cause.text,
+            () if defect.cause is None else self._path(defect.cause, at),
+        )
+
+    def _path(self, begin: int, end: int) -> tuple[str, ...]:
+        """Blocks from one place to another on a way that does not wait for the first, where one is found."""
+        graph = self._graph
+        place = {at: block.number for block in graph.blocks for at in range(block.begin, block.end)}
+        first, last = place[begin], place[end]
+        if first == last and begin < end:
+            return (graph.blocks[first].name,)
+        return tuple(graph.blocks[number].name for number in shortest_path(graph, first, last))
+
+
+def _join(first: _Frozen, second: _Frozen) -> _Frozen:
+    return (
+        counters.join(first[0], second[0]),
+        wait_states.join(first[1], second[1]),
+        bounds.join(first[2], second[2]),
+        lds_use.join(first[3], second[3]),
+    )

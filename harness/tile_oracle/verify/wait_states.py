@@ -1,0 +1,229 @@
+"""Wait states that the programmer owes the hardware: which instruction must come how much later than which.
+
+A wait state is what one instruction takes, s_nop N takes N + 1. The numbers are those of gfx950, from the
+ISA documents' tables of manually inserted wait states and from LLVM's hazard recogniser, which has the ones
+that gfx950 adds to gfx942's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from tile_oracle.verify.instructions import Instruction, Matrix
+from tile_oracle.verify.registers import (
+    EXEC,
+    M0,
+    SCALAR_REGISTERS,
+    VCC,
+    VECTOR_REGISTERS,
+    register_names,
+)
+
+_LONGEST_MATRIX = 20
+_LONGEST_OTHER = 5
+_EMPTY = (0, 0, 0, 0, 0, 0)
+_VALU, _TRANS, _HALF, _DOT, _SALU_M0, _STORE = range(6)
+
+_Frozen = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, ...], ...]]
+
+
+@dataclass(frozen=True)
+class Owed:
+    """Wait states that are missing. cause: the place of the first instruction where it is known."""
+
+    what: str
+    registers: int
+    needed: int
+    there: int
+    cause: int | None = None
+
+
+@dataclass
+class WaitStates:
+    """matrix: place of a matrix instruction -> the clock at which it was issued, and those of its result
+    registers that no later one has written. recent: for each of the last wait states, youngest first, what
+    its instruction wrote, by kind."""
+
+    code: Sequence[Instruction]
+    matrix: dict[int, tuple[int, int]] = field(default_factory=dict)
+    recent: list[tuple[int, ...]] = field(default_factory=lambda: [_EMPTY] * _LONGEST_OTHER)
+    clock: int = 0
+    _forget_at: int = _LONGEST_MATRIX
+
+    def freeze(self) -> _Frozen:
+        """The state as relative numbers."""
+        ages = ((at, self.clock - issued, result) for at, (issued, result) in self.matrix.items())
+        return tuple(sorted(one for one in ages if one[1] <= _LONGEST_MATRIX)), tuple(self.recent)
+
+    @classmethod
+    def thaw(cls, code: Sequence[Instruction], frozen: _Frozen) -> WaitStates:
+        """The state again, with the clock at 0."""
+        return cls(code, {at: (-age, result) for at, age, result in frozen[0]}, list(frozen[1]))
+
+    def step(self, at: int, one: Instruction) -> None:
+        """The instruction at a place is executed."""
+        self.clock += one.wait_states
+        if len(self.matrix) > _LONGEST_MATRIX or (self.matrix and self.clock > self._forget_at):
+            oldest = self.clock - _LONGEST_MATRIX
+            self.matrix = {place: held for place, held in self.matrix.items() if held[0] >= oldest}
+        if one.matrix is not None:
+            for place, (issued, result) in self.matrix.items():
+                if result & one.writes:
+                    self.matrix[place] = issued, result & ~one.writes
+            self.matrix[at] = self.clock, one.writes
+            self._forget_at = self.clock + _LONGEST_MATRIX
+        if one.vector:
+            writes = one.writes
+            wrote: tuple[int, ...] = (
+                writes if one.matrix is None else 0,
+                writes if one.transcendental else 0,
+                writes if one.half_result else 0,
+                writes if one.dot else 0,
+                0,
+                0,
+            )
+        elif one.scalar:
+            wrote = (0, 0, 0, 0, M0, 0) if one.writes & M0 else _EMPTY
+        else:
+            wrote = (0, 0, 0, 0, 0, one.wide_store_data) if one.wide_store_data else _EMPTY
+        if one.wait_states > 1:
+            gap = [_EMPTY] * min(one.wait_states, _LONGEST_OTHER)
+            self.recent = (gap + self.recent)[:_LONGEST_OTHER]
+        else:
+            self.recent = [wrote, *self.recent[:-1]]
+
+    def owed(self, one: Instruction) -> Iterator[Owed]:
+        """What an instruction would have to wait for still, were it next."""
+        if self.matrix and (one.vector or one.memory):
+            yield from self._after_matrix(one)
+        if one.vector:
+            yield from self._vector(one)
+        elif one.memory and (found := self._since(_VALU, 5, one.reads & SCALAR_REGISTERS)):
+            yield Owed("a vector instruction wrote the scalar register that memory is accessed by", *found)
+        if one.reads_m0_late and (found := self._since(_SALU_M0, 1, M0)):
+            yield Owed("a scalar instruction wrote m0 just before", *found)
+
+    def _since(self, kind: int, needed: int, registers: int) -> tuple[int, int, int] | None:
+        """(registers, needed, there) where one of the last `needed` wait states wrote them."""
+        if registers:
+            for there in range(needed):
+                if overlap := self.recent[there][kind] & registers:
+                    return overlap, needed, there
+        return None
+
+    def _vector(self, one: Instruction) -> Iterator[Owed]:
+        vectors = one.reads & VECTOR_REGISTERS
+        checks = [
+            (_VALU, 2, one.reads & SCALAR_REGISTERS, "a vector instruction wrote the scalar register"),
+            (_HALF, 1, one.reads | one.writes, "half of the register was written"),
+        ]
+        if not one.transcendental:
+            checks.append((_TRANS, 1, vectors, "a transcendental instruction wrote the register"))
+        if one.matrix is not None:
+            checks.append((_VALU, 2, vectors, "a vector instruction wrote a matrix instruction's operand"))
+            checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a matrix instruction"))
+        if one.dpp:
+            checks.append((_VALU, 2, vectors, "a vector instruction wrote what another lane reads (DPP)"))
+            checks.append((_VALU, 5, EXEC, "a vector instruction wrote exec before DPP"))
+        if one.permutes:
+            checks.append((_VALU, 2, vectors, "a vector instruction wrote what v_permlane exchanges"))
+        if one.lane_access:
+            if one.line.mnemonic.startswith("v_read"):
+                checks.append((_VALU, 1, vectors, "a vector instruction wrote what a lane is read of"))
+            checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"))
+            checks.append((_VALU, 4, one.lane_select, "a vector instruction wrote the lane's number"))
+        if one.divides_fmas:
+            checks.append((_VALU, 4, VCC, "a vector instruction wrote vcc before v_div_fmas"))
+        if not one.dot:
+            checks.append(
+                (_DOT, 3, vectors | one.writes & VECTOR_REGISTERS, "a dot product wrote the register")
+            )
+        checks.append((_STORE, 1, one.writes & VECTOR_REGISTERS, "a wide store still reads the register"))
+        for kind, needed, registers, what in checks:
+            if found := self._since(kind, needed, registers):
+                yield Owed(what, *found)
+
+    def _after_matrix(self, one: Instruction) -> Iterator[Owed]:
+        writes = one.writes | one.loads
+        touched = one.reads | writes
+        for at, (issued, result) in self.matrix.items():
+            there = self.clock - issued
+            if there >= _LONGEST_MATRIX:
+                continue
+            before = self.code[at]
+            if not (touched & result or writes & before.reads):
+                continue
+            assert before.matrix is not None
+            needed, registers, what = _after(before, result, before.matrix, one, writes)
+            if there < needed:
+                yield Owed(what, registers, needed, there, at)
+
+
+def _after(
+    before: Instruction, result: int, matrix: Matrix, one: Instruction, writes: int
+) -> tuple[int, int, str]:
+    """(wait states, registers, why) between a matrix instruction and another one. result: what no later one
+    wrote."""
+    passes, extra = matrix.passes, int(matrix.passes != 2)
+    found: list[tuple[int, int, str]] = []
+    if one.matrix is not None:
+        if overlap := result & one.matrix.ab:
+            needed = passes + 3 + extra if matrix.xdl else passes + 2
+            if matrix.double:
+                needed = 19 if passes == 16 else 6
+            found.append((needed, overlap, "a matrix instruction's result is the next one's operand"))
+        if overlap := result & one.matrix.c:
+            found.append((_accumulated(before, matrix, one.matrix), overlap, "sums overlap in part"))
+        return max(found, default=(0, 0, ""))
+    needed = passes + 3 + extra if matrix.xdl else passes + 2
+    if overlap := result & one.reads:
+        if matrix.double:
+            small = passes == 4
+            needed = (9 if small else 18) if one.memory else (6 if small else 11)
+        found.append((needed, overlap, "a matrix instruction's result is read"))
+    if overlap := result & writes:
+        if matrix.double:
+            needed = 6 if passes == 4 else 11
+        found.append((needed, overlap, "a matrix instruction's result is overwritten"))
+    if matrix.xdl and (overlap := matrix.c & writes):
+        found.append((passes - 1, overlap, "the sums that a matrix instruction reads are overwritten"))
+    return max(found, default=(0, 0, ""))
+
+
+def _accumulated(before: Instruction, matrix: Matrix, following: Matrix) -> int:
+    """Of a result that is the next one's sums: none where they are the same registers, but for short ones."""
+    if before.writes == following.c:
+        if matrix.double and following.double and matrix.passes == 4:
+            return 4
+        return 2 if matrix.passes == 2 else 0
+    if matrix.double:
+        return 0 if following.xdl else (17 if matrix.passes == 16 else 4)
+    if not matrix.xdl:
+        return 0 if following.xdl else matrix.passes
+    return matrix.passes + 2 if following.xdl else matrix.passes + 1 + int(matrix.passes != 2)
+
+
+def join(first: _Frozen, second: _Frozen) -> _Frozen:
+    """Both states: the younger of the same matrix instruction, and what either wrote."""
+    if first == second:
+        return first
+    held = {at: (age, result) for at, age, result in first[0]}
+    for at, age, result in second[0]:
+        there = held.get(at, (age, 0))
+        held[at] = min(age, there[0]), result | there[1]
+    recent = tuple(
+        tuple(x | y for x, y in zip(a, b, strict=True)) for a, b in zip(first[1], second[1], strict=True)
+    )
+    return tuple(sorted((at, age, result) for at, (age, result) in held.items())), recent
+
+
+NOTHING: _Frozen = ((), (_EMPTY,) * _LONGEST_OTHER)
+"""The state at a kernel's entry."""
+
+
+def missing(one: Owed) -> str:
+    """`needs 12 wait states, has 3 (v[4:7]): ...`."""
+    return (
+        f"{one.what}: {register_names(one.registers)} needs {one.needed} wait states, there are {one.there}"
+    )

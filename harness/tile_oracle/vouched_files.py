@@ -1,0 +1,237 @@
+"""SHA-256 digests of files, kept in another file beside them, and checked when the files are read.
+
+Two kinds of JSON file vouch for others. Both are sealed themselves (tile_oracle.sealed_json):
+
+    train_manifest.json    `files`: name -> SHA-256 of the files in the same model folder
+    NAME.json              `records_sha256`: SHA-256 of NAME.parquet, the oracle beside this baseline
+
+Files that nothing vouches for are read as they are: published model folders and those of older versions have
+no digests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import HarnessError
+from tile_oracle.sealed_json import check_seal, is_sealed, seal
+from tile_oracle.user_file import open_regular, read_bytes
+
+MANIFEST_FILE = "train_manifest.json"
+FILES = "files"
+RECORDS_DIGEST = "records_sha256"
+
+_MAX_VOUCHER_BYTES = 256 << 20
+_HEX_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def sha256_of(data: bytes) -> str:
+    """SHA-256 in hex."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """SHA-256 of a file, in hex. Raises OSError."""
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def records_digest(baseline: Path) -> str | None:
+    """SHA-256 of the oracle that lies beside a baseline's file, None where none does. Raises OSError."""
+    try:
+        return sha256_of_file(baseline.with_suffix(".parquet"))
+    except FileNotFoundError:
+        return None
+
+
+def check_bytes(path: Path, data: bytes, error: type[HarnessError]) -> bool:
+    """Whether something vouches for the file whose bytes these are. Raises `error` where they are not those
+    that were digested."""
+    found = _voucher(path, error)
+    if found is None:
+        return False
+    _compare(path, sha256_of(data), *found, error)
+    return True
+
+
+def check_file(path: Path, error: type[HarnessError]) -> bool:
+    """The same for a file that another reader opens. Raises `error`, for an unreadable file too."""
+    found = _voucher(path, error)
+    if found is None:
+        return False
+    try:
+        digest = sha256_of_file(path)
+    except OSError as reason:
+        raise error(f"cannot read {path}: {reason.strerror or reason}") from None
+    _compare(path, digest, *found, error)
+    return True
+
+
+def vouched_manifest(manifest: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
+    """The manifest with the digests of the folder's files (name -> SHA-256), sealed."""
+    return seal({**manifest, FILES: dict(sorted(files.items()))})
+
+
+def vouch_for(folder: Path, names: Iterable[str], error: type[HarnessError]) -> None:
+    """Puts the digests of these files, which were just written, into the folder's manifest.
+
+    Other entries stay as they are. A folder without a manifest, or whose manifest has no digests, is left
+    alone: `seal_folder` gives it some. Raises `error`.
+    """
+    manifest = _manifest(folder, error)
+    if manifest is not None and FILES in manifest:
+        _write_manifest(folder, manifest, {**manifest[FILES], **_digests(folder, names, error)}, error)
+
+
+def seal_folder(folder: Path, error: type[HarnessError]) -> int:
+    """Writes digests of all files that lie in a model folder into its manifest; how many. What the manifest
+    says besides stays the same; digests that it has are replaced. Raises `error`."""
+    manifest = _unchecked(folder / MANIFEST_FILE, error)
+    names = [
+        entry.name
+        for entry in sorted(folder.iterdir())
+        if entry.is_file() and entry.name != MANIFEST_FILE and not entry.name.startswith(".")
+    ]
+    _write_manifest(folder, manifest, _digests(folder, names, error), error)
+    return len(names)
+
+
+def seal_baseline(path: Path, error: type[HarnessError]) -> None:
+    """Seals the JSON file of a baseline, with the digest of the oracle beside it where one is.
+
+    The file's other values stay as they are. Raises `error`, also for a file that is no JSON object.
+    """
+    document = _unchecked(path, error)
+    try:
+        write_atomically(path, sealed_baseline(document, path))
+    except OSError as reason:
+        raise error(f"cannot write {path}: {reason.strerror or reason}") from None
+
+
+def sealed_baseline(document: Mapping[str, Any], path: Path) -> bytes:
+    """The file of a baseline that is to be kept at the path: sealed, with the digest of the oracle beside it.
+
+    Equal documents beside equal oracles give equal bytes. Raises OSError for an oracle that cannot be read.
+    """
+    plain = {key: value for key, value in document.items() if key != RECORDS_DIGEST}
+    digest = records_digest(path)
+    sealed = seal(plain if digest is None else {**plain, RECORDS_DIGEST: digest})
+    return (json.dumps(sealed, indent=1, sort_keys=True, allow_nan=False) + "\n").encode("ascii")
+
+
+def vouch_for_oracle(path: Path, error: type[HarnessError]) -> None:
+    """Puts the digest of an oracle that was just written into the baseline beside it, where that has a seal.
+    Raises `error`."""
+    beside = path.with_suffix(".json")
+    document = _document(beside, error)
+    if document is not None and is_sealed(document):
+        seal_baseline(beside, error)
+
+
+def _unchecked(path: Path, error: type[HarnessError]) -> dict[str, Any]:
+    """The JSON object in a file, whatever its seal."""
+    try:
+        document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
+    except OSError as reason:
+        raise error(f"cannot read {path}: {reason.strerror}") from None
+    except (ValueError, RecursionError) as reason:
+        raise error(f"{path} is not JSON: {reason}") from None
+    if not isinstance(document, dict):
+        raise error(f"{path} does not hold a JSON object")
+    return document
+
+
+def _digests(folder: Path, names: Iterable[str], error: type[HarnessError]) -> dict[str, str]:
+    try:
+        return {name: sha256_of_file(folder / name) for name in names}
+    except OSError as reason:
+        raise error(f"cannot read {reason.filename}: {reason.strerror}") from None
+
+
+def _write_manifest(
+    folder: Path, manifest: Mapping[str, Any], files: Mapping[str, str], error: type[HarnessError]
+) -> None:
+    text = json.dumps(vouched_manifest(manifest, files), indent=2, allow_nan=False) + "\n"
+    try:
+        write_atomically(folder / MANIFEST_FILE, text.encode())
+    except OSError as reason:
+        raise error(f"cannot write {folder / MANIFEST_FILE}: {reason.strerror}") from None
+
+
+def _compare(path: Path, digest: str, expected: str, by: Path, error: type[HarnessError]) -> None:
+    if digest != expected:
+        raise error(
+            f"{path} is damaged or was changed, {by.name} has another SHA-256 of it: "
+            f"restore the file from version control or a copy, or make it again ({_maker(path, by)})"
+        )
+
+
+def _maker(path: Path, by: Path) -> str:
+    if by.name == MANIFEST_FILE:
+        return f"tile-oracle {'study' if path.name == 'study.json' else 'train or ship'}"
+    return "tile-oracle oracle"
+
+
+def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
+    """The digest that the file must have and the file that says so."""
+    if path.name == MANIFEST_FILE:
+        return None
+    manifest = _manifest(path.parent, error)
+    listed = None if manifest is None else manifest.get(FILES)
+    if listed is not None and path.name in listed:
+        return listed[path.name], path.parent / MANIFEST_FILE
+    if path.suffix == ".parquet":
+        beside = path.with_suffix(".json")
+        document = _document(beside, error)
+        if document is not None and isinstance(digest := document.get(RECORDS_DIGEST), str):
+            return digest, beside
+    return None
+
+
+def _manifest(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
+    """The folder's manifest, checked; None where there is none."""
+    path = folder / MANIFEST_FILE
+    document = _document(path, error)
+    if document is None and path.is_file():
+        raise error(f"{path} is not a readable JSON object: restore it from version control or a copy")
+    if document is None or FILES not in document:
+        return document
+    listed = document[FILES]
+    if not isinstance(listed, dict) or not all(
+        isinstance(digest, str) and _HEX_DIGEST.fullmatch(digest) for digest in listed.values()
+    ):
+        raise error(f"{path}: files does not hold SHA-256 digests: restore it from version control or a copy")
+    return document
+
+
+def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
+    """A JSON object whose seal, where it has one, is right; None where there is no file or no such object:
+    a foreign file beside a parquet file vouches for nothing."""
+    try:
+        seen = path.stat()
+        document, damage = _read(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
+    except (OSError, ValueError, RecursionError):
+        return None
+    if damage:
+        raise error(damage)
+    return document
+
+
+@lru_cache(maxsize=8)
+def _read(path: Path, mtime_ns: int, size: int, inode: int) -> tuple[dict[str, Any] | None, str]:
+    """The JSON object in a file, None where it is another value, and what is wrong with its seal."""
+    document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
+    if not isinstance(document, dict):
+        return None, ""
+    try:
+        check_seal(document, path, HarnessError)
+    except HarnessError as error:
+        return None, str(error)
+    return document, ""
