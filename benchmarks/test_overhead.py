@@ -84,7 +84,11 @@ def run_pytest(folder: Path, *arguments: str, **environment: str) -> Ended:
         process = subprocess.Popen(
             [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": f"{CHECKOUT}{os.pathsep}{folder}", **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(map(str, [CHECKOUT / "harness", CHECKOUT, folder])),
+                **environment,
+            },
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,

@@ -100,7 +100,9 @@ def packages(folder: Path, python: str) -> None:
 
 
 def environment() -> dict[str, str]:
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    search = os.pathsep.join(
+        filter(None, [str(ROOT / "harness"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    )
     return {**os.environ, "PYTHONPATH": search}
 
 

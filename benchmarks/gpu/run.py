@@ -96,7 +96,7 @@ def load_plugin() -> list[str]:
 
 
 def session_environment(target: str, unpacked: Path, out: Path) -> dict[str, str]:
-    search = [str(ROOT), str(unpacked / "packages"), os.environ.get("PYTHONPATH", "")]
+    search = [str(ROOT / "harness"), str(ROOT), str(unpacked / "packages"), os.environ.get("PYTHONPATH", "")]
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(filter(None, search)),

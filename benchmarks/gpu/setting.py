@@ -94,7 +94,9 @@ def pytest_command(setting: Setting, *options: str) -> list[str]:
 def environment() -> dict[str, str]:
     """This process's, less what pytest and its plugins left, with the checkout to import from."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("PYTEST_", "COV_"))}
-    search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    search = os.pathsep.join(
+        filter(None, [str(ROOT / "harness"), str(ROOT), os.environ.get("PYTHONPATH", "")])
+    )
     return kept | {"PYTHONPATH": search, "COLUMNS": "120"}
 
 

@@ -19,7 +19,8 @@ from pathlib import Path
 
 if __name__ == "__main__":
     # The builder hands on no PYTHONPATH.
-    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+    _CHECKOUT = Path(__file__).resolve().parents[3]
+    sys.path[:0] = [str(_CHECKOUT / "harness"), str(_CHECKOUT)]
 
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tile_oracle.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
