@@ -9,17 +9,17 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.heuristic.conftest import GFX950
-from tests.heuristic.made_records import make_kernels, make_problems, make_records
-from tile_oracle.heuristic.columns import pair_columns
-from tile_oracle.heuristic.cross_validation import out_of_fold
-from tile_oracle.heuristic.fit import Effort, fit
-from tile_oracle.heuristic.hardware import hardware_figures
-from tile_oracle.heuristic.predictor import Predictor, find_model
-from tile_oracle.heuristic.recipe import recipe_named
-from tile_oracle.heuristic.schemas import schema_named
-from tile_oracle.heuristic.training_rows import training_rows
+from tests.made_records import make_kernels, make_problems, make_records
+from tests.measured_tables import GFX950
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.model.predictor import Predictor, find_model
 from tile_oracle.record.importers import import_file
+from tile_oracle.training.cross_validation import out_of_fold
+from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.training_rows import training_rows
 
 
 def public(name: str) -> Path:

@@ -18,14 +18,14 @@ import pandas as pd
 import pytest
 
 from tile_oracle.commands.oracle import write_oracle
-from tile_oracle.heuristic.recipe import recipe_named
-from tile_oracle.heuristic.train import train
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.schema import arrow_schema
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
 
 SET, ARCH = "forward_validation_300", "gfx950"
 START = pd.Timestamp("2026-01-02", tz="UTC")

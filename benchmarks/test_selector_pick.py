@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.selector.made_problems import random_problems
-from tile_oracle.heuristic.model_folder import read_booster_text, read_spec
-from tile_oracle.heuristic.predictor import Predictor, find_model
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.model_folder import read_booster_text, read_spec
+from tile_oracle.model.predictor import Predictor, find_model
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector.ranker import NativeRanker

@@ -23,11 +23,11 @@ import numpy as np
 import pytest
 
 from tests.selector.made_problems import random_problems
-from tile_oracle.heuristic.columns import pair_columns
-from tile_oracle.heuristic.hardware import hardware_figures
-from tile_oracle.heuristic.model_folder import SPEC_FILE, ModelSpec, packed_booster
-from tile_oracle.heuristic.schemas import schema_named
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, packed_booster
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.selector.forest import Forest

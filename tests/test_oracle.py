@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import RecordError
-from tile_oracle.heuristic.training_rows import training_rows
 from tile_oracle.oracle import (
     KEY_COLUMNS,
     final_measurements,
@@ -23,6 +22,7 @@ from tile_oracle.oracle import (
 )
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
+from tile_oracle.training.training_rows import training_rows
 
 PROBLEM, OTHER = some_problems(2)
 KERNELS = some_kernels(6, PROBLEM)

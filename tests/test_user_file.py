@@ -12,7 +12,7 @@ import pytest
 
 from tile_oracle.commands.train import _weights
 from tile_oracle.errors import HarnessError
-from tile_oracle.heuristic.picks import read_picks
+from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.user_file import read_bytes
 from tile_oracle.verify.sources import read_assembly
 

@@ -10,16 +10,14 @@ import pandas as pd
 import pytest
 from evil_target import EvilTarget, evil_kernel, small_problem
 
-from tests.heuristic.made_records import make_problems, make_records
+from tests.made_records import make_problems, make_records
 from tests.registry.conftest import STEADY
 from tile_oracle.build.builder import Builder
 from tile_oracle.errors import BuildError, ModelError, RuleError, TargetError
-from tile_oracle.heuristic.predictor import Predictor
-from tile_oracle.heuristic.recipe import Recipe, TreePart
-from tile_oracle.heuristic.train import train
-from tile_oracle.heuristic.trees import TreeSettings
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.trees import TreeSettings
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import GemmProblem, problem_from_id
 from tile_oracle.problem_set import load_problem_set
@@ -31,6 +29,8 @@ from tile_oracle.registry.registry import MEASURED, MODEL, TUNED
 from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.target.cpu_info import cpu_name
+from tile_oracle.training.recipe import Recipe, TreePart
+from tile_oracle.training.train import train
 
 GFX = problem_from_id("forward-bf16-n1-c64-k64-i56x56-f3x3-p1")
 MINE = problem_from_id("forward-fp32-n1-c16-k16-i9x9-f3x3-p1")

@@ -14,20 +14,19 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.heuristic.conftest import *  # noqa: F403
-from tests.heuristic.test_gemm_training import make_records as make_gemm_records
 from tests.selector.made_problems import random_problems
+from tests.training.test_gemm_training import make_records as make_gemm_records
 from tile_oracle.cli import main
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.predictor import Predictor
-from tile_oracle.heuristic.recipe import recipe_named
-from tile_oracle.heuristic.train import train
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.selector.export import export_model, file_stem
 from tile_oracle.selector.native_selector import NativeSelector
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
 
 MODEL = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
 FORWARD: Kind = ("forward", "bf16", 2)

@@ -14,26 +14,25 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.heuristic.conftest import *  # noqa: F403
-from tests.heuristic.made_records import make_kernels, make_problems
-from tests.heuristic.test_gemm_training import make_records as make_gemm_records
-from tests.heuristic.test_predictor import published_folder
+from tests.made_records import make_kernels, make_problems
+from tests.model.test_predictor import published_folder
 from tests.selector.made_problems import random_problems
 from tests.selector.test_traced_features import made_code
+from tests.training.test_gemm_training import make_records as make_gemm_records
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.code_table import CodeTable
-from tile_oracle.heuristic.columns import pair_columns
-from tile_oracle.heuristic.model_folder import SPEC_FILE, read_json, read_spec
-from tile_oracle.heuristic.predictor import Predictor
-from tile_oracle.heuristic.ranker import constant_groups
-from tile_oracle.heuristic.recipe import Recipe, TreePart, recipe_named
-from tile_oracle.heuristic.train import train
-from tile_oracle.heuristic.trees import TreeSettings
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.columns import pair_columns
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.model_folder import SPEC_FILE, read_json, read_spec
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.ranker import constant_groups
+from tile_oracle.model.trees import TreeSettings
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
+from tile_oracle.training.train import train
 from tile_oracle.vouched_files import MANIFEST_FILE, seal_folder
 
 PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from tests.selector.made_problems import random_problems
 from tests.selector.native_program import NativeProgram
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic import features
-from tile_oracle.heuristic.code_table import CODE_COLUMNS, CodeTable
-from tile_oracle.heuristic.columns import pair_columns
-from tile_oracle.heuristic.features import Feature, FeatureSchema, FeatureTable
-from tile_oracle.heuristic.hardware import hardware_figures
-from tile_oracle.heuristic.schemas import SCHEMAS, schema_named
-from tile_oracle.heuristic.schemas.physical_terms import TERMS
+from tile_oracle.features import feature_table as features
+from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTable
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import SCHEMAS, schema_named
+from tile_oracle.features.schemas.physical_terms import TERMS
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tests.heuristic.made_records import make_problems, true_time_ms
+from tests.made_records import make_problems, true_time_ms
 from tests.pytest_project import Project
 from tests.report.records_factory import frame, record
 from tile_oracle.commands.oracle import write_oracle
-from tile_oracle.heuristic.recipe import recipe_named
-from tile_oracle.heuristic.train import train
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
 
 DEVICE = "Made-up Accelerator"
 SET = "layers.csv"

@@ -14,14 +14,13 @@ import pandas as pd
 import pytest
 from _pytest.config import _prepareconfig
 
-from tests.heuristic.made_records import make_problems
+from tests.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
 from tile_oracle.commands.evaluate import rankings_of, training_lines
 from tile_oracle.data_files import data_folder
-from tile_oracle.heuristic.evaluate import evaluate
-from tile_oracle.heuristic.model_folder import read_json
-from tile_oracle.heuristic.trained_on import overlap, trained_on
+from tile_oracle.evaluation.evaluate import evaluate
+from tile_oracle.model.model_folder import read_json
 from tile_oracle.record.dataset import load_records
 from tile_oracle.report.files import verdict_document
 from tile_oracle.report.terminal import summary_lines
@@ -29,6 +28,7 @@ from tile_oracle.session.conclusion import Conclusion, conclude
 from tile_oracle.session.options import read_options
 from tile_oracle.session.outcome import Outcome, gravest
 from tile_oracle.session.sweep import SweepSession
+from tile_oracle.training.trained_on import overlap, trained_on
 
 REPLAY = ("--problem-set", SET, "--target", "replay")
 SHIPPED = sorted(path.parent for path in data_folder("models").glob("*/feature_spec.json"))

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from _pytest.config import _prepareconfig
 
-from tests.heuristic.made_records import make_problems
+from tests.made_records import make_problems
 from tests.pytest_project import Finished, Project
 from tests.session.recorded import DEVICE, SET, Recorded, make_recorded, measured, records_of, train_model
 from tile_oracle.commands.oracle import write_oracle
@@ -128,7 +128,7 @@ def test_a_worse_model_is_red(recorded: Recorded) -> None:
 
 
 SWAPPED = """\
-from tile_oracle.heuristic.features import FeatureTable
+from tile_oracle.features.feature_table import FeatureTable
 
 given = FeatureTable.given
 FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n": "tile_m"}.get(name, name))

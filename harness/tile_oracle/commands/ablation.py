@@ -6,9 +6,9 @@ import argparse
 import time
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.ablation import DEFAULT_ROWS, AblationRow, ablation_row
-from tile_oracle.heuristic.recipe import RECIPES, recipe_named
+from tile_oracle.evaluation.ablation import DEFAULT_ROWS, AblationRow, ablation_row
 from tile_oracle.record.dataset import load_records
+from tile_oracle.training.recipe import RECIPES, recipe_named
 
 HELP = "train several recipes on the same records and compare them in one table"
 

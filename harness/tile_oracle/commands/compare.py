@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tile_oracle.commands.evaluate import rankings_of, training_lines
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.compare import Comparison, compare
-from tile_oracle.heuristic.evaluate import evaluate
+from tile_oracle.evaluation.compare import Comparison, compare
+from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
 

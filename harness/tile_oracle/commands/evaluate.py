@@ -10,14 +10,14 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.candidates import rank_recorded
-from tile_oracle.heuristic.evaluate import Evaluation, evaluate
-from tile_oracle.heuristic.picks import read_picks
-from tile_oracle.heuristic.predictor import Predictor
-from tile_oracle.heuristic.trained_on import overlap
+from tile_oracle.evaluation.candidates import rank_recorded
+from tile_oracle.evaluation.evaluate import Evaluation, evaluate
+from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records
+from tile_oracle.training.trained_on import overlap
 
 HELP = "judge a model's picks by recorded measurements"
 

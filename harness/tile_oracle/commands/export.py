@@ -8,9 +8,9 @@ from pathlib import Path
 from tile_oracle.commands.predict import kernels_named
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError, RuleError
-from tile_oracle.heuristic.model_folder import SPEC_FILE, ModelSpec, read_spec
-from tile_oracle.heuristic.schemas import op_of_model
+from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import GemmKernel, Kernel
+from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, read_spec
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, Kind, kind_text
 from tile_oracle.selector.export import export_model, file_stem

@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.columns import pair_columns
-from tile_oracle.heuristic.hardware import hardware_figures
-from tile_oracle.heuristic.schemas import SCHEMAS, op_of_model, schema_named
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.problem import problem_from_id
 

@@ -52,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the file and says what is in it. Raises HarnessError."""
-    from tile_oracle.heuristic.model_folder import read_spec
+    from tile_oracle.model.model_folder import read_spec
     from tile_oracle.problem_set import load_problem_set
 
     if args.model is not None:

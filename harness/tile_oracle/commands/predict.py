@@ -8,10 +8,10 @@ from pathlib import Path
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.code_table import CodeTable
-from tile_oracle.heuristic.model_folder import read_json
-from tile_oracle.heuristic.predictor import Predictor, find_model_of
+from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.model_folder import read_json
+from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.problem import SHARED, kind_text, problem_from_id
 from tile_oracle.vouched_files import MANIFEST_FILE
 

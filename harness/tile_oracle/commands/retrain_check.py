@@ -8,12 +8,12 @@ from pathlib import Path
 from tile_oracle.commands.compare import render
 from tile_oracle.commands.evaluate import rankings_of
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.compare import compare
-from tile_oracle.heuristic.evaluate import evaluate
-from tile_oracle.heuristic.fit import Effort
-from tile_oracle.heuristic.recipe import RECIPES, SUITED
-from tile_oracle.heuristic.train import train
+from tile_oracle.evaluation.compare import compare
+from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.record.dataset import load_records
+from tile_oracle.training.fit import Effort
+from tile_oracle.training.recipe import RECIPES, SUITED
+from tile_oracle.training.train import train
 
 HELP = "validate the current model, train a new one, validate it, compare"
 

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     from tile_oracle.errors import GateError, ModelError
-    from tile_oracle.heuristic.model_folder import SPEC_FILE
+    from tile_oracle.model.model_folder import SPEC_FILE
     from tile_oracle.vouched_files import seal_baseline, seal_folder
 
     for folder in args.models:

@@ -37,7 +37,7 @@ a replayed session of the model.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle ship`."""
-    from tile_oracle.heuristic.recipe import RECIPES, SUITED
+    from tile_oracle.training.recipe import RECIPES, SUITED
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "From the records of runs to a folder that `pytest --target replay` gates."
@@ -79,15 +79,15 @@ def run(args: argparse.Namespace) -> int:
     """Writes the folder and says what it reaches. Raises HarnessError."""
     from tile_oracle.commands.oracle import write_oracle
     from tile_oracle.errors import ModelError
-    from tile_oracle.heuristic.code_table import CodeTable
-    from tile_oracle.heuristic.fit import Effort
-    from tile_oracle.heuristic.study import study, write_study
-    from tile_oracle.heuristic.train import train
+    from tile_oracle.evaluation.study import study, write_study
+    from tile_oracle.features.code_table import CodeTable
     from tile_oracle.problem_set import load_problem_set
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_dataset
     from tile_oracle.record.merge import merge_records
     from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
+    from tile_oracle.training.fit import Effort
+    from tile_oracle.training.train import train
     from tile_oracle.vouched_files import vouch_for
 
     started = time.monotonic()
@@ -161,9 +161,9 @@ def _divided(
 
 def _teaching(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
     """The records of other directions that may teach: of no shape that is held out."""
-    from tile_oracle.heuristic.companions import not_of_shapes
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.merge import merge_records
+    from tile_oracle.training.auxiliary_rows import not_of_shapes
 
     merged, _ = merge_records(read_rows(path) for path in paths)
     return not_of_shapes(merged, held_out)

@@ -44,9 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Writes the file and prints the headline figures. Raises RecordError, ModelError."""
     from tile_oracle.errors import ModelError
-    from tile_oracle.heuristic.fit import Effort
-    from tile_oracle.heuristic.study import study, write_study
+    from tile_oracle.evaluation.study import study, write_study
     from tile_oracle.record.dataset import load_records
+    from tile_oracle.training.fit import Effort
 
     picks = {}
     for text in args.picks:

@@ -11,11 +11,11 @@ import pandas as pd
 
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.code_table import CodeTable
-from tile_oracle.heuristic.predictor import Predictor
-from tile_oracle.heuristic.suggest import suggest, suggest_picks
-from tile_oracle.heuristic.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
+from tile_oracle.exploration.suggest import suggest, suggest_picks
+from tile_oracle.exploration.suggest_simulation import KNOWN_PROBLEMS, ROUNDS, WAYS, simulate
+from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records

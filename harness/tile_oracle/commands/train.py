@@ -10,13 +10,13 @@ from pathlib import Path
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.baseline import out_of_fold_baseline, save_beside
-from tile_oracle.heuristic.compact import PYTHON_PICKS, choose_compact
-from tile_oracle.heuristic.fit import Effort
-from tile_oracle.heuristic.recipe import RECIPES, SUITED
-from tile_oracle.heuristic.train import RecipeSearch, TrainedModel, train
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
+from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
+from tile_oracle.training.fit import Effort
+from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
+from tile_oracle.training.recipe import RECIPES, SUITED
+from tile_oracle.training.train import RecipeSearch, TrainedModel, train
 from tile_oracle.user_file import open_regular
 
 HELP = "train a model that picks kernels, from recorded measurements"

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.heuristic.bootstrap import interval, mean_of, quantile_of
-from tile_oracle.heuristic.model_folder import SPEC_FILE, ModelSpec, read_json, read_spec
-from tile_oracle.heuristic.study import read_study
+from tile_oracle.evaluation.study import read_study
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
+from tile_oracle.judge.bootstrap import interval, mean_of, quantile_of
+from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, read_json, read_spec
 from tile_oracle.problem import DIRECTIONS
 from tile_oracle.report.markdown import code, text
 from tile_oracle.report.published import HARDWARE, PUBLISHED, SOURCE

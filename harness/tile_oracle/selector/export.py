@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.schemas import op_of_model
+from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes

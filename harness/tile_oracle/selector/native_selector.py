@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.features import Array
+from tile_oracle.features.feature_table import Array
 from tile_oracle.selector import native_library
 
 _ERROR_BYTES = 400

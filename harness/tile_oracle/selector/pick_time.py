@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tile_oracle.errors import BuildError
-from tile_oracle.heuristic.compact import PickTimer, median_pick_us
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.selector import native_library
 from tile_oracle.selector.ranker import NativeRanker
+from tile_oracle.training.compact import PickTimer, median_pick_us
 
 
 def native_picks_missing() -> str:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.features import Array
+from tile_oracle.features.feature_table import Array
 from tile_oracle.selector.byte_writer import ByteWriter
 from tile_oracle.selector.trace import NUMPY_OF, Classes, Node, Partition
 

@@ -1,6 +1,6 @@
 """A model and its candidates in native code: `NativeRanker.load(folder, kernels).select(problem)`.
 
-The same answers as tile_oracle.heuristic.predictor.Predictor, bit for bit, without LightGBM.
+The same answers as tile_oracle.model.predictor.Predictor, bit for bit, without LightGBM.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.code_table import CodeTable
-from tile_oracle.heuristic.features import Array
-from tile_oracle.heuristic.model_folder import ModelSpec
-from tile_oracle.heuristic.predictor import check_problem
-from tile_oracle.heuristic.schemas import op_of_model
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.feature_table import Array
+from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.model_folder import ModelSpec
+from tile_oracle.model.predictor import check_problem
 from tile_oracle.problem import Problem
 from tile_oracle.selector.native_selector import NativeSelector
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes

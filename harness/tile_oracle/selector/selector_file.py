@@ -16,16 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic.aliases import Aliases
-from tile_oracle.heuristic.code_table import CodeTable
-from tile_oracle.heuristic.hardware import hardware_figures
-from tile_oracle.heuristic.model_folder import ModelSpec, read_booster_text, read_spec
-from tile_oracle.heuristic.physics import PhysicalModel
-from tile_oracle.heuristic.predictor import TreeParts, check_feature_count, check_kind, ranker_of
-from tile_oracle.heuristic.ranker import CorrectionMember, Member, Ranker, TreeMember
-from tile_oracle.heuristic.schemas import op_of_model, work_schema
-from tile_oracle.heuristic.targets import Target
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import op_of_model, work_schema
 from tile_oracle.kernel import KERNEL_TYPES, Kernel, parse_kernel_name
+from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.model_folder import ModelSpec, read_booster_text, read_spec
+from tile_oracle.model.physics import PhysicalModel
+from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
+from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember
+from tile_oracle.model.tree_targets import Target
 from tile_oracle.problem import (
     GEMM_PROBLEM_FIELDS,
     PROBLEM_FIELDS,

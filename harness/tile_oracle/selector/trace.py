@@ -22,9 +22,9 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from tile_oracle.errors import ModelError
-from tile_oracle.heuristic import exact_functions
-from tile_oracle.heuristic.columns import Column, field_columns
-from tile_oracle.heuristic.features import Array, FeatureSchema, FeatureTable
+from tile_oracle.features import exact_math
+from tile_oracle.features.columns import Column, field_columns
+from tile_oracle.features.feature_table import Array, FeatureSchema, FeatureTable
 from tile_oracle.kernel import Kernel
 
 Classes = npt.NDArray[np.int64]
@@ -52,10 +52,10 @@ NUMPY_OF: Mapping[str, Callable[..., Any]] = {
     "trunc": np.trunc,
     "rint": np.rint,
     "sqrt": np.sqrt,
-    "log2": exact_functions.log2,
-    "log": exact_functions.log,
-    "exp": exact_functions.exp,
-    "expm1": exact_functions.expm1,
+    "log2": exact_math.log2,
+    "log": exact_math.log,
+    "exp": exact_math.exp,
+    "expm1": exact_math.expm1,
     "common_bits": lambda a, b: _as_int64(a) & _as_int64(b),
     "where": lambda condition, a, b: np.where(np.asarray(condition) != 0, a, b),
 }
@@ -244,7 +244,7 @@ class Symbol(NDArrayOperatorsMixin):
         raise ModelError(f"astype({kind}) cannot be traced")
 
     def traced_log2(self) -> Symbol:
-        """tile_oracle.heuristic.features.log2 of this."""
+        """tile_oracle.features.feature_table.log2 of this."""
         return Symbol(self.graph, self.graph.apply("log2", self.node))
 
     def _symbol(self, value: Any) -> Symbol:

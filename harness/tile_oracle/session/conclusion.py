@@ -253,7 +253,7 @@ def _training(session: SweepSession, choice: ModelChoice, own: pd.DataFrame, ids
     """Which problems the models under test were trained on. Out-of-fold predictions never are in-sample."""
     if not choice.folders:
         return Training()
-    from tile_oracle.heuristic.trained_on import overlap
+    from tile_oracle.training.trained_on import overlap
 
     found = overlap(set(choice.folders.values()), own, ids)
     counted = Outcome.IN_SAMPLE in session.options.allowed
@@ -268,7 +268,7 @@ def _candidates(session: SweepSession, choice: ModelChoice, part: ProblemSet) ->
     if session.replay is not None:
         recorded = {kernel.name for kernel in session.replay.recording.kernels() if kernel.kind in kinds}
     if choice.folders:
-        from tile_oracle.heuristic.trained_on import kernels_trained_on
+        from tile_oracle.training.trained_on import kernels_trained_on
 
         trained = frozenset().union(*map(kernels_trained_on, set(choice.folders.values())))
     return Candidates(

@@ -12,10 +12,10 @@ from tile_oracle.arch import load_arch
 from tile_oracle.cores import usable_cores
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import GateError, ModelError
-from tile_oracle.heuristic.model_folder import model_places
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
 from tile_oracle.kernel import Kernel
+from tile_oracle.model.model_folder import model_places
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
@@ -26,7 +26,7 @@ from tile_oracle.target.replay import NAME as REPLAY
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tile_oracle.heuristic.predictor import Predictor
+    from tile_oracle.model.predictor import Predictor
     from tile_oracle.report.data import RankedBy
 
 AUTO = "auto"
@@ -62,7 +62,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
     if options.model == OUT_OF_FOLD:
         return ModelChoice(OUT_OF_FOLD)
-    from tile_oracle.heuristic.predictor import find_model_of
+    from tile_oracle.model.predictor import find_model_of
 
     if options.model != AUTO:
         folder = _folder(options.model, (options.models_dir, data_folder("models")))
@@ -121,7 +121,7 @@ class Picks:
         if folder is None or not kernels:
             return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
         if folder not in self._predictors:
-            from tile_oracle.heuristic.predictor import Predictor
+            from tile_oracle.model.predictor import Predictor
 
             self._predictors[folder] = Predictor.load(folder)
         predictor = self._predictors[folder]
@@ -153,12 +153,12 @@ def rank(
     ids = [problem.id for problem in problems.problems]
     if held:
         return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
-    from tile_oracle.heuristic.candidates import without_refused
-    from tile_oracle.heuristic.code_table import CodeTable
-    from tile_oracle.heuristic.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
-    from tile_oracle.heuristic.evaluate import rank_all
-    from tile_oracle.heuristic.predictor import Predictor
-    from tile_oracle.heuristic.recipe import recipe_named
+    from tile_oracle.evaluation.candidates import without_refused
+    from tile_oracle.evaluation.evaluate import rank_all
+    from tile_oracle.features.code_table import CodeTable
+    from tile_oracle.model.predictor import Predictor
+    from tile_oracle.training.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
+    from tile_oracle.training.recipe import recipe_named
 
     own = records[records["problem"].isin(ids)]
     if choice.folders:

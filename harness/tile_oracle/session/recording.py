@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RecordError
-from tile_oracle.heuristic.model_folder import SPEC_FILE, read_spec
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.model_folder import SPEC_FILE, read_spec
 from tile_oracle.problem_set import ProblemSet, load_problem_sets
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about

@@ -18,9 +18,9 @@ namespace tile_oracle {
 namespace {
 
 constexpr std::string_view magic = "tile-oracle selector 1\n";
-constexpr double least_ms = 1e-6;        // LEAST_MS of harness/tile_oracle/heuristic/physics.py
-constexpr double least_quantity = 1e-9;  // LEAST_QUANTITY of harness/tile_oracle/heuristic/targets.py
-constexpr double most_log_time = 50.0;   // MOST_LOG_TIME of harness/tile_oracle/heuristic/ranker.py
+constexpr double least_ms = 1e-6;        // LEAST_MS of harness/tile_oracle/model/physics.py
+constexpr double least_quantity = 1e-9;  // LEAST_QUANTITY of harness/tile_oracle/model/tree_targets.py
+constexpr double most_log_time = 50.0;   // MOST_LOG_TIME of harness/tile_oracle/model/ranker.py
 constexpr std::uint32_t most_candidates = 1u << 24;
 
 template <class Result>
@@ -66,7 +66,7 @@ struct Column {
     std::size_t bytes() const noexcept { return class_of.capacity() * sizeof(std::uint32_t); }
 };
 
-/// What the trees' sum says; see log_time_of in harness/tile_oracle/heuristic/targets.py.
+/// What the trees' sum says; see log_time_of in harness/tile_oracle/model/tree_targets.py.
 enum class Says : std::uint32_t { log_time, negative_log_time, latency, tflops, bandwidth };
 
 struct TreeMember {

@@ -1,5 +1,5 @@
 // log, log2, exp and expm1 that give the same bits on every machine: operation by operation those of
-// harness/tile_oracle/heuristic/exact_functions.py.
+// harness/tile_oracle/features/exact_math.py.
 #pragma once
 
 #include <limits>

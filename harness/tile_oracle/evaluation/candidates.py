@@ -1,0 +1,36 @@
+"""Which kernels a model may pick for a problem: what the gate and `tile-oracle evaluate` rank alike."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from tile_oracle.arch import load_arch
+from tile_oracle.evaluation.evaluate import rank_all
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.oracle import problems_of
+from tile_oracle.problem import problem_from_id
+
+
+def rank_recorded(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
+    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and kernels, as a session
+    that replays these records makes them."""
+    predictor = predictor.knowing(CodeTable.of(records))
+    kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
+    return without_refused(rank_all(predictor, problems_of(records), kernels), records, predictor.spec.arch)
+
+
+def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
+    """The rankings less the kernels that the architecture's rules refuse for the problem: whoever picks asks
+    the rules first, as tile_oracle.registry does. What was measured ok is kept, whatever the rules say."""
+    names = ["problem", "kernel"]
+    ok = pd.MultiIndex.from_frame(records.loc[records["status"] == "ok", names].astype(str))
+    doubtful = rankings[~pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(ok)]
+    judge, refused = load_arch(arch), []
+    for problem_id, of_problem in doubtful.groupby("problem", sort=False):
+        problem = problem_from_id(str(problem_id))
+        for row, name in of_problem["kernel"].items():
+            if judge.problem_refusal(parse_kernel_name(str(name)), problem) is not None:
+                refused.append(row)
+    return rankings.drop(index=refused).reset_index(drop=True)

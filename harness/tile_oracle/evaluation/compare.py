@@ -1,0 +1,103 @@
+"""An old model and a new one on the same measurements: agreement, gains, losses, verdict."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.evaluate import Evaluation
+from tile_oracle.judge.baseline import Baseline, make_baseline
+from tile_oracle.judge.bootstrap import Interval, mean_of, paired_interval, quantile_of
+from tile_oracle.judge.criteria import Criteria
+from tile_oracle.judge.verdict import Verdict, judge
+from tile_oracle.oracle import final_measurements
+from tile_oracle.selection import COVERED
+
+SAME_POINTS = 0.1
+"""Problems whose efficiency changed by no more than this (percentage points) count as the same."""
+
+
+def _no_identity(model: str) -> dict[str, Any]:
+    return {**{f.name: "" for f in fields(Baseline) if f.type in ("str", str)}, "model": model}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`changes`: one row a problem covered by both: old and new pick, efficiency in percent, delta.
+
+    `verdict` applies the gate's criteria with the old model as the baseline.
+    """
+
+    old: Evaluation
+    new: Evaluation
+    changes: pd.DataFrame
+    agreement: int
+    deltas: dict[str, Interval]
+    improved: int
+    same: int
+    degraded: int
+    verdict: Verdict
+
+    def regressions(self) -> pd.DataFrame:
+        """Problems that got worse, the worst first."""
+        return self.changes[self.changes["delta"] < -SAME_POINTS].sort_values(["delta", "problem"])
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain numbers and texts: what --json writes."""
+        return {
+            "old": self.old.name,
+            "new": self.new.name,
+            "problems": len(self.changes),
+            "agreement": self.agreement,
+            "delta_points": {key: asdict(value) for key, value in self.deltas.items()},
+            "improved": self.improved,
+            "same": self.same,
+            "degraded": self.degraded,
+            "regressions": self.regressions().to_dict("records"),
+            "verdict": self.verdict.to_dict(),
+        }
+
+
+def compare(
+    records: pd.DataFrame, old: Evaluation, new: Evaluation, criteria: Criteria | None = None, seed: int = 0
+) -> Comparison:
+    """Two evaluations of the same records. Raises ModelError when they share no covered problem."""
+    columns = ["problem", "pick_kernel", "efficiency"]
+    sides = [side.selection[side.selection["coverage"] == COVERED][columns] for side in (old, new)]
+    changes = sides[0].merge(sides[1], on="problem", suffixes=("_old", "_new"))
+    if changes.empty:
+        raise ModelError(f"{old.name} and {new.name} cover no problem in common")
+    before = 100.0 * changes["efficiency_old"].to_numpy(dtype=np.float64)
+    after = 100.0 * changes["efficiency_new"].to_numpy(dtype=np.float64)
+    changes = pd.DataFrame(
+        {
+            "problem": changes["problem"],
+            "pick_old": changes["pick_kernel_old"],
+            "pick_new": changes["pick_kernel_new"],
+            "efficiency_old": before,
+            "efficiency_new": after,
+            "delta": after - before,
+        }
+    )
+    delta = changes["delta"].to_numpy(dtype=np.float64)
+    final = final_measurements(records)
+    baseline = make_baseline(old.selection, final, **_no_identity(old.name))
+    return Comparison(
+        old,
+        new,
+        changes,
+        int((changes["pick_old"] == changes["pick_new"]).sum()),
+        {
+            "mean": paired_interval(before, after, mean_of, seed),
+            "median": paired_interval(before, after, quantile_of(0.5), seed),
+            "P10": paired_interval(before, after, quantile_of(0.1), seed),
+        },
+        int((delta > SAME_POINTS).sum()),
+        int((np.abs(delta) <= SAME_POINTS).sum()),
+        int((delta < -SAME_POINTS).sum()),
+        judge(new.selection, final, baseline, criteria or Criteria()),
+    )

@@ -1,0 +1,215 @@
+"""How well a model's recipe picks: held-out figures, the published recipe beside it, the learning curve.
+
+It is computed once, where the measurements are at hand, and kept as study.json in the model's folder: the
+results page is made of these files, without any measurement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.evaluate import Evaluation, evaluate, rank_records, without_unsupported
+from tile_oracle.evaluation.learning_curve import learning_curve
+from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.model_folder import STUDY_FILE, json_bytes, read_json, read_spec
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
+from tile_oracle.training.cross_validation import predicted_pairs
+from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.training_rows import training_rows
+from tile_oracle.vouched_files import check_file, vouch_for
+
+SCHEMA = 1
+DIGITS = 4
+"""Decimals of the figures in the file: what is left out depends on the machine that computed them."""
+
+
+def study(
+    folder: Path,
+    training: pd.DataFrame,
+    test: pd.DataFrame,
+    *,
+    recipes: Sequence[str] = ("default", "published"),
+    picks: Mapping[str, Path] | None = None,
+    sources: Mapping[str, str] | None = None,
+    effort: Effort | None = None,
+) -> dict[str, Any]:
+    """The study of a model folder: recipes trained on `training`, judged on `test`; of both only the
+    folder's own architecture, direction and data type.
+
+    Problems that are in both are left out of the test, and counted; where that leaves none, the folder's own
+    model is not judged on what it has seen either: there is the learning curve alone. picks: name -> CSV file
+    of a model's picks for the test problems. sources: what to call the two. Raises ModelError, RecordError.
+    """
+    effort = effort or Effort()
+    spec = read_spec(folder)
+    training, test = (_of_kind(table, spec.arch, spec.direction, spec.dtype) for table in (training, test))
+    seen = test["problem"].isin(training["problem"])
+    both, test = int(test.loc[seen, "problem"].nunique()), test[~seen]
+    rows = training_rows(training).table
+    document: dict[str, Any] = {
+        "schema": SCHEMA,
+        "arch": spec.arch,
+        "direction": spec.direction,
+        "dtype": spec.dtype,
+        "device": _device(training) or _device(test),
+        "training": _about(training) | {"source": (sources or {}).get("training", "")},
+        "test": _about(test) | {"source": (sources or {}).get("test", ""), "problems_left_out": both},
+        "rows": [],
+        "seed": effort.seed,
+    }
+    if len(test):
+        document["rows"] = _judged(folder, spec.arch, rows, training, test, recipes, picks or {}, effort)
+        document["verification"] = verification(test)
+    chosen = recipe_named(spec.recipe or "default").for_op(records_op(rows))
+    points = learning_curve(chosen, rows, spec.arch, effort=effort)
+    document["learning_curve"] = {
+        "recipe": chosen.name,
+        "grouping": "family",
+        "points": [point.as_json() for point in points],
+    }
+    return {str(key): _rounded(value) for key, value in document.items()}
+
+
+def write_study(folder: Path, document: Mapping[str, Any]) -> Path:
+    """Writes MODEL/study.json whole or not at all; its path. Raises ModelError."""
+    path = folder / STUDY_FILE
+    try:
+        write_atomically(path, json_bytes(document))
+    except OSError as error:
+        raise ModelError(f"cannot write {path}: {error.strerror}") from None
+    vouch_for(folder, [STUDY_FILE], ModelError)
+    return path
+
+
+def read_study(folder: Path) -> dict[str, Any] | None:
+    """The folder's study, None where there is none. Raises ModelError for one of another schema."""
+    path = folder / STUDY_FILE
+    if not path.is_file():
+        return None
+    document = read_json(path)
+    if document.get("schema") != SCHEMA:
+        raise ModelError(f"{path} is of schema {document.get('schema')!r}, this version reads {SCHEMA}")
+    return document
+
+
+def verification(records: pd.DataFrame) -> dict[str, Any]:
+    """What the check of outputs changes: pairs by status, and the problems whose fastest kernel, had nobody
+    looked at its output, is one that is wrong or was not shown to be right.
+
+    Imported rows that were trusted are ok and say in `detail` what was left unwritten; rows `wrong` have a
+    time only where they were imported (our own runs time no wrong kernel).
+    """
+    final = final_measurements(records)
+    # An import keeps the time of a wrong row in the records, which `final_measurements` takes away.
+    timed = records[records["latency_ms"].notna() & records["status"].isin(["ok", "wrong"])]
+    fastest = timed.sort_values(["latency_ms", "kernel"]).drop_duplicates("problem")
+    unverified = _unverified(fastest)
+    counts = final["status"].value_counts()
+    return {
+        "pairs": {str(status): int(counts[status]) for status in sorted(counts.index)},
+        "problems": int(final["problem"].nunique()),
+        "problems_without_oracle": int(find_oracles(final)["oracle_kernel"].isna().sum()),
+        "problems_with_a_wrong_kernel": int(final.loc[final["status"] == "wrong", "problem"].nunique()),
+        "unverified_oracles": int(unverified.sum()),
+        "timed_without_check": int(_unverified(timed).sum()),
+    }
+
+
+def _unverified(timed: pd.DataFrame) -> pd.Series:
+    """Rows whose output was not shown to be right."""
+    detail = timed["detail"].astype(object)
+    return (timed["status"] == "wrong") | (detail.notna() & (detail != ""))
+
+
+def _judged(
+    folder: Path,
+    arch: str,
+    rows: pd.DataFrame,
+    training: pd.DataFrame,
+    test: pd.DataFrame,
+    recipes: Sequence[str],
+    picks: Mapping[str, Path],
+    effort: Effort,
+) -> list[dict[str, Any]]:
+    found = []
+    for name, path in picks.items():
+        effort.say(f"picks: {name}")
+        found.append(_row(name, "picks", evaluate(name, test, read_picks(path, problems_of(test)))))
+    pool = [parse_kernel_name(str(name)) for name in sorted(test["kernel"].unique())]
+    for name in recipes:
+        effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
+        ranker = fit(recipe_named(name).for_op(records_op(rows)), rows, arch, effort)
+        # Of all kernels that do not refuse the problem: a model may pick one that is wrong.
+        rankings = without_unsupported(predicted_pairs(ranker, test, pool, effort.threads), test)
+        found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
+    if _is_new_to(folder, test):
+        rankings = rank_records(Predictor.load(folder), test)
+        found.append(_row("the model as shipped", "model", evaluate("model", test, rankings)))
+    return found
+
+
+def _is_new_to(folder: Path, test: pd.DataFrame) -> bool:
+    """Whether the shipped model was trained on none of the test's problems, as far as its folder says."""
+    path = folder / "out_of_fold.parquet"
+    if not path.is_file():
+        return False
+    check_file(path, ModelError)
+    seen = pd.read_parquet(path, columns=["problem"])["problem"]
+    return not test["problem"].isin(seen).any()
+
+
+def _row(name: str, kind: str, evaluation: Evaluation) -> dict[str, Any]:
+    figures = evaluation.efficiency
+    return {
+        "name": name,
+        "kind": kind,
+        "problems": figures.covered,
+        "headlines": {key: asdict(value) for key, value in evaluation.headlines.items()},
+        "top_1_percent": figures.top_1_percent,
+        "top_5_percent": figures.top_5_percent,
+        "measure_top": {key: asdict(value) for key, value in evaluation.top.items()},
+        "ceiling": dict(evaluation.ceiling),
+        "slices": evaluation.slices.to_dict("records"),
+        "worst": evaluation.worst(5)[["problem", "efficiency", "reason"]].to_dict("records"),
+    }
+
+
+def _of_kind(records: pd.DataFrame, arch: str, direction: str | None, dtype: str) -> pd.DataFrame:
+    chosen = records[(records["arch"] == arch) & (records["dtype"] == dtype)]
+    if direction is not None and "direction" in chosen:
+        chosen = chosen[chosen["direction"] == direction]
+    return chosen
+
+
+def _about(records: pd.DataFrame) -> dict[str, Any]:
+    return {
+        "measurements": len(records.drop_duplicates(["problem", "kernel"])),
+        "problems": int(records["problem"].nunique()),
+        "kernels": int(records["kernel"].nunique()),
+        "device": _device(records),
+    }
+
+
+def _device(records: pd.DataFrame) -> str:
+    named = sorted({str(value) for value in records["device"].dropna().unique()} - {""})
+    return ", ".join(named)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return None if value != value else round(value, DIGITS)
+    if isinstance(value, Mapping):
+        return {str(key): _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(inner) for inner in value]
+    return value

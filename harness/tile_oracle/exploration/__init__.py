@@ -1,0 +1,1 @@
+"""What to measure next, and which unmeasured kernels to try."""

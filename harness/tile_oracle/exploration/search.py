@@ -1,0 +1,196 @@
+"""Search for kernels by a model's predictions, beyond the kernels that were measured.
+
+The space is what an architecture allows (tile_oracle.exploration.search_space). Two strategies: `random`
+scores a sample, `evolution` is discrete differential evolution. Both are deterministic by seed, stop at a
+budget of distinct kernels, and can go on from a saved state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tile_oracle.errors import ModelError
+from tile_oracle.exploration.search_space import Space
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.problem import Problem
+
+STRATEGIES = ("random", "evolution")
+
+_POPULATION = 24
+_SCALE = 0.5
+_CROSSOVER = 0.5
+_MUTATION_TRIES = 20
+_MOST_TRIES = 60
+
+
+@dataclass(frozen=True)
+class Found:
+    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it (None where
+    the model does not say what it was trained on)."""
+
+    kernel: Kernel
+    predicted_tflops: float
+    measured: bool | None
+
+
+@dataclass
+class SearchState:
+    """What a search has done: enough to go on from, as plain JSON (`as_json`, `from_json`).
+
+    `scores`: kernel name -> predicted TFLOPS. `population`: combinations of the evolution.
+    `settled`: how many of the scores are of whole rounds; the others are of a round that was cut.
+    """
+
+    problem: str
+    strategy: str
+    seed: int
+    scores: dict[str, float] = field(default_factory=dict)
+    population: list[list[int]] = field(default_factory=list)
+    rounds: int = 0
+    settled: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "problem": self.problem,
+            "strategy": self.strategy,
+            "seed": self.seed,
+            "scores": self.scores,
+            "population": self.population,
+            "rounds": self.rounds,
+            "settled": self.settled,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> SearchState:
+        """The inverse of `as_json`. Raises ModelError for anything else."""
+        try:
+            return cls(
+                str(value["problem"]),
+                str(value["strategy"]),
+                int(value["seed"]),
+                {str(name): float(score) for name, score in value["scores"].items()},
+                [[int(index) for index in choice] for choice in value["population"]],
+                int(value["rounds"]),
+                int(value["settled"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ModelError(f"the saved search cannot be read: {error!r}") from None
+
+
+def search(
+    predictor: Predictor,
+    problem: Problem,
+    budget: int,
+    strategy: str = "evolution",
+    seed: int = 0,
+    state: SearchState | None = None,
+) -> SearchState:
+    """Scores up to `budget` distinct kernels (those of the state included); the result can be gone on from.
+
+    A search that goes on scores the same kernels as one that was never interrupted.
+    Raises ModelError for a strategy that is not in STRATEGIES, a budget under 1, or a state of another
+    problem, strategy or seed.
+    """
+    if strategy not in STRATEGIES:
+        raise ModelError(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
+    if budget < 1:
+        raise ModelError(f"a budget of {budget} kernels leaves nothing to search: it must be at least 1")
+    if state is not None and (state.problem, state.strategy, state.seed) != (problem.id, strategy, seed):
+        raise ModelError(
+            f"the saved search is {state.strategy} with seed {state.seed} for {state.problem}; "
+            f"this one is {strategy} with seed {seed} for {problem.id}"
+        )
+    space = Space.of(predictor.spec.arch, problem)
+    state = state or SearchState(problem.id, strategy, seed)
+    idle = 0
+    while len(state.scores) < budget and idle < _MOST_TRIES:
+        before = len(state.scores)
+        random = np.random.default_rng([seed, state.rounds])
+        starting = strategy == "random" or not state.population
+        choices = (
+            [_draw(space, random) for _ in range(_POPULATION)] if starting else _mutated(space, random, state)
+        )
+        if not _score(predictor, space, choices, state, budget):
+            break  # The round is done again by a search that goes on, so that it ends as if never cut.
+        if strategy == "evolution":
+            state.population = choices if starting else _survivors(space, state, choices)
+        state.rounds += 1
+        state.settled = len(state.scores)
+        idle = idle + 1 if len(state.scores) == before else 0
+    return state
+
+
+def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]:
+    """The best kernels of a search, each with whether the model knows measurements of it."""
+    known = predictor.measured_kernels
+    ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
+    return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
+
+
+def _draw(space: Space, random: np.random.Generator) -> list[int]:
+    """A random combination that is a kernel; after many misses any combination."""
+    choice = [0] * len(space.axes)
+    for _ in range(200):
+        choice = [int(random.integers(len(axis))) for axis in space.axes]
+        if space.kernel(choice) is not None:
+            break
+    return choice
+
+
+def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> list[list[int]]:
+    """One trial per member: a mutation by the difference of two others, crossed with the member, and tried
+    again while it is no kernel or one that has its score."""
+    population = [np.array(choice) for choice in state.population]
+    sizes = np.array([len(axis) for axis in space.axes])
+    best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
+    settled = set(list(state.scores)[: state.settled])
+    trials = []
+    for index, member in enumerate(population):
+        others = [i for i in range(len(population)) if i != index]
+        trial = [int(value) for value in member]
+        for _ in range(_MUTATION_TRIES):
+            a, b = random.choice(others, 2, replace=False)
+            base = best if random.random() < 0.5 else member
+            mutant = np.rint(
+                base + _SCALE * (population[a] - population[b]) + random.normal(0, 0.5, len(sizes))
+            )
+            take = random.random(len(sizes)) < _CROSSOVER
+            take[random.integers(len(sizes))] = True
+            values = np.where(take, np.mod(mutant.astype(np.int64), sizes), member)
+            trial = [int(value) for value in values]
+            kernel = space.kernel(trial)
+            if kernel is not None and kernel.name not in settled:
+                break
+        trials.append(trial)
+    return trials
+
+
+def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> list[list[int]]:
+    """Of each member and its trial the better one."""
+    return [
+        trial if _fitness(space, state, trial) > _fitness(space, state, member) else member
+        for member, trial in zip(state.population, trials, strict=True)
+    ]
+
+
+def _score(
+    predictor: Predictor, space: Space, choices: Sequence[Sequence[int]], state: SearchState, budget: int
+) -> bool:
+    """Predicts the kernels that have no score yet; False when the budget did not allow all of them."""
+    kernels = {kernel.name: kernel for choice in choices if (kernel := space.kernel(choice)) is not None}
+    new = [kernel for name, kernel in kernels.items() if name not in state.scores]
+    allowed = new[: budget - len(state.scores)]
+    if allowed:
+        for kernel, score in zip(allowed, predictor.predict(space.problem, allowed), strict=True):
+            state.scores[kernel.name] = float(score)
+    return len(allowed) == len(new)
+
+
+def _fitness(space: Space, state: SearchState, choice: Sequence[int]) -> float:
+    kernel = space.kernel(choice)
+    return state.scores.get(kernel.name, -1.0) if kernel is not None else -1.0

@@ -1,0 +1,195 @@
+"""What to measure next: the pairs that would teach a model most, given a budget.
+
+An ensemble of models, each fitted to a resampling of the problems, says how sure it is of every pair: of
+physical time models for convolutions, of ln(time) trees for GEMM, each what picks best there. A pair is
+worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
+slow kernel's exact time decides nothing.
+
+Where there is a model already, `suggest_picks` asks it: among the pairs that it would pick, and that were
+never measured, are its mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tile_oracle.arch import Arch, load_arch
+from tile_oracle.errors import ModelError
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.feature_table import Array
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.kernel import Kernel
+from tile_oracle.model.aliases import Aliases, find_aliases, merge
+from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.oracle import records_op
+from tile_oracle.problem import Problem
+from tile_oracle.training.fit import Effort, Report, fit
+from tile_oracle.training.folds import group_codes
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.training_rows import IMPORTANCE, training_rows
+
+ENSEMBLE = 12
+_NEAR = 0.15
+_TOGETHER = 2
+_TRACE = 1e-3
+_TREES = 150
+_PROBLEMS_A_LINE = 200
+_ALL_MEASURED = "every pair of these problems and kernels is measured: there is nothing to suggest"
+
+
+def suggest(
+    records: pd.DataFrame,
+    arch: str,
+    problems: Sequence[Problem],
+    kernels: Sequence[Kernel],
+    budget: int,
+    seed: int = 0,
+) -> pd.DataFrame:
+    """The `budget` pairs to measure next, the most useful first.
+
+    Candidates are the problems with the kernels that the architecture lets compute them, less the pairs that
+    the records have.
+    Columns: problem, kernel, `disagreement` (standard deviation of ln(time) over the ensemble),
+    `expected_regret` (mean loss, as a share of the time, of not taking this kernel where the ensemble's
+    members prefer it to the present pick), and `value`, by which they are sorted. Only one name of a group
+    of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
+    or measured problem.
+    """
+    _check_budget(budget)
+    rows = training_rows(records).table
+    op = records_op(rows)
+    if any(problem.op != op for problem in problems):
+        raise ModelError(f"the records are of {op}: suggestions are for problems of the same operation")
+    aliases = explain_aliases(rows, find_aliases(rows), hardware_figures(arch))
+    table = _candidates(problems, kernels, load_arch(arch))
+    log_times = ensemble_log_times(rows, aliases, table, arch, seed)
+    mean, spread = log_times.mean(axis=0), log_times.std(axis=0)
+    codes = pd.factorize(table["problem"])[0]
+    best = pd.Series(mean).groupby(codes).transform("min").to_numpy()
+    pick = pd.Series(mean).groupby(codes).transform("idxmin").to_numpy(dtype=np.int64)
+    regret = np.maximum(1 - np.exp(log_times - log_times[:, pick]), 0.0).mean(axis=0)
+    found = pd.DataFrame(
+        {
+            "problem": table["problem"],
+            "kernel": table["kernel"],
+            "disagreement": spread,
+            "expected_regret": regret,
+            "value": regret + spread * np.exp(-(mean - best) / _NEAR),
+        }
+    )
+    stands = {str(name): aliases.stand_in(str(name))[0] for name in pd.unique(found["kernel"])}
+    found["stands"] = found["kernel"].map(stands)
+    done = records.assign(stands=records["kernel"].map(lambda name: aliases.stand_in(str(name))[0]))
+    measured = pd.MultiIndex.from_frame(done[["problem", "stands"]].astype(str))
+    found = found[~pd.MultiIndex.from_frame(found[["problem", "stands"]].astype(str)).isin(measured)]
+    found = found.sort_values(["value", "problem", "kernel"], ascending=[False, True, True])
+    found = found.drop_duplicates(["problem", "stands"]).drop(columns="stands")
+    if found.empty:
+        raise ModelError(_ALL_MEASURED)
+    place = found.groupby("problem").cumcount()
+    found = found.assign(again=place // _TOGETHER).sort_values(
+        ["again", "value", "problem", "kernel"], ascending=[True, False, True, True]
+    )
+    return found.drop(columns="again").head(budget).reset_index(drop=True)
+
+
+def suggest_picks(
+    records: pd.DataFrame,
+    predictor: Predictor,
+    problems: Sequence[Problem],
+    kernels: Sequence[Kernel],
+    budget: int,
+    report: Report | None = None,
+) -> pd.DataFrame:
+    """The `budget` pairs that a model picks first among those that the records do not have.
+
+    The first of every problem, then the second of every problem, and so on. Columns: problem, kernel, and
+    `rank`, from 1, among all of the problem's kernels, measured or not. Raises ModelError for a budget under
+    1, for problems that are not of the model's kind, and where every pair is measured. `report` is told how
+    far it is.
+    """
+    _check_budget(budget)
+    effort = Effort(report=report)
+    measured = records.groupby(records["problem"].astype(str))["kernel"].agg(set)
+    arch = load_arch(predictor.spec.arch)
+    frames = []
+    for number, problem in enumerate(problems):
+        names = [kernel.name for kernel, _ in predictor.rank(problem, arch.able(kernels, problem))]
+        found = pd.DataFrame({"kernel": names, "rank": range(1, len(names) + 1)})
+        found = found[~found["kernel"].isin(measured.get(problem.id, set()))].head(budget)
+        place = range(len(found))
+        frames.append(found.assign(problem=problem.id, place=place, number=number))
+        if (number + 1) % _PROBLEMS_A_LINE == 0 or number + 1 == len(problems):
+            effort.say(f"{number + 1} of {len(problems)} problems ranked")
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if table.empty:
+        raise ModelError(_ALL_MEASURED)
+    table = table.sort_values(["place", "number"])[["problem", "kernel", "rank"]]
+    return table.head(budget).reset_index(drop=True)
+
+
+def _check_budget(budget: int) -> None:
+    if budget < 1:
+        raise ModelError(f"a budget of {budget} pairs leaves nothing to suggest: it must be at least 1")
+
+
+def ensemble_log_times(
+    rows: pd.DataFrame, aliases: Aliases, table: pd.DataFrame, arch: str, seed: int = 0
+) -> Array:
+    """ln(time in ms) of the pairs of a table by each member of the ensemble, (members, pairs).
+
+    `rows`: a training table; each member sees its problems drawn with replacement. A problem that was not
+    drawn keeps a trace of weight, so that every kernel stays fitted.
+    """
+    if not recipe_named("default").for_op(records_op(rows)).physical:
+        return _tree_log_times(rows, table, arch, seed)
+    hardware = hardware_figures(arch)
+    merged = merge(rows, aliases)
+    groups = group_codes(merged)
+    near = nearness(np.log(merged["latency_ms"].to_numpy(dtype=np.float64)), groups)
+    pairs, _ = aliases.canonical({str(name): table[name] for name in table})
+    members = []
+    for drawn in _resampled(groups, seed):
+        model = fit_physical(merged, near * np.sqrt(drawn), hardware)
+        members.append(model.log_time(pairs, hardware))
+    return np.asarray(members)
+
+
+def _tree_log_times(rows: pd.DataFrame, table: pd.DataFrame, arch: str, seed: int) -> Array:
+    recipe = recipe_named("log_time").for_op(records_op(rows)).with_trees(_TREES)
+    pairs = {str(name): table[name] for name in table}
+    members = []
+    for number, drawn in enumerate(_resampled(group_codes(rows), seed)):
+        ranker = fit(recipe, rows.assign(**{IMPORTANCE: drawn}), arch, Effort(seed + number))
+        members.append(ranker.members[0].log_time(pairs, hardware_figures(arch), 1))
+    return np.asarray(members)
+
+
+def _resampled(groups: npt.NDArray[np.int64], seed: int) -> Iterator[Array]:
+    """How often the problem of each row was drawn, for every member of the ensemble."""
+    count = int(groups.max()) + 1
+    random = np.random.default_rng(seed)
+    for _ in range(ENSEMBLE):
+        drawn = np.bincount(random.integers(0, count, count), minlength=count)[groups]
+        yield np.maximum(drawn, _TRACE)
+
+
+def _candidates(problems: Sequence[Problem], kernels: Sequence[Kernel], arch: Arch) -> pd.DataFrame:
+    frames = []
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
+        pool = [kernel for kernel in kernels if kernel.matches(of_kind[0])]
+        if pool:
+            frame = pd.DataFrame(pair_columns(of_kind, pool))
+            frame = frame.assign(problem=np.repeat([p.id for p in of_kind], len(pool)))
+            able = [arch.problem_refusal(kernel, problem) is None for problem in of_kind for kernel in pool]
+            frames.append(frame[able])
+    table = pd.concat(frames, ignore_index=True) if frames else pd.DataFrame()
+    if table.empty:
+        raise ModelError("none of these kernels can compute any of these problems, by kind or by size")
+    return table

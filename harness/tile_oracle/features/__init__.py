@@ -1,0 +1,1 @@
+"""What a model reads of a problem and a kernel: columns, formulas, schemas."""

@@ -1,0 +1,233 @@
+"""Feature schemas: one table of (name, formula), evaluated on whole columns.
+
+A formula is a function of a `FeatureTable`, whose attributes are the input columns, the hardware's
+figures, and every other formula of the schema by its name. Names and values are one thing, so they
+cannot drift apart; a single pair is a batch of one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features import exact_math
+
+Array = npt.NDArray[np.float64]
+Formula = Callable[["FeatureTable"], Array]
+
+ELEMENT_BYTES: dict[str, float] = {
+    "fp32": 4.0, "fp16": 2.0, "bf16": 2.0, "fp8": 1.0, "bf8": 1.0, "int8": 1.0, "int4": 0.5,
+}  # fmt: skip
+"""Bytes of one element of a data type."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column of a schema: its name, its formula, and what it says (with its unit)."""
+
+    name: str
+    formula: Formula
+    meaning: str
+
+
+@dataclass(frozen=True)
+class FeatureSchema:
+    """An ordered table of features for one operation.
+
+    `features` are the columns, in order; `intermediates` are formulas that others use but that are no
+    columns themselves; `words` maps a text column to its numeric codes. `optional` input columns count as 0
+    where the rows lack them, or a value of them.
+    """
+
+    name: str
+    op: str
+    features: tuple[Feature, ...]
+    intermediates: tuple[Feature, ...] = ()
+    words: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    categorical: tuple[str, ...] = ()
+    optional: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        names = [feature.name for feature in (*self.features, *self.intermediates)]
+        repeated = {name for name in names if names.count(name) > 1}
+        if repeated:
+            raise ModelError(f"schema {self.name} defines {', '.join(sorted(repeated))} more than once")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(feature.name for feature in self.features)
+
+    def subset(self, name: str, names: Sequence[str]) -> FeatureSchema:
+        """The schema with just these columns, in this order; all other formulas stay usable.
+
+        Raises ModelError naming each column that this schema does not have.
+        """
+        have = {feature.name: feature for feature in self.features}
+        missing = [n for n in names if n not in have]
+        if missing:
+            raise ModelError(f"schema {self.name} has no feature {', '.join(missing)}")
+        chosen = tuple(have[n] for n in names)
+        rest = tuple(f for f in self.features if f.name not in set(names))
+        return FeatureSchema(
+            name,
+            self.op,
+            chosen,
+            (*self.intermediates, *rest),
+            self.words,
+            tuple(c for c in self.categorical if c in names),
+            self.optional,
+        )
+
+    def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
+        """The schema with further columns behind its own, which read these further optional inputs."""
+        return FeatureSchema(
+            name,
+            self.op,
+            (*self.features, *more),
+            self.intermediates,
+            self.words,
+            self.categorical,
+            (*self.optional, *optional),
+        )
+
+    def compute(
+        self,
+        rows: Mapping[str, Any] | pd.DataFrame,
+        hardware: Mapping[str, float],
+        names: Sequence[str] | None = None,
+    ) -> Array:
+        """Features of every row: float64, (rows, features), never NaN or infinite.
+
+        `rows` has the columns that the formulas read (problem and kernel fields); `hardware` the
+        figures of the architecture (`hardware_figures`). `names` picks columns, in that order.
+        Raises ModelError naming a column that is missing.
+        """
+        table = FeatureTable(self, rows, hardware)
+        wanted = self.names if names is None else tuple(names)
+        out = np.empty((table.length, len(wanted)), dtype=np.float64)
+        for index, name in enumerate(wanted):
+            out[:, index] = table[name]
+        if not np.isfinite(out).all():
+            bad = [name for index, name in enumerate(wanted) if not np.isfinite(out[:, index]).all()]
+            raise ModelError(f"features {', '.join(bad)} are not finite: the rows hold values out of range")
+        return out
+
+
+class FeatureTable:
+    """The columns of a batch while features are computed; each formula is evaluated at most once."""
+
+    def __init__(
+        self, schema: FeatureSchema, rows: Mapping[str, Any] | pd.DataFrame, hardware: Mapping[str, float]
+    ) -> None:
+        self._schema = schema
+        self._formulas = {f.name: f.formula for f in (*schema.intermediates, *schema.features)}
+        self._rows = rows
+        self._hardware = hardware
+        self._done: dict[str, Array] = {}
+        self.length = len(rows) if isinstance(rows, pd.DataFrame) else _length(rows)
+
+    def __getitem__(self, name: str) -> Array:
+        found = self._done.get(name)
+        if found is None:
+            found = self._done[name] = self._evaluate(name)
+        return found
+
+    def __getattr__(self, name: str) -> Array:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self[name]
+
+    def _evaluate(self, name: str) -> Array:
+        formula = self._formulas.get(name)
+        if formula is not None:
+            return np.asarray(formula(self), dtype=np.float64)
+        return self.given(name)
+
+    def given(self, name: str) -> Array:
+        """A column as the rows have it (texts by their codes), or a figure of the hardware."""
+        if name not in self._rows:
+            if name in self._hardware:
+                return np.full(self.length, float(self._hardware[name]))
+            if name in self._schema.optional:
+                return np.zeros(self.length)
+            raise ModelError(
+                f"schema {self._schema.name} needs the column {name}, which the rows do not have"
+            )
+        column = self._rows[name]
+        codes = self._schema.words.get(name)
+        if codes is not None:
+            index, values = pd.factorize(np.asarray(column, dtype=object))
+            return np.asarray(
+                np.array([codes.get(str(value), 0.0) for value in values], dtype=np.float64)[index]
+            )
+        try:
+            values = np.asarray(column, dtype=np.float64)
+            return np.nan_to_num(values, nan=0.0) if name in self._schema.optional else values
+        except (TypeError, ValueError):
+            raise ModelError(f"column {name} holds a value that is not a number") from None
+
+    def word_is(self, name: str, predicate: Callable[[str], bool]) -> Array:
+        """1.0 where the text of column `name` satisfies the predicate, else 0.0."""
+        if name not in self._rows:
+            raise ModelError(
+                f"schema {self._schema.name} needs the column {name}, which the rows do not have"
+            )
+        index, values = pd.factorize(np.asarray(self._rows[name], dtype=object))
+        return np.asarray(
+            np.array([float(predicate(str(value))) for value in values], dtype=np.float64)[index]
+        )
+
+
+def _length(rows: Mapping[str, Any]) -> int:
+    lengths = {len(column) for column in rows.values()}
+    if len(lengths) > 1:
+        raise ModelError(f"columns of different lengths cannot be one table: {sorted(lengths)}")
+    return lengths.pop() if lengths else 0
+
+
+# ---- what formulas are written with -----------------------------------------------------------
+
+
+def given(name: str, meaning: str) -> Feature:
+    """The feature that is an input column or a hardware figure itself."""
+    return Feature(name, lambda t: t.given(name), meaning)
+
+
+def ratio(a: Array, b: Array) -> Array:
+    """a / b, and 0 where b is 0 (a figure that the hardware does not have)."""
+    return np.divide(a, b, out=np.zeros_like(a, dtype=np.float64), where=b != 0)
+
+
+def log2(x: Array) -> Array:
+    """Logarithm to base 2, the same on every machine; what stands for a column while a formula is traced
+    (tile_oracle.selector.trace) says itself what its logarithm is."""
+    of_trace = getattr(x, "traced_log2", None)
+    return exact_math.log2(x) if of_trace is None else of_trace()
+
+
+def log2_of(x: Array) -> Array:
+    """log2(max(x, 1)): sizes of 0 and 1 are both 0."""
+    return log2(np.maximum(x, 1.0))
+
+
+def ceil_div(a: Array, b: Array) -> Array:
+    """How many tiles of size b cover a."""
+    return np.ceil(a / b)
+
+
+def tile_fill(size: Array, tile: Array) -> Array:
+    """Published tile efficiency: how full the last tile is (remainder / tile; 1 when it is full)."""
+    rest = np.mod(size, tile)
+    return np.where(rest == 0, 1.0, rest / tile)
+
+
+def flag(condition: npt.NDArray[np.bool_]) -> Array:
+    """1.0 where true, else 0.0."""
+    return condition.astype(np.float64)

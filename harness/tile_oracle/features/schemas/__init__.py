@@ -1,0 +1,110 @@
+"""The feature schemas, by name: `schema_named`, `schema_with`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
+from tile_oracle.features.schemas.gemm_own import GEMM_OWN
+from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72
+from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
+from tile_oracle.features.schemas.grouped_conv_published import (
+    GROUPED_CONV_83,
+    GROUPED_CONV_91,
+    GROUPED_CONV_97,
+)
+from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
+
+GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
+GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN_2.extended("grouped_conv_own_3", LAUNCH_FEATURES)
+GEMM_OWN_2 = GEMM_OWN.extended("gemm_own_2", CODE_FEATURES, CODE_INPUTS)
+
+SCHEMAS: dict[str, FeatureSchema] = {
+    schema.name: schema
+    for schema in (
+        *(GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+        *(GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
+        *(GEMM_OWN, GEMM_OWN_2, GEMM_55, GEMM_72),
+    )
+}
+"""Every schema by its name."""
+
+_FALLBACK_ORDER = (
+    *(GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+    *(GEMM_72, GEMM_OWN, GEMM_OWN_2),
+)
+
+
+def schema_named(name: str) -> FeatureSchema:
+    """The schema of that name. Raises ModelError listing the known ones."""
+    try:
+        return SCHEMAS[name]
+    except KeyError:
+        raise ModelError(f"no feature schema {name!r}; known: {', '.join(SCHEMAS)}") from None
+
+
+def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
+    """A schema of the operation that has all these features: what an older model needs.
+
+    Raises ModelError naming the features that no schema of the operation can supply.
+    """
+    missing: list[str] = []
+    for schema in _FALLBACK_ORDER:
+        if schema.op == op:
+            lacking = [name for name in feature_names if name not in schema.names]
+            if not lacking:
+                return schema
+            missing = lacking if not missing or len(lacking) < len(missing) else missing
+    if not missing:
+        raise ModelError(f"no feature schema for operation {op!r}")
+    raise ModelError(
+        f"the model wants features that no {op} schema supplies: {', '.join(missing)}; "
+        "it was trained with another version of the features"
+    )
+
+
+GEMM_MODELS = "gemm_universal"
+"""What published models of GEMM call their operation."""
+
+_OP_OF_MODEL = {"grouped_conv": "grouped_conv", GEMM_MODELS: "gemm"}
+
+
+def op_of_model(op_type: str) -> str:
+    """The operation of a model folder's op_type. Raises ModelError."""
+    try:
+        return _OP_OF_MODEL[op_type]
+    except KeyError:
+        raise ModelError(
+            f"models of operation {op_type!r} are not known; known: {', '.join(_OP_OF_MODEL)}"
+        ) from None
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a problem takes, row by row."""
+
+    flops: Array
+    bytes: Array
+
+
+def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
+    """The formulas of a problem's floating-point operations and tensor bytes."""
+    return (GEMM_OWN if op == "gemm" else GROUPED_CONV_OWN), ("flops", "bytes_total")
+
+
+def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
+    """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
+    schema, names = work_schema("gemm" if "layout" in rows and "direction" not in rows else "grouped_conv")
+    values = schema.compute(rows, {}, names)
+    return Work(values[:, 0], values[:, 1])
+
+
+def flops_of(rows: Mapping[str, Any] | pd.DataFrame) -> Array:
+    """Floating-point operations of each row's problem."""
+    return work_of(rows).flops

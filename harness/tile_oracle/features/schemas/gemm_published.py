@@ -1,0 +1,169 @@
+"""The published feature schemas of GEMM (gemm_universal): 55 and 72 columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tile_oracle.features.feature_table import (
+    ELEMENT_BYTES,
+    Array,
+    Feature,
+    FeatureSchema,
+    FeatureTable,
+    ceil_div,
+    flag,
+    given,
+    log2_of,
+    ratio,
+    tile_fill,
+)
+from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
+from tile_oracle.features.schemas.hardware_columns import HARDWARE_FEATURES
+
+WORD_CODES: dict[str, dict[str, float]] = {
+    "dtype": ELEMENT_BYTES,
+    "layout": {"rcr": 0, "rrr": 1, "crr": 2, "ccr": 3},
+    "pipeline": PIPELINE_CODES,
+    "scheduler": {"intrawave": 0, "interwave": 1},
+    "epilogue": {"default": 0, "cshuffle": 1},
+}
+"""Published codes of the text columns."""
+
+
+def _smaller(axis: str) -> Callable[[FeatureTable], Array]:
+    return lambda t: flag(t[axis.upper()] < t[f"tile_{axis}"])
+
+
+def _needs(axis: str) -> Callable[[FeatureTable], Array]:
+    return lambda t: flag(np.mod(t[axis.upper()], t[f"tile_{axis}"]) != 0)
+
+
+def _has(axis: str) -> Callable[[FeatureTable], Array]:
+    return lambda t: t[f"needs_padding_{axis}"] * t[f"pad_{axis}"]
+
+
+def _missing(axis: str) -> Callable[[FeatureTable], Array]:
+    return lambda t: t[f"needs_padding_{axis}"] * (1 - t[f"pad_{axis}"])
+
+
+_PROBLEM = (
+    given("M", "rows of A and C"),
+    given("N", "columns of B and C"),
+    given("K", "depth of the product"),
+    given("split_k", "parts that the depth is split into"),
+    Feature("log2_M", lambda t: log2_of(t.M), "log2 of M"),
+    Feature("log2_N", lambda t: log2_of(t.N), "log2 of N"),
+    Feature("log2_K", lambda t: log2_of(t.K), "log2 of K"),
+    Feature("log2_MNK", lambda t: log2_of(t.M * t.N * t.K), "log2 of M N K"),
+    Feature(
+        "arithmetic_intensity",
+        lambda t: 2 * t.M * t.N * t.K / ((t.M * t.K + t.K * t.N + t.M * t.N) * t.dtype),
+        "floating-point operations a byte, each matrix moved once",
+    ),
+    Feature("aspect_ratio_mn", lambda t: t.M / t.N, "M/N"),
+    Feature("aspect_ratio_mk", lambda t: t.M / t.K, "M/K"),
+    Feature("aspect_ratio_nk", lambda t: t.N / t.K, "N/K"),
+    given("layout", "published layout code: rcr 0, rrr 1, crr 2, ccr 3"),
+)
+
+_KERNEL = (
+    given("tile_m", "rows of a workgroup's tile"),
+    given("tile_n", "columns of a workgroup's tile"),
+    given("tile_k", "depth of a workgroup's tile"),
+    given("warp_m", "waves along M"),
+    given("warp_n", "waves along N"),
+    given("warp_k", "waves along K"),
+    given("warp_tile_m", "rows of a wave's instruction tile"),
+    given("warp_tile_n", "columns of a wave's instruction tile"),
+    given("warp_tile_k", "depth of a wave's instruction tile"),
+    given("pipeline", "published pipeline code"),
+    given("scheduler", "intrawave 0, interwave 1"),
+    given("epilogue", "default 0, cshuffle 1"),
+    given("pad_m", "a partial tile along M is handled"),
+    given("pad_n", "a partial tile along N is handled"),
+    given("pad_k", "a partial tile along K is handled"),
+    given("persistent", "workgroups stay and take further tiles"),
+    Feature("num_warps", lambda t: t.warp_m * t.warp_n * t.warp_k, "waves of a workgroup"),
+    Feature("tile_volume", lambda t: t.tile_m * t.tile_n * t.tile_k, "tile_m tile_n tile_k"),
+    Feature("tile_mn", lambda t: t.tile_m * t.tile_n, "tile_m tile_n"),
+    Feature(
+        "lds_usage_estimate",
+        lambda t: (t.tile_m * t.tile_k + t.tile_n * t.tile_k) * t.dtype,
+        "bytes of both operand tiles",
+    ),
+    Feature(
+        "lds_usage_ratio",
+        lambda t: (
+            t.lds_usage_estimate
+            / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, 65536.0)
+        ),
+        "of the LDS that the pipeline can use",
+    ),
+)
+
+_TILES = (
+    Feature("num_tiles_m", lambda t: ceil_div(t.M, t.tile_m), "ceil(M/tile_m)"),
+    Feature("num_tiles_n", lambda t: ceil_div(t.N, t.tile_n), "ceil(N/tile_n)"),
+    Feature("num_tiles_k", lambda t: ceil_div(t.K, t.tile_k), "ceil(K/tile_k)"),
+    Feature("total_output_tiles", lambda t: t.num_tiles_m * t.num_tiles_n, "output tiles"),
+    Feature("tile_eff_m", lambda t: tile_fill(t.M, t.tile_m), "last tile along M"),
+    Feature("tile_eff_n", lambda t: tile_fill(t.N, t.tile_n), "last tile along N"),
+    Feature("tile_eff_k", lambda t: tile_fill(t.K, t.tile_k), "last tile along K"),
+    Feature(
+        "overall_tile_efficiency",
+        lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
+        "product of the three",
+    ),
+    Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles a CU"),
+)
+
+_PADDING = (
+    Feature("ratio_M_to_tile_m", lambda t: t.M / t.tile_m, "M/tile_m"),
+    Feature("ratio_N_to_tile_n", lambda t: t.N / t.tile_n, "N/tile_n"),
+    Feature("ratio_K_to_tile_k", lambda t: t.K / t.tile_k, "K/tile_k"),
+    Feature("problem_smaller_than_tile_m", _smaller("m"), "M < tile_m"),
+    Feature("problem_smaller_than_tile_n", _smaller("n"), "N < tile_n"),
+    Feature("problem_smaller_than_tile_k", _smaller("k"), "K < tile_k"),
+    Feature(
+        "any_dim_too_small",
+        lambda t: np.maximum(
+            np.maximum(t.problem_smaller_than_tile_m, t.problem_smaller_than_tile_n),
+            t.problem_smaller_than_tile_k,
+        ),
+        "one of the three",
+    ),
+    Feature("needs_padding_m", _needs("m"), "M is no multiple of tile_m"),
+    Feature("needs_padding_n", _needs("n"), "N is no multiple of tile_n"),
+    Feature("needs_padding_k", _needs("k"), "K is no multiple of tile_k"),
+    Feature("has_padding_when_needed_m", _has("m"), "needed along M, and there"),
+    Feature("has_padding_when_needed_n", _has("n"), "needed along N, and there"),
+    Feature("has_padding_when_needed_k", _has("k"), "needed along K, and there"),
+    Feature("missing_required_padding_m", _missing("m"), "needed along M, not there"),
+    Feature("missing_required_padding_n", _missing("n"), "needed along N, not there"),
+    Feature("missing_required_padding_k", _missing("k"), "needed along K, not there"),
+    Feature(
+        "missing_any_required_padding",
+        lambda t: np.maximum(
+            np.maximum(t.missing_required_padding_m, t.missing_required_padding_n),
+            t.missing_required_padding_k,
+        ),
+        "one of the three",
+    ),
+)
+
+GEMM_72 = FeatureSchema(
+    "gemm_universal_72",
+    "gemm_universal",
+    (*_PROBLEM, *_KERNEL, *_TILES, *_PADDING, *HARDWARE_FEATURES),
+    words=WORD_CODES,
+    categorical=("layout", "pipeline", "scheduler", "epilogue"),
+)
+"""With the ratios and the padding columns."""
+
+GEMM_55 = GEMM_72.subset(
+    "gemm_universal_55",
+    [feature.name for feature in (*_PROBLEM, *_KERNEL, *_TILES, *HARDWARE_FEATURES)],
+)
+"""Without them."""

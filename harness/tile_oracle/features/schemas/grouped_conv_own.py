@@ -1,0 +1,169 @@
+"""Our own feature schema of grouped convolution: what decides a kernel's time, read as names mean it.
+
+A convolution is one GEMM a group: M rows (what tile_m covers), Ng columns (tile_n), Kg depth (tile_k);
+which dimensions these are depends on the direction. A workgroup makes one output tile; the tiles are
+spread over the compute units, one tile on each at a time: `cu_loads` tiles a unit, `rounds` of them, of
+which the last may be half empty. Sizes that span orders of magnitude are log2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tile_oracle.features.feature_table import (
+    ELEMENT_BYTES,
+    Array,
+    Feature,
+    FeatureSchema,
+    FeatureTable,
+    ceil_div,
+    flag,
+    given,
+    log2,
+    ratio,
+)
+from tile_oracle.features.schemas.own_columns import (
+    PIPELINES,
+    ROUNDS,
+    TILE,
+    WARP_TILE,
+    WORKGROUP,
+    by_direction,
+    divided_by,
+    fill_column,
+    log2_column,
+)
+
+_fill, _log2 = fill_column, log2_column
+_VECTOR_MAX = 16.0
+
+
+def _output_extent(i: str, f: str, axis: str) -> Callable[[FeatureTable], Array]:
+    return lambda t: (
+        (t[i] + 2 * t[f"pad_{axis}"] - ((t[f] - 1) * t[f"dilation_{axis}"] + 1)) // t[f"stride_{axis}"] + 1
+    )
+
+
+_INTERMEDIATES = (
+    Feature("element_bytes", lambda t: t.dtype, "bytes of one element"),
+    Feature("Cg", lambda t: t.C / t.G, "input channels of a group"),
+    Feature("Kc", lambda t: t.K / t.G, "output channels of a group"),
+    Feature("taps", lambda t: t.Z * t.Y * t.X, "filter taps"),
+    Feature("Do", _output_extent("Di", "Z", "d"), "output planes"),
+    Feature("Ho", _output_extent("Hi", "Y", "h"), "output rows"),
+    Feature("Wo", _output_extent("Wi", "X", "w"), "output columns"),
+    Feature("rows_in", lambda t: t.N * t.Di * t.Hi * t.Wi, "input positions of the batch"),
+    Feature("rows_out", lambda t: t.N * t.Do * t.Ho * t.Wo, "output positions of the batch"),
+    Feature("depth_forward", lambda t: t.Cg * t.taps, "channels x taps that one output sums over"),
+    Feature("depth_data", lambda t: t.Kc * t.taps, "channels x taps that one input gradient sums over"),
+    Feature("M", by_direction("rows_out", "rows_in", "Kc"), "rows of a group's GEMM"),
+    Feature("Ng", by_direction("Kc", "Cg", "depth_forward"), "columns of a group's GEMM"),
+    Feature("Kg", by_direction("depth_forward", "depth_data", "rows_out"), "depth of a group's GEMM"),
+    Feature("bytes_input", lambda t: t.rows_in * t.C * t.element_bytes, "bytes of the image tensor"),
+    Feature("bytes_output", lambda t: t.rows_out * t.K * t.element_bytes, "bytes of the output tensor"),
+    Feature("bytes_weight", lambda t: t.K * t.Cg * t.taps * t.element_bytes, "bytes of the filter"),
+    Feature(
+        "bytes_written", by_direction("bytes_output", "bytes_input", "bytes_weight"), "bytes of the result"
+    ),
+    Feature(
+        "bytes_total", lambda t: t.bytes_input + t.bytes_output + t.bytes_weight, "bytes, each moved once"
+    ),
+    Feature("flops", lambda t: 2 * t.rows_out * t.K * t.Cg * t.taps, "floating-point operations"),
+    Feature("groups_at_once", lambda t: np.minimum(t.num_groups_to_merge, t.G), "groups of one workgroup"),
+    Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
+    Feature("tiles_n", lambda t: ceil_div(t.Ng, t.tile_n), "tiles along N of a group"),
+    Feature("tiles_k", lambda t: ceil_div(t.Kg, t.tile_k), "steps along K"),
+    Feature("tiles", lambda t: t.tiles_m * t.tiles_n * ceil_div(t.G, t.groups_at_once), "output tiles"),
+    *ROUNDS,
+    Feature("waves", lambda t: t.wave_m * t.wave_n * t.wave_k, "waves of a workgroup"),
+    Feature("lds_bytes", lambda t: t.tile_bytes * (1 + t.double_smem_buffer), "LDS of a workgroup, bytes"),
+)
+
+_FEATURES = (
+    Feature("log2_M", _log2("M"), "log2 of the GEMM's rows"),
+    Feature("log2_Ng", _log2("Ng"), "log2 of the GEMM's columns in a group"),
+    Feature("log2_Kg", _log2("Kg"), "log2 of the GEMM's depth in a group"),
+    Feature("log2_G", _log2("G"), "log2 of the groups"),
+    Feature("log2_tiles_m", _log2("tiles_m"), "log2 of the tiles along M"),
+    Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N of a group"),
+    Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
+    Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
+    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles a compute unit"),
+    Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
+    Feature("tail", lambda t: t.cu_loads / t.rounds, "how full the rounds are, 0 to 1"),
+    Feature("log2_steps", _log2("steps"), "log2 of the K steps one after the other"),
+    Feature(
+        "log2_compute",
+        lambda t: log2(t.steps * t.tile_flops),
+        "log2 of a compute unit's operations in all",
+    ),
+    Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
+    Feature(
+        "log2_cu_traffic",
+        lambda t: log2(t.steps * t.tile_bytes),
+        "log2 of the bytes one compute unit loads",
+    ),
+    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is work"),
+    Feature("fill_n", _fill("Ng", "tiles_n", "tile_n"), "share of the tiles along N that is work"),
+    Feature("fill_k", _fill("Kg", "tiles_k", "tile_k"), "share of the steps along K that is work"),
+    Feature("fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is work"),
+    Feature("log2_bytes", _log2("bytes_total"), "log2 of the bytes of all three tensors"),
+    Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of the result"),
+    Feature("log2_bytes_weight", _log2("bytes_weight"), "log2 of the bytes of the filter"),
+    Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
+    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations a byte"),
+    Feature(
+        "log2_l2_share",
+        lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
+        "log2 of the tensors' bytes over all L2 caches",
+    ),
+    Feature("is_1x1", lambda t: flag(t.taps == 1), "one filter tap"),
+    Feature("is_pointwise", lambda t: flag((t.taps == 1) & (t.stride_h * t.stride_w == 1)), "a plain GEMM"),
+    Feature("taps_count", lambda t: t.taps, "filter taps"),
+    Feature("stride_area", lambda t: t.stride_d * t.stride_h * t.stride_w, "input positions a step"),
+    Feature("dilation_max", lambda t: np.maximum(t.dilation_h, t.dilation_w), "largest dilation"),
+    Feature(
+        "padded_share",
+        lambda t: (t.pad_h > 0) * (t.pad_h / t.Hi) + (t.pad_w > 0) * (t.pad_w / t.Wi),
+        "padding over image",
+    ),
+    Feature("log2_row", _log2("Wo"), "log2 of the output columns"),
+    Feature("vector_c_channels", divided_by("Cg", _VECTOR_MAX), "vector width that C/G allows, to 16"),
+    Feature("vector_k_channels", divided_by("Kc", _VECTOR_MAX), "vector width that K/G allows, to 16"),
+    Feature(
+        "vectors_fit",
+        lambda t: flag(
+            (t.vector_c_channels >= np.minimum(t.vector_b, _VECTOR_MAX))
+            & (t.vector_k_channels >= np.minimum(t.vector_c, _VECTOR_MAX))
+        ),
+        "the kernel's vector widths divide the channels",
+    ),
+    Feature("is_depthwise", lambda t: flag((t.Cg == 1) & (t.G > 1)), "one input channel a group"),
+    *TILE,
+    given("wave_m", "waves along M"),
+    given("wave_n", "waves along N"),
+    *WARP_TILE,
+    given("vector_a", "elements of a load of the first operand"),
+    given("vector_b", "elements of a load of the second operand"),
+    given("vector_c", "elements of a store of the result"),
+    *WORKGROUP,
+    Feature("lds_share", lambda t: ratio(t.lds_bytes, t.hw_lds_capacity), "of the LDS"),
+    given("pipeline", "pipeline code"),
+    Feature("interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"),
+    given("double_smem_buffer", "two LDS buffers"),
+    given("split_image", "the image is split"),
+    given("num_groups_to_merge", "groups of one workgroup"),
+    given("explicit_gemm", "runs as a plain GEMM"),
+    given("two_stage", "a second kernel converts the result"),
+)
+
+GROUPED_CONV_OWN = FeatureSchema(
+    "grouped_conv_own_1",
+    "grouped_conv",
+    _FEATURES,
+    _INTERMEDIATES,
+    {"dtype": ELEMENT_BYTES, "pipeline": PIPELINES},
+)
+"""Every direction, 2D and 3D, groups counted right."""

@@ -1,0 +1,81 @@
+"""What our own schemas of every operation count alike: rounds over the compute units, tiles, workgroups.
+
+The formulas read `tiles`, `tiles_k` and `element_bytes`, which each operation counts in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tile_oracle.features.feature_table import Array, Feature, FeatureTable, given, log2_of
+from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
+
+PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
+"""Codes of pipelines: the published ones, and what they leave out."""
+
+
+def log2_column(name: str) -> Callable[[FeatureTable], Array]:
+    """The formula log2(max(column, 1))."""
+    return lambda t: log2_of(t[name])
+
+
+def fill_column(size: str, tiles: str, tile: str) -> Callable[[FeatureTable], Array]:
+    """The formula of the share of the tiles along an axis that is work."""
+    return lambda t: t[size] / (t[tiles] * t[tile])
+
+
+def by_direction(forward: str, bwd_data: str, bwd_weight: str) -> Callable[[FeatureTable], Array]:
+    """The formula of one of three columns, by the direction of the convolution."""
+
+    def formula(t: FeatureTable) -> Array:
+        data = t.word_is("direction", lambda word: word == "bwd_data") == 1
+        weight = t.word_is("direction", lambda word: word == "bwd_weight") == 1
+        return np.where(data, t[bwd_data], np.where(weight, t[bwd_weight], t[forward]))
+
+    return formula
+
+
+def divided_by(name: str, most: float) -> Callable[[FeatureTable], Array]:
+    """The formula of the largest power of two, up to `most`, that divides a count."""
+
+    def formula(t: FeatureTable) -> Array:
+        count = t[name].astype(np.int64)
+        widest: Array = np.minimum(count & -count, most)
+        return widest
+
+    return formula
+
+
+ROUNDS: tuple[Feature, ...] = (
+    Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
+    Feature("cu_loads", lambda t: t.tiles / t.cus, "tiles a compute unit"),
+    Feature("rounds", lambda t: np.ceil(t.cu_loads), "rounds of tiles"),
+    Feature("steps", lambda t: t.rounds * t.tiles_k, "K steps one after the other"),
+    Feature("tile_flops", lambda t: 2 * t.tile_m * t.tile_n * t.tile_k, "operations of one K step"),
+    Feature(
+        "tile_bytes", lambda t: (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes, "bytes of one K step"
+    ),
+    Feature("traffic_bytes", lambda t: t.tiles * t.tiles_k * t.tile_bytes, "operand bytes that tiles load"),
+)
+"""Intermediates: how the tiles are spread, and what one K step takes."""
+
+TILE: tuple[Feature, ...] = (
+    given("tile_m", "rows of a workgroup's tile"),
+    given("tile_n", "columns of a workgroup's tile"),
+    given("tile_k", "depth of a workgroup's tile"),
+)
+
+WARP_TILE: tuple[Feature, ...] = (
+    given("warp_tile_m", "rows of a wave's instruction tile"),
+    given("warp_tile_n", "columns of a wave's instruction tile"),
+    given("warp_tile_k", "depth of a wave's instruction tile"),
+)
+
+WORKGROUP: tuple[Feature, ...] = (
+    Feature("waves_count", lambda t: t.waves, "waves of a workgroup"),
+    Feature("outputs_per_wave", lambda t: t.tile_m * t.tile_n / t.waves, "accumulators of a wave, elements"),
+    Feature("tile_intensity", lambda t: t.tile_flops / t.tile_bytes, "operations a byte of a tile's step"),
+    Feature("lds_kib", lambda t: t.lds_bytes / 1024, "LDS of a workgroup, KiB"),
+)

@@ -1,0 +1,88 @@
+"""What a kernel's time is made of, as terms that a physical model adds up with coefficients >= 0.
+
+The terms follow a workgroup: it starts, makes `tiles_k` steps, writes its tile; a compute unit takes
+`rounds` of them, several at a time while its registers and LDS allow it (so time does not grow with
+every round but with every second, third or fourth); tiles that share an operand load it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tile_oracle.features.feature_table import Array, Feature, FeatureSchema, FeatureTable, flag
+from tile_oracle.features.schemas.gemm_own import GEMM_OWN
+from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
+
+
+def _further_rounds(at_once: int) -> Callable[[FeatureTable], Array]:
+    return lambda t: (np.ceil(t.cu_loads / at_once) - 1) * t.tiles_k
+
+
+_SHARED = (
+    Feature("start", lambda t: np.ones(t.length), "launch, first loads, last store"),
+    Feature("first_steps", lambda t: t.tiles_k, "K steps of one tile"),
+    Feature("further_rounds", lambda t: t.rounds - 1, "starts of further rounds"),
+    Feature("further_steps", _further_rounds(1), "K steps of further rounds, one workgroup at a time"),
+    Feature("further_steps_2", _further_rounds(2), "the same, two workgroups at a time"),
+    Feature("further_steps_3", _further_rounds(3), "the same, three"),
+    Feature("further_steps_4", _further_rounds(4), "the same, four"),
+    Feature(
+        "crowd_steps", lambda t: np.maximum(t.cu_loads - 1, 0) * t.tiles_k, "steps beyond one tile a unit"
+    ),
+    Feature("shared_steps", lambda t: t.cu_loads * t.tiles_k, "steps that share caches and memory"),
+    Feature("written_mb", lambda t: t.bytes_written / 1e6, "result, MB"),
+)
+"""Terms of every operation."""
+
+
+def _terms(name: str, own: FeatureSchema, more: tuple[Feature, ...]) -> FeatureSchema:
+    return FeatureSchema(
+        name, own.op, (*_SHARED, *more), (*own.intermediates, *own.features), own.words, own.categorical
+    )
+
+
+GROUPED_CONV_TERMS = _terms(
+    "grouped_conv_terms_1",
+    GROUPED_CONV_OWN,
+    (
+        Feature(
+            "reload_gb",
+            lambda t: t.G * t.tiles_m * t.Ng * t.Kg * t.element_bytes / 1e9,
+            "second operand over all tiles",
+        ),
+        Feature(
+            "partial_step",
+            lambda t: flag(np.mod(t.Kg, t.tile_k) > 0) * t.rounds,
+            "last K steps that are not full",
+        ),
+    ),
+)
+"""Terms of a grouped convolution's time."""
+
+GEMM_TERMS = _terms(
+    "gemm_terms_1",
+    GEMM_OWN,
+    (
+        Feature("reload_gb", lambda t: t.tiles_m * t.bytes_b / 1e9, "B over all rows of tiles"),
+        Feature("reload_a_gb", lambda t: t.tiles_n * t.bytes_a / 1e9, "A over all columns of tiles"),
+        Feature(
+            "partial_step",
+            lambda t: flag(t.fill_k < 1) * t.rounds,
+            "last K steps that are not full",
+        ),
+        Feature(
+            "parts_mb", lambda t: (t.split_k - 1) * t.bytes_written / 1e6, "results of further parts, MB"
+        ),
+    ),
+)
+"""Terms of a GEMM's time."""
+
+TERMS: Mapping[str, FeatureSchema] = {"grouped_conv": GROUPED_CONV_TERMS, "gemm": GEMM_TERMS}
+"""Operation -> the terms of its time."""
+
+
+def is_step_term(name: str) -> bool:
+    """Whether a term counts K steps: what one step takes depends on the tile's volume."""
+    return name.endswith("steps") or "_steps_" in name

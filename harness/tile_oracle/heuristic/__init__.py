@@ -1,1 +1,0 @@
-"""The model side: features, training, prediction, evaluation, search."""

@@ -1,0 +1,61 @@
+"""Bootstrap confidence intervals: how much a figure would vary with other problems of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+Array = npt.NDArray[np.float64]
+
+DRAWS = 2000
+CONFIDENCE = 0.95
+
+Statistic = Callable[[Array], Array]
+"""Of an array (draws, problems) the figure of every draw, (draws,)."""
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A figure and the bounds that hold it in 95 of 100 resamplings of the problems."""
+
+    value: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def mean_of(values: Array) -> Array:
+    """Mean of every draw."""
+    return np.asarray(values.mean(axis=1))
+
+
+def quantile_of(share: float) -> Statistic:
+    """The statistic that is a quantile (linear) of every draw."""
+    return lambda values: np.asarray(np.quantile(values, share, axis=1))
+
+
+def interval(values: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS) -> Interval:
+    """The statistic of the values, (problems,), with its percentile bootstrap interval."""
+    values = np.asarray(values, dtype=np.float64)
+    index = np.random.default_rng(seed).integers(0, len(values), (draws, len(values)))
+    found = statistic(values[index])
+    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    return Interval(float(statistic(values[None, :])[0]), float(low), float(high))
+
+
+def paired_interval(
+    old: Array, new: Array, statistic: Statistic, seed: int = 0, draws: int = DRAWS
+) -> Interval:
+    """The statistic of `new` less that of `old`, resampling problems with both their values."""
+    old, new = np.asarray(old, dtype=np.float64), np.asarray(new, dtype=np.float64)
+    index = np.random.default_rng(seed).integers(0, len(old), (draws, len(old)))
+    found = statistic(new[index]) - statistic(old[index])
+    low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
+    value = float(statistic(new[None, :])[0] - statistic(old[None, :])[0])
+    return Interval(value, float(low), float(high))

@@ -1,0 +1,1 @@
+"""Trained models: their parts, their folders, and what they predict."""

@@ -1,0 +1,245 @@
+"""Names that are one kernel.
+
+Two names are one kernel when their binaries are identical, or when their times agree within noise on
+every problem that both were measured on. Training then merges them: repeated measurements, one set of
+features. A kernel that was never measured can have a known twin among those that were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.features.columns import Column, Columns
+from tile_oracle.features.schemas import flops_of
+from tile_oracle.kernel import GroupedConvKernel, Kernel, parse_kernel_name
+from tile_oracle.model.noise import NoiseModel
+from tile_oracle.record.schema import kernel_columns
+
+LEAST_SHARED_PROBLEMS = 20
+AGREEMENT_QUANTILE = 0.9
+AGREEMENT_SIGMAS = 4.0
+"""Names are one kernel when 90 % of their differences are within four standard deviations. On the public
+gfx950 measurements aliases reach 2.7 and the nearest distinct kernels 12."""
+
+PIPELINE_TWINS: Mapping[str, str] = {"compv5": "compv3"}
+"""Pipelines of convolutions that the public gfx950 measurements show to time alike: unmeasured name ->
+measured one."""
+
+UNMEASURED_CAUTION = 0.16
+"""Added to the ln(time) of a kernel that was not measured: how far such predictions are off on average,
+leaving each public gfx950 kernel out in turn."""
+
+_TWIN_BONUS = 1e-4
+_SHRINK = 50.0
+
+
+@dataclass(frozen=True)
+class Aliases:
+    """`representative`: kernel name -> the name that stands for it, for every kernel that was measured.
+    `offset`: ln(time) of a name over its representative's, shrunk towards 0; it decides between twins.
+    `because`: representative -> what showed that its names are one kernel.
+    """
+
+    representative: Mapping[str, str] = field(default_factory=dict)
+    offset: Mapping[str, float] = field(default_factory=dict)
+    because: Mapping[str, str] = field(default_factory=dict)
+
+    def groups(self) -> dict[str, list[str]]:
+        """Representative -> all its names, where there is more than one."""
+        found: dict[str, list[str]] = {}
+        for name, stands in sorted(self.representative.items()):
+            found.setdefault(stands, []).append(name)
+        return {stands: names for stands, names in found.items() if len(names) > 1}
+
+    def represented_by(self, chosen: Mapping[str, str]) -> Aliases:
+        """The same groups; `chosen` maps a group's present representative to its new one."""
+        return Aliases(
+            {name: chosen.get(stands, stands) for name, stands in self.representative.items()},
+            self.offset,
+            {chosen.get(stands, stands): why for stands, why in self.because.items()},
+        )
+
+    def stand_in(self, name: str, kernel: Kernel | None = None) -> tuple[str, float]:
+        """(name of the kernel that this one is predicted as, its ln(time) offset).
+
+        A measured kernel's representative; else that of a measured twin; else the kernel itself, which
+        must promise to be UNMEASURED_CAUTION faster than a measured one to be picked before it. An
+        unmeasured twin goes before the measured one when they tie: on short problems the measured
+        pipeline of the known pair is up to 2 microseconds slower.
+        """
+        known = self.representative.get(name)
+        if known is not None:
+            return known, self.offset.get(name, 0.0)
+        kernel = kernel or parse_kernel_name(name)
+        if isinstance(kernel, GroupedConvKernel) and kernel.pipeline in PIPELINE_TWINS:
+            twin = self.representative.get(replace(kernel, pipeline=PIPELINE_TWINS[kernel.pipeline]).name)
+            if twin is not None:
+                return twin, -_TWIN_BONUS
+        return name, UNMEASURED_CAUTION
+
+    def canonical(self, rows: Columns) -> tuple[dict[str, Column], Column]:
+        """The rows with every kernel replaced by what stands for it, and the offset of each row.
+
+        The rows need a column `kernel` (full names) besides the problem's fields.
+        """
+        codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
+        found = [self.stand_in(str(name)) for name in names]
+        kernels = [parse_kernel_name(stands) for stands, _ in found]
+        fields = [kernel.as_row() for kernel in kernels]
+        own = own_fields(kernels[0]) if kernels else ()
+        table: dict[str, Column] = {
+            str(name): np.asarray(rows[name]) for name in rows if str(name) not in own
+        }
+        for name in own:
+            values = [row[name] for row in fields]
+            dtype = object if isinstance(values[0], str) else None
+            table[name] = np.array(values, dtype=dtype)[codes]
+        table["kernel"] = np.array([stands for stands, _ in found], dtype=object)[codes]
+        return table, np.array([offset for _, offset in found])[codes]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "representative": dict(self.representative),
+            "offset": {name: value for name, value in self.offset.items() if value},
+            "because": dict(self.because),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Aliases:
+        """The inverse of `as_json`. Raises ValueError, TypeError or AttributeError for anything else."""
+        return cls(
+            {str(k): str(v) for k, v in value.get("representative", {}).items()},
+            {str(k): float(v) for k, v in value.get("offset", {}).items()},
+            {str(k): str(v) for k, v in value.get("because", {}).items()},
+        )
+
+
+def own_fields(kernel: Kernel) -> tuple[str, ...]:
+    """The fields of a kernel that its problem does not have too."""
+    return kernel_columns(kernel.op)
+
+
+def no_aliases(kernels: Iterable[str]) -> Aliases:
+    """Every name its own kernel."""
+    return Aliases({name: name for name in sorted(set(kernels))})
+
+
+def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases:
+    """Aliases in a training table (`training_rows(...).table`).
+
+    Names of one group all agree with each other (not only with a common neighbour). The representative
+    is the best-measured name, then the first. Needs at least 20 shared problems to judge by time.
+    """
+    noise = noise or NoiseModel()
+    table = rows.pivot_table(index="problem", columns="kernel", values="latency_ms", aggfunc="median")
+    names = [str(name) for name in table.columns]
+    times = table.to_numpy(dtype=np.float64)
+    hashes = _hashes(rows)
+    agrees = np.eye(len(names), dtype=bool)
+    same_binary = np.eye(len(names), dtype=bool)
+    of_hash = np.array([hashes.get(name, "") for name in names], dtype=object)
+    kinds = pd.factorize(pd.Series([parse_kernel_name(name).kind for name in names], dtype=object))[0]
+    for i in range(len(names) - 1):
+        # A binary may serve two kinds of problem; it is one kernel of each.
+        same = (of_hash[i + 1 :] == of_hash[i]) & bool(of_hash[i]) & (kinds[i + 1 :] == kinds[i])
+        for j in i + 1 + np.flatnonzero(same | _may_agree(times, i, noise)):
+            same_binary[i, j] = same_binary[j, i] = same[j - i - 1]
+            agrees[i, j] = agrees[j, i] = same_binary[i, j] or _agree(times[:, i], times[:, j], noise)
+    groups = _complete_groups(agrees)
+    measured = (
+        rows.groupby("kernel")["measurements"].sum()
+        if "measurements" in rows
+        else rows["kernel"].value_counts()
+    )
+    representative, offset, because = {}, {}, {}
+    for group in groups:
+        members = sorted((names[i] for i in group), key=lambda name: (-int(measured[name]), name))
+        stands = members[0]
+        timed = np.log(table[members].dropna(how="all").astype(np.float64))
+        level = np.nanmedian(timed.to_numpy(), axis=1)
+        for name in members:
+            representative[name] = stands
+            if len(members) > 1:
+                difference = timed[name].to_numpy() - level
+                difference = difference[np.isfinite(difference)]
+                shrink = len(difference) / (len(difference) + _SHRINK)
+                offset[name] = float(np.median(difference)) * shrink if len(difference) else 0.0
+        if len(members) > 1:
+            identical = all(same_binary[i, j] for i in group for j in group)
+            because[stands] = (
+                "identical binaries" if identical else "times agree within noise on every problem"
+            )
+    return Aliases(dict(sorted(representative.items())), dict(sorted(offset.items())), because)
+
+
+def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
+    """The training table with one row per problem and distinct kernel: the median of its names' times.
+
+    `measurements` adds up; kernel fields are the representative's.
+    """
+    stands = rows["kernel"].map(aliases.representative)
+    grouped = rows.assign(kernel=stands, log_time=np.log(rows["latency_ms"])).groupby(
+        ["problem", "kernel"], sort=True
+    )
+    merged = grouped.first()
+    names = merged.index.get_level_values("kernel")
+    kernels = {name: parse_kernel_name(name) for name in names.unique()}
+    fields = {name: kernel.as_row() for name, kernel in kernels.items()}
+    for name in own_fields(next(iter(kernels.values()))):
+        merged[name] = [fields[kernel][name] for kernel in names]
+    merged["latency_ms"] = np.exp(grouped["log_time"].median())
+    merged["measurements"] = grouped["measurements"].sum()
+    merged = merged.drop(columns="log_time").reset_index()
+    merged["tflops"] = flops_of(merged) / (merged["latency_ms"] * 1e9)
+    return merged
+
+
+def _may_agree(times: Any, i: int, noise: NoiseModel) -> Any:
+    """Which of the columns after i can pass `_agree` with column i: a quantile of the differences is under
+    a limit only where as many differences are. One look at all of them spares most single looks."""
+    a, b = times[:, i : i + 1], times[:, i + 1 :]
+    shared = np.isfinite(a) & np.isfinite(b)
+    with np.errstate(invalid="ignore"):
+        z = np.abs(np.log(a) - np.log(b)) / (np.sqrt(2.0) * noise.sigma(np.sqrt(a * b)))
+        within = (shared & (z <= AGREEMENT_SIGMAS)).sum(axis=0)
+    count = shared.sum(axis=0)
+    return (count >= LEAST_SHARED_PROBLEMS) & (within > np.floor(AGREEMENT_QUANTILE * (count - 1) - 1e-9))
+
+
+def _agree(a: Any, b: Any, noise: NoiseModel) -> bool:
+    shared = np.isfinite(a) & np.isfinite(b)
+    if int(shared.sum()) < LEAST_SHARED_PROBLEMS:
+        return False
+    a, b = a[shared], b[shared]
+    z = np.abs(np.log(a) - np.log(b)) / (np.sqrt(2.0) * noise.sigma(np.sqrt(a * b)))
+    return bool(np.quantile(z, AGREEMENT_QUANTILE) <= AGREEMENT_SIGMAS)
+
+
+def _complete_groups(agrees: Any) -> list[list[int]]:
+    groups: list[list[int]] = []
+    for index in range(len(agrees)):
+        for group in groups:
+            if all(agrees[index, other] for other in group):
+                group.append(index)
+                break
+        else:
+            groups.append([index])
+    return groups
+
+
+def _hashes(rows: pd.DataFrame) -> dict[str, str]:
+    """Kernel -> its one source hash; kernels without one, or with several, are left out."""
+    if "source_hash" not in rows:
+        return {}
+    known = rows.dropna(subset=["source_hash"])
+    counts = known.groupby("kernel")["source_hash"].agg(["nunique", "first"])
+    return {
+        str(name): str(row["first"])
+        for name, row in counts.iterrows()
+        if row["nunique"] == 1 and row["first"]
+    }

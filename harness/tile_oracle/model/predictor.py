@@ -1,0 +1,292 @@
+"""Predictions from a model folder, published or ours: `Predictor.load(folder).rank(problem, kernels)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ModelError
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.columns import Columns, pair_columns
+from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_with, work_of
+from tile_oracle.kernel import Kernel
+from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.model_folder import (
+    CODE_FILE,
+    MANY_DEVICES,
+    PHYSICAL_FILE,
+    SPEC_FILE,
+    ModelSpec,
+    read_booster,
+    read_json,
+    read_spec,
+)
+from tile_oracle.model.physics import PhysicalModel
+from tile_oracle.model.ranker import (
+    CorrectionMember,
+    Member,
+    Ranker,
+    TreeMember,
+    constant_groups,
+    tflops_at,
+    tree_members,
+)
+from tile_oracle.model.tree_targets import Target, target_named
+from tile_oracle.problem import PROBLEM_TYPES, Kind, Problem
+from tile_oracle.vouched_files import MANIFEST_FILE
+
+_PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """A loaded model. Methods take problems and kernels of the kind that it was trained for."""
+
+    folder: Path
+    spec: ModelSpec
+    ranker: Ranker
+    threads: int = 1
+
+    @classmethod
+    def load(cls, folder: Path | str, threads: int = 1) -> Predictor:
+        """The model in a folder. A model of fewer features takes just its columns of the wider schema.
+
+        Raises ModelError when a file is missing or damaged, or the model wants a feature that no schema
+        supplies (the message names it).
+        """
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ModelError(f"no model folder at {folder}")
+        spec = read_spec(folder)
+        return cls(folder, spec, ranker_of(folder, spec, _boosters), threads)
+
+    def predict(
+        self,
+        problems: Problem | Sequence[Problem],
+        kernels: Sequence[Kernel],
+        target: str | None = None,
+    ) -> Array:
+        """Predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
+
+        With `target` (tflops, latency, bandwidth, ...), that member's own prediction: TFLOPS, GB/s, else ms.
+        """
+        one = isinstance(problems, Problem)
+        listed: Sequence[Problem] = [problems] if isinstance(problems, Problem) else problems
+        self._check(listed, kernels)
+        shape = (len(listed), len(kernels))
+        if 0 in shape:
+            values = np.zeros(shape)
+        else:
+            rows = pair_columns(listed, kernels)
+            if target is None:
+                values = self.ranker.tflops(rows, constant_groups(*shape), self.threads).reshape(shape)
+            else:
+                member = self.ranker.member(target)
+                if self.ranker.aliases.representative:
+                    rows, _ = self.ranker.aliases.canonical(rows)
+                log_time = member.log_time(rows, hardware_figures(self.spec.arch), self.threads)
+                values = _in_units(target, log_time, rows).reshape(shape)
+        return values[0] if one else values
+
+    def scores(self, rows: Columns) -> dict[str, Array]:
+        """Every member's own ln(latency in ms) of the pairs of a table (fields of problem and kernel, and
+        `kernel`), (rows,); of a relative member up to a constant a problem."""
+        if self.ranker.aliases.representative:
+            rows, _ = self.ranker.aliases.canonical(rows)
+        hardware = hardware_figures(self.spec.arch)
+        return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
+
+    def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
+        """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order.
+
+        The order is that of the predicted ln(time), which can tell kernels apart whose TFLOPS are rounded
+        to the same number.
+        """
+        self._check([problem], kernels)
+        if not kernels:
+            return []
+        rows, groups = pair_columns([problem], kernels), constant_groups(1, len(kernels))
+        log_time = self.ranker.log_time(rows, groups, self.threads)
+        tflops = tflops_at(rows, log_time)
+        return [(kernels[i], float(tflops[i])) for i in np.argsort(log_time, kind="stable")]
+
+    def select(self, problem: Problem, kernels: Sequence[Kernel]) -> Kernel:
+        """The pick. Raises ModelError for an empty pool."""
+        if not kernels:
+            raise ModelError(f"no kernel to choose from for {problem.id}")
+        return self.rank(problem, kernels)[0][0]
+
+    @property
+    def reads_code(self) -> bool:
+        """Whether the model reads figures of the kernels' binaries."""
+        return any(member.schema.optional for member in tree_members(self.ranker))
+
+    def knowing(self, code: CodeTable) -> Predictor:
+        """The predictor with figures of further binaries; those in its own folder go before them."""
+        return replace(self, ranker=self.ranker.knowing(code)) if self.reads_code else self
+
+    @cached_property
+    def measured_kernels(self) -> frozenset[str]:
+        """Names of the kernels that the model was trained on; empty where its folder does not say."""
+        path = self.folder / MANIFEST_FILE
+        named = read_json(path).get("kernels") if path.is_file() else None
+        return frozenset(map(str, named or ())) | frozenset(self.ranker.aliases.representative)
+
+    def _check(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> None:
+        kinds = {kernel.kind: kernel for kernel in kernels}
+        for problem in problems:
+            check_problem(self.folder, self.spec, problem)
+            for kernel in kinds.values():
+                if not kernel.matches(problem):
+                    raise ModelError(f"kernel {kernel.name} is no candidate for {problem.id}")
+
+
+def check_problem(folder: Path, spec: ModelSpec, problem: Problem) -> None:
+    """Raises ModelError unless the folder's model was trained for problems like this one."""
+    op = op_of_model(spec.op_type)
+    if not isinstance(problem, PROBLEM_TYPES[op]):
+        raise ModelError(f"the model predicts {_PREDICTED[op]}, not {type(problem).__name__}")
+    check_kind(folder, spec, problem.kind)
+
+
+def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
+    """Raises ModelError unless the folder's model was trained for problems of this kind; the operation is
+    believed to be the model's."""
+    first, dtype, last = kind
+    demands: list[tuple[str, tuple[str | int, ...], str | int]] = [("", (spec.dtype,), dtype)]
+    if isinstance(last, int):
+        demands.insert(0, ("", (spec.direction or first,), first))
+        demands.append(("rank ", spec.ndims or (last,), last))
+    for what, wanted, have in demands:
+        if have not in wanted:
+            trained = " and ".join(map(str, wanted))
+            raise ModelError(f"{folder} was trained for {what}{trained}, not {have}")
+
+
+def find_model(
+    direction: str | None,
+    dtype: str,
+    arch: str,
+    op: str = "grouped_conv",
+    ndim: int | None = None,
+    device: str = "",
+    models: Path | None = None,
+) -> Path | None:
+    """The folder in models/ that was trained for this kind of problem and architecture, or None.
+
+    Among several the first by name. A folder that cannot be read is an error, not a silent None. `device`:
+    a model for `cpu` that says on which CPUs its measurements were made is for these alone; "": for any.
+    """
+    base = models if models is not None else data_folder("models")
+    for folder in sorted(base.iterdir()) if base.is_dir() else ():
+        if (folder / SPEC_FILE).is_file():
+            spec = read_spec(folder)
+            wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
+            if (
+                wanted
+                and spec.direction in (None, direction)
+                and (not spec.ndims or ndim in (None, *spec.ndims))
+                and (arch != MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
+            ):
+                return folder
+    return None
+
+
+def find_model_of(kind: Kind, arch: str, device: str = "", models: Path | None = None) -> Path | None:
+    """`find_model` for a kind of problem; one model of GEMM serves every layout."""
+    first, dtype, last = kind
+    if isinstance(last, int):
+        return find_model(first, dtype, arch, ndim=last, device=device, models=models)
+    return find_model(None, dtype, arch, op=GEMM_MODELS, device=device, models=models)
+
+
+@dataclass(frozen=True)
+class TreeParts:
+    """What a folder says of a tree member, its `count` boosters aside."""
+
+    name: str
+    target: Target
+    schema: FeatureSchema
+    feature_names: tuple[str, ...]
+    count: int
+
+
+ReadBoosters = Callable[[Path, TreeParts], tuple[lgb.Booster, ...]]
+
+
+def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ranker:
+    """The ranker of a model folder. `read_boosters` reads a member's trees, or keeps them for itself and
+    gives none, where the ranker is only looked at. Raises ModelError like `Predictor.load`."""
+    hardware_figures(spec.arch)
+    picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
+    try:
+        aliases = Aliases.from_json(spec.aliases)
+    except (TypeError, ValueError, AttributeError):
+        raise ModelError(f"{folder / SPEC_FILE}: aliases cannot be read") from None
+    return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases)
+
+
+def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tuple[Member, ...]:
+    members: list[Member] = []
+
+    def tree_member(name: str) -> TreeMember:
+        parts = _tree_parts(spec, name)
+        code = CodeTable()
+        if parts.schema.optional and (folder / CODE_FILE).is_file():
+            code = CodeTable.from_json(read_json(folder / CODE_FILE))
+        boosters = read_boosters(folder, parts)
+        return TreeMember(parts.target, parts.schema, parts.feature_names, boosters, code)
+
+    physical = None
+    if {"physical", "correction"} & set(spec.targets):
+        physical = PhysicalModel.from_json(read_json(folder / PHYSICAL_FILE))
+    for name in spec.targets:
+        if name == "physical" and physical is not None:
+            members.append(physical)
+        elif name == "correction" and physical is not None:
+            members.append(CorrectionMember(physical, tree_member(name)))
+        else:
+            members.append(tree_member(name))
+    return tuple(members)
+
+
+def _tree_parts(spec: ModelSpec, name: str) -> TreeParts:
+    target = target_named(name)
+    names = spec.feature_names_of.get(name, spec.feature_names)
+    own = SCHEMAS.get(spec.schema or "")
+    schema = own if own is not None and set(names) <= set(own.names) else schema_with(spec.op_type, names)
+    if target.logged and name not in spec.log_targets:
+        target = target.unlogged()
+    return TreeParts(name, target, schema, names, max(1, spec.members.get(name, 1)))
+
+
+def _boosters(folder: Path, parts: TreeParts) -> tuple[lgb.Booster, ...]:
+    boosters = tuple(read_booster(folder, parts.name, number) for number in range(parts.count))
+    for booster in boosters:
+        check_feature_count(folder, parts, booster.num_feature())
+    return boosters
+
+
+def check_feature_count(folder: Path, parts: TreeParts, count: int) -> None:
+    """Raises ModelError unless a booster has as many features as the folder names."""
+    if count != len(parts.feature_names):
+        raise ModelError(
+            f"{folder}: model_{parts.name} was trained on {count} features, "
+            f"feature_spec.json names {len(parts.feature_names)}"
+        )
+
+
+def _in_units(target: str, log_time: Array, rows: dict[str, np.ndarray]) -> Array:
+    if target == "tflops":
+        return np.asarray(work_of(rows).flops / (np.exp(log_time) * 1e9))
+    if target == "bandwidth":
+        return np.asarray(work_of(rows).bytes / (np.exp(log_time) * 1e6))
+    return np.asarray(np.exp(log_time))

@@ -1,0 +1,196 @@
+"""A trained model in memory: members that each say ln(time) of a kernel, and how they are weighed.
+
+Members are LightGBM ensembles of one target and, where it was trained, a physical time model. The pick
+is the kernel with the least weighted mean of the members' scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features import exact_math
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.columns import Columns
+from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import flops_of
+from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.physics import PhysicalModel
+from tile_oracle.model.tree_targets import Target, log_time_of
+from tile_oracle.model.trees import raw_predictions
+
+
+class Member(Protocol):
+    """One part of a ranker."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def relative(self) -> bool:
+        """Whether its scores only order the kernels of one problem."""
+        ...
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        """ln(latency in ms) of every row; for a relative member up to a constant per problem."""
+        ...
+
+
+@dataclass(frozen=True)
+class TreeMember:
+    """Boosters of one target (several seeds are averaged) and the features that they read; `code` are the
+    figures of binaries for schemas that read such."""
+
+    target: Target
+    schema: FeatureSchema
+    feature_names: tuple[str, ...]
+    boosters: tuple[lgb.Booster, ...]
+    code: CodeTable = field(default_factory=CodeTable)
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    @property
+    def relative(self) -> bool:
+        return self.target.relative
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        if self.schema.optional:
+            rows = {**{str(name): rows[name] for name in rows}, **self.code.columns(rows["kernel"])}
+        features = self.schema.compute(rows, hardware, self.feature_names)
+        return log_time_of(self.target, raw_predictions(self.boosters, features, threads), rows)
+
+
+@dataclass(frozen=True)
+class CorrectionMember:
+    """The physical model's ln(time) and what trees add to it."""
+
+    physical: PhysicalModel
+    trees: TreeMember
+
+    name = "correction"
+    relative = False
+
+    def log_time(self, rows: Columns, hardware: Mapping[str, float], threads: int) -> Array:
+        correction = self.trees.log_time(rows, hardware, threads)
+        return np.asarray(self.physical.log_time(rows, hardware, threads) + correction)
+
+
+@dataclass(frozen=True)
+class Ranker:
+    """`weights` says how much each member counts for the pick (members that are not in it only predict);
+    `aliases` which names are predicted as one kernel."""
+
+    arch: str
+    members: tuple[Member, ...]
+    weights: Mapping[str, float] = field(default_factory=dict)
+    aliases: Aliases = field(default_factory=Aliases)
+
+    def __post_init__(self) -> None:
+        unknown = set(self.weights) - {member.name for member in self.members}
+        good = all(np.isfinite(weight) and weight >= 0 for weight in self.weights.values())
+        if unknown or not good or not sum(self.weights.values()) > 0:
+            raise ModelError(f"the picks' weights {dict(self.weights)} do not name members of the model")
+
+    def member(self, name: str) -> Member:
+        """Raises ModelError listing what the model predicts."""
+        for member in self.members:
+            if member.name == name:
+                return member
+        raise ModelError(
+            f"the model does not predict {name}; it has {', '.join(m.name for m in self.members)}"
+        )
+
+    @property
+    def orders_only(self) -> bool:
+        """Whether predictions mean nothing beyond their order within a problem: the picks are made by scores
+        (LambdaRank, pairs), or no member knows a time."""
+        picking = [member.target for member in tree_members(self) if self.weights.get(member.name, 0.0) > 0]
+        absolute = any(not isinstance(m, TreeMember) or not m.target.relative for m in self.members)
+        return any(target.is_score for target in picking) or not absolute
+
+    def knowing(self, code: CodeTable) -> Ranker:
+        """The ranker with figures of further binaries; those that it has go before them."""
+        return replace(self, members=tuple(_knowing(member, code) for member in self.members))
+
+    def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
+        """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
+
+        `rows` has the fields of problem and kernel, and `kernel`, the names. `groups` numbers the problems
+        (0, 1, ...). Where a relative member decides the order, each problem's mean level comes from the
+        absolute members; without any, the fastest kernel of a problem is put at ln(1 ms).
+        """
+        if self.aliases.representative:
+            rows, offset = self.aliases.canonical(rows)
+            return np.asarray(self._log_time(rows, groups, threads) + offset)
+        return self._log_time(rows, groups, threads)
+
+    def _log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int) -> Array:
+        hardware = hardware_figures(self.arch)
+        scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self.uses(m)}
+        total = sum(self.weights.values())
+        score: Array = sum(
+            (self.weights[name] / total * scores[name] for name in self.weights), start=np.zeros(len(groups))
+        )
+        if not any(self.member(name).relative for name in self.weights):
+            return score
+        absolute = [scores[m.name] for m in self.members if not m.relative]
+        if not absolute:
+            return np.asarray(score - _group_least(score, groups))
+        level = sum(absolute, start=np.zeros(len(groups))) / len(absolute)
+        return np.asarray(score + _group_mean(level - score, groups))
+
+    def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
+        """Predicted TFLOPS of every row; the higher is the better pick within a problem."""
+        return tflops_at(rows, self.log_time(rows, groups, threads))
+
+    def uses(self, member: Member) -> bool:
+        """Whether picks depend on this member; the others only predict."""
+        needs_level = any(m.relative for m in self.members if m.name in self.weights)
+        return member.name in self.weights or (needs_level and not member.relative)
+
+
+MOST_LOG_TIME = 50.0
+"""A predicted ln(time) beyond +-50 counts as this when it is made a speed."""
+
+
+def tflops_at(rows: Columns, log_time: Array) -> Array:
+    """TFLOPS of every row's problem at a predicted ln(latency in ms)."""
+    inside = np.clip(log_time, -MOST_LOG_TIME, MOST_LOG_TIME)
+    return np.asarray(flops_of(rows) / (exact_math.exp(inside) * 1e9))
+
+
+def tree_members(ranker: Ranker) -> list[TreeMember]:
+    """The members of a ranker that are trees, a correction's among them."""
+    members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
+    return [member for member in members if isinstance(member, TreeMember)]
+
+
+def _knowing(member: Member, code: CodeTable) -> Member:
+    if isinstance(member, CorrectionMember):
+        return replace(member, trees=replace(member.trees, code=member.trees.code.over(code)))
+    return replace(member, code=member.code.over(code)) if isinstance(member, TreeMember) else member
+
+
+def _group_mean(values: Array, groups: npt.NDArray[np.int64]) -> Array:
+    size = np.bincount(groups)
+    return np.asarray((np.bincount(groups, values) / np.maximum(size, 1))[groups])
+
+
+def _group_least(values: Array, groups: npt.NDArray[np.int64]) -> Array:
+    least = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
+    np.minimum.at(least, groups, values)
+    return least[groups]
+
+
+def constant_groups(problems: int, kernels: int) -> npt.NDArray[np.int64]:
+    """Problem numbers of a problems x kernels product in the order of `pair_columns`."""
+    return np.repeat(np.arange(problems, dtype=np.int64), kernels)

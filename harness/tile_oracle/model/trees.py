@@ -1,0 +1,235 @@
+"""LightGBM boosters: trained the same way for every target, deterministic, on a stated number of threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.features.feature_table import Array
+from tile_oracle.model.tree_targets import Target
+
+Progress = Callable[[int, int], None]
+"""Called with (trees so far, trees in all)."""
+
+_RELEVANCE_GAIN = [float(level) for level in range(64)]
+_MIN_CHILD_SHARE = 40
+_UNSEEN_SHARE = 8
+"""One problem of so many is learnt a second time, as if nothing were known of the binaries."""
+
+
+@dataclass(frozen=True)
+class TreeSettings:
+    """How a booster grows. `early_stopping_rounds` 0 means that all `trees` are kept."""
+
+    trees: int = 600
+    learning_rate: float = 0.05
+    num_leaves: int = 15
+    max_depth: int = -1
+    min_child_samples: int = 10
+    subsample: float = 1.0
+    colsample_bytree: float = 0.3
+    reg_alpha: float = 0.0
+    reg_lambda: float = 0.0
+    early_stopping_rounds: int = 0
+
+    def params(self, rows: int, seed: int, threads: int) -> dict[str, Any]:
+        """LightGBM's own parameters. Leaves hold fewer rows when there are few rows in all."""
+        return {
+            "learning_rate": self.learning_rate,
+            "num_leaves": self.num_leaves,
+            "max_depth": self.max_depth,
+            "min_child_samples": max(1, min(self.min_child_samples, rows // _MIN_CHILD_SHARE)),
+            "bagging_fraction": self.subsample,
+            "bagging_freq": 1 if self.subsample < 1 else 0,
+            "feature_fraction": self.colsample_bytree,
+            "lambda_l1": self.reg_alpha,
+            "lambda_l2": self.reg_lambda,
+            "seed": seed,
+            "num_threads": threads,
+            "deterministic": True,
+            "force_row_wise": True,
+            "verbosity": -1,
+        }
+
+
+PUBLISHED_SETTINGS = TreeSettings(
+    trees=2000,
+    learning_rate=0.02,
+    num_leaves=255,
+    max_depth=15,
+    min_child_samples=10,
+    subsample=0.85,
+    colsample_bytree=0.85,
+    reg_alpha=0.05,
+    reg_lambda=0.5,
+    early_stopping_rounds=50,
+)
+"""The published training settings."""
+
+
+@dataclass(frozen=True)
+class TreeData:
+    """Features, labels, weights and problem numbers of the rows that trees are grown on.
+
+    unseen: the features as if nothing were known of the kernels' binaries, where the schema reads such.
+    """
+
+    features: Array
+    label: Array
+    weight: Array | None
+    groups: npt.NDArray[np.int64]
+    unseen: Array | None = None
+
+    def followed_by_unseen(self, seed: int) -> TreeData:
+        """The rows, and behind them those of some problems again, drawn by the seed, as if nothing were known
+        of the binaries: so a model can predict a kernel whose binary nobody has seen."""
+        if self.unseen is None:
+            return self
+        distinct = np.unique(self.groups)
+        count = -(-len(distinct) // _UNSEEN_SHARE)
+        again = np.isin(self.groups, np.random.default_rng(seed).permutation(distinct)[:count])
+        return TreeData(
+            np.concatenate([self.features, self.unseen[again]]),
+            np.concatenate([self.label, self.label[again]]),
+            None if self.weight is None else np.concatenate([self.weight, self.weight[again]]),
+            np.concatenate([self.groups, self.groups[again] + int(self.groups.max(initial=-1)) + 1]),
+        )
+
+    def take(self, mask: npt.NDArray[np.bool_]) -> TreeData:
+        """The rows of a mask."""
+        return TreeData(
+            self.features[mask],
+            self.label[mask],
+            None if self.weight is None else self.weight[mask],
+            self.groups[mask],
+            None if self.unseen is None else self.unseen[mask],
+        )
+
+    def columns(self, mask: npt.NDArray[np.bool_]) -> TreeData:
+        """The same rows with these features alone."""
+        unseen = None if self.unseen is None else np.ascontiguousarray(self.unseen[:, mask])
+        return replace(self, features=np.ascontiguousarray(self.features[:, mask]), unseen=unseen)
+
+
+def grow(
+    target: Target,
+    data: TreeData,
+    settings: TreeSettings,
+    seed: int,
+    threads: int,
+    feature_names: Sequence[str],
+    valid: TreeData | None = None,
+    init: lgb.Booster | None = None,
+    progress: Progress | None = None,
+) -> lgb.Booster:
+    """One booster. With `valid` and early stopping the best iteration is kept; `init` is grown further.
+
+    The same data, settings and seed give the same trees whatever the number of threads.
+    """
+    params = settings.params(len(data.label), seed, threads)
+    order = np.argsort(data.groups, kind="stable")
+    ordered = _permuted(data, order)
+    if target.objective == "pairwise":
+        params["objective"] = pairwise_objective(ordered.groups)
+    else:
+        params["objective"] = target.objective
+    if target.objective == "lambdarank":
+        params |= {"label_gain": _RELEVANCE_GAIN, "lambdarank_truncation_level": 10}
+    train_set = _dataset(ordered, target, feature_names)
+    callbacks: list[Callable[..., Any]] = []
+    valid_sets = []
+    if valid is not None and settings.early_stopping_rounds and target.objective != "pairwise":
+        in_order = _permuted(valid, np.argsort(valid.groups, kind="stable"))
+        valid_sets = [_dataset(in_order, target, feature_names, train_set)]
+        callbacks.append(lgb.early_stopping(settings.early_stopping_rounds, verbose=False))
+    if progress is not None:
+        callbacks.append(_reporting(progress, settings.trees))
+    booster = lgb.train(
+        params,
+        train_set,
+        num_boost_round=settings.trees,
+        valid_sets=valid_sets,
+        init_model=init,
+        callbacks=callbacks,
+        keep_training_booster=False,
+    )
+    return booster
+
+
+def pairwise_objective(groups: npt.NDArray[np.int64]) -> Callable[[Array, lgb.Dataset], tuple[Array, Array]]:
+    """Gradient and hessian of a logistic loss over all pairs of one problem.
+
+    The label is the log efficiency; a pair counts as much as its two labels differ, so that order among
+    equals costs nothing. Rows must be sorted by group.
+    """
+    starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
+    spans = list(zip(starts, np.r_[starts[1:], len(groups)], strict=True))
+
+    def objective(score: Array, dataset: lgb.Dataset) -> tuple[Array, Array]:
+        goal = np.asarray(dataset.get_label(), dtype=np.float64)
+        gradient, hessian = np.zeros_like(score), np.full_like(score, 1e-6)
+        for start, end in spans:
+            difference = goal[start:end, None] - goal[None, start:end]
+            margin = (score[start:end, None] - score[None, start:end]) * _MARGIN
+            weight = np.minimum(np.abs(difference), _WEIGHT_CAP)
+            chance = 1.0 / (1.0 + np.exp(np.clip(margin * np.sign(difference), -30, 30)))
+            gradient[start:end] = -(weight * np.sign(difference) * chance).sum(axis=1) * _MARGIN
+            hessian[start:end] += (weight * chance * (1 - chance)).sum(axis=1) * _MARGIN**2
+        return gradient, hessian
+
+    return objective
+
+
+_MARGIN = 20.0
+_WEIGHT_CAP = 0.5
+
+
+def _dataset(
+    data: TreeData, target: Target, feature_names: Sequence[str], reference: lgb.Dataset | None = None
+) -> lgb.Dataset:
+    sizes = np.unique(data.groups, return_counts=True)[1] if target.objective == "lambdarank" else None
+    return lgb.Dataset(
+        data.features,
+        label=data.label,
+        weight=data.weight,
+        group=sizes,
+        feature_name=list(feature_names),
+        reference=reference,
+        params={"verbosity": -1, "force_row_wise": True},
+        free_raw_data=False,
+    )
+
+
+def _permuted(data: TreeData, order: npt.NDArray[np.int64]) -> TreeData:
+    return TreeData(
+        data.features[order],
+        data.label[order],
+        None if data.weight is None else data.weight[order],
+        data.groups[order],
+    )
+
+
+def _reporting(progress: Progress, total: int) -> Callable[[Any], None]:
+    def report(environment: Any) -> None:
+        progress(int(environment.iteration) + 1, total)
+
+    return report
+
+
+def raw_predictions(boosters: Sequence[lgb.Booster], features: Array, threads: int) -> Array:
+    """Mean raw output of the boosters, (rows,)."""
+    total = np.zeros(len(features))
+    for booster in boosters:
+        total += np.asarray(booster.predict(features, raw_score=True, num_threads=threads))
+    return total / len(boosters)
+
+
+def importances(boosters: Sequence[lgb.Booster], names: Sequence[str]) -> Mapping[str, float]:
+    """Total gain of every feature, summed over the boosters, largest first."""
+    gain = np.sum([booster.feature_importance("gain") for booster in boosters], axis=0)
+    return dict(sorted(zip(names, map(float, gain), strict=True), key=lambda item: -item[1]))

@@ -1,0 +1,165 @@
+"""Predictions for problems by models that never saw them; a run that is ranked by its own records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.kernel import Kernel, kernel_from_row
+from tile_oracle.model.ranker import Ranker, constant_groups
+from tile_oracle.oracle import records_op
+from tile_oracle.problem import GemmProblem, problem_from_row
+from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
+from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.folds import fold_codes, group_codes, group_folds
+from tile_oracle.training.recipe import Recipe, recipe_named
+from tile_oracle.training.training_rows import pair_columns_of, training_rows
+
+OUT_OF_FOLD_RECIPE = "lambdarank"
+"""What ranks a run by its own records: it needs no physical model, and so nothing of the target. Held out by
+problem it did better than `log_time` on the records of gfx950, of a CPU and of GEMMs (docs/heuristic.md)."""
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Out-of-fold predictions: each row's comes from a model that saw nothing of its group.
+
+    `table`: problem, kernel, predicted_tflops, fold; one row per predicted pair.
+    """
+
+    table: pd.DataFrame
+    grouping: str
+    n_splits: int
+
+
+def cross_validate(
+    recipe: Recipe,
+    rows: pd.DataFrame,
+    arch: str,
+    n_splits: int = 5,
+    grouping: str = "problem",
+    pool: Sequence[Kernel] | None = None,
+    effort: Effort | None = None,
+) -> CrossValidation:
+    """Every problem of the rows, predicted by a model trained on the other folds, and on the companions
+    that are not of a held-out shape; companions are not predicted.
+
+    With a pool every problem is predicted for every kernel of the pool that matches it, measured or
+    not; without one, for the kernels that it has rows of. There are at most as many folds as groups.
+    Raises ModelError when there is only one group: nothing is left to learn from.
+    """
+    effort = effort or Effort()
+    rows, companions = own_rows(rows), rows[is_companion(rows)]
+    groups = fold_codes(rows, grouping)
+    count = len(np.unique(groups))
+    if count < 2:
+        raise ModelError(
+            "cross-validation is not possible: all measurements are of one "
+            f"{grouping}, so nothing is left to learn from when it is held out; measure at least two"
+        )
+    n_splits = min(n_splits, count)
+    folds = group_folds(groups, n_splits, effort.seed)
+    parts = []
+    for fold in range(n_splits):
+        held = folds == fold
+        effort.say(
+            f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, "
+            f"{int(held.sum())} held out"
+        )
+        learnt = rows[~held]
+        if len(companions):
+            learnt = with_companions(learnt, not_of_shapes(companions, rows[held], grouping))
+        ranker = fit(recipe, learnt, arch, replace(effort, report=None))
+        parts.append(predicted_pairs(ranker, rows[held], pool, effort.threads).assign(fold=fold))
+    return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)
+
+
+def predicted_pairs(
+    ranker: Ranker, rows: pd.DataFrame, pool: Sequence[Kernel] | None, threads: int
+) -> pd.DataFrame:
+    """Predictions (problem, kernel, predicted_tflops) for the problems of a training table: for every kernel
+    of the pool that matches, measured or not, or without a pool for the pairs of the table. Raises ModelError
+    where no kernel matches."""
+    if pool is None:
+        predicted = ranker.tflops(rows, group_codes(rows), threads)
+        return pd.DataFrame(
+            {
+                "problem": rows["problem"].to_numpy(),
+                "kernel": rows["kernel"].to_numpy(),
+                "predicted_tflops": predicted,
+            }
+        )
+    frames = []
+    one_each = rows.drop_duplicates("problem")
+    names = pair_columns_of(records_op(rows))
+    problems = [problem_from_row(row) for row in one_each[list(names)].to_dict("records")]
+    for kind in sorted({p.kind for p in problems}):
+        of_kind = [p for p in problems if p.kind == kind]
+        kernels = [kernel for kernel in pool if kernel.matches(of_kind[0])]
+        if kernels:
+            groups = constant_groups(len(of_kind), len(kernels))
+            frames.append(
+                pd.DataFrame(
+                    {
+                        "problem": np.repeat([p.id for p in of_kind], len(kernels)),
+                        "kernel": [k.name for k in kernels] * len(of_kind),
+                        "predicted_tflops": ranker.tflops(pair_columns(of_kind, kernels), groups, threads),
+                    }
+                )
+            )
+    if not frames:
+        raise ModelError(
+            "no kernel of the pool matches the direction, dtype and rank of any measured problem"
+        )
+    return pd.concat(frames, ignore_index=True)
+
+
+def out_of_fold(
+    records: pd.DataFrame,
+    arch: str,
+    pool: Sequence[Kernel] | None = None,
+    recipe: str | Recipe = OUT_OF_FOLD_RECIPE,
+    n_splits: int = 5,
+    seed: int = 0,
+    threads: int = 1,
+) -> pd.DataFrame:
+    """Predictions for a run by a model cross-validated on the run's own records.
+
+    The columns are problem, kernel, predicted_tflops and fold; the pool is the kernels of the records
+    unless one is given. Each direction and data type (of GEMM each data type) has models of its own; one
+    with fewer than two problems that are ok is left out. Problems without any ok row get predictions too,
+    from a model of all the others (fold -1). Raises ModelError when nothing can be cross-validated.
+    """
+    op = records_op(records)
+    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op)
+    kind_columns = ["dtype"] if op == GemmProblem.op else ["direction", "dtype"]
+    effort = Effort(seed, threads)
+    usable = training_rows(records)
+    candidates = list(pool) if pool is not None else _kernels_of(records)
+    tables, reason = [], None
+    for kind, rows in usable.table.groupby(kind_columns, sort=True):
+        try:
+            validation = cross_validate(chosen, rows, arch, n_splits, "problem", candidates, effort)
+        except ModelError as error:
+            reason = reason or error
+            continue
+        tables.append(validation.table)
+        of_kind = (records[kind_columns] == list(kind)).all(axis=1)
+        unmeasured = records[of_kind & ~records["problem"].isin(rows["problem"])].drop_duplicates("problem")
+        if len(unmeasured):
+            ranker = fit(chosen, rows, arch, effort)
+            tables.append(predicted_pairs(ranker, unmeasured, candidates, threads).assign(fold=-1))
+    if not tables:
+        raise reason or ModelError("no measurements to cross-validate on")
+    return pd.concat(tables, ignore_index=True)
+
+
+def _kernels_of(records: pd.DataFrame) -> list[Kernel]:
+    one_each = records.drop_duplicates("kernel").sort_values("kernel")
+    op = records_op(records)
+    return [kernel_from_row(row, op) for row in one_each[list(pair_columns_of(op))].to_dict("records")]

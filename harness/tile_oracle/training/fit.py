@@ -1,0 +1,194 @@
+"""Training rows -> a ranker: every member of a recipe, fitted to all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import lightgbm as lgb
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.model.aliases import Aliases, find_aliases, merge
+from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
+from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
+from tile_oracle.model.tree_targets import label, target_named
+from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
+from tile_oracle.training.auxiliary_rows import is_companion
+from tile_oracle.training.folds import group_codes, group_folds
+from tile_oracle.training.recipe import Recipe, TreePart
+from tile_oracle.training.training_rows import IMPORTANCE
+
+Report = Callable[[str], None]
+"""Called with one line of progress."""
+
+_STOPPING_SHARE = 8
+_GAIN_SETTINGS = TreeSettings(trees=200)
+"""By what trees the strongest features are found: the same whatever the trees that then read them."""
+_MOST_CORRECTION = 0.3
+"""A correction is at most 30 %: what the physical model misses by more is a disturbed measurement."""
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What training may use, and from which random numbers."""
+
+    seed: int = 0
+    threads: int = 1
+    report: Report | None = None
+
+    def say(self, line: str) -> None:
+        if self.report is not None:
+            self.report(line)
+
+
+def fit(
+    recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None, start: Ranker | None = None
+) -> Ranker:
+    """A ranker trained on every row of a training table (`training_rows(...).table`), companions included.
+
+    `start`: a model whose trees are grown further (warm start); its features must be the recipe's.
+
+    Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
+    of trees. Raises ModelError for rows that cannot be used, and for companions where the recipe merges
+    aliases or fits a physical model, which are of one direction.
+    """
+    effort = effort or Effort()
+    if (recipe.aliases or recipe.physical) and is_companion(rows).any():
+        raise ModelError(
+            f"recipe {recipe.name} is of one direction: none other can teach it. Take one of trees alone"
+        )
+    hardware = hardware_figures(arch)
+    aliases = Aliases()
+    if recipe.aliases:
+        aliases = explain_aliases(rows, find_aliases(rows), hardware)
+        rows = merge(rows, aliases)
+        effort.say(
+            f"  {len(aliases.representative)} kernel names are {rows['kernel'].nunique()} distinct kernels"
+        )
+    groups = group_codes(rows)
+    near = nearness(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)), groups)
+    importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
+    if importance is not None:
+        near = near * importance
+    code = _code_of(recipe, rows, start)
+    own = ~is_companion(rows)
+    kept = None if code is None else code.without(rows.loc[~own, "kernel"].unique())
+    physical = None
+    members: list[Member] = []
+    if recipe.physical:
+        effort.say("  physical: fitting the terms of every kernel's time")
+        physical = fit_physical(rows, near, hardware)
+        members.append(physical)
+    for part in recipe.trees:
+        target = target_named(part.target)
+        if target.name == "correction":
+            if physical is None:
+                raise ModelError(f"recipe {recipe.name}: a correction needs the physical model")
+            level = physical.log_time(rows, hardware)
+            goal = np.clip(
+                np.log(rows["latency_ms"].to_numpy(dtype=np.float64)) - level,
+                -_MOST_CORRECTION,
+                _MOST_CORRECTION,
+            )
+        else:
+            goal = label(target, rows, groups)
+        schema = schema_named(part.schema)
+        data = TreeData(schema.compute(rows, hardware), goal, near if part.near_best else importance, groups)
+        if code is not None and schema.optional:
+            known = schema.compute(rows.assign(**code.columns(rows["kernel"])), hardware)
+            data = replace(data, features=known, unseen=data.features)
+        trees = _fit_trees(part, data, own, effort, start, kept)
+        members.append(
+            CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
+        )
+    return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
+
+
+def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
+    """The figures of the binaries that a recipe reads, and those that a warm start's model knew."""
+    if not recipe.reads_code:
+        return None
+    code = CodeTable.of(rows)
+    if not code.figures:
+        raise ModelError(
+            f"recipe {recipe.name} reads figures of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
+            "none of these records has: train another recipe"
+        )
+    for member in tree_members(start) if start is not None else ():
+        code = code.over(member.code)
+    return code
+
+
+def _fit_trees(
+    part: TreePart,
+    data: TreeData,
+    own: npt.NDArray[np.bool_],
+    effort: Effort,
+    start: Ranker | None,
+    code: CodeTable | None,
+) -> TreeMember:
+    """own: which rows are no companions. Of an ensemble every second booster learns of these alone: it knows
+    the kernels better that were measured often, the others know the rest better."""
+    target, schema = target_named(part.target), schema_named(part.schema)
+    settings, valid, names = part.settings, None, schema.names
+    if 0 < part.strongest < len(names):
+        looking = replace(part, strongest=0, ensemble=1, settings=_GAIN_SETTINGS)
+        first = _fit_trees(looking, data, own, replace(effort, report=None), None, code)
+        kept = set(list(importances(first.boosters, names))[: part.strongest])
+        data = data.columns(np.array([name in kept for name in names]))
+        names = tuple(name for name in names if name in kept)
+    boosters = []
+    for number in range(part.ensemble):
+        seed = effort.seed + number
+        train_data = data if number % 2 == 0 else data.take(own)
+        if settings.early_stopping_rounds and train_data.groups.max() + 1 >= _STOPPING_SHARE:
+            held = group_folds(train_data.groups, _STOPPING_SHARE, seed) == 0
+            train_data, valid = train_data.take(~held), train_data.take(held)
+        effort.say(f"  {target.name}: growing up to {settings.trees} trees (seed {seed})")
+        init = None if start is None else _init_booster(start, part, number, names)
+        boosters.append(
+            grow(
+                target,
+                train_data.followed_by_unseen(seed),
+                settings,
+                seed,
+                effort.threads,
+                names,
+                valid,
+                init,
+                _every_fifth(effort),
+            )
+        )
+    return TreeMember(target, schema, names, tuple(boosters), code or CodeTable())
+
+
+def _init_booster(start: Ranker, part: TreePart, number: int, names: tuple[str, ...]) -> lgb.Booster:
+    """The booster that a warm start grows further."""
+    for member in tree_members(start):
+        if member.name == part.target and number < len(member.boosters):
+            if member.feature_names != names:
+                wanted, have = set(names), set(member.feature_names)
+                raise ModelError(
+                    f"warm start: the old model's features are not those of {part.schema} "
+                    f"(missing {', '.join(sorted(wanted - have)) or 'none'}; "
+                    f"unknown {', '.join(sorted(have - wanted)) or 'none'})"
+                )
+            return member.boosters[number]
+    raise ModelError(f"warm start: the old model has no member {part.target} number {number}")
+
+
+def _every_fifth(effort: Effort) -> Callable[[int, int], None] | None:
+    if effort.report is None:
+        return None
+
+    def progress(done: int, total: int) -> None:
+        if done * 5 % total == 0 and done < total:
+            effort.say(f"    {done} of {total} trees")
+
+    return progress

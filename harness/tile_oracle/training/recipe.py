@@ -1,0 +1,214 @@
+"""What to train: which members, on which features, weighed how. Named recipes are the ablation's rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.model.tree_targets import target_named
+from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
+
+
+@dataclass(frozen=True)
+class TreePart:
+    """A tree member: its target, its features, how the trees grow, how many seeds are averaged, and
+    whether rows near the best of their problem count more.
+
+    strongest: of the schema's features only so many are read, those with the most gain in a first
+    training on the same rows; 0 means all of them.
+    """
+
+    target: str
+    schema: str
+    settings: TreeSettings = field(default_factory=TreeSettings)
+    ensemble: int = 1
+    near_best: bool = False
+    strongest: int = 0
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Everything that decides a training but the data and the seed.
+
+    `aliases`: names that are one kernel are merged first. `physical`: a physical time model is fitted
+    (a part with the target `correction` needs it). `weights`: how much each member counts for the pick;
+    the default is all tree members equally.
+    """
+
+    name: str
+    meaning: str
+    trees: tuple[TreePart, ...] = ()
+    weights: Mapping[str, float] = field(default_factory=dict)
+    aliases: bool = False
+    physical: bool = False
+
+    def with_targets(self, targets: Sequence[str]) -> Recipe:
+        """The recipe that also trains these targets, like its first member; picks stay as they are.
+
+        Raises ModelError for an unknown target.
+        """
+        have = {part.target for part in self.trees}
+        wanted = [target_named(name).name for name in dict.fromkeys(targets) if name not in have]
+        if "correction" in wanted:
+            raise ModelError("the target correction needs a physical model: train the recipe `default`")
+        like = self.trees[0] if self.trees else TreePart("log_time", OWN)
+        more = tuple(replace(like, target=name) for name in wanted)
+        return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
+
+    def for_op(self, op: str) -> Recipe:
+        """The recipe on the features of an operation: recipes are written with those of convolution.
+
+        `default` is what won on the measurements that there are of the operation.
+        """
+        if op == "grouped_conv":
+            return self
+        if self is RECIPES.get(self.name) and self.name in _OF_GEMM:
+            return _OF_GEMM[self.name]
+        parts = (replace(part, schema=_SCHEMAS_OF_GEMM.get(part.schema, part.schema)) for part in self.trees)
+        meaning = self.meaning.replace("97 published", "72 published")
+        return replace(self, trees=tuple(parts), meaning=meaning)
+
+    @property
+    def orders_only(self) -> bool:
+        """Whether its picks are made by scores: see `Ranker.orders_only`."""
+        return any(target_named(name).is_score for name in self.picking_weights if name != "physical")
+
+    @property
+    def reads_code(self) -> bool:
+        """Whether a member reads figures of the kernels' binaries."""
+        return any(schema_named(part.schema).optional for part in self.trees)
+
+    def with_trees(self, trees: int) -> Recipe:
+        """The recipe whose members grow this many trees."""
+        parts = (replace(part, settings=replace(part.settings, trees=trees)) for part in self.trees)
+        return replace(self, trees=tuple(parts))
+
+    @property
+    def picking_weights(self) -> Mapping[str, float]:
+        if self.weights:
+            return self.weights
+        return {part.target: 1.0 for part in self.trees} if self.trees else {"physical": 1.0}
+
+
+OWN = "grouped_conv_own_1"
+PUBLISHED = "grouped_conv_97"
+WITH_CODE = "grouped_conv_own_2"
+WITH_LAUNCH = "grouped_conv_own_3"
+_SCHEMAS_OF_GEMM = {
+    OWN: "gemm_own_1",
+    WITH_CODE: "gemm_own_2",
+    WITH_LAUNCH: "gemm_own_2",
+    PUBLISHED: "gemm_universal_72",
+}
+_CORRECTION = TreeSettings(trees=200)
+_LAUNCH_ORDER = TreeSettings(trees=1000, num_leaves=31, min_child_samples=20)
+_GEMM_DEFAULT = Recipe(
+    "default",
+    "own features, ln(time), four seeds averaged, rows near the best count more",
+    (TreePart("log_time", "gemm_own_1", ensemble=4, near_best=True),),
+)
+_OF_GEMM = {
+    "default": _GEMM_DEFAULT,
+    "default_code": replace(
+        _GEMM_DEFAULT,
+        name="default_code",
+        meaning="the default, with figures of the kernels' binaries",
+        trees=tuple(replace(part, schema="gemm_own_2") for part in _GEMM_DEFAULT.trees),
+    ),
+}
+"""On GEMMs measured on a CPU ahead of every recipe with the physical time model (docs/gemm.md)."""
+
+
+def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:
+    return (TreePart(target, schema, ensemble=ensemble),)
+
+
+RECIPES: dict[str, Recipe] = {
+    recipe.name: recipe
+    for recipe in (
+        Recipe(
+            "default",
+            "aliases merged; physical time model, corrected by four ensembled tree models",
+            (TreePart("correction", OWN, _CORRECTION, 4, near_best=True),),
+            {"physical": 0.4, "correction": 0.6},
+            aliases=True,
+            physical=True,
+        ),
+        Recipe(
+            "published",
+            "97 published features, log1p(TFLOPS), published parameters",
+            (TreePart("tflops", PUBLISHED, PUBLISHED_SETTINGS),),
+        ),
+        Recipe("tflops_97", "97 published features, log1p(TFLOPS), small trees", _trees("tflops", PUBLISHED)),
+        Recipe("log_time_97", "97 published features, ln(time), small trees", _trees("log_time", PUBLISHED)),
+        Recipe(
+            "log_efficiency_97", "97 published features, ln(efficiency)", _trees("log_efficiency", PUBLISHED)
+        ),
+        Recipe("tflops", "own features, log1p(TFLOPS)", _trees("tflops")),
+        Recipe("log_time", "own features, ln(time)", _trees("log_time")),
+        Recipe("log_efficiency", "own features, ln(efficiency within the problem)", _trees("log_efficiency")),
+        Recipe("lambdarank", "own features, LambdaRank", _trees("lambdarank")),
+        Recipe(
+            "launch",
+            "LambdaRank, two seeds, with what launches of kernels/gpu come to, and binaries",
+            (TreePart("lambdarank", WITH_LAUNCH, _LAUNCH_ORDER, ensemble=2),),
+        ),
+        Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
+        Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
+        Recipe(
+            "log_time_code",
+            "the same, with figures of the kernels' binaries",
+            _trees("log_time", WITH_CODE, ensemble=4),
+        ),
+        Recipe(
+            "default_code",
+            "the default, its trees with figures of the kernels' binaries",
+            (TreePart("correction", WITH_CODE, _CORRECTION, 4, near_best=True),),
+            {"physical": 0.4, "correction": 0.6},
+            aliases=True,
+            physical=True,
+        ),
+        Recipe(
+            "log_time_merged",
+            "four seeds of ln(time) averaged, aliases merged",
+            _trees("log_time", ensemble=4),
+            aliases=True,
+        ),
+        Recipe("physical_all", "physical time model, every name its own kernel", physical=True),
+        Recipe("physical", "physical time model alone, aliases merged", aliases=True, physical=True),
+        Recipe(
+            "physical_and_trees",
+            "mean of the physical model and of ln(time) trees, aliases merged",
+            _trees("log_time", ensemble=4),
+            {"physical": 0.5, "log_time": 0.5},
+            aliases=True,
+            physical=True,
+        ),
+    )
+}
+"""The recipes by name."""
+
+
+SUITED = "what did best on such kernels: default on gfx950 and of GEMM, launch on sm_90, lambdarank on cpu"
+"""What `suited_recipe` answers, for help texts."""
+
+
+def suited_recipe(op: str, arch: str, *, has_code: bool) -> str:
+    """The name of the recipe that did best on measurements of such kernels (docs/heuristic.md, docs/gemm.md).
+
+    has_code: whether the records have figures of the kernels' binaries. An architecture of which nothing was
+    measured has what its kind has.
+    """
+    if op != "grouped_conv" or arch.startswith("gfx"):
+        return "default"
+    return "launch" if has_code and arch != "cpu" else "lambdarank"
+
+
+def recipe_named(name: str) -> Recipe:
+    """Raises ModelError listing the known recipes."""
+    try:
+        return RECIPES[name]
+    except KeyError:
+        raise ModelError(f"no recipe {name!r}; known: {', '.join(RECIPES)}") from None

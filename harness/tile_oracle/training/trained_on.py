@@ -1,0 +1,134 @@
+"""Which problems a model was trained on, so that nobody judges it by them without knowing.
+
+The manifest of a model folder names every problem with a digest of what was learnt of it. Folders of before
+that have their training records or the predictions of their cross-validation; published ones have nothing,
+and then it is unknown.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tile_oracle.errors import HarnessError, ModelError
+from tile_oracle.model.model_folder import read_json
+from tile_oracle.training.training_rows import training_rows
+from tile_oracle.vouched_files import MANIFEST_FILE
+
+PROBLEMS_KEY = "problems"
+"""In train_manifest.json: problem id -> digest of its training rows (`problem_digests`)."""
+
+_DIGITS = 16
+_TABLES = ("training.parquet", "out_of_fold.parquet")
+
+
+@dataclass(frozen=True)
+class TrainedOn:
+    """problems: id -> digest of the rows that were learnt, "" where only the problem is known. known: whether
+    these are all problems; False also where a model was grown on an older one that does not say its own."""
+
+    problems: Mapping[str, str]
+    known: bool = True
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Judged problems that the model was trained on, sorted; same_measurements: how many of them by the very
+    measurements that judge it. known: whether the model says what it was trained on."""
+
+    problems: tuple[str, ...] = ()
+    same_measurements: int = 0
+    known: bool = True
+
+
+def problem_digests(rows: pd.DataFrame) -> dict[str, str]:
+    """Problem id -> digest of its training rows (tile_oracle.training.training_rows): kernels and times."""
+    digests = {}
+    ordered = rows.sort_values(["problem", "kernel"])
+    for problem, group in ordered.groupby("problem", sort=True):
+        lines = (
+            f"{kernel} {latency:.9g}\n"
+            for kernel, latency in zip(group["kernel"], group["latency_ms"], strict=True)
+        )
+        digests[str(problem)] = hashlib.sha256("".join(lines).encode()).hexdigest()[:_DIGITS]
+    return digests
+
+
+def trained_on(folder: Path) -> TrainedOn:
+    """What a model folder says of its training. Raises ModelError for a manifest that is none."""
+    path = folder / MANIFEST_FILE
+    manifest = read_json(path) if path.is_file() else {}
+    found = _of_manifest(manifest, path)
+    if found is not None:
+        return found
+    for name in _TABLES:
+        if (folder / name).is_file():
+            return TrainedOn(dict.fromkeys(_problems_in(folder / name), ""), _is_whole(manifest))
+    return TrainedOn({}, known=False)
+
+
+def kernels_trained_on(folder: Path) -> frozenset[str]:
+    """Names of the kernels that the manifest says a model was trained on; empty where it does not say."""
+    path = folder / MANIFEST_FILE
+    named = read_json(path).get("kernels") if path.is_file() else None
+    return frozenset(map(str, named or ()))
+
+
+def overlap(folders: Iterable[Path], records: pd.DataFrame, problems: Collection[str]) -> Overlap:
+    """Which of these problems the models were trained on. records: what the models are judged by."""
+    learnt: dict[str, str] = {}
+    known = True
+    for folder in folders:
+        one = trained_on(folder)
+        learnt |= one.problems
+        known &= one.known
+    seen = sorted(set(problems) & learnt.keys())
+    return Overlap(tuple(seen), _same(learnt, records, seen), known)
+
+
+def _same(learnt: Mapping[str, str], records: pd.DataFrame, seen: Collection[str]) -> int:
+    if not any(learnt[problem] for problem in seen):
+        return 0
+    try:
+        rows = training_rows(records[records["problem"].isin(list(seen))]).table
+    except HarnessError:
+        return 0  # nothing of them is ok here
+    now = problem_digests(rows)
+    return sum(bool(learnt[problem]) and learnt[problem] == now.get(problem) for problem in seen)
+
+
+def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
+    """What a manifest says, those of the models that it was grown on included; None where it says nothing."""
+    named = manifest.get(PROBLEMS_KEY)
+    if named is None:
+        return None
+    if not isinstance(named, dict) or not all(isinstance(digest, str) for digest in named.values()):
+        raise ModelError(f"{path}: {PROBLEMS_KEY} is not an object of problem ids and digests")
+    older = manifest.get("warm_start_manifest")
+    if not manifest.get("warm_start_from") or not isinstance(older, dict):
+        return TrainedOn(dict(named))
+    before = _of_manifest(older, path)
+    if before is None:
+        return TrainedOn(dict(named), known=False)
+    return TrainedOn({**before.problems, **named}, before.known)
+
+
+def _is_whole(manifest: Mapping[str, Any]) -> bool:
+    """A model that was grown on an older one learnt from more than its own tables."""
+    return not manifest.get("warm_start_from")
+
+
+def _problems_in(path: Path) -> set[str]:
+    try:
+        column = pq.read_table(path, columns=["problem"]).column("problem")
+    except (OSError, pa.ArrowException, KeyError) as error:
+        reason = (str(error).splitlines() or ["unreadable"])[0]
+        raise ModelError(f"{path} cannot be read: {reason}") from None
+    return set(map(str, column.unique().to_pylist()))

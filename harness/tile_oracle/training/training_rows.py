@@ -1,0 +1,127 @@
+"""Records -> the rows that a model is trained on: verified, sane, one a pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.code_table import CODE_COLUMNS
+from tile_oracle.features.schemas import flops_of
+from tile_oracle.oracle import check_caches, records_op
+from tile_oracle.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
+
+IMPORTANCE = "importance"
+"""Optional column of a training table: how much a row counts, 1 by default."""
+
+_FAILED = ("wrong", "flaky", "crash", "timeout")
+
+PAIR_COLUMNS: tuple[str, ...] = (*PROBLEM_COLUMNS, *KERNEL_COLUMNS)
+"""The columns of a pair of convolution and kernel."""
+
+
+def pair_columns_of(op: str) -> tuple[str, ...]:
+    """The columns of a pair of problem and kernel of any operation. Raises RecordError."""
+    return (*problem_columns(op), *kernel_columns(op))
+
+
+@dataclass(frozen=True)
+class TrainingRows:
+    """One row per problem and kernel.
+
+    `table` has `problem` and `kernel` (id and name), all their fields, `latency_ms` (the median of the
+    pair's measurements), `tflops`, and `measurements` (how many there were) and,
+    where the records have them, `source_hash` and the figures of the binary (CODE_COLUMNS). `left_out` counts
+    what was not used, by reason.
+    """
+
+    table: pd.DataFrame
+    left_out: dict[str, int]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @property
+    def problems(self) -> int:
+        return int(self.table["problem"].nunique())
+
+
+def training_rows(records: pd.DataFrame) -> TrainingRows:
+    """The usable rows of a record table: ok, and of a pair that never failed in any of its rows.
+
+    Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
+    """
+    needed = ("problem", "kernel", "status", "latency_ms", *pair_columns_of(records_op(records)))
+    missing = [name for name in needed if name not in records]
+    if missing:
+        raise ModelError(f"the records lack the columns {', '.join(missing)}")
+    check_caches(records)
+    latency = pd.to_numeric(records["latency_ms"], errors="coerce").to_numpy(dtype=np.float64)
+    timed = np.isfinite(latency) & (latency > 0)
+    status = records["status"].astype(str).to_numpy()
+    ok = status == "ok"
+    left_out = {str(word): int((status == word).sum()) for word in np.unique(status[~ok])}
+    failed = records[np.isin(status, _FAILED)]
+    tainted = np.zeros(len(records), dtype=bool)
+    if len(failed):
+        pairs = pd.MultiIndex.from_frame(records[["problem", "kernel"]].astype(str))
+        tainted = ok & pairs.isin(pd.MultiIndex.from_frame(failed[["problem", "kernel"]].astype(str)))
+    for reason, mask in (
+        ("of pairs that failed another time", tainted),
+        ("without a time", ok & ~timed & ~tainted),
+    ):
+        if mask.any():
+            left_out[reason] = int(mask.sum())
+    rows = records[ok & timed & ~tainted]
+    if rows.empty:
+        raise ModelError("there are no ok measurements to train on" + _counts(left_out))
+    return TrainingRows(_one_a_pair(rows), left_out)
+
+
+def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
+    """A training table with its rows' importance, by which each counts in a fit.
+
+    weights: columns `weight` (above 0), and `problem` (id) or `kernel` (name) or both, which say whose;
+    what they do not name counts 1. Raises ModelError for other columns or values, a row twice, or when
+    nothing of the table is named.
+    """
+    keys = [name for name in ("problem", "kernel") if name in weights]
+    if not keys or "weight" not in weights:
+        raise ModelError("weights need the column weight, and problem or kernel or both")
+    value = pd.to_numeric(weights["weight"], errors="coerce").to_numpy(dtype=np.float64)
+    if not (np.isfinite(value) & (value > 0)).all():
+        raise ModelError("a weight is not a number above 0; leave out of the records what should not count")
+    if weights.duplicated(keys).any():
+        twice = " ".join(map(str, weights.loc[weights.duplicated(keys), keys].iloc[0]))
+        raise ModelError(f"the weights name {twice} twice")
+    named = weights[keys].astype(str).assign(weight=value)
+    found = table[keys].merge(named, on=keys, how="left")["weight"].to_numpy()
+    if np.isnan(found).all():
+        raise ModelError(f"none of the weights is of a {' and '.join(keys)} of the records")
+    return table.assign(**{IMPORTANCE: np.nan_to_num(found, nan=1.0)})
+
+
+def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
+    """Median time of each pair; work and identity are the same in all its rows."""
+    keys = ["problem", "kernel"]
+    if "round" in rows and rows["round"].nunique() > 1:
+        last = rows.groupby(keys, sort=False)["round"].transform("max")
+        rows = rows[rows["round"] == last]
+    grouped = rows.groupby(keys, sort=True)
+    table = grouped[list(pair_columns_of(records_op(rows)))].first()
+    table["latency_ms"] = grouped["latency_ms"].median()
+    for name in ("source_hash", *CODE_COLUMNS):
+        if name in rows:
+            table[name] = grouped[name].first()
+    table["measurements"] = grouped.size()
+    table = table.reset_index()
+    table["tflops"] = flops_of(table) / (table["latency_ms"] * 1e9)
+    return table
+
+
+def _counts(left_out: dict[str, int]) -> str:
+    if not left_out:
+        return ""
+    return "; left out: " + ", ".join(f"{count} {word}" for word, count in sorted(left_out.items()))

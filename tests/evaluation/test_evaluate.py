@@ -1,0 +1,239 @@
+"""Evaluation and comparison against rankings whose figures are known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import spearmanr
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.evaluation.compare import compare
+from tile_oracle.evaluation.evaluate import evaluate, noise_ceiling, rank_records
+from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.judge.bootstrap import interval, mean_of, paired_interval, quantile_of
+from tile_oracle.model.noise import NoiseModel
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.oracle import problems_of
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+PICK_DIMENSIONS = ("N", "C", "K", "G", "Hi", "Wi", "Y", "X", "stride_h", "stride_w", "Ho", "Wo")
+
+
+def perfect(records: pd.DataFrame) -> pd.DataFrame:
+    return records[["problem", "kernel"]].assign(predicted_tflops=records["tflops"])
+
+
+def second_best(records: pd.DataFrame) -> pd.DataFrame:
+    place = records.groupby("problem")["tflops"].rank(ascending=False)
+    return perfect(records).assign(predicted_tflops=np.where(place == 2, 1e9, records["tflops"]))
+
+
+def test_a_perfect_ranking(records: pd.DataFrame) -> None:
+    found = evaluate("perfect", records, perfect(records))
+    assert {name: value.value for name, value in found.headlines.items()} == dict.fromkeys(
+        found.headlines, 100.0
+    )
+    assert (found.efficiency.top_1_percent, found.efficiency.covered) == (100.0, 40)
+    assert set(found.ndcg.values()) == {1.0}
+    assert found.regression["r2_log_tflops"] == pytest.approx(1.0)
+    assert found.regression["within_10_percent"] == 100.0
+    assert found.regression["rmse_tflops"] == 0.0
+    assert len(found.calibration) == 5
+    assert all(one["predicted_tflops"] == one["measured_tflops"] for one in found.calibration)
+    assert found.aliases == {}
+    assert set(found.selection["reason"]) == {""}
+    json.dumps(found.as_json(), allow_nan=False, default=str)
+
+
+def test_every_quantity_of_a_perfect_ranking_is_exact(records: pd.DataFrame) -> None:
+    found = evaluate("perfect", records, perfect(records)).targets
+    assert {one.quantity for one in found} == {"tflops", "latency", "bandwidth", "log_time", "efficiency"}
+    for one in found:
+        assert (one.of, one.pairs) == ("pick", 400)
+        assert one.r2 == pytest.approx(1.0)
+        assert one.rmse == pytest.approx(0.0, abs=1e-9)
+        assert one.rank_correlation == pytest.approx(1.0)
+
+
+def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path: Path) -> None:
+    recipe = recipe_named("tflops").with_targets(
+        ["latency", "bandwidth", "log_time", "log_efficiency", "lambdarank"]
+    )
+    train(records, recipe.with_trees(60), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    rankings = rank_records(predictor, records)
+    found = evaluate("m", records, rankings, predictor=predictor)
+    by = {(one.of, one.quantity): one for one in found.targets}
+    assert {key for key in by if key[0] != "pick"} == {
+        ("tflops", "tflops"), ("latency", "latency"), ("bandwidth", "bandwidth"), ("log_time", "log_time"),
+        ("log_efficiency", "log_efficiency"), ("lambdarank", "order"),
+    }  # fmt: skip
+    problems, kernels = problems_of(records), make_kernels()
+    for target, measured in (
+        ("tflops", lambda p, t: p.tflops(t)),
+        ("latency", lambda p, t: t),
+        ("bandwidth", lambda p, t: p.bytes / (t * 1e6)),
+    ):
+        said = predictor.predict(problems, kernels, target)
+        times = records.pivot_table(index="problem", columns="kernel", values="latency_ms")
+        truth = np.array([[measured(p, times.loc[p.id, k.name]) for k in kernels] for p in problems])
+        one = by[target, target]
+        assert one.rmse == pytest.approx(np.sqrt(((said - truth) ** 2).mean()))
+        squares = [((x - truth) ** 2).sum() for x in (said, truth.mean())]
+        assert one.r2 == pytest.approx(1 - squares[0] / squares[1])
+        ranks = [spearmanr(a, b).statistic for a, b in zip(truth, said, strict=True)]
+        assert one.rank_correlation == pytest.approx(np.mean(ranks))
+    order = by["lambdarank", "order"]
+    assert (order.r2, order.rmse) == (None, None)
+    assert order.rank_correlation is not None
+    assert order.rank_correlation > 0.8
+    assert by["log_efficiency", "log_efficiency"].r2 > 0.5  # type: ignore[operator]
+    figures = found.figures().set_index(["section", "name", "figure"])
+    assert figures.loc[("target latency", "latency", "rmse"), "value"] == by["latency", "latency"].rmse
+    assert figures.loc[("efficiency_percent", "mean", ""), "low"] == found.headlines["mean"].low
+    assert figures.index.is_unique
+    assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
+
+
+def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
+    records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    train(records, recipe_named("lambdarank").with_trees(60), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    found = evaluate("m", records, rank_records(predictor, records), predictor=predictor)
+    assert (found.regression, found.calibration) == ({}, [])
+    pick, member = found.targets
+    assert (pick.of, pick.quantity, pick.r2, pick.rmse) == ("pick", "order", None, None)
+    assert member.rank_correlation == pytest.approx(pick.rank_correlation)
+    json.dumps(found.as_json(), default=str)
+    assert found.figures().set_index(["section", "name", "figure"]).index.is_unique
+    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), tmp_path / "records.parquet")
+    assert main(["evaluate", str(tmp_path / "m"), str(tmp_path / "records.parquet")]) == 0
+    printed = capsys.readouterr().out
+    assert "the model orders kernels and predicts no TFLOPS" in printed
+    assert "predicted TFLOPS" not in printed
+
+
+def test_always_the_second_best(records: pd.DataFrame) -> None:
+    found = evaluate("second", records, second_best(records))
+    ratio = records.groupby("problem")["tflops"].agg(lambda t: t.nlargest(2).iloc[1] / t.max())
+    assert found.headlines["mean"].value == pytest.approx(100 * ratio.mean())
+    assert found.headlines["min"].value == pytest.approx(100 * ratio.min())
+    assert found.headlines["P10"].value == pytest.approx(100 * ratio.quantile(0.1))
+    assert found.efficiency.top_1_percent == 0.0
+    assert found.top["top_2"].value == pytest.approx(100.0)
+    assert found.headlines["mean"].low <= found.headlines["mean"].value <= found.headlines["mean"].high
+    assert found.worst(1)["problem"].iloc[0] == ratio.idxmin()
+    slices = found.slices.set_index("slice")
+    assert slices.loc["1x1", "problems"] + slices.loc["3x3", "problems"] == 40
+
+
+def test_a_pick_that_is_wrong_has_no_efficiency_and_says_so(records: pd.DataFrame) -> None:
+    ranking = perfect(records)
+    problem = records["problem"].iloc[0]
+    best = records[records["problem"] == problem]["tflops"].idxmax()
+    broken = records.copy()
+    broken.loc[best, ["status", "latency_ms", "tflops"]] = ["wrong", None, None]
+    found = evaluate("m", broken, ranking)
+    row = found.selection.set_index("problem").loc[problem]
+    assert (row["efficiency"], row["reason"]) == (0.0, "the pick is wrong")
+
+
+def test_reasons_ties_and_problems_beyond_the_training(records: pd.DataFrame) -> None:
+    found = evaluate("second", records, second_best(records), records[records["C"] <= 256])
+    reasons = found.selection.set_index("problem")["reason"]
+    c = found.selection.set_index("problem")["C"]
+    assert all(r.startswith(("outside training", "tie")) for r in reasons[c > 256])
+    assert any("C over 256" in r for r in reasons[c > 256])
+    assert not any("C over" in r for r in reasons[c <= 256])
+
+
+def test_the_ceiling_falls_with_noise() -> None:
+    records = make_records(make_problems(40), make_kernels(("compv3", "compv5")), noise=0.001)
+    quiet = noise_ceiling(records, NoiseModel(0.001, 0.0))["mean"]
+    loud = noise_ceiling(records, NoiseModel(0.03, 0.0))["mean"]
+    assert loud < quiet <= 100.0
+    assert quiet > 99.8
+    assert loud < 99.0
+
+
+def test_intervals_hold_the_truth_about_as_often_as_they_say() -> None:
+    random = np.random.default_rng(1)
+    held = 0
+    for _ in range(100):
+        found = interval(random.normal(5.0, 1.0, 60), mean_of, draws=400)
+        held += found.low <= 5.0 <= found.high
+    assert 86 <= held <= 100
+    values = random.normal(0, 1, 50)
+    assert paired_interval(values, values + 1.0, mean_of).low == pytest.approx(1.0)
+    assert interval(values, quantile_of(0.1)).value == pytest.approx(np.quantile(values, 0.1))
+
+
+def test_comparison_counts_and_verdict(records: pd.DataFrame) -> None:
+    good, bad = evaluate("good", records, perfect(records)), evaluate("bad", records, second_best(records))
+    worse = compare(records, good, bad)
+    assert (worse.agreement, worse.improved, worse.same + worse.degraded) == (0, 0, 40)
+    assert worse.deltas["mean"].value == pytest.approx(bad.headlines["mean"].value - 100.0)
+    assert worse.verdict.failed
+    assert len(worse.regressions()) == worse.degraded > 0
+    better = compare(records, bad, good)
+    assert not better.verdict.failed
+    assert better.improved == worse.degraded
+    assert not compare(records, good, good).verdict.failed
+    json.dumps(better.as_json(), default=str)
+
+
+def test_nothing_in_common(records: pd.DataFrame) -> None:
+    other = perfect(make_records(make_problems(3, seed=99), make_kernels()))
+    with pytest.raises(ModelError, match="no problem has both"):
+        evaluate("m", records, other)
+
+
+def test_picks_are_joined_by_dimensions_and_never_by_index(records: pd.DataFrame, tmp_path: Path) -> None:
+    problems = problems_of(records)
+    rows = [
+        {"problem_idx": 0, **{d: getattr(p, d) for d in PICK_DIMENSIONS}}
+        | {
+            "kernel_name": make_kernels()[i % 10].name.removesuffix("_intrawave"),
+            "predicted_tflops": 5.0,
+            "rank": 1,
+        }
+        for i, p in enumerate(problems)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "picks.csv", index=False)
+    found = read_picks(tmp_path / "picks.csv", problems[:7])
+    assert found["problem"].tolist() == [p.id for p in problems[:7]]
+    assert found["kernel"].tolist() == [make_kernels()[i].name for i in range(7)]
+    # Two problems that differ in their padding alone are told apart by Ho and Wo.
+    first = next(p for p in problems if p.Y == 3)
+    unpadded = type(first)(**{**first.as_row(), "pad_h": 0, "pad_w": 0})
+    found = read_picks(tmp_path / "picks.csv", [unpadded, first])
+    assert found["problem"].tolist() == [first.id]
+    pd.DataFrame(rows).drop(columns=["Ho", "Wo", "Hi"]).to_csv(tmp_path / "vague.csv", index=False)
+    with pytest.raises(ModelError, match="fit more than one"):
+        read_picks(
+            tmp_path / "vague.csv", [problems[0], type(problems[0])(**{**problems[0].as_row(), "Hi": 200})]
+        )
+    (tmp_path / "empty.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(ModelError, match="not a file of picks"):
+        read_picks(tmp_path / "empty.csv", problems)
+
+
+def test_a_trained_models_baseline_is_its_cross_validation(records: pd.DataFrame, tmp_path: Path) -> None:
+    model = train(records, recipe_named("physical"), n_splits=3)
+    model.save(tmp_path / "m")
+    baseline = out_of_fold_baseline(model, "m", records, "made")
+    path = save_beside(baseline, tmp_path / "m")
+    assert path == tmp_path / "m" / "gfx950" / "made" / "measured.json"
+    assert np.mean([v or 0.0 for v in baseline.efficiencies.values()]) == pytest.approx(
+        (model.checks[0].efficiency.mean_percent or 0) / 100
+    )

@@ -1,0 +1,176 @@
+"""Search beyond the pool, and choosing what to measure next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.arch import load_arch
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
+from tile_oracle.exploration.suggest import suggest, suggest_picks
+from tile_oracle.exploration.suggest_simulation import WAYS, simulate
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.oracle import problems_of
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+
+@pytest.fixture(scope="module")
+def predictor(records: pd.DataFrame, tmp_path_factory: pytest.TempPathFactory) -> Predictor:
+    folder: Path = tmp_path_factory.mktemp("models") / "m"
+    train(records, recipe_named("physical"), n_splits=2).save(folder)
+    return Predictor.load(folder)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_every_kernel_found_can_be_built(predictor: Predictor, strategy: str) -> None:
+    problem = make_problems(1, seed=4)[0]
+    state = search(predictor, problem, 120, strategy)
+    assert len(state.scores) == 120
+    arch = load_arch("gfx950")
+    for name in state.scores:
+        kernel = parse_kernel_name(name)
+        assert arch.refusal(kernel) is None
+        assert arch.problem_refusal(kernel, problem) is None
+    best = best_of(state, predictor, 10)
+    assert [f.predicted_tflops for f in best] == sorted(state.scores.values(), reverse=True)[:10]
+    assert all(f.measured == (f.kernel.name in predictor.ranker.aliases.representative) for f in best)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("cut", [1, 30, 77])
+def test_a_search_that_goes_on_ends_as_if_never_cut(predictor: Predictor, strategy: str, cut: int) -> None:
+    problem = make_problems(1, seed=4)[0]
+    whole = search(predictor, problem, 100, strategy, seed=3)
+    part = SearchState.from_json(search(predictor, problem, cut, strategy, seed=3).as_json())
+    assert len(part.scores) == cut
+    assert search(predictor, problem, 100, strategy, seed=3, state=part).scores == whole.scores
+    assert search(predictor, problem, 100, strategy, seed=4).scores != whole.scores
+
+
+def test_evolution_beats_random_at_equal_budget(predictor: Predictor) -> None:
+    problems = make_problems(6, seed=4)
+    best = {
+        strategy: [max(search(predictor, p, 400, strategy, seed=1).scores.values()) for p in problems]
+        for strategy in STRATEGIES
+    }
+    assert np.mean(np.log(best["evolution"])) > np.mean(np.log(best["random"]))
+
+
+def test_a_state_of_another_search_is_refused(predictor: Predictor) -> None:
+    one, other = make_problems(2)
+    state = search(predictor, one, 10)
+    with pytest.raises(ModelError, match="the saved search is"):
+        search(predictor, other, 20, state=state)
+    with pytest.raises(ModelError, match="cannot be read"):
+        SearchState.from_json({"problem": 1})
+    with pytest.raises(ModelError, match="strategy 'luck'"):
+        search(predictor, one, 10, "luck")
+    with pytest.raises(ModelError, match="at least 1"):
+        search(predictor, one, 0)
+
+
+def test_suggestions_are_unmeasured_distinct_pairs(records: pd.DataFrame) -> None:
+    problems = problems_of(records)
+    measured = records[
+        ~(records["problem"].isin([p.id for p in problems[:5]]) & records.index.to_series().mod(2).eq(0))
+    ]
+    found = suggest(measured, "gfx950", problems, make_kernels(), 12)
+    pairs = set(zip(found["problem"], found["kernel"], strict=True))
+    assert len(pairs) == 12
+    assert not pairs & set(zip(measured["problem"], measured["kernel"], strict=True))
+    assert (found["disagreement"] >= 0).all()
+    assert (found["expected_regret"] >= 0).all()
+    again = suggest(measured, "gfx950", problems, make_kernels(), 12)
+    pd.testing.assert_frame_equal(found, again)
+    with pytest.raises(ModelError, match="nothing to suggest"):
+        suggest(records, "gfx950", problems, make_kernels(), 5)
+    with pytest.raises(ModelError, match="at least 1"):
+        suggest(measured, "gfx950", problems, make_kernels(), 0)
+
+
+def mean_by_way(records: pd.DataFrame, budget: int, starts: int) -> dict[str, float]:
+    found = simulate(records, "gfx950", budget, starts)
+    return {way: float(np.mean([one.mean_percent for one in found if one.way == way])) for way in WAYS}
+
+
+def test_suggested_measurements_teach_more_than_random_ones(public_training: pd.DataFrame) -> None:
+    """A simulation on public data: from 12 problems, four rounds of 60 pairs each way."""
+    table = public_training[~public_training["run"].str.contains("repeat")]
+    reached = mean_by_way(table, 60, 3)
+    assert reached["suggested"] > reached["random"] + 0.5
+
+
+def test_a_simulation_is_the_same_twice_and_says_what_it_needs(records: pd.DataFrame) -> None:
+    said: list[str] = []
+    first = simulate(records, "gfx950", 10, 1, report=said.append)
+    assert [one.way for one in first] == ["suggested", "random"]
+    assert all(50 < one.mean_percent <= 100 for one in first)
+    assert simulate(records, "gfx950", 10, 1) == first
+    assert said[0].startswith("start 1 of 1, suggested: ")
+    with pytest.raises(ModelError, match="needs at least 24; the records have 23"):
+        simulate(records[records["problem"].isin(sorted(records["problem"].unique())[:23])], "gfx950")
+    with pytest.raises(ModelError, match="too few pairs for 4 rounds of 300"):
+        simulate(records, "gfx950", 300)
+
+
+def test_made_records_of_other_problems_are_not_needed() -> None:
+    records = make_records(make_problems(25), make_kernels()[:4])
+    found = suggest(records, "gfx950", make_problems(30)[25:], make_kernels()[:4], 3)
+    assert set(found["problem"]) <= {p.id for p in make_problems(30)[25:]}
+
+
+def test_a_models_first_picks_that_nobody_measured_come_problem_by_problem(
+    records: pd.DataFrame, predictor: Predictor
+) -> None:
+    problems, kernels = problems_of(records)[:5], make_kernels()
+    ranked = {p.id: [kernel.name for kernel, _ in predictor.rank(p, kernels)] for p in problems}
+    first, third = ranked[problems[0].id][0], ranked[problems[1].id][2]
+    gone = [(problems[0].id, first), (problems[1].id, third)]
+    measured = pd.DataFrame(gone, columns=["problem", "kernel"])
+    said: list[str] = []
+    found = suggest_picks(measured, predictor, problems, kernels, 12, said.append)
+    assert found["problem"].tolist() == [p.id for p in problems] * 2 + [p.id for p in problems[:2]]
+    assert found["rank"].tolist() == [2, 1, 1, 1, 1, 3, 2, 2, 2, 2, 4, 4]
+    assert all(
+        row.kernel == ranked[row.problem][row.rank - 1]  # type: ignore[index, operator]
+        for row in found.itertuples()
+    )
+    assert said[-1] == "5 of 5 problems ranked"
+    everything = [(p.id, kernel.name) for p in problems for kernel in kernels]
+    with pytest.raises(ModelError, match="nothing to suggest"):
+        suggest_picks(
+            pd.DataFrame(everything, columns=["problem", "kernel"]), predictor, problems, kernels, 3
+        )
+    with pytest.raises(ModelError, match="at least 1"):
+        suggest_picks(measured, predictor, problems, kernels, 0)
+
+
+def test_the_command_takes_a_models_picks(
+    records: pd.DataFrame, predictor: Predictor, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = problems_of(records)[0].id
+    timed = records.assign(time=pd.Timestamp("2026-01-01", tz="UTC"))
+    write_dataset(timed[(timed["problem"] != one) | (timed.index % 2 == 0)], tmp_path / "m.parquet")
+    words = ["suggest", str(tmp_path / "m.parquet"), "--model", str(predictor.folder)]
+    assert main([*words, "--budget", "2", "--csv", str(tmp_path / "next.csv")]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    written = pd.read_csv(tmp_path / "next.csv")
+    assert written.columns.tolist() == ["problem", "kernel", "rank"]
+    assert written["problem"].tolist() == [one, one]
+    assert [line.split() for line in shown[1:]] == written[["rank", "problem", "kernel"]].astype(
+        str
+    ).to_numpy().tolist()
+    assert main([*words, "--simulate"]) == 2
+    assert "leave --model out" in capsys.readouterr().err
+    write_dataset(timed.assign(arch="sm_90"), tmp_path / "m.parquet")
+    assert main(words) == 2
+    assert "is of gfx950, the records are of sm_90" in capsys.readouterr().err

@@ -1,0 +1,182 @@
+"""The published schemas, held to values that were worked out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import schema_named, schema_with
+from tile_oracle.kernel import PUBLISHED_TILES, parse_kernel_name
+from tile_oracle.problem import GroupedConvProblem
+
+HARDWARE = dict(
+    zip(
+        (
+            "hw_num_cus",
+            "hw_simds_per_cu",
+            "hw_total_simds",
+            "hw_shader_engines",
+            "hw_max_clock_mhz",
+            "hw_max_waves_per_cu",
+            "hw_wavefront_size",
+            "hw_lds_capacity",
+            "hw_l1_cache_kb",
+            "hw_l2_cache_kb",
+            "hw_l3_cache_kb",
+            "hw_num_xcd",
+        ),
+        (256, 4, 1024, 32, 2400, 32, 64, 65536, 32, 4096, 262144, 8),
+        strict=True,
+    )
+)
+
+
+def features_of(
+    problem: GroupedConvProblem, kernel: str, schema: str = "grouped_conv_97"
+) -> dict[str, float]:
+    chosen = schema_named(schema)
+    row = chosen.compute(pair_columns([problem], [parse_kernel_name(kernel)]), hardware_figures("gfx950"))[0]
+    return dict(zip(chosen.names, row.tolist(), strict=True))
+
+
+def test_a_grouped_strided_problem_column_by_column() -> None:
+    problem = GroupedConvProblem(
+        "forward", "bf16", 2, N=2, C=64, K=96, G=4, Hi=28, Wi=14, Y=3, X=3,
+        stride_h=2, stride_w=1, pad_h=1, pad_w=1,
+    )  # fmt: skip
+    found = features_of(problem, "grouped_conv_forward_bf16_2d_32x128x64_compv4_intrawave_dsb_si")
+    # Ho = (28+2-3)//2+1 = 14, Wo = 14. The name 32x128x64 is read as b = 32, m = 128, n = 64.
+    out, cg, filter_ = 14 * 14, 16, 9
+    bytes_ = 2 * (2 * 64 * 28 * 14 + 96 * cg * filter_ + 2 * 96 * out)
+    gemm_m, gemm_n, gemm_k = 2 * out, 96, cg * filter_
+    expected = {
+        "N": 2, "C": 64, "K": 96, "G": 4, "Hi": 28, "Wi": 14, "Y": 3, "X": 3,
+        "stride_h": 2, "stride_w": 1, "pad_h": 1, "pad_w": 1, "Ho": 14, "Wo": 14,
+        "log2_N": 1, "log2_C": 6, "log2_K": np.log2(96), "log2_G": 2,
+        "log2_Hi": np.log2(28), "log2_Wi": np.log2(14),
+        "log2_spatial": np.log2(392), "log2_filter": np.log2(9), "log2_output": np.log2(196),
+        "arithmetic_intensity": 2 * 2 * 96 * out * cg * filter_ / bytes_,
+        "filter_area": 9, "is_1x1_conv": 0, "is_3x3_conv": 1, "channels_per_group": 16,
+        "aspect_ratio_hw": 2, "aspect_ratio_filter": 1,
+        "is_3d": 0, "Di": 1, "Z": 1, "Do": 1, "stride_d": 1, "pad_d": 0, "dilation_h": 1, "dilation_w": 1,
+        "log2_channels_per_group": 4, "log2_output_channels_per_group": np.log2(24),
+        "is_depthwise": 0, "group_density": 4 / 64, "is_small_group": 0,
+        "channels_product_per_group": 16 * 24,
+        "batch_group_product": 8, "is_small_batch_grouped": 1,
+        "block_size": 32, "gemm_m_per_block": 128, "gemm_n_per_block": 64, "pipeline": 1, "num_warps": 8,
+        "tile_volume": 128 * 64 * 32, "tile_mn": 128 * 64,
+        "lds_usage_estimate": (128 * 32 + 64 * 32) * 2, "lds_usage_ratio": (128 * 32 + 64 * 32) * 2 / 32768,
+        "block_tile_ratio_m": 4, "block_tile_ratio_n": 2, "block_efficiency": 0.5,
+        "is_compv3": 0, "is_compv4": 1, "is_compv5": 0,
+        "is_intrawave": 1, "has_dsb": 1, "has_si": 1, "is_basic": 0, "is_compv6": 0, "is_mem": 0,
+        "gemm_m_output": gemm_m, "gemm_n_output": gemm_n, "gemm_k_output": gemm_k,
+        "num_tiles_m": 4, "num_tiles_n": 2, "num_tiles_k": 5, "total_output_tiles": 8,
+        "tile_eff_m": (392 % 128) / 128, "tile_eff_n": 0.5, "tile_eff_k": (144 % 32) / 32,
+        "overall_tile_efficiency": 8 / 128 * 0.5 * 16 / 32, "cu_utilization": 8 / 256,
+        "ratio_gemm_m_to_tile_m": 392 / 128, "ratio_gemm_n_to_tile_n": 1.5, "ratio_gemm_k_to_tile_k": 4.5,
+        "problem_smaller_than_tile_m": 0, "problem_smaller_than_tile_n": 0, "problem_smaller_than_tile_k": 0,
+        **HARDWARE,
+    }  # fmt: skip
+    assert list(found) == list(expected)
+    assert found == pytest.approx(expected)
+
+
+def test_a_depthwise_dilated_3d_problem() -> None:
+    problem = GroupedConvProblem(
+        "forward", "fp32", 3, N=1, C=8, K=8, G=8, Hi=9, Wi=9, Y=3, X=3, dilation_h=2, dilation_w=2,
+        Di=5, Z=3, pad_d=1, stride_d=2,
+    )  # fmt: skip
+    found = features_of(problem, "grouped_conv_forward_fp32_3d_64x64x64_mem_interwave")
+    assert (found["is_3d"], found["Do"], found["Ho"], found["Wo"]) == (1, 3, 5, 5)
+    assert (found["is_depthwise"], found["is_small_group"], found["is_3x3_conv"]) == (1, 1, 1)
+    assert (found["gemm_m_output"], found["gemm_n_output"], found["gemm_k_output"]) == (75, 8, 27)
+    assert (found["problem_smaller_than_tile_n"], found["problem_smaller_than_tile_k"]) == (1, 1)
+    assert (found["pipeline"], found["is_mem"], found["is_intrawave"]) == (3, 1, 0)
+    assert found["lds_usage_estimate"] == (64 + 64) * 64 * 4
+    assert found["log2_output"] == pytest.approx(np.log2(75))
+
+
+def test_the_schemas_are_subsets_in_the_published_order() -> None:
+    wide = schema_named("grouped_conv_97").names
+    assert [len(schema_named(f"grouped_conv_{n}").names) for n in (97, 91, 83)] == [97, 91, 83]
+    later = ("is_intrawave", "has_dsb", "has_si", "is_basic", "is_compv6", "is_mem")
+    depth = ("is_3d", "Di", "Z", "Do", "stride_d", "pad_d", "dilation_h", "dilation_w")
+    assert schema_named("grouped_conv_91").names == tuple(n for n in wide if n not in later)
+    assert schema_named("grouped_conv_83").names == tuple(n for n in wide if n not in later + depth)
+    assert wide[30:38] == depth
+    assert wide[61:67] == later
+
+
+def test_gemm_columns_by_hand() -> None:
+    row = {
+        "M": [100], "N": [96], "K": [64], "split_k": [2], "layout": ["crr"], "dtype": ["fp8"],
+        "tile_m": [64], "tile_n": [32], "tile_k": [128], "warp_m": [2], "warp_n": [2], "warp_k": [1],
+        "warp_tile_m": [32], "warp_tile_n": [16], "warp_tile_k": [16], "pipeline": ["compv4"],
+        "scheduler": ["interwave"], "epilogue": ["cshuffle"], "pad_m": [True], "pad_n": [False],
+        "pad_k": [False], "persistent": [False],
+    }  # fmt: skip
+    schema = schema_named("gemm_universal_72")
+    found = dict(zip(schema.names, schema.compute(row, hardware_figures("gfx950"))[0].tolist(), strict=True))
+    flops, bytes_ = 2 * 100 * 96 * 64, 100 * 64 + 64 * 96 + 100 * 96
+    assert found["arithmetic_intensity"] == pytest.approx(flops / bytes_)
+    assert (found["layout"], found["scheduler"], found["epilogue"], found["pipeline"]) == (2, 1, 1, 1)
+    assert (found["num_warps"], found["lds_usage_estimate"]) == (4, 64 * 128 + 32 * 128)
+    assert found["lds_usage_ratio"] == pytest.approx((64 * 128 + 32 * 128) / 32768)
+    assert (found["num_tiles_m"], found["num_tiles_n"], found["num_tiles_k"]) == (2, 3, 1)
+    assert (found["needs_padding_m"], found["needs_padding_n"], found["needs_padding_k"]) == (1, 0, 1)
+    assert (found["has_padding_when_needed_m"], found["missing_required_padding_k"]) == (1, 1)
+    assert (found["any_dim_too_small"], found["missing_any_required_padding"]) == (1, 1)
+    assert found["tile_eff_m"] == pytest.approx(36 / 64)
+    assert len(schema.names) == 72
+    assert schema_named("gemm_universal_55").names == tuple(
+        n for n in schema.names if n not in schema.names[43:60]
+    )
+
+
+@given(
+    n=st.integers(1, 64), cg=st.integers(1, 300), kg=st.integers(1, 300), g=st.integers(1, 32),
+    size=st.integers(7, 300), taps=st.sampled_from([1, 3, 5, 7]), stride=st.integers(1, 3),
+    dilation=st.integers(1, 2),
+    tile=st.sampled_from(sorted(PUBLISHED_TILES)), pipeline=st.sampled_from(["compv3", "mem", "basic_v1"]),
+    direction=st.sampled_from(["forward", "bwd_data", "bwd_weight"]), arch=st.sampled_from(["gfx950", "cpu"]),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_no_problem_gives_nan_or_infinity(
+    n: int, cg: int, kg: int, g: int, size: int, taps: int, stride: int, dilation: int,
+    tile: tuple[int, int, int], pipeline: str, direction: str, arch: str,
+) -> None:  # fmt: skip
+    problem = GroupedConvProblem(
+        direction, "bf16", 2, n, cg * g, kg * g, g, size, size, taps, taps, stride, stride,
+        taps, taps, dilation, dilation,
+    )  # fmt: skip
+    kernel = parse_kernel_name(f"grouped_conv_{direction}_bf16_2d_{'x'.join(map(str, tile))}_{pipeline}")
+    columns = pair_columns([problem], [kernel])
+    for name in ("grouped_conv_97", "grouped_conv_own_1"):
+        schema = schema_named(name)
+        found = dict(
+            zip(
+                schema.names,
+                schema.compute(columns, hardware_figures(arch))[0],
+                strict=True,
+            )
+        )
+        assert np.isfinite(list(found.values())).all()
+        for share in ("tile_eff_m", "overall_tile_efficiency", "fill_m", "fill", "tail"):
+            if share in found:
+                assert 0 < found[share] <= 1
+
+
+def test_a_missing_column_and_an_unknown_feature_are_named() -> None:
+    with pytest.raises(ModelError, match="needs the column N"):
+        schema_named("grouped_conv_97").compute({"C": [1]}, {}, ["N"])
+    with pytest.raises(ModelError, match="moon_phase"):
+        schema_with("grouped_conv", ["N", "moon_phase"])
+    with pytest.raises(ModelError, match="no feature schema 'x'"):
+        schema_named("x")
+    with pytest.raises(ModelError, match="column N holds a value that is not a number"):
+        schema_named("grouped_conv_97").compute({"N": ["many"]}, {}, ["N"])

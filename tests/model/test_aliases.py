@@ -1,0 +1,154 @@
+"""Names that are one kernel are found, merged, and picked by their better twin."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.aliases import UNMEASURED_CAUTION, Aliases, find_aliases, merge, no_aliases
+from tile_oracle.model.noise import NoiseModel, measured_noise
+from tile_oracle.model.physics import PhysicalModel, explain_aliases
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+from tile_oracle.training.training_rows import training_rows
+
+
+@pytest.fixture(scope="module")
+def twins() -> pd.DataFrame:
+    """compv5 times like compv3 of the same tile."""
+    return make_records(make_problems(30), make_kernels(("compv3", "compv5")))
+
+
+def test_twins_are_found_by_their_times_and_others_are_not(twins: pd.DataFrame) -> None:
+    groups = find_aliases(training_rows(twins).table).groups()
+    assert len(groups) == 10
+    for names in groups.values():
+        assert len({parse_kernel_name(name).tile for name in names}) == 1
+
+
+def test_few_shared_problems_prove_nothing(twins: pd.DataFrame) -> None:
+    few = twins[twins["problem"].isin(sorted(twins["problem"].unique())[:10])]
+    assert find_aliases(training_rows(few).table).groups() == {}
+
+
+def test_identical_binaries_are_one_kernel_however_few_the_problems(twins: pd.DataFrame) -> None:
+    few = twins[twins["problem"] == twins["problem"].iloc[0]].assign(source_hash=None)
+    names = sorted(few["kernel"].unique())[:3]
+    few.loc[few["kernel"].isin(names), "source_hash"] = "abc"
+    aliases = find_aliases(training_rows(few).table)
+    assert list(aliases.groups().values()) == [names]
+    assert aliases.because == {names[0]: "identical binaries"}
+
+
+def test_merging_gives_one_row_a_distinct_kernel_with_all_measurements(twins: pd.DataFrame) -> None:
+    rows = training_rows(twins).table
+    aliases = find_aliases(rows)
+    merged = merge(rows, aliases)
+    assert len(merged) == 30 * 10
+    assert set(merged["measurements"]) == {2}
+    assert set(merged["kernel"]) == set(aliases.groups())
+    both = rows[rows["kernel"].map(aliases.representative) == merged["kernel"][0]]
+    both = both[both["problem"] == merged["problem"][0]]["latency_ms"]
+    assert merged["latency_ms"][0] == pytest.approx(np.sqrt(both.prod()))
+    assert len(merge(rows, no_aliases(rows["kernel"]))) == len(rows)
+
+
+def test_a_group_is_represented_by_the_name_that_explains_its_times(twins: pd.DataFrame) -> None:
+    # A kernel that was measured under two more names, which tell of other tiles.
+    real = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x128_compv3")
+    rows = twins[twins["kernel"] == real.name]
+    false_names = [
+        parse_kernel_name(f"grouped_conv_forward_bf16_2d_{t}_compv4") for t in ("128x128x64", "64x64x64")
+    ]
+    copies = [rows.assign(**kernel.as_row(), kernel=kernel.name) for kernel in false_names]
+    true_twin = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x128_compv4")
+    copies.append(rows.assign(**true_twin.as_row(), kernel=true_twin.name))
+    table = training_rows(pd.concat(copies, ignore_index=True)).table
+    found = find_aliases(table)
+    assert list(found.groups()) != [true_twin.name]  # by name alone another one would stand for the group
+    explained = explain_aliases(table, found, hardware_figures("gfx950"))
+    assert list(explained.groups()) == [true_twin.name]
+
+
+def test_an_unmeasured_twin_is_predicted_like_the_measured_one_and_goes_first() -> None:
+    known = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3").name
+    aliases = no_aliases([known])
+    stands, offset = aliases.stand_in(parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv5").name)
+    assert stands == known
+    assert offset < 0
+    assert aliases.stand_in(known) == (known, 0.0)
+    stranger = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_mem").name
+    assert aliases.stand_in(stranger) == (stranger, UNMEASURED_CAUTION)
+
+
+def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> None:
+    train(twins, recipe_named("physical"), n_splits=2).save(tmp_path / "m")
+    ranked = Predictor.load(tmp_path / "m").rank(
+        make_problems(1, seed=8)[0], make_kernels(("compv3", "compv5"))
+    )
+    tiles = [kernel.tile for kernel, _ in ranked]
+    assert tiles[::2] == tiles[1::2]
+
+
+def test_a_measured_kernel_goes_before_one_that_is_only_thought_to_be_as_fast(
+    records: pd.DataFrame, tmp_path: Path
+) -> None:
+    train(records, recipe_named("default").with_trees(20), n_splits=2).save(tmp_path / "m")
+    predictor = Predictor.load(tmp_path / "m")
+    pool = make_kernels(("basic_v1", "compv3", "compv6", "mem"))
+    for problem in make_problems(8, seed=12):
+        assert predictor.select(problem, pool).pipeline == "compv3"
+
+
+def test_a_kernel_without_coefficients_is_like_its_nearest_with_longer_steps() -> None:
+    small = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3").name
+    large = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3").name
+    model = PhysicalModel(("start", "first_steps"), {small: (1.0, 2.0)})
+    assert model.nearest(large) == small
+    assert model.coefficients_for(small).tolist() == [1.0, 2.0]
+    start, step = model.coefficients_for(large).tolist()
+    assert start == 1.0
+    assert 2.0 < step < 4.0
+    assert PhysicalModel.from_json(model.as_json()) == model
+
+
+def test_aliases_survive_json(twins: pd.DataFrame) -> None:
+    aliases = find_aliases(training_rows(twins).table)
+    back = Aliases.from_json(aliases.as_json())
+    assert back.representative == aliases.representative
+    assert back.because == aliases.because
+
+
+def test_noise_is_measured_from_repeats() -> None:
+    problems, kernels = make_problems(40), make_kernels()
+    again = [make_records(problems, kernels, noise=0.02, seed=s).assign(run=str(s)) for s in range(3)]
+    noise = measured_noise(pd.concat(again, ignore_index=True))
+    assert float(noise.sigma(0.05)) == pytest.approx(0.02, rel=0.25)
+    assert measured_noise(again[0]) == NoiseModel()
+
+
+@pytest.mark.parametrize(
+    ("relative", "absolute_ms"), [(0.005, 0.0), (0.004, 0.00025), (0.01, 0.002)], ids=["cpu", "gpu", "host"]
+)
+def test_noise_of_short_and_long_kernels_is_told_apart(relative: float, absolute_ms: float) -> None:
+    """Times from 2 us to 1 s; long kernels vary more than they should, as on a CPU that others use, too."""
+    random = np.random.default_rng(3)
+    true_ms = np.exp(random.uniform(np.log(0.002), np.log(1000), 1500))
+    sigma = np.sqrt(relative**2 + (absolute_ms / true_ms) ** 2) * np.where(true_ms > 30, 2, 1)
+    once = pd.DataFrame({"problem": [f"p{i}" for i in range(1500)], "kernel": "k", "status": "ok"})
+    records = pd.concat(
+        [once.assign(latency_ms=true_ms * np.exp(sigma * random.standard_normal(1500))) for _ in range(2)],
+        ignore_index=True,
+    )
+    noise = measured_noise(records)
+    for time_ms in (0.003, 0.02, 1.0):
+        truly = np.sqrt(relative**2 + (absolute_ms / time_ms) ** 2)
+        assert float(noise.sigma(time_ms)) == pytest.approx(truly, rel=0.5)
+    assert NoiseModel().sigma(0.004) > NoiseModel().sigma(0.4)

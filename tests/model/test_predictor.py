@@ -1,0 +1,211 @@
+"""Model folders, published ones and ours: what loads, what does not, and what is said then."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import lightgbm as lgb
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.made_records import make_kernels, make_problems
+from tile_oracle.errors import ModelError
+from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.model_folder import packed_booster, write_folder
+from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+
+def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool = True) -> lgb.Booster:
+    """A folder as the published trainer writes it, uncompressed, with its few keys."""
+    chosen = schema_named(schema)
+    features = chosen.compute(records, hardware_figures("gfx950"))
+    label = records["tflops"].to_numpy(dtype=np.float64)
+    data = lgb.Dataset(features, np.log1p(label) if log else label)
+    booster = lgb.train({"num_threads": 1, "verbosity": -1, "deterministic": True}, data, 40)
+    folder.mkdir()
+    booster.save_model(folder / "model_tflops.lgbm")
+    spec = {
+        "op_type": "grouped_conv", "dtype": "bf16", "arch": "gfx950", "feature_names": list(chosen.names),
+        "categorical_features": ["pipeline"], "targets": ["tflops"], "log_targets": ["tflops"] if log else [],
+        "params": {},
+    }  # fmt: skip
+    (folder / "feature_spec.json").write_text(json.dumps(spec))
+    return booster
+
+
+@pytest.mark.parametrize("schema", ["grouped_conv_83", "grouped_conv_91", "grouped_conv_97"])
+@pytest.mark.parametrize("log", [True, False])
+def test_a_published_folder_of_any_width(
+    records: pd.DataFrame, tmp_path: Path, schema: str, log: bool
+) -> None:
+    booster = published_folder(tmp_path / "m", records, schema, log)
+    problems, kernels = make_problems(3, seed=7), make_kernels()
+    features = schema_named(schema).compute(pair_columns(problems, kernels), hardware_figures("gfx950"))
+    raw = np.asarray(booster.predict(features)).reshape(3, len(kernels))
+    predictor = Predictor.load(tmp_path / "m")
+    expected = np.expm1(raw) if log else raw
+    assert predictor.predict(problems, kernels) == pytest.approx(expected)
+    assert predictor.predict(problems[1], kernels) == pytest.approx(expected[1])
+    ranked = predictor.rank(problems[1], kernels)
+    assert [tflops for _, tflops in ranked] == sorted((t for _, t in ranked), reverse=True)
+    assert predictor.select(problems[1], kernels) == kernels[int(np.argmax(expected[1]))]
+
+
+def test_old_and_new_models_side_by_side_and_read_by_many_at_once(
+    records: pd.DataFrame, tmp_path: Path
+) -> None:
+    published_folder(tmp_path / "old", records, "grouped_conv_83")
+    train(records, recipe_named("log_time").with_trees(20), n_splits=2).save(tmp_path / "new")
+    problem, kernels = make_problems(1, seed=3)[0], make_kernels()
+
+    def pick(name: str) -> str:
+        return Predictor.load(tmp_path / name).select(problem, kernels).name
+
+    with ThreadPoolExecutor(4) as pool:
+        picks = list(pool.map(pick, ["old", "new"] * 6))
+    assert len(set(picks[::2])) == len(set(picks[1::2])) == 1
+    assert not [p for p in (tmp_path / "new").iterdir() if p.name.endswith(".lgbm")]  # never unpacked on disk
+
+
+def test_a_saved_model_predicts_what_it_predicted_before(records: pd.DataFrame, tmp_path: Path) -> None:
+    for name in ("default", "lambdarank", "physical_and_trees"):
+        model = train(records, recipe_named(name).with_trees(15), n_splits=2)
+        model.save(tmp_path / name)
+        problems, kernels = make_problems(4, seed=11), make_kernels(("compv3", "compv5"))
+        groups = np.repeat(np.arange(4), len(kernels))
+        before = model.ranker.tflops(pair_columns(problems, kernels), groups).reshape(4, -1)
+        assert Predictor.load(tmp_path / name).predict(problems, kernels) == pytest.approx(before)
+
+
+def test_nothing_to_predict(records: pd.DataFrame, tmp_path: Path) -> None:
+    published_folder(tmp_path / "m", records, "grouped_conv_97")
+    predictor, problem = Predictor.load(tmp_path / "m"), make_problems(1)[0]
+    assert predictor.predict(problem, []).shape == (0,)
+    assert predictor.predict([], make_kernels()).shape == (0, 10)
+    with pytest.raises(ModelError, match="no kernel to choose from"):
+        predictor.select(problem, [])
+
+
+def test_what_is_wrong_with_a_folder_is_said(records: pd.DataFrame, tmp_path: Path) -> None:
+    good = tmp_path / "good"
+    published_folder(good, records, "grouped_conv_97")
+    spec = json.loads((good / "feature_spec.json").read_text())
+
+    def broken(**changes: object) -> Path:
+        folder = tmp_path / "broken"
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(good, folder)
+        (folder / "feature_spec.json").write_text(json.dumps({**spec, **changes}))
+        return folder
+
+    names = spec["feature_names"]
+    cases = {
+        "no model folder": tmp_path / "nowhere",
+        "no grouped_conv schema supplies: moon_phase": broken(feature_names=[*names[:-1], "moon_phase"]),
+    }
+    for message, folder in cases.items():
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(folder)
+    for message, changes in {
+        "97 features, feature_spec.json names 96": {"feature_names": names[:-1]},
+        "feature_names is missing or empty": {"feature_names": []},
+        "is not a list of names": {"feature_names": "N"},
+        "is not a target's name": {"targets": ["../../etc"]},
+        "has no model_latency.lgbm": {"targets": ["tflops", "latency"]},
+        "no target 'joy'": {"targets": ["joy"]},
+        "do not name members": {"picks": {"latency": 1.0}},
+        "{'tflops': nan} do not name": {"picks": {"tflops": float("nan")}},
+        "aliases cannot be read": {"aliases": {"offset": {"a": "x"}}},
+    }.items():
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(broken(**changes))
+    for text, message in (("{", "is not JSON"), ("[]", "does not hold a JSON object")):
+        (broken() / "feature_spec.json").write_text(text)
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(tmp_path / "broken")
+
+
+@pytest.mark.parametrize("damage", [b"", b"garbage", b"tree\nversion=v4\n"])
+def test_a_damaged_model_file(records: pd.DataFrame, tmp_path: Path, damage: bytes) -> None:
+    booster = published_folder(tmp_path / "m", records, "grouped_conv_97")
+    (tmp_path / "m" / "model_tflops.lgbm").write_bytes(damage)
+    with pytest.raises(ModelError, match="not a whole LightGBM model"):
+        Predictor.load(tmp_path / "m")
+    (tmp_path / "m" / "model_tflops.lgbm").unlink()
+    packed = packed_booster(booster)
+    for data, message in (
+        (packed[: len(packed) // 2], "cut off"),
+        (b"not gzip at all", "not a whole gzip file"),
+    ):
+        (tmp_path / "m" / "model_tflops.lgbm.gz").write_bytes(data)
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(tmp_path / "m")
+    (tmp_path / "m" / "model_tflops.lgbm.gz").write_bytes(packed)
+    Predictor.load(tmp_path / "m")
+    assert gzip.decompress(packed).startswith(b"tree")
+
+
+def test_writing_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "m"
+    write_folder(folder, {"feature_spec.json": b"{}", "model_tflops.lgbm.gz": b"1"})
+    (folder / "cards" / "set").mkdir(parents=True)
+    (folder / "cards" / "set" / "baseline.json").write_text("kept")
+    write_folder(folder, {"feature_spec.json": b"{ }"})
+    assert not (folder / "model_tflops.lgbm.gz").exists()
+    assert (folder / "cards" / "set" / "baseline.json").read_text() == "kept"
+    assert [p.name for p in tmp_path.iterdir()] == ["m"]
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos" / "a.png").write_bytes(b"")
+    with pytest.raises(ModelError, match="not a model folder"):
+        write_folder(tmp_path / "photos", {"feature_spec.json": b"{}"})
+
+
+def test_the_model_that_fits_is_found(records: pd.DataFrame, tmp_path: Path) -> None:
+    train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
+    assert find_model("forward", "bf16", "gfx950", models=tmp_path) == tmp_path / "fwd"
+    assert find_model("forward", "bf16", "gfx950", ndim=2, models=tmp_path) == tmp_path / "fwd"
+    assert find_model("forward", "bf16", "gfx950", ndim=3, models=tmp_path) is None
+    assert find_model("bwd_data", "bf16", "gfx950", models=tmp_path) is None
+    assert find_model("forward", "fp16", "gfx950", models=tmp_path) is None
+    assert find_model("forward", "bf16", "cpu", models=tmp_path) is None
+    assert find_model("forward", "bf16", "gfx950") is not None  # shipped
+
+
+def test_a_model_of_one_cpu_is_not_taken_for_another(records: pd.DataFrame, tmp_path: Path) -> None:
+    recipe = recipe_named("log_time").with_trees(5)
+    on_cpus = records.assign(arch="cpu", device=["EPYC", "Xeon"] * (len(records) // 2))
+    train(on_cpus, recipe, n_splits=2).save(tmp_path / "cpu" / "two")
+    for device in ("EPYC", "Xeon", ""):
+        found = find_model("forward", "bf16", "cpu", device=device, models=tmp_path / "cpu")
+        assert found == tmp_path / "cpu" / "two"
+    assert find_model("forward", "bf16", "cpu", device="Ryzen", models=tmp_path / "cpu") is None
+    # GPUs of one architecture are alike.
+    train(records.assign(device="MI355X"), recipe, n_splits=2).save(tmp_path / "gpu" / "one")
+    found = find_model("forward", "bf16", "gfx950", device="MI350X", models=tmp_path / "gpu")
+    assert found == tmp_path / "gpu" / "one"
+
+
+def test_a_model_refuses_problems_of_another_kind(records: pd.DataFrame, tmp_path: Path) -> None:
+    train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
+    problem = make_problems(1)[0]
+    other = type(problem)(**{**problem.as_row(), "direction": "bwd_data"})
+    with pytest.raises(ModelError, match="trained for forward, not bwd_data"):
+        Predictor.load(tmp_path / "fwd").predict(other, make_kernels())
+    half = type(problem)(**{**problem.as_row(), "dtype": "fp16"})
+    deep = type(problem)(**{**problem.as_row(), "ndim": 3})
+    for one, message in ((half, "for bf16, not fp16"), (deep, "for rank 2, not 3")):
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(tmp_path / "fwd").predict(one, make_kernels())
+    strange = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv3")
+    with pytest.raises(ModelError, match="is no candidate"):
+        Predictor.load(tmp_path / "fwd").predict(problem, [*make_kernels(), strange])

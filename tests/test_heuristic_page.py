@@ -1,0 +1,57 @@
+"""The commands of docs/heuristic.md run, in order, and end as the page says.
+
+Blocks marked gfx950 need the public measurements; `status_1` says how the block's first command ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.measured_tables import GFX950
+
+PAGE = Path(__file__).parents[1] / "docs" / "heuristic.md"
+_FENCE = re.compile(r"^```(sh|gfx950)(?:_status_(\d))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_MODULES = {"import": "import_records", "retrain-check": "retrain_check"}
+
+
+def run(line: str) -> int:
+    """One command line by the module behind it."""
+    program, name, *words = shlex.split(line)
+    assert program == "tile-oracle"
+    module = importlib.import_module("tile_oracle.commands." + _MODULES.get(name, name))
+    parser = argparse.ArgumentParser(prog=f"tile-oracle {name}")
+    module.add_arguments(parser)
+    return int(module.run(parser.parse_args(words)))
+
+
+def test_every_command_of_the_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    here = tmp_path
+    monkeypatch.chdir(here)
+    at_hand = GFX950.is_dir()
+    if at_hand:
+        for file in GFX950.glob("*.csv"):
+            shutil.copy(file, here)
+    ran = 0
+    for kind, status, body in _FENCE.findall(PAGE.read_text(encoding="utf-8")):
+        for number, line in enumerate(body.splitlines()):
+            if kind == "sh" or at_hand:
+                found = run(line)
+                shown = capsys.readouterr().out
+                allowed = {0} if not status else {int(status)} if number == 0 else {0, 1}
+                assert found in allowed, line
+                assert shown, line
+                ran += 1
+    assert ran >= 5
+    if at_hand:
+        figures = json.loads((here / "figures.json").read_text())["headlines_percent"]
+        assert figures["mean"]["value"] >= 98.3

@@ -1,0 +1,200 @@
+"""Rows of other directions teach a model; nothing is judged by them, and none tells of a held-out shape."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.made_records import make_kernels, make_problems, make_records
+from tile_oracle.cli import main
+from tile_oracle.errors import ModelError
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.ranker import tree_members
+from tile_oracle.model.trees import TreeSettings
+from tile_oracle.problem import problem_from_id
+from tile_oracle.problem_set import format_problem_set
+from tile_oracle.training import cross_validation
+from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
+from tile_oracle.training.cross_validation_metrics import picked_efficiencies
+from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.folds import group_codes
+from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
+from tile_oracle.training.train import train
+from tile_oracle.training.training_rows import IMPORTANCE, training_rows
+
+ORDER = Recipe("order", "", (TreePart("lambdarank", "grouped_conv_own_3", TreeSettings(trees=60)),))
+TIME = Recipe("time", "", (TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=20)),))
+SHAPE = ["N", "C", "K", "Hi", "Wi", "Y", "X"]
+LAYER = ["C", "K", "Y", "X"]
+
+
+def records_of(direction: str, problems: int, seed: int = 0, vgprs: int = 64) -> pd.DataFrame:
+    """Made-up measurements of a direction; vgprs: what every binary takes."""
+    kernels = [replace(kernel, direction=direction) for kernel in make_kernels()]
+    asked = [replace(problem, direction=direction) for problem in make_problems(problems, seed)]
+    return make_records(asked, kernels).assign(vgprs=vgprs)
+
+
+def shapes(rows: pd.DataFrame, names: list[str]) -> set[tuple[int, ...]]:
+    return set(rows[names].itertuples(index=False, name=None))
+
+
+def test_companions_are_told_from_a_table_s_own_rows() -> None:
+    own = training_rows(records_of("forward", 3)).table
+    others = training_rows(records_of("bwd_data", 5)).table
+    both = with_companions(own, others)
+    assert is_companion(both).sum() == len(others)
+    pd.testing.assert_frame_equal(own_rows(both), own)
+    assert own_rows(own) is own
+    assert not is_companion(own).any()
+
+
+def test_a_companion_counts_one_where_own_rows_are_weighed() -> None:
+    own = training_rows(records_of("forward", 3)).table.assign(**{IMPORTANCE: 5.0})
+    both = with_companions(own, training_rows(records_of("bwd_data", 2)).table)
+    assert both[IMPORTANCE].tolist() == [5.0] * len(own) + [1.0] * (len(both) - len(own))
+
+
+@settings(max_examples=25)
+@given(
+    taught=st.integers(1, 12),
+    held=st.integers(1, 12),
+    first=st.integers(0, 2),
+    grouping=st.sampled_from(["problem", "family"]),
+)
+def test_no_companion_is_of_a_held_out_shape(taught: int, held: int, first: int, grouping: str) -> None:
+    """Problems of one seed begin alike: some shapes are in both, in another direction."""
+    companions = training_rows(records_of("bwd_data", taught)).table
+    own = training_rows(records_of("forward", held, seed=first)).table
+    kept = not_of_shapes(companions, own, grouping)
+    names = SHAPE if grouping == "problem" else LAYER
+    gone = shapes(companions, names) & shapes(own, names)
+    assert shapes(kept, names) == shapes(companions, names) - gone
+    assert len(not_of_shapes(companions, own.iloc[:0])) == len(companions)
+
+
+@pytest.mark.parametrize("grouping", ["problem", "family"])
+def test_a_fold_is_taught_by_nothing_of_what_it_holds_out(
+    grouping: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = training_rows(records_of("forward", 10)).table
+    rows = with_companions(own, training_rows(records_of("bwd_data", 14)).table)
+    learnt: list[pd.DataFrame] = []
+
+    def watched(recipe: Recipe, rows: pd.DataFrame, *rest: Any) -> Any:
+        learnt.append(rows)
+        return fit(recipe, rows, *rest)
+
+    monkeypatch.setattr(cross_validation, "fit", watched)
+    found = cross_validation.cross_validate(TIME, rows, "gfx950", 5, grouping)
+    assert set(found.table["problem"]) == set(own["problem"])
+    assert len(learnt) == found.n_splits
+    names = SHAPE if grouping == "problem" else LAYER
+    for fold, seen in enumerate(learnt):
+        held = own[own["problem"].isin(found.table.loc[found.table["fold"] == fold, "problem"])]
+        assert is_companion(seen).any()
+        assert not shapes(seen, names) & shapes(held, names)
+
+
+def test_another_direction_teaches_what_too_few_own_problems_do_not() -> None:
+    own = training_rows(records_of("forward", 3)).table
+    others = training_rows(records_of("bwd_data", 120, seed=1)).table
+    judged = training_rows(records_of("forward", 60, seed=2)).table
+    groups = group_codes(judged)
+    alone, taught = (
+        picked_efficiencies(judged, fit(ORDER, rows, "gfx950", Effort()).tflops(judged, groups)).mean()
+        for rows in (own, with_companions(own, others))
+    )
+    assert taught > alone + 0.02
+    assert taught > 0.97
+
+
+def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
+    own = training_rows(records_of("forward", 6)).table
+    others = training_rows(records_of("bwd_data", 6)).table
+    recipe = replace(ORDER, trees=(replace(ORDER.trees[0], ensemble=3),))
+    boosters = []
+    for rows in (own, with_companions(own, others)):
+        (member,) = tree_members(fit(recipe, rows, "gfx950", Effort()))
+        boosters.append([booster.model_to_string() for booster in member.boosters])
+    alone, taught = boosters
+    assert [one == other for one, other in zip(alone, taught, strict=True)] == [False, True, False]
+
+
+def test_a_folder_says_who_taught_it_and_is_of_one_direction(tmp_path: Path) -> None:
+    own = records_of("forward", 6, vgprs=64)
+    also = pd.concat([records_of("bwd_data", 5, vgprs=32), own])
+    more = CodeTable({"elsewhere": {"vgprs": 8}})
+    train(own, ORDER, n_splits=2, also=also, code=more).save(tmp_path / "m")
+    manifest = json.loads((tmp_path / "m" / "train_manifest.json").read_text())
+    assert manifest["taught_by"] == {"bwd_data": 5 * len(make_kernels())}
+    assert manifest["valid_rows"] == len(own)
+    assert manifest["unique_shapes"] == 6
+    assert manifest["kernels"] == sorted(own["kernel"].unique())
+    predictor = Predictor.load(tmp_path / "m")
+    assert predictor.spec.direction == "forward"
+    code = json.loads((tmp_path / "m" / "code_facts.json").read_text())["kernels"]
+    assert set(code) == {*own["kernel"], "elsewhere"}
+    out_of_fold = pd.read_parquet(tmp_path / "m" / "out_of_fold.parquet")
+    assert set(out_of_fold["problem"]) == set(own["problem"])
+
+
+def test_what_cannot_teach_is_refused() -> None:
+    own, others = records_of("forward", 6), records_of("bwd_data", 6)
+    with pytest.raises(ModelError, match="of bf16 on gfx950 in another direction than forward"):
+        train(own, ORDER, also=own)
+    with pytest.raises(
+        ModelError, match="none of the records that should teach as well is of bf16 on gfx950"
+    ):
+        train(own, ORDER, also=others.assign(arch="gfx942"))
+    with pytest.raises(ModelError, match="recipe default is of one direction"):
+        train(own, recipe_named("default"), also=others)
+    with pytest.raises(ModelError, match="neither a smaller model nor hard examples"):
+        train(own, ORDER, also=others, hard_example_rounds=1)
+
+
+def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = {}
+    for direction in ("forward", "bwd_data", "bwd_weight"):
+        files[direction] = tmp_path / f"{direction}.parquet"
+        made = records_of(direction, 4).drop(columns="time")
+        made.to_parquet(files[direction])
+    words = [
+        "train",
+        str(files["forward"]),
+        "-o",
+        str(tmp_path / "m"),
+        "--recipe",
+        "log_time",
+        "--folds",
+        "2",
+    ]
+    words += ["--also", str(files["bwd_data"]), "--also", str(files["bwd_weight"])]
+    assert main(words) == 0
+    rows = 4 * len(make_kernels())
+    assert f"taught as well by {rows} rows of bwd_data, {rows} rows of bwd_weight" in capsys.readouterr().out
+
+
+def test_shipping_is_taught_by_nothing_of_what_it_is_judged_on(tmp_path: Path) -> None:
+    own, others = records_of("forward", 6), records_of("bwd_data", 9)
+    held = own["problem"].unique()[:2]
+    problems = [problem_from_id(problem) for problem in held]
+    (tmp_path / "held.csv").write_text(format_problem_set(problems, ["", ""], "held out"))
+    for name, rows in (("own", own), ("others", others)):
+        rows.drop(columns="time").to_parquet(tmp_path / f"{name}.parquet")
+    words = ["ship", f"{tmp_path}/own.parquet", "--also", f"{tmp_path}/others.parquet", "--no-study"]
+    words += ["--problem-set", f"{tmp_path}/held.csv", "-o", str(tmp_path / "m"), "--recipe", "log_time"]
+    main([*words, "--folds", "2"])
+    manifest = json.loads((tmp_path / "m" / "train_manifest.json").read_text())
+    # Problems of one seed begin alike: the two are among the nine.
+    assert manifest["taught_by"] == {"bwd_data": (9 - 2) * len(make_kernels())}
+    trained = pd.read_parquet(tmp_path / "m" / "training.parquet")
+    assert set(trained["problem"]) == set(own["problem"]) - set(held)

@@ -1,0 +1,90 @@
+"""The figures on public gfx950 measurements. Skipped where ../shared/gfx950 is absent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tile_oracle.evaluation.evaluate import evaluate
+from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.model.model_folder import read_json
+from tile_oracle.oracle import problems_of
+from tile_oracle.training.compact import TOLERANCE_POINTS, Variant, recipe_of
+from tile_oracle.training.cross_validation import cross_validate
+from tile_oracle.training.cross_validation_metrics import check
+from tile_oracle.training.fit import fit
+from tile_oracle.training.folds import group_codes
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.training_rows import training_rows
+
+SHIPPED = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
+
+
+def test_the_published_models_figures(public_dev: pd.DataFrame, published_picks: Path) -> None:
+    found = evaluate("published", public_dev, read_picks(published_picks, problems_of(public_dev)))
+    figures = {name: round(found.headlines[name].value, 2) for name in ("mean", "median", "P10", "min")}
+    assert figures == {"mean": 92.76, "median": 96.72, "P10": 78.56, "min": 65.16}
+    assert found.efficiency.top_1_percent == pytest.approx(16.0, abs=0.05)
+    assert found.efficiency.covered == 119
+
+
+def test_trained_on_the_training_file_alone(public_training: pd.DataFrame, public_dev: pd.DataFrame) -> None:
+    ranker = fit(recipe_named("default"), training_rows(public_training).table, "gfx950")
+    rows = training_rows(public_dev).table
+    rankings = rows[["problem", "kernel"]].assign(predicted_tflops=ranker.tflops(rows, group_codes(rows)))
+    found = evaluate("default", public_dev, rankings, public_training)
+    assert found.headlines["mean"].value >= 98.3
+    assert found.headlines["P10"].value >= 95.0
+    assert found.top["top_3"].value >= 99.6
+
+
+def test_cross_validated_over_all_public_rows(
+    public_training: pd.DataFrame, public_dev: pd.DataFrame
+) -> None:
+    rows = training_rows(pd.concat([public_training, public_dev], ignore_index=True)).table
+    table = cross_validate(recipe_named("default"), rows, "gfx950", grouping="family").table
+    found = check(rows, table, "family", 5).efficiency
+    assert (found.mean_percent or 0) >= 98.9
+    assert (found.p10_percent or 0) >= 96.5
+
+
+def test_the_small_variant_that_the_training_file_alone_chooses(
+    public_training: pd.DataFrame, public_dev: pd.DataFrame
+) -> None:
+    """What `tile-oracle train --compact` chooses there, as docs/heuristic.md says."""
+    recipe = recipe_of(recipe_named("default"), Variant(trees=100, leaves=4, members=1, features=30))
+    ranker = fit(recipe, training_rows(public_training).table, "gfx950")
+    rows = training_rows(public_dev).table
+    rankings = rows[["problem", "kernel"]].assign(predicted_tflops=ranker.tflops(rows, group_codes(rows)))
+    found = evaluate("compact", public_dev, rankings, public_training)
+    assert found.headlines["mean"].value >= 97.8
+    assert found.headlines["P10"].value >= 93.5
+    assert found.top["top_3"].value >= 99.6
+
+
+@pytest.mark.parametrize(("grouping", "mean", "p10"), [("problem", 99.15, 97.5), ("family", 98.9, 96.5)])
+def test_the_shipped_model_is_the_smallest_that_is_as_good(
+    grouping: str, mean: float, p10: float, public_training: pd.DataFrame, public_dev: pd.DataFrame
+) -> None:
+    """Cross-validated again from the public rows, it has the figures that its folder says."""
+    chosen = read_json(SHIPPED / "train_manifest.json")["compact"]
+    table = read_json(SHIPPED / "size_tradeoff.json")
+    assert table["chosen"] == chosen["chosen"]
+    recipe = recipe_of(recipe_named("default"), Variant(**chosen["chosen"]))
+    rows = training_rows(pd.concat([public_training, public_dev], ignore_index=True)).table
+    predictions = cross_validate(recipe, rows, "gfx950", grouping=grouping).table
+    found = check(rows, predictions, grouping, 5).efficiency
+    assert (found.mean_percent or 0) >= mean
+    assert (found.p10_percent or 0) >= p10
+    assert found.mean_percent == pytest.approx(chosen["cv_mean_percent"][grouping], abs=0.02)
+    means = [variant[f"by_{grouping}"]["mean_percent"] for variant in table["variants"]]
+    assert chosen["best_cv_mean_percent"][grouping] - (found.mean_percent or 0) <= TOLERANCE_POINTS + 0.02
+    assert len(means) == 109
+
+
+def test_compv4_is_three_kernels_whose_tiles_are_known(public_training: pd.DataFrame) -> None:
+    aliases = fit(recipe_named("physical"), training_rows(public_training).table, "gfx950").aliases
+    tiles = {stands.split("_2d_")[1].split("_")[0]: len(names) for stands, names in aliases.groups().items()}
+    assert tiles == {"16x64x128": 2, "32x64x128": 3, "64x64x128": 5}

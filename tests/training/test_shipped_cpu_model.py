@@ -1,0 +1,68 @@
+"""The shipped model of one CPU: what its folder says of it can be made again from what lies in it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import lightgbm
+import pandas as pd
+import pytest
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.evaluation.evaluate import rank_records
+from tile_oracle.model.model_folder import model_places
+from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.merge import merge_records
+from tile_oracle.selection import select, summarise
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+FOLDER = data_folder("models") / "grouped_conv_forward_bf16_cpu"
+SET = load_problem_set("forward_validation_300")
+(ORACLE,) = FOLDER.glob(f"*/{SET.name}/tiny.parquet")
+
+
+@pytest.fixture(scope="module")
+def training() -> pd.DataFrame:
+    return merge_records([read_rows(FOLDER / "training.parquet")])[0]
+
+
+def test_it_is_found_for_its_cpu_and_no_other() -> None:
+    assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 26, model 2") == FOLDER
+    assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 25, model 1") is None
+
+
+def test_sessions_that_measure_look_for_models_of_a_cpu_in_the_users_folder_alone() -> None:
+    own, shipped = Path("mine"), data_folder("models")
+    assert model_places(own, "cpu") == (own,)
+    assert model_places(own, "cpu", replayed=True) == (own, shipped)
+    assert model_places(own, "gfx950") == (own, shipped)
+    assert model_places(None, "sm_90") == (shipped,)
+
+
+def test_no_problem_of_the_validation_set_was_trained_on(training: pd.DataFrame) -> None:
+    assert not set(training["problem"]) & {problem.id for problem in SET.problems}
+
+
+def test_its_records_make_it_again_byte_for_byte(training: pd.DataFrame, tmp_path: Path) -> None:
+    manifest = json.loads((FOLDER / "train_manifest.json").read_text())
+    if manifest["lightgbm_version"] != lightgbm.__version__:
+        pytest.skip(f"made with lightgbm {manifest['lightgbm_version']}, here is {lightgbm.__version__}")
+    train(training, recipe_named("lambdarank"), n_splits=2).save(tmp_path / "again")
+    name = "model_lambdarank.lgbm.gz"
+    assert (tmp_path / "again" / name).read_bytes() == (FOLDER / name).read_bytes()
+
+
+def test_the_oracle_says_what_the_documentation_says() -> None:
+    records = merge_records([read_rows(ORACLE)])[0]
+    final = final_measurements(records)
+    rankings = rank_records(Predictor.load(FOLDER), final)
+    efficiency = summarise(select(SET.problems, final, find_oracles(final), rankings))
+    assert efficiency.covered == 300
+    assert efficiency.mean_percent == pytest.approx(98.42, abs=0.005)
+    assert efficiency.median_percent == 100.0
+    assert efficiency.p10_percent == pytest.approx(96.29, abs=0.005)

@@ -1,0 +1,112 @@
+"""The shipped models of the H200: what their folders say of them can be made again from what lies in them.
+
+TILE_ORACLE_RETRAIN=1 trains them again, which takes some minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import lightgbm
+import pandas as pd
+import pytest
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.evaluation.candidates import without_refused
+from tile_oracle.evaluation.evaluate import rank_records
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem import DIRECTIONS
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.dataset import read_rows
+from tile_oracle.record.merge import merge_records
+from tile_oracle.selection import select, summarise
+from tile_oracle.training.auxiliary_rows import not_of_shapes
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+PUBLISHED_VOLUME = {"forward": 48_845, "bwd_data": 18_773, "bwd_weight": 34_900}
+"""Measurements behind the published models."""
+
+FIGURES = {
+    "bwd_data": (98.90, 100.0, 96.85),
+    "bwd_weight": (98.60, 100.0, 96.69),
+}
+"""Mean, median and P10 over the validation set, in percent."""
+
+
+@pytest.fixture(params=DIRECTIONS)
+def direction(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def folder(direction: str) -> Path:
+    return data_folder("models") / folder_name(direction)
+
+
+def folder_name(direction: str) -> str:
+    return f"grouped_conv_{direction}_bf16_sm_90"
+
+
+def oracle(folder: Path, direction: str) -> pd.DataFrame:
+    (path,) = folder.glob(f"*/{direction}_validation_300/default.parquet")
+    return merge_records([read_rows(path)])[0]
+
+
+def test_it_is_the_one_that_is_found(direction: str, folder: Path) -> None:
+    assert find_model(direction, "bf16", "sm_90") == folder
+
+
+def test_no_direction_taught_it_anything_of_a_validation_problem(direction: str, folder: Path) -> None:
+    manifest = json.loads((folder / "train_manifest.json").read_text())
+    assert set(manifest["taught_by"]) == set(DIRECTIONS) - {direction}
+    held_out = oracle(folder, direction).drop_duplicates("problem")
+    for name in DIRECTIONS:
+        rows = read_rows(data_folder("models") / folder_name(name) / "training.parquet")
+        assert len(not_of_shapes(rows, held_out)) == len(rows)
+
+
+def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured(
+    direction: str, folder: Path
+) -> None:
+    training = merge_records([read_rows(folder / "training.parquet")])[0]
+    ids = {problem.id for problem in load_problem_set(f"{direction}_validation_300").problems}
+    assert not set(training["problem"]) & ids
+    recorded = oracle(folder, direction)
+    assert set(recorded["problem"]) == ids
+    both = pd.concat([training, recorded])
+    assert set(both["status"]) <= {"ok", "noisy", "unsupported"}
+    assert set(both.loc[both["status"] == "ok", "check"]) == {"full"}
+    assert len(both.drop_duplicates(["problem", "kernel"])) > 3 * PUBLISHED_VOLUME[direction]
+
+
+@pytest.mark.parametrize("direction", FIGURES)
+def test_its_picks_are_as_good_as_is_said(direction: str, folder: Path) -> None:
+    """Of forward the second command of README says it: tests/test_docs.py."""
+    final = final_measurements(oracle(folder, direction))
+    rankings = without_refused(rank_records(Predictor.load(folder), final), final, "sm_90")
+    problems = load_problem_set(f"{direction}_validation_300").problems
+    found = summarise(select(problems, final, find_oracles(final), rankings))
+    figures = (found.mean_percent, found.median_percent, found.p10_percent)
+    assert figures == pytest.approx(FIGURES[direction], abs=0.05)
+
+
+@pytest.mark.skipif(not os.environ.get("TILE_ORACLE_RETRAIN"), reason="TILE_ORACLE_RETRAIN=1 runs it")
+def test_the_records_make_it_again_byte_for_byte(direction: str, folder: Path, tmp_path: Path) -> None:
+    manifest = json.loads((folder / "train_manifest.json").read_text())
+    if manifest["lightgbm_version"] != lightgbm.__version__:
+        pytest.skip(f"made with lightgbm {manifest['lightgbm_version']}, here is {lightgbm.__version__}")
+    training = {
+        name: merge_records([read_rows(data_folder("models") / folder_name(name) / "training.parquet")])[0]
+        for name in DIRECTIONS
+    }
+    others = pd.concat([rows for name, rows in training.items() if name != direction], ignore_index=True)
+    code = CodeTable.of(oracle(folder, direction))
+    again = train(training[direction], recipe_named("launch"), n_splits=2, also=others, code=code)
+    again.save(tmp_path / "again")
+    for name in ("model_lambdarank.lgbm.gz", "model_lambdarank.1.lgbm.gz", "code_facts.json"):
+        assert (tmp_path / "again" / name).read_bytes() == (folder / name).read_bytes(), name

@@ -1,0 +1,275 @@
+"""Training: what is learnt, what is held out, and that the same seed gives the same bytes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests.made_records import make_kernels, make_problems, make_records, true_time_ms
+from tile_oracle.errors import ModelError
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.tree_targets import TARGETS
+from tile_oracle.model.trees import TreeSettings
+from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.training.cross_validation import cross_validate, out_of_fold
+from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.folds import group_codes
+from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
+from tile_oracle.training.train import mine_hard_examples, train
+from tile_oracle.training.training_rows import training_rows, with_importance
+
+FEW = TreeSettings(trees=30)
+
+
+def few_trees(name: str) -> Recipe:
+    recipe = recipe_named(name).with_trees(30)
+    parts = tuple(TreePart(p.target, p.schema, FEW, min(p.ensemble, 2), p.near_best) for p in recipe.trees)
+    return Recipe(recipe.name, recipe.meaning, parts, recipe.weights, recipe.aliases, recipe.physical)
+
+
+def picked_efficiency(table: pd.DataFrame, records: pd.DataFrame) -> float:
+    joined = table.merge(records[["problem", "kernel", "tflops"]], on=["problem", "kernel"])
+    picked = joined.loc[joined.groupby("problem")["predicted_tflops"].idxmax()].set_index("problem")["tflops"]
+    return float((picked / joined.groupby("problem")["tflops"].max()).mean())
+
+
+def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.DataFrame) -> None:
+    rows = training_rows(records.assign(vgprs=128)).table
+    best_fixed = (
+        (records["tflops"] / records.groupby("problem")["tflops"].transform("max"))
+        .groupby(records["kernel"])
+        .mean()
+        .max()
+    )
+    for name in RECIPES:
+        table = cross_validate(few_trees(name), rows, "gfx950", n_splits=3).table
+        assert picked_efficiency(table, records) > best_fixed, name
+
+
+def test_the_physical_model_extrapolates_its_rule(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    table = cross_validate(recipe_named("physical"), rows, "gfx950").table
+    assert picked_efficiency(table, records) > 0.99
+    joined = table.merge(records, on=["problem", "kernel"])
+    assert np.median(np.abs(joined["predicted_tflops"] / joined["tflops"] - 1)) < 0.02
+
+
+def test_a_held_out_problem_is_predicted_by_a_model_that_never_saw_it(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    table = cross_validate(few_trees("log_time"), rows, "gfx950", n_splits=4).table
+    fold_of = table.groupby("problem")["fold"].first()
+    assert set(fold_of) == {0, 1, 2, 3}
+    assert (table.groupby("problem")["fold"].nunique() == 1).all()
+    held = rows["problem"].map(fold_of) == 2
+    alone = fit(few_trees("log_time"), rows[~held], "gfx950")
+    again = alone.tflops(rows[held], pd.factorize(rows.loc[held, "problem"])[0])
+    expected = table[table["fold"] == 2].set_index(["problem", "kernel"])["predicted_tflops"]
+    found = pd.Series(again, index=pd.MultiIndex.from_frame(rows.loc[held, ["problem", "kernel"]]))
+    assert found.reindex(expected.index).to_numpy() == pytest.approx(expected.to_numpy())
+
+
+def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
+    problems, kernels = make_problems(9), make_kernels()
+    records = make_records(problems[:8], kernels[:6], arch="cpu")
+    failed = make_records(problems[8:], kernels[:6], arch="cpu").assign(status="crash", latency_ms=None)
+    table = out_of_fold(pd.concat([records, failed], ignore_index=True), "cpu", pool=kernels)
+    assert len(table) == 9 * len(kernels)
+    assert not table.duplicated(["problem", "kernel"]).any()
+    assert set(table.loc[table["problem"] == problems[8].id, "fold"]) == {-1}
+    assert np.isfinite(table["predicted_tflops"]).all()
+    assert table["fold"].max() == 4
+
+
+def test_each_direction_is_learnt_by_itself() -> None:
+    forward = make_records(make_problems(6), make_kernels()[:4], arch="cpu")
+    rows = forward.assign(direction="bwd_data", latency_ms=forward["latency_ms"] * 50)
+    rows["problem"] = [GroupedConvProblem.from_row(row).id for row in rows.to_dict("records")]
+    rows["kernel"] = rows["kernel"].str.replace("forward", "bwd_data")
+    alone = out_of_fold(forward, "cpu").set_index(["problem", "kernel"])["predicted_tflops"]
+    both = out_of_fold(pd.concat([forward, rows], ignore_index=True), "cpu")
+    both = both.set_index(["problem", "kernel"])["predicted_tflops"]
+    assert len(both) == 48
+    assert both.reindex(alone.index).to_numpy() == pytest.approx(alone.to_numpy())
+
+
+@pytest.mark.parametrize(
+    ("op", "arch", "has_code", "name"),
+    [
+        ("grouped_conv", "gfx950", True, "default"),
+        ("grouped_conv", "gfx950", False, "default"),
+        ("grouped_conv", "sm_90", True, "launch"),
+        ("grouped_conv", "sm_90", False, "lambdarank"),
+        ("grouped_conv", "cpu", True, "lambdarank"),
+        ("gemm", "cpu", True, "default"),
+    ],
+)
+def test_what_suits_the_measurements_is_trained(op: str, arch: str, has_code: bool, name: str) -> None:
+    assert suited_recipe(op, arch, has_code=has_code) == name
+
+
+def test_without_a_name_the_suited_recipe_is_taken(records: pd.DataFrame) -> None:
+    few = records[records["problem"].isin(records["problem"].unique()[:4])]
+    assert train(few, n_splits=2).spec.recipe == "default"
+    assert train(few.assign(arch="sm_90"), n_splits=2).spec.recipe == "lambdarank"
+
+
+def test_one_problem_cannot_be_cross_validated() -> None:
+    records = make_records(make_problems(1), make_kernels())
+    with pytest.raises(ModelError, match="measure at least two"):
+        out_of_fold(records, "gfx950")
+    model = train(records, few_trees("log_time"))
+    assert "measure at least two" in model.unchecked
+    assert model.checks == ()
+
+
+def test_the_same_seed_gives_the_same_bytes(records: pd.DataFrame, tmp_path: Path) -> None:
+    for folder, seed, threads in (("a", 0, 1), ("b", 0, 2), ("c", 1, 1)):
+        train(records, few_trees("default"), effort=Effort(seed, threads), n_splits=2).save(tmp_path / folder)
+    names = sorted(
+        p.name for p in (tmp_path / "a").iterdir() if p.suffix == ".gz" or p.name.startswith("physical")
+    )
+    assert names == ["model_correction.1.lgbm.gz", "model_correction.lgbm.gz", "physical_time.json"]
+    assert all((tmp_path / "a" / n).read_bytes() == (tmp_path / "b" / n).read_bytes() for n in names)
+    assert (tmp_path / "a" / names[1]).read_bytes() != (tmp_path / "c" / names[1]).read_bytes()
+
+
+def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path: Path) -> None:
+    said: list[str] = []
+    model = train(
+        records,
+        recipe_named("tflops_97").with_trees(200),
+        targets=("tflops", "latency", "bandwidth"),
+        effort=Effort(report=said.append),
+    )
+    model.save(tmp_path / "m")
+    assert any("fold 1 of 5" in line for line in said)
+    assert {check.grouping for check in model.checks} == {"problem", "family"}
+    written = {p.name for p in (tmp_path / "m").iterdir()}
+    for target in ("tflops", "latency", "bandwidth"):
+        assert {
+            f"model_{target}.lgbm.gz",
+            f"cv_metrics_{target}.json",
+            f"feature_importances_{target}.json",
+        } <= written
+    manifest = json.loads((tmp_path / "m" / "train_manifest.json").read_text())
+    published = "warm_start_from prev_n_estimators new_n_estimators total_n_estimators data_rows valid_rows"
+    assert {*published.split(), "unique_shapes", "timestamp"} <= set(manifest)
+    assert (manifest["unique_shapes"], manifest["valid_rows"]) == (40, 400)
+    spec = json.loads((tmp_path / "m" / "feature_spec.json").read_text())
+    assert spec["log_targets"] == ["tflops", "latency", "bandwidth"]
+    assert len(spec["feature_names"]) == 97
+    loaded, problem, kernels = Predictor.load(tmp_path / "m"), make_problems(40)[3], make_kernels()
+    tflops = loaded.predict(problem, kernels)
+    latency = loaded.predict(problem, kernels, "latency")
+    bandwidth = loaded.predict(problem, kernels, "bandwidth")
+    assert problem.tflops(1.0) / latency == pytest.approx(tflops, rel=0.3)
+    assert problem.bytes / (latency * 1e6) == pytest.approx(bandwidth, rel=0.3)
+    assert set(TARGETS) >= {"tflops", "latency", "bandwidth"}
+
+
+def test_scores_are_no_tflops_in_the_figures_of_cross_validation(records: pd.DataFrame) -> None:
+    for target, has in (("log_time", True), ("lambdarank", False)):
+        for found in train(records, few_trees(target), n_splits=2).checks:
+            assert (found.r2 is not None, found.rmse_log is not None) == (has, has)
+            assert (found.efficiency.mean_percent or 0.0) > 50
+
+
+def test_a_warm_start_adds_trees_and_says_where_it_came_from(records: pd.DataFrame, tmp_path: Path) -> None:
+    train(records, few_trees("log_time"), n_splits=2).save(tmp_path / "old")
+    more = make_records(make_problems(30, seed=5), make_kernels(), seed=5)
+    model = train(more, few_trees("log_time"), warm_start=tmp_path / "old", warm_trees=20)
+    assert model.manifest["warm_start_from"] == "old"
+    assert (model.manifest["prev_n_estimators"], model.manifest["new_n_estimators"]) == (30, 20)
+    assert model.manifest["warm_start_manifest"]["unique_shapes"] == 40
+    assert "may have seen" in model.unchecked
+    with pytest.raises(ModelError, match="features are not those of grouped_conv_97"):
+        train(more, few_trees("log_time_97"), warm_start=tmp_path / "old")
+    with pytest.raises(ModelError, match="trained for arch gfx950"):
+        train(more.assign(arch="gfx942"), few_trees("log_time"), warm_start=tmp_path / "old")
+
+
+def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    weighted, rounds = mine_hard_examples(few_trees("log_time"), rows, "gfx950", 2, 3)
+    assert [one["round"] for one in rounds] == [0, 1, 2]
+    best = max(rounds, key=lambda one: (one["mean"], -one["round"]))
+    assert ("importance" in weighted) == (best["round"] > 0)
+
+
+def test_weights_decide_which_of_two_truths_is_learnt(records: pd.DataFrame, tmp_path: Path) -> None:
+    """Half of the problems run three times slower than the rule says; the model believes what weighs more."""
+    names = sorted(records["problem"].unique())
+    slow = records["problem"].isin(names[::2])
+    mixed = records.assign(
+        latency_ms=records["latency_ms"] * np.where(slow, 3.0, 1.0),
+        tflops=records["tflops"] / np.where(slow, 3.0, 1.0),
+    )
+    recipe = recipe_named("log_time").with_trees(40)
+    rows = training_rows(mixed).table
+    level = {}
+    for believed in ("slow", "fast"):
+        is_slow = pd.Series(names).isin(names[::2])
+        weights = pd.DataFrame(
+            {"problem": names, "weight": np.where(is_slow == (believed == "slow"), 1.0, 1e-4)}
+        )
+        ranker = fit(recipe, with_importance(rows, weights), "gfx950")
+        level[believed] = ranker.tflops(rows, group_codes(rows)).mean()
+    assert level["fast"] > 1.5 * level["slow"]
+    model = train(
+        mixed, recipe, n_splits=2, weights=pd.DataFrame({"kernel": [rows["kernel"][0]], "weight": [5]})
+    )
+    assert len(model.checks) == 2
+
+
+def test_weights_that_are_none_are_said(records: pd.DataFrame) -> None:
+    rows = training_rows(records).table
+    problem, kernel = rows["problem"][0], rows["kernel"][0]
+    both = with_importance(rows, pd.DataFrame({"problem": [problem], "kernel": [kernel], "weight": ["2"]}))
+    assert both["importance"].tolist() == [2.0] + [1.0] * (len(rows) - 1)
+    for table, message in (
+        ({"problem": [problem]}, "need the column weight"),
+        ({"weight": [1]}, "problem or kernel"),
+        ({"problem": [problem], "weight": [-1]}, "not a number above 0"),
+        ({"problem": [problem], "weight": ["much"]}, "not a number above 0"),
+        ({"problem": [problem] * 2, "weight": [1, 2]}, "twice"),
+        ({"problem": ["x"], "weight": [1]}, "none of the weights"),
+        ({"kernel": [kernel], "weight": [0]}, "not a number above 0"),
+    ):
+        with pytest.raises(ModelError, match=message):
+            with_importance(rows, pd.DataFrame(table))
+
+
+def test_rows_that_failed_once_are_not_learnt_from(records: pd.DataFrame) -> None:
+    first = records.iloc[0]
+    again = records.head(1).assign(status="wrong", latency_ms=None, round=1)
+    rows = training_rows(pd.concat([records, again], ignore_index=True))
+    pairs = set(zip(rows.table["problem"], rows.table["kernel"], strict=True))
+    assert (first["problem"], first["kernel"]) not in pairs
+    assert len(rows) == len(records) - 1
+    assert rows.left_out == {"wrong": 1, "of pairs that failed another time": 1}
+    with pytest.raises(ModelError, match="no ok measurements"):
+        training_rows(records.assign(status="timeout"))
+    with pytest.raises(ModelError, match="lack the columns latency_ms"):
+        training_rows(records.drop(columns="latency_ms"))
+
+
+def test_records_of_several_kinds_must_be_told_apart(records: pd.DataFrame) -> None:
+    both = pd.concat([records, records.assign(arch="gfx942")], ignore_index=True)
+    with pytest.raises(ModelError, match="choose one with --arch"):
+        train(both, few_trees("log_time"))
+    with pytest.raises(ModelError, match="no rows of dtype 'fp16'"):
+        train(records, few_trees("log_time"), dtype="fp16")
+    with pytest.raises(ModelError, match="no recipe 'soup'"):
+        train(records, "soup")
+    with pytest.raises(ModelError, match="no target 'joy'"):
+        train(records, "log_time", targets=("joy",))
+
+
+def test_made_records_follow_their_rule() -> None:
+    problem, kernel = make_problems(1)[0], make_kernels()[0]
+    row = make_records([problem], [kernel], noise=0.0).iloc[0]
+    assert row["latency_ms"] == pytest.approx(true_time_ms(problem, kernel))
