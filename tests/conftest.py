@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.measured_tables import *  # noqa: F403
+
 if TYPE_CHECKING:
     from tests.kernels.emulated_gpu.machine import EmulatedMachine
     from tests.pytest_project import Project

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import pandas as pd
 import pytest
 
-from tests.made_records import make_kernels, make_problems, make_records
-from tile_oracle.record.importers import import_file
+if TYPE_CHECKING:
+    import pandas as pd
 
 GFX950 = Path(__file__).parents[1].parent / "shared" / "gfx950"
 
@@ -16,6 +16,8 @@ GFX950 = Path(__file__).parents[1].parent / "shared" / "gfx950"
 @pytest.fixture(scope="session")
 def records() -> pd.DataFrame:
     """40 problems with ten kernels."""
+    from tests.made_records import make_kernels, make_problems, make_records
+
     return make_records(make_problems(40), make_kernels())
 
 
@@ -23,6 +25,8 @@ def _public(name: str) -> pd.DataFrame:
     path = GFX950 / name
     if not path.is_file():
         pytest.skip(f"the public gfx950 measurements are not at hand ({name} in ../shared/gfx950)")
+    from tile_oracle.record.importers import import_file
+
     return import_file(path, "gfx950", trust_unverified=True).records
 
 

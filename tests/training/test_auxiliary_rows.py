@@ -16,6 +16,7 @@ from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.trees import TreeSettings
@@ -25,7 +26,6 @@ from tile_oracle.training import cross_validation
 from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import group_codes
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import IMPORTANCE, training_rows

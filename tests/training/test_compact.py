@@ -15,6 +15,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tile_oracle.commands import train as train_command
 from tile_oracle.errors import ModelError
+from tile_oracle.features.groups import group_codes
 from tile_oracle.judge.bootstrap import Interval
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.model_folder import read_json
@@ -42,7 +43,6 @@ from tile_oracle.training.compact import (
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import check, picked_efficiencies, selection_of
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import group_codes
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows

@@ -26,6 +26,7 @@ from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, sea
 from tile_oracle.exploration.search_space import Space
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS
@@ -40,7 +41,6 @@ from tile_oracle.record.importers import write_records
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.cross_validation import out_of_fold
 from tile_oracle.training.fit import fit
-from tile_oracle.training.folds import fold_codes, group_codes
 from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows

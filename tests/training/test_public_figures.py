@@ -9,13 +9,13 @@ import pytest
 
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.features.groups import group_codes
 from tile_oracle.model.model_folder import read_json
 from tile_oracle.oracle import problems_of
 from tile_oracle.training.compact import TOLERANCE_POINTS, Variant, recipe_of
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import check
 from tile_oracle.training.fit import fit
-from tile_oracle.training.folds import group_codes
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.training_rows import training_rows
 

@@ -11,13 +11,13 @@ import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records, true_time_ms
 from tile_oracle.errors import ModelError
+from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.tree_targets import TARGETS
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import group_codes
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
 from tile_oracle.training.train import mine_hard_examples, train
 from tile_oracle.training.training_rows import training_rows, with_importance

@@ -9,12 +9,12 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
+from tile_oracle.features.groups import group_codes
 from tile_oracle.oracle import records_op
 from tile_oracle.selection import Efficiency, summarise
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import selection_of
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import group_codes
 from tile_oracle.training.recipe import Recipe
 from tile_oracle.training.training_rows import training_rows
 

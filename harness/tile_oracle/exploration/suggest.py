@@ -21,6 +21,7 @@ from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
+from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
@@ -29,7 +30,6 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import records_op
 from tile_oracle.problem import Problem
 from tile_oracle.training.fit import Effort, Report, fit
-from tile_oracle.training.folds import group_codes
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.training_rows import IMPORTANCE, training_rows
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-
 Array = npt.NDArray[np.float64]
 
 DRAWS = 2000

@@ -21,12 +21,12 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features import exact_math
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.groups import group_codes
 from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, TERMS, is_step_term
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases, merge, own_fields
 from tile_oracle.model.noise import NoiseModel
 from tile_oracle.oracle import records_op
-from tile_oracle.training.folds import group_codes
 
 _MODEL_ERROR = 0.03
 _ROBUST_FROM = 1.5

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.training.folds import group_codes
+from tile_oracle.features.groups import group_codes
 from tile_oracle.training.training_rows import IMPORTANCE
 
 COMPANION = "companion"

@@ -24,6 +24,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array
+from tile_oracle.features.groups import GROUPINGS, fold_codes, group_codes
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.judge.bootstrap import Interval, mean_of, paired_interval, quantile_of
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -35,7 +36,7 @@ from tile_oracle.oracle import problems_of
 from tile_oracle.problem import Problem
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import GROUPINGS, fold_codes, group_codes, group_folds
+from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import RecipeChoice, TrainedModel, manifest_of, spec_of
 

@@ -10,13 +10,14 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
+from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.kernel import Kernel, kernel_from_row
 from tile_oracle.model.ranker import Ranker, constant_groups
 from tile_oracle.oracle import records_op
 from tile_oracle.problem import GemmProblem, problem_from_row
 from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import fold_codes, group_codes, group_folds
+from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, recipe_named
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 

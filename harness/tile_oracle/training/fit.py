@@ -12,6 +12,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
@@ -20,7 +21,7 @@ from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMembe
 from tile_oracle.model.tree_targets import label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
 from tile_oracle.training.auxiliary_rows import is_companion
-from tile_oracle.training.folds import group_codes, group_folds
+from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.training_rows import IMPORTANCE
 

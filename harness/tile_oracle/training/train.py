@@ -15,6 +15,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.groups import GROUPINGS
 from tile_oracle.model.model_folder import (
     CODE_FILE,
     PHYSICAL_FILE,
@@ -38,7 +39,6 @@ from tile_oracle.training.auxiliary_rows import records_that_teach, with_compani
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json, selection_of
 from tile_oracle.training.fit import Effort, fit
-from tile_oracle.training.folds import GROUPINGS
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
 from tile_oracle.training.training_rows import IMPORTANCE, training_rows, with_importance
