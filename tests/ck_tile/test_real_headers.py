@@ -19,6 +19,7 @@ import pytest
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.ck_tile.api import CkTileApi, detect
 from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.library import code_object_in, instances
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
@@ -78,7 +79,7 @@ def libraries(headers: Path) -> Iterator[dict[str, Path]]:
             toolchain=toolchain,
             jobs=usable_cores(),
             runs_here=False,
-            ck_tile=api,
+            source=CkTileSource("gfx950", api),
         )
         builders.append(builder)
         for result in [builder.submit(parse_kernel_name(name)) for name in kernels]:

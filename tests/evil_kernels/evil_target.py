@@ -62,6 +62,7 @@ class EvilTarget:
     arch = "cpu"
     device_module = "tile_oracle.target.cpu_device"
     device_name = ""
+    implementation = "native"
 
     def __init__(
         self,

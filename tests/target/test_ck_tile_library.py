@@ -17,6 +17,7 @@ import pytest
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder
+from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.cli import main
@@ -99,8 +100,7 @@ def test_another_library_is_said_to_be_none(runtime: Path) -> None:
 def test_the_binary_says_which_ck_tile_it_is(builder: Builder) -> None:
     binary = builder.need(parse_kernel_name(FORWARD)).binary
     assert binary is not None
-    assert builder.ck_tile is not None
-    assert f"CK Tile (headers {builder.ck_tile.headers.digest[:12]})" in binary.toolchain
+    assert f"CK Tile (headers {double.double_api().headers.digest[:12]})" in binary.toolchain
 
 
 def test_the_kernel_is_checked_and_timed_from_a_graph(
@@ -238,7 +238,7 @@ def test_headers_that_change_meanwhile_end_the_build(tmp_path: Path) -> None:
         toolchain=double.toolchain(api, made),
         build_dir=tmp_path / "cache",
         runs_here=False,
-        ck_tile=api,
+        source=CkTileSource("gfx950", api),
     ) as builder:
         (tmp_path / "include" / "ck_tile" / "core.hpp").write_text("#error other\n")
         with pytest.raises(BuildError, match="have changed since: start again"):
@@ -260,7 +260,7 @@ def test_other_headers_are_another_key(tmp_path: Path) -> None:
             toolchain=double.toolchain(api, made),
             build_dir=tmp_path / "cache",
             runs_here=False,
-            ck_tile=api,
+            source=CkTileSource("gfx950", api),
         ) as builder:
             identities.append((builder.source_identity, builder.headers.digest))
     assert identities[0][0] != identities[1][0]
@@ -282,7 +282,8 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
 
     monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
     options = TargetOptions("ziglang", folder / "cache", 1)
-    target = DoubleTarget(options, Presence(True, "a double"), double.double_api())
+    source = CkTileSource("gfx950", double.double_api())
+    target = DoubleTarget(options, Presence(True, "a double"), source)
     try:
         conv = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3)
         assert target.implementation == "ck_tile"
@@ -309,8 +310,10 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
     def none(*_: object) -> None:
         raise BuildError("no compiler")
 
-    monkeypatch.setattr("tile_oracle.build.builder.find_ck_tile_toolchain", none)
-    with Builder("gfx950", build_dir=tmp_path / "ahead", ck_tile=builder.ck_tile) as other:
+    monkeypatch.setattr("tile_oracle.build.ck_tile.kernel_source.find_ck_tile_toolchain", none)
+    with Builder(
+        "gfx950", build_dir=tmp_path / "ahead", source=CkTileSource("gfx950", double.double_api())
+    ) as other:
         binary = other.need(kernels[0]).binary
         assert binary is not None
         assert binary.path.is_relative_to(tmp_path / "ahead")

@@ -41,9 +41,9 @@ def test_another_name_is_refused_with_those_there_are(name: str, options: Target
 
 def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match="--ck-tile is for --target gfx950, not for cpu"):
-        resolve_target("cpu", TargetOptions(ck_tile=tmp_path))
+        resolve_target("cpu", TargetOptions(kernel_source=f"ck_tile={tmp_path}"))
     with pytest.raises(BuildError, match="holds no CK Tile"):
-        resolve_target("auto", TargetOptions(ck_tile=tmp_path))
+        resolve_target("auto", TargetOptions(kernel_source=f"ck_tile={tmp_path}"))
 
 
 def test_options_that_cannot_be_used_are_refused(tmp_path: Path) -> None:

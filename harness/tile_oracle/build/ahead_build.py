@@ -65,7 +65,7 @@ def ahead_facts(builder: Builder) -> AheadFacts:
         features=builder.isa.features,
         flags=builder.flags,
         harness_version=__version__,
-        headers=builder.headers.digest,
+        headers=builder.compiled_from,
         isa=builder.isa.name,
         machine=builder.isa.machine,
         toolchain=builder.toolchain.identity,
@@ -112,7 +112,7 @@ def build_ahead(
     results = build_all(builder, kernels, on_progress)
     for result in results:
         if result.binary is not None:
-            writer.add(result.kernel.name, builder.source(result.kernel), result.binary)
+            writer.add(result.kernel.name, builder.source.unit(result.kernel), result.binary)
     if builder.arch in GPU_MACHINES:
         writer.add(DEVICE_WORK, device_work_source(builder.arch), builder.device_work())
     built = tuple(result for result in results if result.binary is not None)

@@ -7,39 +7,31 @@ import time
 from collections import deque
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tile_oracle.build.ahead import AheadFolder, is_ahead_folder
+from tile_oracle.build.ahead import is_ahead_folder
 from tile_oracle.build.binary import Binary, BuildResult
 from tile_oracle.build.cache import BuildCache, CacheEntry, content_key, default_cache_folder
-from tile_oracle.build.ck_tile.api import CkTileApi
-from tile_oracle.build.ck_tile.headers import find_headers
-from tile_oracle.build.ck_tile.library import what_is_wrong_with_library
-from tile_oracle.build.ck_tile.source import source_for as ck_tile_source
-from tile_oracle.build.ck_tile.toolchain import HipccToolchain, WheelToolchain, find_ck_tile_toolchain
-from tile_oracle.build.code_object import what_is_wrong_for_gpu
 from tile_oracle.build.complaint import complaint
-from tile_oracle.build.gpu_toolchain import ASSEMBLY, GpuToolchain, find_gpu_toolchain
-from tile_oracle.build.inspect import inspect_binary, what_is_wrong
-from tile_oracle.build.isa import GPU_MACHINES, Isa, isa_for, this_cpu
+from tile_oracle.build.gpu_toolchain import ASSEMBLY
+from tile_oracle.build.isa import Isa, isa_for, this_cpu
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.build.native import native_source
+from tile_oracle.build.prebuilt import PrebuiltKernels
 from tile_oracle.build.process import CompilerProcesses, Ended
 from tile_oracle.build.source import (
     ABI_VERSION,
     DEVICE_WORK,
     Headers,
-    ck_tile_headers,
     device_work_source,
-    headers_for,
     lds_buffers,
-    read_headers,
-    source_for,
     source_suffix,
 )
-from tile_oracle.build.toolchain import INCLUDE_FOLDER, Toolchain, find_toolchain
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, AssemblyToolchain, Toolchain
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -56,8 +48,6 @@ VERIFIABLE = ("gfx950",)
 """Architectures whose machine code can be verified."""
 
 _KEY_VERSION = 1
-_NEEDED_ON_GPU = ("to_conv", "to_launch_info")
-_DEVICE_WORK_NEEDED = ("to_compare", "to_reference", "to_fill_integers")
 _POLL_S = 0.02
 _TRIES_AFTER_SIGNAL = 2
 _LONGEST_TIMEOUT_S = 24 * 3600.0
@@ -103,7 +93,7 @@ class Builder:
         prebuilt: Path | None = None,
         timeout_s: float = 300.0,
         runs_here: bool = True,
-        ck_tile: CkTileApi | None = None,
+        source: KernelSource | None = None,
         verify: str = "",
     ) -> None:
         """`build_dir` is the cache's folder; one that `tile-oracle build` made is taken as `prebuilt`.
@@ -111,7 +101,7 @@ class Builder:
         `jobs` compilers run at once (default: one less than the cores, so that timed kernels have one);
         `include` replaces the headers that ship for the architecture; `timeout_s` stops a compiler.
         `runs_here`: refuse an instruction set that this machine lacks; False to build for another one.
-        `ck_tile`: build CK Tile's own kernels of the same fields, not ours.
+        `source`: whose kernels to build; ours by default.
         `verify`: gfx950 machine code is verified as it is built (verify): NOTE keeps the report for
         `report`, REFUSE makes a kernel with a finding a build_error.
 
@@ -130,11 +120,10 @@ class Builder:
         self.arch = arch
         self.notes: list[str] = []
         """What a person should be told once: a stale folder, a missing compiler."""
-        self.ck_tile = ck_tile
-        if ck_tile is not None:
-            self.headers: Headers = ck_tile_headers(ck_tile.headers)
-        else:
-            self.headers = read_headers(include) if include is not None else headers_for(arch)
+        self.source: KernelSource = source if source is not None else native_source(arch, include)
+        self.compiled_from = self.source.identity
+        """What is compiled, besides the units; `source` may be a folder of such binaries instead."""
+        self.headers: Headers = self.source.headers
         self.isa: Isa = isa_for(arch, isa)
         missing = self.isa.missing(this_cpu()) if runs_here else ()
         if missing:
@@ -142,20 +131,20 @@ class Builder:
         self.toolchain: Toolchain | None = None
         self.flags: tuple[str, ...] = ()
         self._no_toolchain = ""
-        self._ahead = self._open_ahead(prebuilt) if prebuilt is not None else None
+        folder = PrebuiltKernels(prebuilt, self.source) if prebuilt is not None else None
         try:
-            self.toolchain = _find(toolchain, arch, ck_tile) if isinstance(toolchain, str) else toolchain
+            self.toolchain = (
+                self.source.find_toolchain(toolchain) if isinstance(toolchain, str) else toolchain
+            )
             self.flags = self.toolchain.flags(arch, self.isa)
         except BuildError as error:
-            if self._ahead is None:
+            if folder is None:
                 raise
             self.toolchain, self._no_toolchain = None, str(error)
-        self._ahead = self._unless_stale(self._ahead)
+        self._use_unless_stale(folder)
         if build_dir is None:
             # Without a compiler nothing is cached: a machine without a home folder is none the worse.
-            build_dir = (
-                default_cache_folder() if self._ahead is None or self.toolchain else self._ahead.folder
-            )
+            build_dir = folder.folder if folder and not self.toolchain else default_cache_folder()
         self._output = "kernel" + (self.toolchain.suffix if self.toolchain is not None else ".so")
         self.cache = BuildCache(build_dir, Path(self._output).suffix, source_suffix(arch))
         self._timeout_s = timeout_s
@@ -227,27 +216,25 @@ class Builder:
         """The `source_hash` that the kernel's binary has or would have; nothing is compiled. "" for a kernel
         that has no code here, or that this builder cannot compile and does not have."""
         try:
-            source = source_for(kernel, self.arch)
+            unit = self.source.unit(kernel)
         except KernelError:
             return ""
-        if self._ahead is not None:
-            binary = self._from_ahead(self._ahead, kernel.name, source)
-            if binary is not None:
-                return binary.source_hash
-        return "" if self.toolchain is None else self._key(source)
+        binary = self._prebuilt(kernel.name, unit)
+        if binary is not None:
+            return binary.source_hash
+        return "" if self.toolchain is None else self._key(unit)
 
     def device_work(self) -> Binary:
         """The harness's own code for a GPU, compiled now unless it is there already. Blocks.
 
         Raises BuildError when it cannot be had, and for an architecture that has none.
         """
-        source = device_work_source(self.arch)
-        if self._ahead is not None:
-            binary = self._from_ahead(self._ahead, DEVICE_WORK, source)
-            if binary is not None:
-                return binary
-        if self.ck_tile is not None:
-            # Ours, and no library: another compiler makes it.
+        unit = device_work_source(self.arch)
+        binary = self._prebuilt(DEVICE_WORK, unit)
+        if binary is not None:
+            return binary
+        if self.source.implementation != NATIVE:
+            # Ours: the toolchain of other kernels may make something else than a module.
             with Builder(self.arch, build_dir=self.cache.folder, timeout_s=self._timeout_s) as own:
                 binary = own.device_work()
                 self.cache.mark(binary.source_hash)
@@ -256,15 +243,19 @@ class Builder:
             raise BuildError(
                 f"the harness's own code for {self.arch} cannot be compiled: {self._no_toolchain}"
             )
-        key = self._key(source)
+        key = self._key(unit)
         entry = self.cache.find(key)
         if entry is None:
             # Not waited for another session that builds it, too: entries are renamed into place.
             with self.cache.try_lock(key) or nullcontext():
-                entry, ended = self._make(DEVICE_WORK, source, key)
+                entry, ended = self._make(DEVICE_WORK, unit, key)
             if entry is None:
                 raise BuildError(f"kernels/gpu/device_work.hpp does not compile: {complaint(ended.log)}")
         return self._binary(key, entry)
+
+    def describe(self) -> str:
+        """Compiler and instruction set, in a line."""
+        return f"{self.toolchain.identity}, {self.isa.name}" if self.toolchain else "prebuilt kernels"
 
     def report(self, kernel: Kernel) -> Report:
         """What the verifier says of a kernel's machine code; compiled, or taken from the cache. Blocks.
@@ -306,38 +297,30 @@ class Builder:
     # ---- what is there already ----------------------------------------------------------------
 
     def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
-        """The result, or (source, key) of what must be compiled."""
+        """The result, or (unit, key) of what must be compiled."""
         try:
-            source = self.source(kernel)
+            unit = self.source.unit(kernel)
         except KernelError as error:
             return BuildResult(kernel, "build_error", None, str(error), 0.0, False)
-        if self._ahead is not None:
-            binary = self._from_ahead(self._ahead, kernel.name, source)
-            if binary is not None:
-                return BuildResult(kernel, "ok", binary, "", 0.0, cached=True)
+        binary = self._prebuilt(kernel.name, unit)
+        if binary is not None:
+            return BuildResult(kernel, "ok", binary, "", 0.0, cached=True)
         if self.toolchain is None:
-            where = f" is not in {self._ahead.folder} and" if self._ahead is not None else ""
+            where = f" is not in {self.source.folder} and" if isinstance(self.source, PrebuiltKernels) else ""
             raise BuildError(f"kernel {kernel.name}{where} cannot be compiled: {self._no_toolchain}")
-        key = self._key(source)
+        key = self._key(unit)
         entry = self.cache.find(key)
         if entry is not None and not (self._verify and read_verdict(entry.path.parent) is None):
             return self._found(kernel, key, entry)
-        return source, key
-
-    def source(self, kernel: Kernel) -> str:
-        """The kernel's translation unit. Raises KernelError for a kernel that there is no code for."""
-        return source_for(kernel, self.arch) if self.ck_tile is None else ck_tile_source(self.ck_tile, kernel)
+        return unit, key
 
     @cached_property
     def source_identity(self) -> str:
         """Hash of all that decides the binaries besides the kernels: equal for runs that may be joined."""
-        if self.toolchain is None:
-            assert self._ahead is not None
-            return content_key(asdict(self._ahead.facts))
-        return content_key(self._key_parts())
+        return self.source.identity if self.toolchain is None else content_key(self._key_parts())
 
-    def _key(self, source: str) -> str:
-        return content_key(self._key_parts() | {"source": source})
+    def _key(self, unit: str) -> str:
+        return content_key(self._key_parts() | {"source": unit})
 
     def _key_parts(self) -> dict[str, Any]:
         assert self.toolchain is not None
@@ -345,7 +328,7 @@ class Builder:
             "key_version": _KEY_VERSION,
             "abi": ABI_VERSION,
             "arch": self.arch,
-            "headers": self.headers.digest,
+            "headers": self.compiled_from,
             "flags": self.flags,
             "toolchain": self.toolchain.fingerprint,
             "isa": self.isa.fingerprint,
@@ -361,36 +344,25 @@ class Builder:
         made_by = self.toolchain.identity
         return Binary(entry.path, key, entry.bytes, made_by, self.flags, self.arch, self.isa.name)
 
-    def _from_ahead(self, ahead: AheadFolder, name: str, source: str) -> Binary | None:
+    def _prebuilt(self, name: str, unit: str) -> Binary | None:
         try:
-            return ahead.find(name, source)
+            return self.source.prebuilt(name, unit)
         except BuildError as error:
             if self.toolchain is None:
                 raise
             self.notes.append(f"{error}; the kernel is compiled again")
             return None
 
-    def _open_ahead(self, folder: Path) -> AheadFolder:
-        ahead = AheadFolder(folder)
-        if ahead.facts.arch != self.arch:
-            raise BuildError(f"{folder} holds kernels for {ahead.facts.arch}, not {self.arch}")
-        ahead.check_runs_on(this_cpu())
-        return ahead
-
-    def _unless_stale(self, ahead: AheadFolder | None) -> AheadFolder | None:
-        if ahead is None:
-            return None
-        facts = ahead.facts
-        if (facts.headers, facts.abi) == (self.headers.digest, ABI_VERSION):
-            if self.isa.name in ("native", facts.isa):
-                return ahead
-            why = f"was built for {facts.isa}, not {self.isa.name}"
+    def _use_unless_stale(self, folder: PrebuiltKernels | None) -> None:
+        if folder is None:
+            return
+        why = folder.why_stale(self.isa)
+        if why is None:
+            self.source = folder
+        elif self.toolchain is None:
+            raise BuildError(f"{folder.folder} {why}, and cannot be built again: {self._no_toolchain}")
         else:
-            why = "was built from other kernel sources than these"
-        if self.toolchain is None:
-            raise BuildError(f"{ahead.folder} {why}, and cannot be built again: {self._no_toolchain}")
-        self.notes.append(f"{ahead.folder} {why}: its kernels are compiled again")
-        return None
+            self.notes.append(f"{folder.folder} {why}: its kernels are compiled again")
 
     # ---- compiling ----------------------------------------------------------------------------
 
@@ -493,10 +465,7 @@ class Builder:
     def _make(self, name: str, source: str, key: str) -> tuple[CacheEntry | None, Ended]:
         """Compiles a translation unit into the cache; no entry when that fails."""
         assert self.toolchain is not None
-        if self.ck_tile is not None:
-            theirs = self.ck_tile.headers
-            if find_headers(theirs.folder).digest != theirs.digest:
-                raise BuildError(f"CK Tile's headers in {theirs.include} have changed since: start again")
+        self.source.check_unchanged()
         with self.cache.work_folder() as work:
             source_name = "kernel" + source_suffix(self.arch)
             try:
@@ -508,7 +477,7 @@ class Builder:
                     f"the build folder {self.cache.folder} cannot be written: {error.strerror or error}; "
                     "name another with --build-dir or TILE_ORACLE_CACHE"
                 ) from None
-            ended = self._compile(work, source_name, _needed(name))
+            ended = self._compile(work, source_name, name)
             with self._changed:
                 if self._closed:
                     raise BuildError("the builder was closed")
@@ -534,7 +503,7 @@ class Builder:
                 keep_verdict(added.path.parent, verify_assembly(text, buffers))
             return added, ended
 
-    def _compile(self, work: Path, source_name: str, needed: tuple[str, ...]) -> Ended:
+    def _compile(self, work: Path, source_name: str, name: str) -> Ended:
         """Runs the toolchain's commands and looks at what they made; all of it as one ending."""
         assert self.toolchain is not None
         log, seconds = "", 0.0
@@ -544,12 +513,7 @@ class Builder:
             if not ended.ok:
                 return replace(ended, log=log, seconds=seconds)
         try:
-            if self.ck_tile is not None:
-                wrong = what_is_wrong_with_library(work / self._output, self.arch)
-            elif self.arch in GPU_MACHINES:
-                wrong = what_is_wrong_for_gpu(work / self._output, self.isa.machine, needed)
-            else:
-                wrong = what_is_wrong(inspect_binary(work / self._output), self.isa.machine)
+            wrong = self.source.what_is_wrong(work / self._output, name, self.isa)
         except BuildError:
             wrong = "the compiler left no binary that can be read"
         return Ended(wrong is None, f"{log}\n{wrong or ''}".strip(), seconds)
@@ -575,12 +539,12 @@ class Builder:
 
     def _assembly(self, kernel: Kernel) -> str:
         """The assembly of a kernel that is built already: by the same compiler with the same flags."""
-        if not isinstance(self.toolchain, GpuToolchain | HipccToolchain | WheelToolchain):
+        if not isinstance(self.toolchain, AssemblyToolchain):
             raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
         source_name = "kernel" + source_suffix(self.arch)
         with self.cache.work_folder() as work:
             self.headers.write(work / INCLUDE_FOLDER)
-            (work / source_name).write_text(self.source(kernel), "utf-8")
+            (work / source_name).write_text(self.source.unit(kernel), "utf-8")
             self.toolchain.prepare(work)
             command = self.toolchain.assembly_command(source_name, ASSEMBLY, self.flags)
             ended = self._processes.run(command, work, self._timeout_s)
@@ -615,13 +579,3 @@ class Builder:
                 failed=s.failed + (result.status != "ok"),
                 compile_seconds=s.compile_seconds + result.seconds,
             )
-
-
-def _find(name: str, arch: str, ck_tile: CkTileApi | None) -> Toolchain:
-    if ck_tile is not None:
-        return find_ck_tile_toolchain(name, arch, ck_tile.headers)
-    return find_gpu_toolchain(name, arch) if arch in GPU_MACHINES else find_toolchain(name)
-
-
-def _needed(name: str) -> tuple[str, ...]:
-    return _DEVICE_WORK_NEEDED if name == DEVICE_WORK else _NEEDED_ON_GPU

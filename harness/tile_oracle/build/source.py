@@ -10,7 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.ck_tile.headers import CkTileHeaders
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
@@ -127,16 +126,6 @@ def headers_for(arch: str) -> Headers:
     """The headers that ship for an architecture. Raises BuildError for one that has none."""
     _generator(arch)
     return read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
-
-
-def ck_tile_headers(theirs: CkTileHeaders) -> Headers:
-    """The headers that CK Tile's kernels are adapted with, and a note which CK Tile it is.
-
-    Theirs are compiled from where they lie; the note puts their hash into `digest`, and so into every key.
-    """
-    ours = read_headers(data_folder("kernels") / "ck_tile")
-    note = ("ck_tile.txt", f"{theirs.identity}\n{theirs.digest}\n".encode())
-    return Headers(ours.folder, tuple(sorted((*ours.files, note))))
 
 
 def source_for(kernel: Kernel, arch: str) -> str:

@@ -15,7 +15,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tile_oracle.build.isa import Isa
 from tile_oracle.errors import BuildError
@@ -73,6 +73,14 @@ class Toolchain(Protocol):
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         """Command lines to run one after the other in the work folder; names are relative to it."""
+
+
+@runtime_checkable
+class AssemblyToolchain(Toolchain, Protocol):
+    """A toolchain that can show the machine code that it makes, as text."""
+
+    def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
+        """A command line that writes the assembly of a translation unit; names as for `commands`."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from typing import TextIO
 from tile_oracle.build.ahead_build import AheadReport, Progress, build_ahead
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
-from tile_oracle.build.ck_tile.api import detect
-from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.kernel_source import KernelSource, kernel_source_option, open_kernel_source
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
@@ -98,6 +97,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="build CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install",
     )
     parser.add_argument(
+        "--kernel-source", metavar="NAME[=ARGUMENT]", help="build the kernels of an installed kernel source"
+    )
+    parser.add_argument(
         "--verify",
         action="store_true",
         help="gfx950: refuse kernels in whose machine code the verifier finds a missing wait or barrier",
@@ -118,7 +120,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile. Raises HarnessError."""
     kernels = _pool(args)
-    ck_tile = None if args.ck_tile is None else detect(find_headers(args.ck_tile))
+    source = open_kernel_source(args.arch, kernel_source_option(args.kernel_source, args.ck_tile))
     with Builder(
         arch=args.arch,
         toolchain=args.toolchain,
@@ -127,10 +129,10 @@ def run(args: argparse.Namespace) -> int:
         isa=args.isa,
         timeout_s=args.compile_timeout,
         runs_here=False,
-        ck_tile=ck_tile,
+        source=source,
         verify=REFUSE if args.verify else "",
     ) as builder:
-        kernels, left_out = _in_ck_tile(builder, kernels) if ck_tile is not None else (kernels, [])
+        kernels, left_out = _in_source(source, kernels) if source is not None else (kernels, [])
         line = ProgressLine(sys.stderr)
         try:
             report = build_ahead(builder, kernels, args.output, line.show)
@@ -148,8 +150,8 @@ def _pool(args: argparse.Namespace) -> list[Kernel]:
     return kernels
 
 
-def _in_ck_tile(builder: Builder, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
-    """The kernels that a CK Tile has, and lines that say why it has not the others.
+def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
+    """The kernels that a source has, and lines that say why it has not the others.
 
     Raises BuildError when it has none.
     """
@@ -157,7 +159,7 @@ def _in_ck_tile(builder: Builder, kernels: Iterable[Kernel]) -> tuple[list[Kerne
     reasons: Counter[str] = Counter()
     for kernel in kernels:
         try:
-            builder.source(kernel)
+            source.unit(kernel)
             there.append(kernel)
         except KernelError as error:
             reasons[str(error)] += 1

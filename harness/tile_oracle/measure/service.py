@@ -165,7 +165,7 @@ class MeasureService:
             **measurement.as_row(),
             "target": target.name,
             "arch": target.arch,
-            "implementation": getattr(target, "implementation", "native"),
+            "implementation": target.implementation,
             "device": device.name if device else "",
             "driver": device.driver if device else "",
             "seed": self._supervisor.settings.seed,

@@ -14,9 +14,6 @@ from tile_oracle.problem import PROBLEM_FIELDS, PROBLEM_TYPES
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
 """What can become of a pair. Only `ok` counts for an oracle."""
 
-IMPLEMENTATIONS = ("native", "ck_tile")
-"""Whose kernels were measured: tile-oracle's own family or CK Tile's. Both have the same names."""
-
 ROUND_SWEEP = 0
 """Every pair once."""
 ROUND_FINAL = 1

@@ -13,7 +13,6 @@ from typing import Any
 import numpy.typing as npt
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.builder import Builder
 from tile_oracle.build.complaint import complaint
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
@@ -429,7 +428,7 @@ class Registry:
         target = self._require_target("believe tuned results")
         # A GPU's name is known to who has opened it.
         device = target.device_name or self._supervisor().open().name
-        toolchain = getattr(getattr(target, "builder", None), "toolchain", None)
+        toolchain = target.builder.toolchain if target.builder is not None else None
         return Surroundings(
             target.name,
             target.arch,
@@ -481,5 +480,5 @@ class Registry:
 
 def _source_hash(target: Target, kernel: Kernel) -> str:
     """Of the kernel's binary, as it would be built now."""
-    builder = getattr(target, "builder", None)
-    return builder.source_hash(kernel) if isinstance(builder, Builder) else target.source_identity()
+    builder = target.builder
+    return builder.source_hash(kernel) if builder is not None else target.source_identity()

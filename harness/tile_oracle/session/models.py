@@ -232,6 +232,6 @@ def _path(
     )
     if options.cold_cache:
         pool += " cold cache"
-    if options.ck_tile is not None:
-        pool += " ck_tile"  # other kernels under the same names
+    if options.kernel_source:
+        pool += f" {options.kernel_source.partition('=')[0]}"  # other kernels under the same names
     return baseline_path(root, choice.name, device, problems.name, pool)

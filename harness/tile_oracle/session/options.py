@@ -78,6 +78,11 @@ def add_options(parser: pytest.Parser) -> None:
         help="on gfx950: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install; "
         "a checkout's configurations are --kernel-set profiler and --kernel-set tests",
     )
+    add(
+        "--kernel-source",
+        metavar="NAME[=ARGUMENT]",
+        help="run the kernels of a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
+    )
     add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
     add(
         "--build-dir",
@@ -210,6 +215,7 @@ class SessionOptions:
     models_dir: Path
     baseline_dir: Path
     ck_tile: Path | None
+    kernel_source: str
     update_baseline: bool
     allowed: frozenset[Outcome]
     tolerances: dict[str, float]
@@ -221,6 +227,8 @@ class SessionOptions:
 def read_options(config: pytest.Config) -> SessionOptions:
     """Raises HarnessError for a value that cannot be meant."""
     value = config.getoption
+
+    from tile_oracle.build.kernel_source import kernel_source_option  # not for sessions that measure nothing
 
     def path(name: str) -> Path | None:
         given = value(name)
@@ -265,6 +273,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
         ck_tile=path("--ck-tile"),
+        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile")),
         update_baseline=value("--update-baseline"),
         allowed=read_allowed(",".join(value("--allow") or ())),
         tolerances={

@@ -62,7 +62,11 @@ class SweepSession:
             self.target, self.target_reason = resolve_target(
                 options.target,
                 TargetOptions(
-                    options.toolchain, options.build_dir, _build_jobs(options), options.isa, options.ck_tile
+                    options.toolchain,
+                    options.build_dir,
+                    _build_jobs(options),
+                    options.isa,
+                    options.kernel_source,
                 ),
             )
         self.options = options
@@ -291,18 +295,14 @@ class SweepSession:
         """Compiler and instruction set, for the header."""
         if self.replay is not None:
             return "nothing is built or measured"
-        builder = getattr(self.target, "builder", None)
-        toolchain = getattr(builder, "toolchain", None)
-        if builder is None or toolchain is None:
-            return "prebuilt kernels"
-        return f"{toolchain.identity}, {builder.isa.name}"
+        return self.target.builder.describe() if self.target.builder is not None else "prebuilt kernels"
 
     @property
     def notes(self) -> list[str]:
         """What a person should be told of the kernel set, and of the builds or of what is replayed."""
         if self.replay is not None:
             return [*self.plan.notes, *self._replay_notes]
-        return [*self.plan.notes, *getattr(getattr(self.target, "builder", None), "notes", [])]
+        return [*self.plan.notes, *(self.target.builder.notes if self.target.builder is not None else ())]
 
     @cached_property
     def _replay_notes(self) -> list[str]:

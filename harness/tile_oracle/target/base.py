@@ -17,7 +17,7 @@ from tile_oracle.problem import Problem
 from tile_oracle.target.device_state import DeviceState
 
 if TYPE_CHECKING:
-    from tile_oracle.build.builder import BuildResult
+    from tile_oracle.build.builder import Builder, BuildResult
 
 
 class Target(Protocol):
@@ -25,14 +25,21 @@ class Target(Protocol):
 
     name: what --target calls it. arch: the architecture that kernels are built for. device_module: where
     the worker finds `open_device(**device_options) -> Device`. device_name: `DeviceInfo.name`, if that is
-    known without opening the device, else "". One that runs other kernels than tile-oracle's own has a
-    property `implementation`, a word of tile_oracle.record.schema.IMPLEMENTATIONS.
+    known without opening the device, else "".
     """
 
     name: str
     arch: str
     device_module: str
     device_name: str
+
+    @property
+    def implementation(self) -> str:
+        """Whose kernels it runs, as records say it: `KernelSource.implementation`."""
+
+    @property
+    def builder(self) -> Builder | None:
+        """What makes its kernels; None where nothing is built."""
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why this kernel cannot run this problem, or None."""

@@ -7,6 +7,7 @@ from concurrent.futures import Future
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.build.kernel_source import open_kernel_source
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.target.cpu_info import cpu_name
@@ -25,8 +26,10 @@ class CpuTarget:
     device_module = "tile_oracle.target.cpu_device"
 
     def __init__(self, options: TargetOptions) -> None:
+        source = open_kernel_source(self.arch, options.kernel_source)
         self.builder = Builder(
             self.arch,
+            source=source,
             toolchain=options.toolchain,
             build_dir=options.build_dir,
             jobs=options.jobs,
@@ -35,8 +38,13 @@ class CpuTarget:
         self.device_name = cpu_name()
         self._arch = load_arch(self.arch)
 
+    @property
+    def implementation(self) -> str:
+        return self.builder.source.implementation
+
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        return self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
+        missing = self.builder.source.refusal(kernel, problem)
+        return missing or self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)

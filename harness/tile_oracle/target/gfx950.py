@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tile_oracle.build.ck_tile.api import detect
-from tile_oracle.build.ck_tile.headers import find_headers
 from tile_oracle.target.gpu import GpuTarget
 from tile_oracle.target.gpu_presence import amd_presence
 from tile_oracle.target.resolve import TargetOptions
@@ -20,8 +18,7 @@ class Gfx950Target(GpuTarget):
     visible_variable = "HIP_VISIBLE_DEVICES"
 
     def __init__(self, options: TargetOptions) -> None:
-        ck_tile = None if options.ck_tile is None else detect(find_headers(options.ck_tile))
-        super().__init__(options, amd_presence(), ck_tile)
+        super().__init__(options, amd_presence())
 
     def device_options(self) -> Mapping[str, str]:
         return {**super().device_options(), "library": self._presence.library}

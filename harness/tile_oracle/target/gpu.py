@@ -7,11 +7,10 @@ from concurrent.futures import Future
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.build.ck_tile.api import CkTileApi
-from tile_oracle.build.source import gpu_code_refusal
-from tile_oracle.errors import DeviceMissingError, KernelError
+from tile_oracle.build.kernel_source import KernelSource, open_kernel_source
+from tile_oracle.errors import DeviceMissingError
 from tile_oracle.kernel import Kernel
-from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.problem import Problem
 from tile_oracle.target.gpu_presence import Presence, visible_device
 from tile_oracle.target.resolve import TargetOptions
 
@@ -32,11 +31,14 @@ class GpuTarget:
     device_name = ""
     visible_variable: str
 
-    def __init__(self, options: TargetOptions, presence: Presence, ck_tile: CkTileApi | None = None) -> None:
-        """`ck_tile`: run CK Tile's own kernels, not ours.
+    def __init__(
+        self, options: TargetOptions, presence: Presence, source: KernelSource | None = None
+    ) -> None:
+        """`source`: whose kernels to run; by default the one that the options ask for.
 
         Raises DeviceMissingError on a machine without such a GPU, BuildError without a compiler for it.
         """
+        source = source or open_kernel_source(self.arch, options.kernel_source)
         if not presence.usable:
             raise DeviceMissingError(f"--target {self.name} cannot run here: {presence.why}")
         self._presence = presence
@@ -47,32 +49,16 @@ class GpuTarget:
             build_dir=options.build_dir,
             jobs=options.jobs,
             isa=options.isa,
-            ck_tile=ck_tile,
+            source=source,
         )
-        self._not_there: dict[Kernel, str | None] = {}
 
     @property
     def implementation(self) -> str:
-        return "native" if self.builder.ck_tile is None else "ck_tile"
+        return self.builder.source.implementation
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        if self.builder.ck_tile is None:
-            missing = gpu_code_refusal(kernel, self.arch)
-        else:
-            missing = self._not_in_ck_tile(kernel)
-            if isinstance(problem, GemmProblem) and problem.split_k > 1:
-                missing = f"split_k: CK Tile's kernels are launched with k_batch 1, not {problem.split_k}"
+        missing = self.builder.source.refusal(kernel, problem)
         return missing or self._arch.refusal(kernel) or self._arch.problem_refusal(kernel, problem)
-
-    def _not_in_ck_tile(self, kernel: Kernel) -> str | None:
-        """Why the user's CK Tile does not have a kernel; looked up once, since a sweep asks for each pair."""
-        if kernel not in self._not_there:
-            try:
-                self.builder.source(kernel)
-                self._not_there[kernel] = None
-            except KernelError as error:
-                self._not_there[kernel] = f"ck_tile: {error}"
-        return self._not_there[kernel]
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
         return self.builder.submit(kernel)

@@ -6,7 +6,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -21,19 +21,8 @@ from tile_oracle.measure.reference import STORAGE, decode
 from tile_oracle.measure.roofline import Limits
 from tile_oracle.problem import Problem
 from tile_oracle.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
-from tile_oracle.target.ck_tile_library import CkTileLibrary, CkTilePlan
 from tile_oracle.target.device_state import DeviceState, StateReader, StateWatch
-from tile_oracle.target.gpu_abi import (
-    FINISH,
-    KERNEL,
-    LAUNCH_INFO,
-    LaunchInfo,
-    LaunchPlan,
-    Unlaunchable,
-    gpu_args,
-    plan_launch,
-    read_launch_info,
-)
+from tile_oracle.target.gpu_abi import Unlaunchable
 from tile_oracle.target.gpu_lock import GpuLock
 from tile_oracle.target.gpu_work import (
     GUARD_BYTE,
@@ -44,14 +33,8 @@ from tile_oracle.target.gpu_work import (
     Verdict,
     operand_bytes,
 )
-from tile_oracle.target.runtime.driver import (
-    Arguments,
-    Driver,
-    Launch,
-    LibraryLaunch,
-    RuntimeFailure,
-    RuntimeMissing,
-)
+from tile_oracle.target.loaded_kernel import Launches, LoadedKernel, Run, load_kernel
+from tile_oracle.target.runtime.driver import Driver, Launch, RuntimeFailure, RuntimeMissing
 from tile_oracle.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 _MEMORY_SHARE = 0.9
@@ -80,19 +63,6 @@ _CHANGED_AT_MOST, _CHANGED_SLACK_NS = 4.0, 20_000.0
 must be filled again, clocks that rise only slowly."""
 
 
-_Launches = tuple[Launch | LibraryLaunch, ...]
-
-
-@dataclass(frozen=True)
-class _Kernel:
-    """A loaded module. finish: 0 for kernels of one stage."""
-
-    module: int
-    conv: int
-    finish: int
-    info: LaunchInfo
-
-
 @dataclass
 class _Timer:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
@@ -102,7 +72,7 @@ class _Timer:
     right result: so the last one is right only where the work was done after the change.
     """
 
-    launches: _Launches
+    launches: Launches
     graph: int
     repeats: int
     changed_ns: float = math.inf
@@ -246,8 +216,7 @@ class GpuDevice:
         self._units = properties.compute_units or compute_units
         self._lock = GpuLock(properties.identity)
         self._work = DeviceWork(driver, work)
-        self._kernels: dict[Path, _Kernel] = {}
-        self._libraries: dict[Path, CkTileLibrary] = {}
+        self._kernels: dict[Path, LoadedKernel] = {}
         self._timers: dict[Path, _Timer] = {}
         self._events: list[int] = []
         self._loaded: _Loaded | None = None
@@ -285,12 +254,12 @@ class GpuDevice:
         self,
         problem: Problem,
         binary: Path,
-        run: Callable[[_Kernel | CkTileLibrary, LaunchPlan | CkTilePlan], CheckResult],
+        run: Callable[[LoadedKernel, Run], CheckResult],
     ) -> CheckResult:
         """What `run` says, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
-            plan = self._plan(problem, kernel)
+            plan = kernel.plan(problem)
         except (RuntimeFailure, ValueError, OSError) as error:
             self._end_if_sticky(error)
             return CheckResult("build_error", f"cannot be loaded: {error}")
@@ -300,15 +269,15 @@ class GpuDevice:
             return run(kernel, plan)
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
-            return CheckResult("unsupported", f"cannot be launched with {_asks(kernel, plan)}: {failure}")
+            return CheckResult("unsupported", f"cannot be launched with {plan.needs}: {failure}")
 
     def _apply(
         self,
         problem: Problem,
         data: DataFiles,
         buffers: list[Buffer],
-        kernel: _Kernel | CkTileLibrary,
-        plan: LaunchPlan | CkTilePlan,
+        kernel: LoadedKernel,
+        plan: Run,
     ) -> CheckResult:
         def buffer(size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
             buffers.append(Buffer(self._driver, size_bytes, guard))
@@ -321,7 +290,7 @@ class GpuDevice:
             self._driver.copy_in(operand.address, values)
         out = buffer(math.prod(problem.operand_shapes[2]) * result_storage.itemsize)
         workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
-        launches = _launches(problem, kernel, plan, operands, out, _address(workspace))
+        launches = _launches(plan, operands, out, _address(workspace))
         self._run_once(launches, out, workspace)
         failure = _beside(self._work.find(problem, out, workspace, 0))
         if failure is not None:
@@ -334,7 +303,7 @@ class GpuDevice:
         data.out.write_bytes(result)
         return CheckResult("ok")
 
-    def _run_once(self, launches: _Launches, out: Buffer, workspace: Buffer | None) -> None:
+    def _run_once(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
         """Run over a poisoned output, and wait for the end."""
         began = time.monotonic()
         try:
@@ -343,7 +312,7 @@ class GpuDevice:
         finally:
             self.kernel_seconds += time.monotonic() - began
 
-    def _start(self, launches: _Launches, out: Buffer, workspace: Buffer | None) -> None:
+    def _start(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
         """Start a run over a poisoned output."""
         out.poison()
         if workspace is not None:
@@ -359,14 +328,11 @@ class GpuDevice:
                 f"{there / 2**30:.1f} GiB are free"
             )
 
-    def _check(
-        self, loaded: _Loaded, kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan
-    ) -> CheckResult:
+    def _check(self, loaded: _Loaded, kernel: LoadedKernel, plan: Run) -> CheckResult:
         workspace, problem = loaded.exact_workspace(plan.workspace_bytes), loaded.problem
         count = math.prod(problem.operand_shapes[2])
         launches = [
-            _launches(problem, kernel, plan, checked.inputs, checked.out, _address(workspace))
-            for checked in loaded.sets
+            _launches(plan, checked.inputs, checked.out, _address(workspace)) for checked in loaded.sets
         ]
         found = self._run_on_all_sets(loaded, launches, workspace)
         for number, checked in enumerate(loaded.sets):
@@ -391,7 +357,7 @@ class GpuDevice:
         return CheckResult("ok", "", "full", count, facts=self._facts(kernel))
 
     def _run_on_all_sets(
-        self, loaded: _Loaded, launches: Sequence[_Launches], workspace: Buffer | None
+        self, loaded: _Loaded, launches: Sequence[Launches], workspace: Buffer | None
     ) -> list[Findings]:
         """What a run on each set of operands leaves; the device is waited for once."""
         began = time.monotonic()
@@ -460,59 +426,31 @@ class GpuDevice:
 
     # ---- kernels ------------------------------------------------------------------------------
 
-    def _facts(self, kernel: _Kernel | CkTileLibrary) -> dict[str, int]:
+    def _facts(self, kernel: LoadedKernel) -> Mapping[str, int]:
         """What the driver made of the kernel; nothing where it does not say."""
-        if isinstance(kernel, CkTileLibrary):
-            return {}
         try:
-            return self._driver.function_facts(kernel.conv, kernel.info.threads, kernel.info.lds_bytes)
+            return kernel.facts()
         except (RuntimeFailure, RuntimeMissing) as error:
             self._end_if_sticky(error)
             return {}
 
-    def _plan(self, problem: Problem, kernel: _Kernel | CkTileLibrary) -> LaunchPlan | CkTilePlan:
-        """Raises Unlaunchable."""
-        if isinstance(kernel, CkTileLibrary):
-            return kernel.plan(problem)
-        return plan_launch(problem, kernel.info, self._units)
-
-    def _kernel(self, binary: Path) -> _Kernel | CkTileLibrary:
-        if binary.suffix == ".so":
-            return self._library(binary)
+    def _kernel(self, binary: Path) -> LoadedKernel:
         kernel = self._kernels.get(binary)
         if kernel is None:
             if len(self._kernels) >= _MOST_MODULES:
                 self._forget_kernels()
-            driver = self._driver
-            module = driver.load_module(binary.read_bytes())
-            try:
-                info = read_launch_info(driver.global_bytes(module, LAUNCH_INFO))
-                conv = driver.function(module, KERNEL)
-                finish = driver.function(module, FINISH) if info.two_stage else 0
-                driver.allow_lds(conv, info.lds_bytes)
-            except (RuntimeFailure, ValueError) as error:
-                self._end_if_sticky(error)
-                driver.unload_module(module)
-                raise
-            kernel = self._kernels[binary] = _Kernel(module, conv, finish, info)
+            kernel = self._kernels[binary] = load_kernel(self._driver, binary, self._units)
         return kernel
-
-    def _library(self, binary: Path) -> CkTileLibrary:
-        """Libraries stay loaded: HIP does not take back a kernel that it has registered."""
-        library = self._libraries.get(binary)
-        if library is None:
-            library = self._libraries[binary] = CkTileLibrary(binary, self._driver.library)
-        return library
 
     def _make_timer(self, binary: Path) -> _Timer:
         """Looks how long the kernel runs, roughly, and how it is therefore timed."""
-        loaded, kernel = self._require(), self._kernel(binary)
-        plan = self._plan(loaded.problem, kernel)
+        loaded = self._require()
+        plan = self._kernel(binary).plan(loaded.problem)
         if not loaded.fits_timing(plan.workspace_bytes):
             self._forget_timers()  # they hold the address of the workspace that is about to go
         scratch = loaded.ample_workspace(plan.workspace_bytes)
         timed = loaded.sets[0]
-        launches = _launches(loaded.problem, kernel, plan, timed.inputs, timed.out, scratch)
+        launches = _launches(plan, timed.inputs, timed.out, scratch)
         flips = loaded.sign_flips(_FLIPS)
         changed = _Timer((flips[0], *launches), 0, 1)
         rough_ns = float(self._time(changed, 1)[0])
@@ -604,7 +542,7 @@ class GpuDevice:
         self._driver.synchronize()
         self._forget_timers()
         for kernel in self._kernels.values():
-            self._driver.unload_module(kernel.module)
+            kernel.unload()
         self._kernels.clear()
 
     # ---- the rest -----------------------------------------------------------------------------
@@ -665,32 +603,13 @@ def _wrong_or_flaky(wrong: str, first: Verdict, again: Iterable[Findings]) -> Ch
     return CheckResult("wrong", wrong)
 
 
-def _asks(kernel: _Kernel | CkTileLibrary, plan: LaunchPlan | CkTilePlan) -> str:
-    """What a launch needs, for messages."""
-    needs = kernel.info if isinstance(kernel, _Kernel) else plan
-    assert isinstance(needs, LaunchInfo | CkTilePlan)
-    return f"{needs.threads} threads and {needs.lds_bytes:,} bytes of LDS"
-
-
 def _address(workspace: Buffer | None) -> int:
     return 0 if workspace is None else workspace.address
 
 
-def _launches(
-    problem: Problem,
-    kernel: _Kernel | CkTileLibrary,
-    plan: LaunchPlan | CkTilePlan,
-    inputs: Sequence[Buffer],
-    out: Buffer,
-    scratch: int,
-) -> _Launches:
+def _launches(plan: Run, inputs: Sequence[Buffer], out: Buffer, scratch: int) -> Launches:
     first, second = (operand.address for operand in inputs)
-    if isinstance(kernel, CkTileLibrary):
-        return (kernel.launch(problem, first, second, out.address, scratch),)
-    assert isinstance(plan, LaunchPlan)
-    arguments = Arguments(gpu_args(problem, first, second, out.address, scratch, plan.split_k))
-    conv = Launch(kernel.conv, plan.conv, arguments)
-    return (conv,) if plan.finish is None else (conv, Launch(kernel.finish, plan.finish, arguments))
+    return plan.launches(first, second, out.address, scratch)
 
 
 def _end(failure: RuntimeFailure) -> NoReturn:

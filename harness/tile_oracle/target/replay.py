@@ -12,7 +12,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 
 if TYPE_CHECKING:
-    from tile_oracle.build.builder import BuildResult
+    from tile_oracle.build.builder import Builder, BuildResult
 
 NAME = "replay"
 _NO_DEVICE = "the target replay has no device: it has what was recorded, and measures nothing"
@@ -28,6 +28,8 @@ class ReplayTarget:
     device_name: str = ""
     name: str = NAME
     device_module: str = ""
+    implementation: str = "native"
+    builder: Builder | None = None
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """None: the records say what became of a pair."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.build.kernel_source import CK_TILE, find_source_provider
 from tile_oracle.errors import TargetError
 from tile_oracle.target.base import Target
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
@@ -15,14 +16,14 @@ from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 class TargetOptions:
     """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set.
 
-    ck_tile: where the CK Tile is whose kernels are to run, None for our own kernels.
+    kernel_source: whose kernels are to run, as NAME or NAME=ARGUMENT; "" for our own.
     """
 
     toolchain: str = "auto"
     build_dir: Path | None = None
     jobs: int | None = None
     isa: str = "native"
-    ck_tile: Path | None = None
+    kernel_source: str = ""
 
 
 def _cpu(options: TargetOptions) -> Target:
@@ -52,10 +53,14 @@ def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     `auto` takes gfx950 where there is AMD's driver and runtime, else sm_90 where there is NVIDIA's, else the
     CPU, which runs everywhere. What there is can be seen without touching a device.
     """
-    if options.ck_tile is not None:
-        if name not in ("auto", "gfx950"):
-            raise TargetError(f"--ck-tile is for --target gfx950, not for {name}")
-        return _gfx950(options), "CK Tile's kernels"
+    if options.kernel_source:
+        source = options.kernel_source.partition("=")[0]
+        archs = find_source_provider(source).archs
+        chosen = archs[0] if name == "auto" else name
+        if chosen not in archs:
+            option = "--ck-tile" if source == CK_TILE else f"--kernel-source {source}"
+            raise TargetError(f"{option} is for --target {' or '.join(archs)}, not for {name}")
+        return _TARGETS[chosen](options), f"kernels of {source}"
     if name == "auto":
         chosen, why = _what_there_is()
         return _TARGETS[chosen](options), f"auto: {why}"

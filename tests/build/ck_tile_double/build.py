@@ -12,6 +12,7 @@ from typing import Any
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.ck_tile.api import CkTileApi, detect
 from tile_oracle.build.ck_tile.headers import find_headers
+from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, MADE, WheelToolchain, find_ck_tile_toolchain
 from tile_oracle.build.toolchain import zig_folder
 
@@ -59,7 +60,7 @@ def double_builder(folder: Path) -> Builder:
         build_dir=folder / "cache",
         jobs=1,
         runs_here=False,
-        ck_tile=api,
+        source=CkTileSource("gfx950", api),
     )
 
 

@@ -1,0 +1,89 @@
+"""CK Tile as a kernel source: the kernels of the user's own checkout or ROCm install."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from tile_oracle.build.binary import Binary
+from tile_oracle.build.ck_tile.api import CkTileApi, detect
+from tile_oracle.build.ck_tile.headers import CkTileHeaders, find_headers
+from tile_oracle.build.ck_tile.library import what_is_wrong_with_library
+from tile_oracle.build.ck_tile.source import source_for
+from tile_oracle.build.ck_tile.toolchain import CkTileToolchain, find_ck_tile_toolchain
+from tile_oracle.build.isa import Isa
+from tile_oracle.build.kernel_source import CK_TILE
+from tile_oracle.build.source import Headers, read_headers
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import GemmProblem, Problem
+
+
+@dataclass(frozen=True)
+class CkTileSource:
+    """CK Tile's kernels, as far as this version of it has them."""
+
+    arch: str
+    api: CkTileApi
+    implementation: str = CK_TILE
+    _missing: dict[Kernel, str | None] = field(default_factory=dict, compare=False, repr=False)
+
+    @cached_property
+    def headers(self) -> Headers:
+        return adapter_headers(self.api.headers)
+
+    @property
+    def identity(self) -> str:
+        return self.headers.digest
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        if isinstance(problem, GemmProblem) and problem.split_k > 1:
+            return f"split_k: CK Tile's kernels are launched with k_batch 1, not {problem.split_k}"
+        if kernel not in self._missing:  # a sweep asks for each pair
+            try:
+                self.unit(kernel)
+                self._missing[kernel] = None
+            except KernelError as error:
+                self._missing[kernel] = f"ck_tile: {error}"
+        return self._missing[kernel]
+
+    def unit(self, kernel: Kernel) -> str:
+        return source_for(self.api, kernel)
+
+    def prebuilt(self, name: str, unit: str) -> Binary | None:
+        return None
+
+    def find_toolchain(self, name: str) -> CkTileToolchain:
+        return find_ck_tile_toolchain(name, self.arch, self.api.headers)
+
+    def check_unchanged(self) -> None:
+        theirs = self.api.headers
+        if find_headers(theirs.folder).digest != theirs.digest:
+            raise BuildError(f"CK Tile's headers in {theirs.include} have changed since: start again")
+
+    def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
+        return what_is_wrong_with_library(binary, self.arch)
+
+
+class _Provider:
+    """See tile_oracle.build.kernel_source.SourceProvider. The argument is CK Tile's folder."""
+
+    archs = ("gfx950",)
+
+    def __call__(self, arch: str, argument: str) -> CkTileSource:
+        return CkTileSource(arch, detect(find_headers(Path(argument))))
+
+
+open_ck_tile = _Provider()
+
+
+def adapter_headers(theirs: CkTileHeaders) -> Headers:
+    """The headers that CK Tile's kernels are adapted with, and a note which CK Tile it is.
+
+    Theirs are compiled from where they lie; the note puts their hash into `digest`, and so into every key.
+    """
+    ours = read_headers(data_folder("kernels") / "ck_tile")
+    note = ("ck_tile.txt", f"{theirs.identity}\n{theirs.digest}\n".encode())
+    return Headers(ours.folder, tuple(sorted((*ours.files, note))))

@@ -1,0 +1,83 @@
+"""Our own kernels as kernel sources: kernels/cpu and kernels/gpu."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.binary import Binary
+from tile_oracle.build.code_object import what_is_wrong_for_gpu
+from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
+from tile_oracle.build.inspect import inspect_binary, what_is_wrong
+from tile_oracle.build.isa import GPU_MACHINES, Isa
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.build.source import (
+    DEVICE_WORK,
+    Headers,
+    gpu_code_refusal,
+    headers_for,
+    read_headers,
+    source_for,
+)
+from tile_oracle.build.toolchain import Toolchain, find_toolchain
+from tile_oracle.kernel import Kernel
+from tile_oracle.problem import Problem
+
+_NEEDED_ON_GPU = ("to_conv", "to_launch_info")
+_DEVICE_WORK_NEEDED = ("to_compare", "to_reference", "to_fill_integers")
+
+
+@dataclass(frozen=True)
+class CpuFamily:
+    """kernels/cpu. A base for other sources of libraries that speak kernels/cpu/abi.h."""
+
+    arch: str
+    headers: Headers
+    implementation: str = NATIVE
+
+    @property
+    def identity(self) -> str:
+        return self.headers.digest
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        """None: the rules of the architecture say what kernels/cpu can do."""
+        return None
+
+    def unit(self, kernel: Kernel) -> str:
+        return source_for(kernel, self.arch)
+
+    def prebuilt(self, name: str, unit: str) -> Binary | None:
+        return None
+
+    def find_toolchain(self, name: str) -> Toolchain:
+        return find_toolchain(name)
+
+    def check_unchanged(self) -> None:
+        """Nothing: the headers are in memory."""
+
+    def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
+        return what_is_wrong(inspect_binary(binary), isa.machine)
+
+
+@dataclass(frozen=True)
+class GpuFamily(CpuFamily):
+    """kernels/gpu. A base for other sources of modules that speak kernels/gpu/abi.h."""
+
+    def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        return gpu_code_refusal(kernel, self.arch)
+
+    def find_toolchain(self, name: str) -> Toolchain:
+        return find_gpu_toolchain(name, self.arch)
+
+    def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
+        needed = _DEVICE_WORK_NEEDED if name == DEVICE_WORK else _NEEDED_ON_GPU
+        return what_is_wrong_for_gpu(binary, isa.machine, needed)
+
+
+def native_source(arch: str, include: Path | None = None) -> KernelSource:
+    """Our kernels for an architecture; `include` replaces the headers that ship for it.
+
+    Raises BuildError for an architecture without kernels, and headers that cannot be read.
+    """
+    headers = read_headers(include) if include is not None else headers_for(arch)
+    return GpuFamily(arch, headers) if arch in GPU_MACHINES else CpuFamily(arch, headers)

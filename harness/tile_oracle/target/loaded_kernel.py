@@ -1,0 +1,121 @@
+"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, and libraries of CK Tile."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from tile_oracle.problem import Problem
+from tile_oracle.target.ck_tile_library import CkTileLibrary
+from tile_oracle.target.gpu_abi import (
+    FINISH,
+    KERNEL,
+    LAUNCH_INFO,
+    LaunchPlan,
+    gpu_args,
+    plan_launch,
+    read_launch_info,
+)
+from tile_oracle.target.runtime.driver import Arguments, Driver, Launch, LibraryLaunch, RuntimeFailure
+
+Launches = tuple[Launch | LibraryLaunch, ...]
+
+
+@dataclass(frozen=True)
+class Run:
+    """How a loaded kernel runs one problem.
+
+    workspace_bytes: its scratch memory. needs: what a launch takes, for messages. launches: what to launch,
+    given the addresses of both operands, the output and the scratch memory.
+    """
+
+    workspace_bytes: int
+    needs: str
+    launches: Callable[[int, int, int, int], Launches]
+
+
+class LoadedKernel(Protocol):
+    """One binary, loaded."""
+
+    def plan(self, problem: Problem) -> Run:
+        """Raises Unlaunchable with the reason."""
+
+    def facts(self) -> Mapping[str, int]:
+        """What the driver says of the kernel; empty if nothing. Raises RuntimeFailure, RuntimeMissing."""
+
+    def unload(self) -> None:
+        """Give its memory back."""
+
+
+def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
+    """Loads what the file's ending says: a library (.so) or a module. Raises RuntimeFailure, OSError, and
+    ValueError for a file of another ABI."""
+    if binary.suffix == ".so":
+        return LibraryKernel(CkTileLibrary(binary, driver.library))
+    return ModuleKernel(driver, binary, compute_units)
+
+
+class ModuleKernel:
+    """A module that speaks kernels/gpu/abi.h."""
+
+    def __init__(self, driver: Driver, binary: Path, compute_units: int) -> None:
+        self._driver, self._units = driver, compute_units
+        self._module = driver.load_module(binary.read_bytes())
+        try:
+            self._info = read_launch_info(driver.global_bytes(self._module, LAUNCH_INFO))
+            self._conv = driver.function(self._module, KERNEL)
+            self._finish = driver.function(self._module, FINISH) if self._info.two_stage else 0
+            driver.allow_lds(self._conv, self._info.lds_bytes)
+        except RuntimeFailure as failure:
+            if not failure.sticky:
+                self.unload()
+            raise
+        except ValueError:
+            self.unload()
+            raise
+
+    def plan(self, problem: Problem) -> Run:
+        plan = plan_launch(problem, self._info, self._units)
+        needs = _needs(self._info.threads, self._info.lds_bytes)
+        return Run(plan.workspace_bytes, needs, partial(self._launches, problem, plan))
+
+    def _launches(
+        self, problem: Problem, plan: LaunchPlan, first: int, second: int, out: int, scratch: int
+    ) -> Launches:
+        arguments = Arguments(gpu_args(problem, first, second, out, scratch, plan.split_k))
+        conv = Launch(self._conv, plan.conv, arguments)
+        return (conv,) if plan.finish is None else (conv, Launch(self._finish, plan.finish, arguments))
+
+    def facts(self) -> Mapping[str, int]:
+        return self._driver.function_facts(self._conv, self._info.threads, self._info.lds_bytes)
+
+    def unload(self) -> None:
+        self._driver.unload_module(self._module)
+
+
+class LibraryKernel:
+    """A library that speaks kernels/ck_tile/abi.h and launches its kernel itself."""
+
+    def __init__(self, library: CkTileLibrary) -> None:
+        self._library = library
+
+    def plan(self, problem: Problem) -> Run:
+        plan = self._library.plan(problem)
+        return Run(
+            plan.workspace_bytes,
+            _needs(plan.threads, plan.lds_bytes),
+            lambda first, second, out, scratch: (self._library.launch(problem, first, second, out, scratch),),
+        )
+
+    def facts(self) -> Mapping[str, int]:
+        return {}
+
+    def unload(self) -> None:
+        """Nothing: HIP does not take back a kernel that it has registered."""
+
+
+def _needs(threads: int, lds_bytes: int) -> str:
+    return f"{threads} threads and {lds_bytes:,} bytes of LDS"
