@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tile_oracle.measure.measurement import Measurement
+from tile_oracle.session.pytest_private import benchmark_session
 
 _WANTED_BY = ("json", "save", "autosave", "compare", "histogram")
 
@@ -51,7 +52,7 @@ def report_samples(node: pytest.Item, measurement: Measurement) -> None:
     samples = measurement.sample_ms
     if not samples:
         return
-    session: Any = node.config._benchmarksession  # type: ignore[attr-defined]
+    session: Any = benchmark_session(node.config)
     clock = _replay(samples)
 
     def kernel_time() -> float:

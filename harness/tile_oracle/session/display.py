@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tile_oracle.session.progress import ProgressLine
+from tile_oracle.session.pytest_private import (
+    forget_line,
+    is_within_line,
+    show_no_percentages,
+    terminal_columns,
+)
 
 if TYPE_CHECKING:
-    from _pytest.terminal import TerminalReporter
+    from tile_oracle.session.pytest_private import TerminalReporter
 
 _LIVE_EVERY_S = 0.1
 
@@ -34,8 +40,7 @@ class Display:
         reporter = self._reporter
         if reporter is None or reporter.verbosity > 0:
             return
-        reporter.showfspath = False
-        reporter._show_progress_info = False
+        show_no_percentages(reporter)
         self._live = bool(
             reporter.verbosity == 0 and reporter.isatty and self._config.getoption("capture") != "no"
         )
@@ -47,14 +52,14 @@ class Display:
             return
         self.clear()
         # Not write_line: it would make pytest name the file again before the next test.
-        if reporter._tw.width_of_current_line:
+        if is_within_line(reporter):
             reporter.write("\n")
         reporter.write(text + "\n", flush=True, **markup)
 
     def problem(self, line: ProgressLine) -> None:
         """A problem that is complete; red where kernels failed."""
         reporter = self._reporter
-        width = reporter._tw.fullwidth if reporter is not None and reporter.isatty else None
+        width = terminal_columns(reporter) if reporter is not None and reporter.isatty else None
         self.line(line.fitting(width), red=line.failures > 0)
 
     def status(self, text: str) -> None:
@@ -65,7 +70,7 @@ class Display:
         self._last_s = now
         self._live_shown = True
         # One column stays free: a full line would make some terminals scroll.
-        reporter.rewrite(text[: reporter._tw.fullwidth - 2], erase=True)
+        reporter.rewrite(text[: terminal_columns(reporter) - 2], erase=True)
         reporter.flush()
 
     def clear(self) -> None:
@@ -76,5 +81,4 @@ class Display:
         self._live_shown = False
         reporter.rewrite("", erase=True)
         reporter.write("\r")
-        # The terminal writer counts what was overwritten as well: its line is empty now.
-        reporter._tw._current_line = ""
+        forget_line(reporter)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from _pytest.mark.expression import Expression
-
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
 from tile_oracle.session.pair_id import pair_id
 from tile_oracle.session.plan import Plan
+from tile_oracle.session.pytest_private import Expression
 
 
 class PairsByName:

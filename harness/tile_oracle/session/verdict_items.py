@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pytest
-from _pytest._code.code import TerminalRepr
 
 from tile_oracle.judge.criteria import Criterion
 from tile_oracle.judge.failures import Failure
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.session.pytest_private import TerminalRepr
 
 if TYPE_CHECKING:
-    from _pytest._io import TerminalWriter
+    from tile_oracle.session.pytest_private import TerminalWriter
 
 CRITERION_NAMES = ("mean", "median", "P10", "largest loss", "coverage", "new failures")
 """What a verdict's criteria are called (tile_oracle.judge.verdict.judge)."""

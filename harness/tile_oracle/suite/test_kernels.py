@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tile_oracle.kernel import Kernel
-from tile_oracle.plugin import Measure, check_outcome
+from tile_oracle.plugin import Measure
 from tile_oracle.problem import Problem
+from tile_oracle.session.pair_outcome import check_outcome
 
 
 def test_kernel(problem: Problem, kernel: Kernel, measure: Measure) -> None:

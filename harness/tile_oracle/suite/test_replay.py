@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from tile_oracle.plugin import Replayed, check_outcomes
+from tile_oracle.plugin import Replayed
 from tile_oracle.problem import Problem
+from tile_oracle.session.pair_outcome import check_outcomes
 
 
 def test_problem(problem: Problem, replayed: Replayed) -> None:

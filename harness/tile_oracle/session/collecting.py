@@ -1,0 +1,87 @@
+"""Which pairs become tests."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Generator
+
+import pytest
+
+from tile_oracle.session.items import is_ours, is_replay, pair_of_item, params_of
+from tile_oracle.session.state import SessionState
+from tile_oracle.session.suite_names import REPLAY_SUITE
+
+
+class CollectionHooks:
+    """Collection and parametrization of tests that ask for problems and kernels."""
+
+    def __init__(self, state: SessionState) -> None:
+        self.config, self.session, self.state = state.config, state.session, state
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_collection(self) -> Generator[None, object, object]:
+        """Tens of thousands of items are made here and none is thrown away: looking for garbage among
+        them, again and again, would take a tenth of the time."""
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            return (yield)
+        finally:
+            if was_enabled:
+                gc.enable()
+
+    def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
+        from tile_oracle.session.pair_id import pair_id
+
+        names = [name for name in ("problem", "kernel") if is_ours(metafunc, name)]
+        plan = self.session.plan
+        # Indirect: the values go through the fixtures, so that a project may build its own upon them.
+        if names == ["problem", "kernel"]:
+            pairs = list(plan.pairs())
+            ids = [pair_id(problem, kernel) for problem, kernel in pairs]
+            metafunc.parametrize(names, pairs, ids=ids, indirect=True)
+        elif names == ["problem"]:
+            of_suite = metafunc.definition.path == REPLAY_SUITE
+            problems = [problem for problem in plan.problems if not of_suite or plan.asked(problem)]
+            ids = [problem.id for problem in problems]
+            metafunc.parametrize("problem", problems, ids=ids, indirect=True)
+        elif names == ["kernel"]:
+            kernels = [kernel for pool in plan.pools.values() for kernel in pool]
+            ids = [kernel.name for kernel in kernels]
+            metafunc.parametrize("kernel", kernels, ids=ids, indirect=True)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """-k chooses pairs in a replay as it does elsewhere, though a test there is about all kernels."""
+        if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
+            return
+        kept = [item for item in items if self.state.pairs_by_name.kernels(params_of(item)["problem"])]
+        left_out = [
+            item for item in items if not self.state.pairs_by_name.kernels(params_of(item)["problem"])
+        ]
+        if left_out:
+            self.config.hook.pytest_deselected(items=left_out)
+            items[:] = kept
+        # It is done: pytest would look for the kernels' names in the names of tests.
+        self.config.option.keyword = ""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        if self.config.getoption("collectonly") or self.state.is_controller:
+            return
+        self.state.select_problems(params_of(item)["problem"] for item in session.items if is_replay(item))
+        if self.state.selected:
+            self.state.open_run()
+        pairs = dict.fromkeys(pair for item in session.items if (pair := pair_of_item(item)) is not None)
+        self.session.select(pairs)
+        self.state.plan_pairs((problem.id, kernel.short_name) for problem, kernel in pairs)
+        if any("measure" in getattr(item, "fixturenames", ()) for item in session.items):
+            self.state.open_run()
+            self.session.build_ahead()
+
+    def pytest_report_collectionfinish(self) -> str | None:
+        run = self.session.run
+        quiet = self.config.get_verbosity() < 0
+        if self.config.getoption("collectonly") and not quiet and self.session.is_judged:
+            return f"reported after them: {', '.join(self.state.verdict_ids())}"
+        return None if run is None or quiet else self.session.describe_run(run)

@@ -1,0 +1,218 @@
+"""The end of a session: suspects measured again, the verdict, the report, the exit status."""
+
+from __future__ import annotations
+
+import os
+import signal
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tile_oracle.errors import HarnessError
+from tile_oracle.session.outcome import Outcome, gravest
+from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
+from tile_oracle.session.state import SessionState
+
+if TYPE_CHECKING:
+    from tile_oracle.session.conclusion import Conclusion
+    from tile_oracle.session.pytest_private import TerminalReporter
+
+
+class EndHooks:
+    """What happens after the last test."""
+
+    def __init__(self, state: SessionState) -> None:
+        self.config, self.session, self.state = state.config, state.session, state
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        interrupted = exitstatus in (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+        try:
+            if interrupted and self.state.is_controller:
+                self._stop_workers()
+            self._settle(session, interrupted)
+            self.session.close(interrupted=interrupted)
+            self.state.display.clear()
+            if self.state.signals.received:
+                self.state.trouble = self._how_to_go_on(f"stopped by {self.state.signals.received}")
+            elif not self.state.is_worker and not self.config.getoption("collectonly"):
+                self._conclude(session, interrupted)
+                if unsealed := self.session.unsealed():
+                    self.state.trouble = unsealed
+                if unsealed or self.state.worker_trouble:
+                    self.state.outcomes |= {Outcome.FAILED}
+        except HarnessError as error:
+            self.state.trouble = str(error)
+            self.state.outcomes |= {Outcome.FAILED}
+        except KeyboardInterrupt:
+            self.state.trouble = self._how_to_go_on("interrupted again before the report was written")
+            exitstatus = session.exitstatus = pytest.ExitCode.INTERRUPTED
+        if self.state.is_worker:
+            output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
+            output["tile_oracle_budget_spent"] = self.session.budget_spent
+            output["tile_oracle_device_missing"] = self.state.device_missing
+            output["tile_oracle_trouble"] = Outcome.FAILED in self.state.outcomes
+            told = [
+                *self.session.notes,
+                *self.state.notes,
+                *([self.state.trouble] if self.state.trouble else []),
+            ]
+            output["tile_oracle_notes"] = told
+        elif self.state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
+            session.exitstatus = gravest({Outcome.DEVICE_MISSING} - self.session.options.allowed)
+        elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            # pytest's own 1 to 4 say more of the session than a verdict does.
+            ended = gravest(self.state.outcomes - self.session.options.allowed)
+            session.exitstatus = ended or exitstatus
+
+    def _settle(self, session: pytest.Session, interrupted: bool) -> None:
+        """Measure suspects again, before the worker goes; pytest-xdist's controller starts one for it."""
+        if self.state.is_worker or self.config.getoption("collectonly") or self.state.signals.received:
+            return
+        if self._stopped(session, interrupted):
+            return
+        from tile_oracle.session.settle import settle
+
+        self.state.display.status("measuring suspects again")
+        try:
+            settled = settle(self.session, self.state.selected)
+        except HarnessError as error:
+            # What is measured is judged as it is.
+            self.state.notes.setdefault(f"suspects were not measured again: {error}")
+            return
+        self.state.analysed = settled.analysed
+        if settled.note:
+            self.state.notes.setdefault(settled.note)
+
+    def _conclude(self, session: pytest.Session, interrupted: bool) -> None:
+        """Verdicts, their test items and reports. Raises HarnessError."""
+        from tile_oracle.session.conclusion import conclude
+        from tile_oracle.session.verdict_items import report_items, verdict_items
+
+        stopped = self._stopped(session, interrupted)
+        self.state.conclusions = conclude(self.session, stopped, self.state.selected, self.state.analysed)
+        self._tell_junit()
+        self.state.outcomes = frozenset().union(*(one.outcomes for one in self.state.conclusions))
+        if self._left_behind() > 0:
+            self.state.outcomes |= {Outcome.FAILED}
+        if stopped and not self.state.conclusions and not interrupted:
+            # No verdict is no pass: a gate that is given no time must not look as if it held.
+            self.state.trouble = f"nothing was measured: {stopped}"
+            self.state.outcomes |= {Outcome.INCOMPLETE}
+        if not self.state.conclusions or not self.session.is_judged:
+            return
+        ids = self.state.verdict_ids()
+        session.testscollected += len(ids)
+        share = len(ids) // len(self.state.conclusions)
+        for place, one in enumerate(self.state.conclusions):
+            own = ids[place * share : (place + 1) * share]
+            report_items(self.config, verdict_items(own, one.data, one.accepted))
+
+    def _stop_workers(self) -> None:
+        """pytest-xdist does it too, but later: what they finish until then belongs to the report."""
+        controller = self.config.pluginmanager.get_plugin("dsession")
+        if controller is not None:
+            if self.state.signals.received:
+                # Ctrl-C reaches the workers by itself; a signal to the controller alone does not.
+                from tile_oracle.session.worker_processes import worker_processes
+
+                for pid in worker_processes():
+                    with suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGINT)
+            controller.pytest_sessionfinish()
+
+    def _left_behind(self) -> int:
+        """Tests that no worker of pytest-xdist was left to run."""
+        return 0 if self.state.scheduler is None else self.state.scheduler.unfinished
+
+    def _how_to_go_on(self, why: str) -> str:
+        """What a session says that ends without a report."""
+        run = self.session.run
+        if run is None or not run.measurements.is_dir():
+            return f"{why}: nothing was measured"
+        return (
+            f"{why}: what was measured is in {run.folder}; the same command with --resume goes on from there"
+        )
+
+    def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
+        """Why the session ends before its last test, or ""."""
+        controller = self.config.pluginmanager.get_plugin("dsession")
+        reason = session.shouldstop or session.shouldfail or getattr(controller, "shouldstop", "")
+        if reason or interrupted:
+            return str(reason or "interrupted")
+        if self.session.budget_spent or self.state.budget_spent:
+            return f"the budget of {self.config.getoption('--budget')} is spent"
+        if left := self._left_behind():
+            return f"the workers of pytest-xdist died, and {left:,} tests were not run; --resume goes on"
+        return ""
+
+    def _tell_junit(self) -> None:
+        """The verdict as properties of the JUnit test suite, when --junitxml is given."""
+
+        def tell(name: str, value: str) -> None:
+            add_junit_property(self.config, name, value)
+
+        for conclusion in self.state.conclusions:
+            data = conclusion.data
+            prefix = f"tile_oracle.{data.run.problem_set}"
+            tell(f"{prefix}.verdict", data.verdict.state)
+            for criterion in data.verdict.criteria:
+                outcome = {"pass": "passed", "fail": "failed"}.get(criterion.outcome, criterion.outcome)
+                shown = outcome if criterion.value is None else f"{criterion.value:.6g} ({outcome})"
+                tell(f"{prefix}.{criterion.name}", shown)
+            for name in ("mean_percent", "median_percent", "p10_percent", "min_percent", "coverage_percent"):
+                value = getattr(data.efficiency, name)
+                if value is not None:
+                    tell(f"{prefix}.{name}", f"{value:.6g}")
+
+    def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
+        if self.state.trouble:
+            terminalreporter.section("tile-oracle", red=True)
+            terminalreporter.write_line(self.state.trouble)
+        from tile_oracle.report.terminal import summary_lines
+        from tile_oracle.session.closing import status_line
+
+        for conclusion in self.state.conclusions:
+            open_ones = conclusion.outcomes - self.session.options.allowed
+            failed = Outcome.FAILED in open_ones
+            terminalreporter.section(
+                f"tile-oracle: {conclusion.data.run.problem_set}",
+                red=failed,
+                yellow=bool(open_ones) and not failed,
+                green=not open_ones,
+            )
+            for line in summary_lines(conclusion.data, terminal_columns(terminalreporter)):
+                terminalreporter.write_line(line)
+            if conclusion.baseline_note:
+                terminalreporter.write_line(conclusion.baseline_note)
+            self._say_outcomes(terminalreporter, conclusion)
+        for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
+            terminalreporter.write_line(f"note: {note}")
+        status = exit_status(terminalreporter)
+        if said := status_line(self.state.outcomes - self.session.options.allowed, status):
+            terminalreporter.write_line(said)
+
+    def _say_outcomes(self, terminalreporter: TerminalReporter, conclusion: Conclusion) -> None:
+        from tile_oracle.session.closing import closing_lines
+
+        lines = closing_lines(
+            conclusion,
+            self.session.options.allowed,
+            list(self.config.invocation_params.args),
+            self.session.replay is not None,
+        )
+        if lines:
+            terminalreporter.write_line("")
+        for line in lines:
+            terminalreporter.write_line(line)
+
+    def pytest_unconfigure(self) -> None:
+        try:
+            self.session.close(interrupted=True)
+        finally:
+            self.state.record_warnings.stop()
+            self.session.release()
+        if self.state.stopped_workers is not None:
+            self.state.stopped_workers.close()
+        self.state.signals.remove()

@@ -1,0 +1,60 @@
+"""What pytest's test items say of problems and kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tile_oracle.session.pytest_private import PYTEST_FIXTURES, fixture_definitions
+from tile_oracle.session.suite_names import REPLAY_SUITE
+
+if TYPE_CHECKING:
+    from tile_oracle.kernel import Kernel
+    from tile_oracle.problem import Problem
+
+FIXTURES = "tile_oracle.plugin"
+"""The module that defines the fixtures `problem` and `kernel`."""
+
+
+def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
+    """Whether the values of a test's fixture are the plugin's to give.
+
+    They are not where the test's project has a fixture of this name (unless that one asks for the plugin's
+    own, to build upon it), nor where the test itself is parametrized by this name.
+    """
+    definitions = fixture_definitions(metafunc.definition, name)
+    places = [place for place, one in enumerate(definitions) if one.func.__module__ == FIXTURES]
+    if name not in metafunc.fixturenames or not places:
+        return False
+    if any(name not in one.argnames for one in definitions[places[-1] + 1 :]):
+        return False
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        named = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+        if name in ([word.strip() for word in named.split(",")] if isinstance(named, str) else named):
+            return False
+    return True
+
+
+def is_replay(item: pytest.Item) -> bool:
+    """Whether a test is the replay suite's own."""
+    return item.path == REPLAY_SUITE and "problem" in params_of(item)
+
+
+def params_of(item: pytest.Item) -> dict[str, Any]:
+    """The values that a test is parametrized with, by name."""
+    callspec = getattr(item, "callspec", None)
+    return {} if callspec is None else callspec.params
+
+
+def pair_of_item(item: pytest.Item) -> tuple[Problem, Kernel] | None:
+    """The problem and kernel that a test will surely ask for: it is parametrized by them, and measures."""
+    params = params_of(item)
+    if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):
+        return None
+    for name in ("problem", "kernel"):
+        last = fixture_definitions(item, name)[-1]
+        # A fixture of the project's own may turn the value into another one.
+        if not hasattr(params[name], "op") or last.func.__module__ not in (FIXTURES, PYTEST_FIXTURES):
+            return None
+    return params["problem"], params["kernel"]

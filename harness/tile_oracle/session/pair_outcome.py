@@ -1,0 +1,48 @@
+"""The outcome of a test that measures a pair, or that replays a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tile_oracle.measure.measurement import Measurement
+
+
+def check_outcome(measurement: Measurement) -> None:
+    """The outcome of a test that is about one measurement: passes, skips, fails, or is a known failure."""
+    __tracebackhide__ = True
+    status, known = measurement.status, measurement.known_failure
+    said = f"{status}: {measurement.detail}" if measurement.detail else status
+    if status == "ok":
+        return
+    if status in ("unsupported", "noisy"):
+        pytest.skip(said)
+    if known and status != "device_lost":
+        pytest.xfail(f"known since the baseline ({known}): {said}")
+    pytest.fail(said, pytrace=False)
+
+
+def check_outcomes(measurements: Sequence[Measurement]) -> None:
+    """The outcome of a test that replays a problem with all its kernels.
+
+    What failed when it was recorded is no news, and fails no test: whether it is new to the baseline is the
+    gate's to say. A problem none of whose kernels is ok is a known failure, or skipped where none failed.
+    """
+    __tracebackhide__ = True
+    if any(one.ok for one in measurements):
+        return
+    if not measurements:
+        pytest.skip("never recorded")
+    failed = [one for one in measurements if one.status not in ("unsupported", "noisy")]
+    first = (failed or measurements)[0]
+    said = f"no kernel is ok: {first.kernel.short_name} is {first.status}"
+    if first.detail:
+        said += f": {first.detail}"
+    if len(measurements) > 1:
+        said += f", and {len(measurements) - 1} more"
+    if failed:
+        pytest.xfail(said)
+    pytest.skip(said)

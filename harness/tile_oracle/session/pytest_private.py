@@ -1,0 +1,62 @@
+"""The names of pytest and its plugins that no public interface offers: all of them stand here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from _pytest._code.code import TerminalRepr
+from _pytest._io import TerminalWriter
+from _pytest.mark.expression import Expression
+from _pytest.terminal import TerminalReporter
+
+__all__ = ["Expression", "TerminalReporter", "TerminalRepr", "TerminalWriter"]
+
+PYTEST_FIXTURES = "_pytest.python"
+"""The module of the fixtures that pytest makes for values of `parametrize`."""
+
+
+def fixture_definitions(item: pytest.Item, name: str) -> Sequence[Any]:
+    """The fixtures of this name that a test sees, those that override others last."""
+    found: Sequence[Any] = item._fixtureinfo.name2fixturedefs.get(name, ())  # type: ignore[attr-defined]
+    return found
+
+
+def add_junit_property(config: pytest.Config, name: str, value: str) -> None:
+    """A property of the JUnit test suite, when --junitxml is given."""
+    from _pytest.junitxml import xml_key
+
+    if (xml := config.stash.get(xml_key, None)) is not None:
+        xml.add_global_property(name, value)
+
+
+def exit_status(reporter: TerminalReporter) -> int:
+    """The session's exit status, as far as it is known."""
+    return int(getattr(reporter._session, "exitstatus", 0))
+
+
+def terminal_columns(reporter: TerminalReporter) -> int:
+    """The terminal's width."""
+    return reporter._tw.fullwidth
+
+
+def is_within_line(reporter: TerminalReporter) -> bool:
+    """Whether something has been written to the terminal's current line."""
+    return reporter._tw.width_of_current_line > 0
+
+
+def forget_line(reporter: TerminalReporter) -> None:
+    """The terminal's current line has been erased: its writer counts what was overwritten as well."""
+    reporter._tw._current_line = ""
+
+
+def show_no_percentages(reporter: TerminalReporter) -> None:
+    """No file names and no progress in percent between the tests' letters."""
+    reporter.showfspath = False
+    reporter._show_progress_info = False
+
+
+def benchmark_session(config: pytest.Config) -> Any:
+    """The session of pytest-benchmark."""
+    return config._benchmarksession  # type: ignore[attr-defined]

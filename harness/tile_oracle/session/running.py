@@ -1,0 +1,133 @@
+"""The tests run: measuring, replaying, progress."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tile_oracle.errors import DeviceMissingError, HarnessError, KernelError
+from tile_oracle.session import benchmark_bridge
+from tile_oracle.session.items import params_of
+from tile_oracle.session.state import SessionState
+
+if TYPE_CHECKING:
+    from tile_oracle.kernel import Kernel
+    from tile_oracle.measure.measurement import Measurement
+    from tile_oracle.problem import Problem
+
+PAIR_FACTS = {"problem", "kernel", "status"}
+_Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
+
+
+class RunningHooks:
+    """From the header to the last test; the fixtures `measure` and `replayed` call it."""
+
+    def __init__(self, state: SessionState) -> None:
+        self.config, self.session, self.state = state.config, state.session, state
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        self._prepare_for_the_end()
+        self.session.keep_samples = benchmark_bridge.wanted(self.config)
+        if note := benchmark_bridge.why_not(self.config):
+            self.state.notes.setdefault(note)
+        if self.state.only_suite:
+            self.state.display.take_over()
+
+    def _prepare_for_the_end(self) -> None:
+        """Whoever ends first, this session, its controller or its workers: the others end in order."""
+        if self.state.is_worker:
+            from tile_oracle.session.signals import end_with_parent
+
+            end_with_parent()
+            return
+        self.state.signals.install()
+        if self.state.is_controller:
+            from tile_oracle.session.stopped_workers import StoppedWorkers
+
+            self.state.stopped_workers = StoppedWorkers(lambda note: self.state.notes.setdefault(note))
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        problem = params_of(item).get("problem")
+        if problem is None or not hasattr(problem, "op"):
+            return None  # not about a problem, or about something of the project's own that is called so
+        # Over the budget a test is neither run nor reported: the summary says how many are left.
+        return True if self.session.over_budget(problem) else None
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        from tile_oracle.session.pair_id import pair_of
+
+        if self.state.scheduler is not None:
+            self.state.scheduler.begun(nodeid)
+        self.state.display.status(self.state.progress.status(pair_of(nodeid)[0] or nodeid))
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        if self.state.scheduler is not None:
+            self.state.scheduler.ended(nodeid)
+
+    def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
+        __tracebackhide__ = True
+        try:
+            if self.session.replay is not None and self.session.replay.unrecorded(problem, (kernel,)):
+                pytest.skip("this pair was never recorded")
+            measurement = self.session.measure(problem, kernel)
+        except KernelError:
+            raise  # the test's own mistake
+        except HarnessError as error:
+            self.state.device_missing |= isinstance(error, DeviceMissingError)
+            # Nothing can be measured or recorded any more: the other tests would all say the same.
+            node.session.shouldstop = str(error)
+            pytest.fail(str(error), pytrace=False)
+        facts = {
+            "problem": problem.id,
+            "kernel": kernel.short_name,
+            "status": measurement.status,
+            "tflops": measurement.tflops if measurement.tflops > 0 else None,
+            "latency_ms": measurement.latency_ms if measurement.latency_ms > 0 else None,
+            "known_failure": measurement.known_failure or None,
+            "resumed": measurement.resumed or None,
+        }
+        node.user_properties.extend((name, value) for name, value in facts.items() if value is not None)
+        if self.session.keep_samples:
+            benchmark_bridge.report_samples(node, measurement)
+        return measurement
+
+    def replayed(self, node: pytest.Item, problem: Problem) -> list[Measurement]:
+        __tracebackhide__ = True
+        try:
+            return self.session.replayed(problem, self.state.pairs_by_name.kernels(problem))
+        except HarnessError as error:
+            node.session.shouldstop = str(error)
+            pytest.fail(str(error), pytrace=False)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if self.state.is_worker or report.when != "call":
+            return
+        facts = dict(report.user_properties)
+        if facts.keys() >= PAIR_FACTS and (line := self.state.progress.finished(facts)) is not None:
+            self.state.display.problem(line)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, _Status, _Status]:
+        """The sweep's pairs print no letters: the line a problem says more. -v shows every pair as usual."""
+        category, letter, word = yield
+        if self.state.only_suite and report.when == "call":
+            return category, "", word
+        return category, letter, word
+
+    def pytest_report_header(self) -> list[str]:
+        session, plan = self.session, self.session.plan
+        kernels = sum(len(pool) for pool in plan.pools.values())
+        sets = ", ".join(f"{part.name} ({len(part.problems)} problems)" for part in plan.sets)
+        listed = "" if plan.listed_count is None else f", {plan.listed_count} of them listed in --pairs"
+        lines = [
+            f"tile-oracle: {sets} x {session.options.kernel_set} ({kernels} kernels) = "
+            f"{plan.pair_count} pairs{listed}",
+            f"target: {session.target.name} ({session.target_reason}), {session.describe_build()}",
+            *(session.replay.recording.lines() if session.replay is not None else ()),
+            f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",
+        ]
+        return lines

@@ -1,0 +1,83 @@
+"""What the hooks of one session share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tile_oracle.errors import HarnessError
+from tile_oracle.session.display import Display
+from tile_oracle.session.pairs_by_name import PairsByName
+from tile_oracle.session.progress import Progress
+from tile_oracle.session.record_warnings import RecordWarnings
+from tile_oracle.session.signals import StopSignals
+from tile_oracle.session.suite_names import SUITE_ID
+
+if TYPE_CHECKING:
+    from tile_oracle.problem import Problem
+    from tile_oracle.record.run import Run
+    from tile_oracle.report.data import ReportData
+    from tile_oracle.session.conclusion import Conclusion
+    from tile_oracle.session.outcome import Outcome
+    from tile_oracle.session.scheduler import ProblemScheduling
+    from tile_oracle.session.stopped_workers import StoppedWorkers
+    from tile_oracle.session.sweep import SweepSession
+
+
+class SessionState:
+    """The session with --problem-set of one process, which may be a worker of pytest-xdist or its controller.
+
+    only_suite: no tests but the plugin's own were asked for. selected: pairs asked for, by problem id.
+    notes: lines for the end of the session, each once. trouble: why the session ends without a verdict.
+    """
+
+    def __init__(self, config: pytest.Config, session: SweepSession, only_suite: bool) -> None:
+        self.config = config
+        self.session = session
+        self.only_suite = only_suite
+        self.progress = Progress()
+        self.display = Display(config)
+        self.signals = StopSignals()
+        self.stopped_workers: StoppedWorkers | None = None
+        self.scheduler: ProblemScheduling | None = None
+        self.pairs_by_name = PairsByName(session.plan, str(config.getoption("keyword", "") or ""))
+        self.is_worker = hasattr(config, "workerinput")
+        self.is_controller = not self.is_worker and config.getoption("dist", "no") != "no"
+        self.planned = False
+        self.selected: Counter[str] = Counter()
+        self.notes: dict[str, None] = {}
+        self.record_warnings = RecordWarnings(self.notes.setdefault)
+        self.budget_spent = False
+        self.device_missing = False
+        self.worker_trouble = False
+        self.trouble = ""
+        self.outcomes: frozenset[Outcome] = frozenset()
+        self.analysed: Mapping[str, ReportData] = {}
+        self.conclusions: list[Conclusion] = []
+
+    def select_problems(self, problems: Iterable[Problem]) -> None:
+        """What is left to replay after selection."""
+        for problem in problems:
+            self.selected[problem.id] = len(self.pairs_by_name.kernels(problem))
+
+    def plan_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """pairs: problem id and kernel name, those that are left after selection, each once."""
+        listed = list(pairs)
+        self.selected.update(Counter(problem for problem, _ in listed))
+        self.progress.plan(listed)
+
+    def open_run(self) -> Run:
+        """The run's folder, made or found at the first call. Raises UsageError."""
+        try:
+            return self.session.open_run()
+        except HarnessError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def verdict_ids(self) -> list[str]:
+        """The test ids of the session's criteria."""
+        from tile_oracle.session.verdict_items import item_ids
+
+        return item_ids(SUITE_ID, self.session.set_names)

@@ -1,0 +1,45 @@
+"""The suite's test files, and how their tests are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import pytest
+
+SUITE = Path(__file__).parents[1] / "suite" / "test_kernels.py"
+REPLAY_SUITE = SUITE.with_name("test_replay.py")
+SUITE_ID = "tile_oracle"
+"""What the suite's tests are called, wherever the package lies: tile_oracle::test_kernel[...], and in a
+replay tile_oracle::test_problem[...]."""
+
+
+def is_only_suite(args: Sequence[str]) -> bool:
+    """Whether no tests but the suite's were asked for."""
+    return all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in args)
+
+
+def name_suite(config: pytest.Config, suite: Path) -> None:
+    """Without test files on the command line the suite runs; its test ids may be given as they are shown."""
+    if config.args_source is not pytest.Config.ArgsSource.ARGS:
+        config.args[:] = [str(suite)]
+        return
+
+    def meant(arg: str) -> str:
+        name, _, test = arg.partition("::")
+        if name != SUITE_ID:
+            return arg
+        if test.startswith("verdict["):
+            return str(suite)  # a verdict is about all pairs
+        # A pair's own test is there in a replay too, for who asks for it.
+        of_pair, of_problem = test.startswith("test_kernel"), test.startswith("test_problem")
+        module = SUITE if of_pair else REPLAY_SUITE if of_problem else suite
+        return f"{module}::{test}" if test else str(module)
+
+    config.args[:] = [meant(arg) for arg in config.args]
+
+
+def replayed_problems(ids: Iterable[str]) -> list[str]:
+    """The problems of the replay suite's tests."""
+    begin = f"{SUITE_ID}::test_problem["
+    return [one[len(begin) : -1] for one in ids if one.startswith(begin)]
