@@ -36,12 +36,15 @@ def commands() -> list[str]:
 
 def run(project: Project, line: str) -> Finished:
     words = shlex.split(line)
-    module = {"pytest": "pytest", "tile-oracle": "tile_oracle.cli"}[words[0]]
+    if tool := words[:2] == ["python", "-m"]:
+        module, *words = words[2:]
+    else:
+        module, *words = {"pytest": "pytest", "tile-oracle": "tile_oracle.cli"}[words[0]], *words[1:]
     quick = ["--kernel-budget=1ms"] if "--target cpu" in line else []
     done = subprocess.run(
-        [sys.executable, "-m", module, *words[1:], *quick],
+        [sys.executable, "-m", module, *words, *quick],
         cwd=project.folder,
-        env=project.environment,
+        env=project.environment | ({"PYTHONPATH": str(PAGE.parents[1])} if tool else {}),
         capture_output=True,
         text=True,
         timeout=300,

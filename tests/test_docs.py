@@ -67,7 +67,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": str(folder),
+        # `python -m tools.NAME` is for checkouts.
+        "PYTHONPATH": os.pathsep.join([str(folder), *([str(ROOT)] if words[0] == "python" else [])]),
     }
     for name in ("PYTEST_XDIST_WORKER", "PYTEST_CURRENT_TEST"):
         environment.pop(name, None)

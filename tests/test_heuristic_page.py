@@ -25,9 +25,14 @@ _MODULES = {"import": "import_records", "retrain-check": "retrain_check"}
 def run(line: str) -> int:
     """One command line by the module behind it."""
     program, name, *words = shlex.split(line)
-    assert program == "tile-oracle"
-    module = importlib.import_module("tile_oracle.commands." + _MODULES.get(name, name))
-    parser = argparse.ArgumentParser(prog=f"tile-oracle {name}")
+    if program == "python":
+        path, *words = words
+        path = {"tools.ablation": "tools.ablation.__main__"}.get(path, path)
+    else:
+        assert program == "tile-oracle"
+        path = "tile_oracle.commands." + _MODULES.get(name, name)
+    module = importlib.import_module(path)
+    parser = argparse.ArgumentParser(prog=f"{program} {name}")
     module.add_arguments(parser)
     return int(module.run(parser.parse_args(words)))
 

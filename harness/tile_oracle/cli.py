@@ -48,22 +48,22 @@ _COMMANDS = {
     "tune": "measure the pool for problems and keep the best kernels for picking",
     "predict": "rank the kernels for a problem with a model",
     "export": "write a model and its kernels as C++ sources that pick in microseconds",
-    "study": "judge a recipe on held-out measurements and keep the figures in the model folder",
-    "results": "make the results page from the shipped models",
     "ship": "train a model on records and put model, oracle and baseline into one folder",
     "seal": "write SHA-256 digests of model folders' files, so that damage to them is noticed",
     "evaluate": "judge a model's picks by recorded measurements",
     "compare": "compare a new model with an old one and say whether it may replace it",
     "retrain-check": "validate the current model, train a new one, validate it, compare",
-    "ablation": "train several recipes on the same records and compare them in one table",
     "features": "list the feature schemas, or compute the features of a problem and a kernel",
     "suggest": "say which problems and kernels to measure next, given what is recorded",
     "search": "search an architecture's kernels for those that a model expects to be fast",
-    "crawl": "make problem sets from the architectures of torchvision and timm",
 }
 """Command -> one line for the overview. The module of the same name has the rest."""
 
 _MODULES = {"import": "import_records"}  # `import` is a word of Python's own
+
+
+_TOOLS = ("crawl", "results", "study", "ablation")
+"""Commands of earlier versions that a checkout has as tools."""
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
@@ -115,6 +115,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in _TOOLS:
+        print(
+            f"tile-oracle {arguments[0]}: run `python -m tools.{arguments[0]}` in a checkout of the project",
+            file=sys.stderr,
+        )
+        return 2
     # Only the named command's module is imported: `tile-oracle problems` need not wait for lightgbm.
     named = next((word for word in arguments if word in _COMMANDS), None)
     args = make_parser(named).parse_args(arguments)

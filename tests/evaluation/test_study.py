@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
-from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.learning_curve import learning_curve
 from tile_oracle.evaluation.study import read_study, study, verification
@@ -18,6 +17,7 @@ from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows
+from tools.study import main
 
 SMALL = recipe_named("log_time").with_trees(30)
 
@@ -118,7 +118,6 @@ def test_the_command_writes_the_file_and_says_what_is_wrong(
         timed = records.assign(time=pd.Timestamp("2026-01-02", tz="UTC"))
         write_dataset(timed, tmp_path / f"{name}.parquet")
     command = [
-        "study",
         str(folder),
         str(tmp_path / "train.parquet"),
         "--test",

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
-from tile_oracle.commands import ablation as ablation_command
 from tile_oracle.commands import evaluate as evaluate_command
 from tile_oracle.commands import predict as predict_command
 from tile_oracle.commands import search as search_command
@@ -44,6 +43,7 @@ from tile_oracle.training.fit import fit
 from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows
+from tools.ablation import __main__ as ablation_command
 
 SIZES = [(m, n, k) for m in (1, 16, 200, 2048) for n, k in ((512, 1024), (4096, 512), (1536, 7168))]
 

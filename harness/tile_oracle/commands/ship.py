@@ -30,8 +30,8 @@ examples:
 The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
 on these. What is written: the model (as `tile-oracle train` does), the records that it was trained on
 (training.parquet, without those of --also: the same command makes the same model of it), the oracle of the
-held-out problems (`tile-oracle oracle`), study.json (`tile-oracle study`), and the baseline, which is that of
-a replayed session of the model.
+held-out problems (`tile-oracle oracle`), study.json (what the recipe reaches on these problems), and the
+baseline, which is that of a replayed session of the model.
 """
 
 

@@ -7,7 +7,7 @@
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, where there is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
-    study.json                          what `tile-oracle study` found; it is of this model alone
+    study.json                          figures of its recipe on held-out problems; of this model alone
     size_tradeoff.json                  what smaller models would reach, where that was looked at
 
 A manifest of ours lists the SHA-256 of every file in the folder and is sealed itself

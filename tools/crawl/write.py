@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tile_oracle.atomic_file import write_atomically
-from tile_oracle.crawl.select import (
+from tile_oracle.errors import ProblemSetError
+from tile_oracle.problem_set import format_problem_set
+from tools.crawl.select import (
     BAND_EDGES_GFLOP,
     KIND_SHARES,
     PINNED_TO_TRAINING,
@@ -20,9 +22,7 @@ from tile_oracle.crawl.select import (
     band_of,
     kind_of,
 )
-from tile_oracle.crawl.trace import Trace
-from tile_oracle.errors import ProblemSetError
-from tile_oracle.problem_set import format_problem_set
+from tools.crawl.trace import Trace
 
 
 def write_selection(

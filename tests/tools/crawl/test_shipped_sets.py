@@ -7,10 +7,10 @@ from functools import cache
 
 import pytest
 
-from tile_oracle.crawl.select import kind_of
 from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 from tile_oracle.problem_slices import slices_of
+from tools.crawl.select import kind_of
 
 KINDS = ("training", "validation_300")
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tile_oracle.cli import main
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import GateError, ModelError
-from tile_oracle.report.results_page import read_shipped, results_page
 from tile_oracle.vouched_files import seal_baseline, seal_folder
+from tools.results.__main__ import main
+from tools.results.page import read_shipped, results_page
 
 ROOT = Path(__file__).parents[2]
 GFX950 = "grouped_conv_forward_bf16_gfx950"
@@ -21,7 +21,7 @@ CPU = "grouped_conv_forward_bf16_cpu"
 
 
 def test_the_committed_page_is_what_the_command_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["results", "--models", str(ROOT / "models")]) == 0
+    assert main(["--models", str(ROOT / "models")]) == 0
     assert capsys.readouterr().out == (ROOT / "docs" / "results.md").read_text()
 
 
@@ -94,7 +94,7 @@ def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipe
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["results", "--models", str(tmp_path / "none")]) == 2
-    assert capsys.readouterr().err == f"tile-oracle results: no folder of models at {tmp_path / 'none'}\n"
-    assert main(["results", "-o", str(tmp_path / "no" / "page.md")]) == 2
+    assert main(["--models", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == f"python -m tools.results: no folder of models at {tmp_path / 'none'}\n"
+    assert main(["-o", str(tmp_path / "no" / "page.md")]) == 2
     assert "cannot write" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`tile-oracle crawl`: makes problem sets from published architectures."""
+"""`python -m tools.crawl`: makes problem sets from published architectures."""
 
 from __future__ import annotations
 
@@ -10,31 +10,30 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.crawl.catalogue import (
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem import DIRECTIONS, DTYPES
+from tools.command_line import run_tool
+from tools.crawl.catalogue import (
     SAMPLE,
     Architecture,
     choose_architectures,
     library_versions,
     list_architectures,
 )
-from tile_oracle.crawl.collect import Progress, collect
-from tile_oracle.crawl.select import SelectionOptions, hold_out, select
-from tile_oracle.crawl.trace import Trace
-from tile_oracle.crawl.trace_file import TraceFile, default_trace_file
-from tile_oracle.crawl.write import write_selection
-from tile_oracle.errors import HarnessError
-from tile_oracle.problem import DIRECTIONS, DTYPES
-
-HELP = "make problem sets from the architectures of torchvision and timm"
+from tools.crawl.collect import Progress, collect
+from tools.crawl.select import SelectionOptions, hold_out, select
+from tools.crawl.trace import Trace
+from tools.crawl.trace_file import TraceFile, default_trace_file
+from tools.crawl.write import write_selection
 
 _EXAMPLES = """\
 examples:
-  pip install 'tile-oracle[crawl]'                          PyTorch (a CPU build will do), torchvision, timm
-  tile-oracle crawl --out-dir problems                      the shipped sets, all three directions
-  tile-oracle crawl --list --architectures 'timm/resnet*'   what would be traced, and what is held out
-  tile-oracle crawl --out-dir mine --direction forward --architectures 'timm/convnext*' \\
+  pip install -e '.[crawl]'                          PyTorch (a CPU build will do), torchvision, timm
+  python -m tools.crawl --out-dir problems                      the shipped sets, all three directions
+  python -m tools.crawl --list --architectures 'timm/resnet*'   what would be traced, and what is held out
+  python -m tools.crawl --out-dir mine --direction forward --architectures 'timm/convnext*' \\
       --batch-sizes 1,8 --no-synthetic                      sets of your own networks only
-  tile-oracle crawl --out-dir mine --no-trace --trace-file traces.jsonl --seed 2
+  python -m tools.crawl --out-dir mine --no-trace --trace-file traces.jsonl --seed 2
                                                             other sets from old traces, without PyTorch
 
 Shapes only: models are built on PyTorch's meta device, no weights are loaded or downloaded. What was
@@ -46,7 +45,7 @@ _PER_FAMILY = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle crawl`."""
+    """The options of `python -m tools.crawl`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Traces the convolutions of published architectures and chooses training and validation sets\n"
@@ -178,7 +177,7 @@ def _show(progress: Progress) -> None:
 
 def _command(args: argparse.Namespace) -> str:
     """The command again, without where things are: the same for everyone who makes the same sets."""
-    words = ["tile-oracle", "crawl"]
+    words = ["python", "-m", "tools.crawl"]
     for pattern in args.architectures or []:
         words += ["--architectures", pattern]
     if args.resolutions:
@@ -219,3 +218,12 @@ def _extents(text: str) -> tuple[tuple[int, ...], ...]:
             raise argparse.ArgumentTypeError(f"{part!r} is not a height, or a height x width")
         pairs.append((sides[0], sides[-1]))
     return tuple(dict.fromkeys(pairs))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the command line; the result is the exit status."""
+    return run_tool("crawl", add_arguments, run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

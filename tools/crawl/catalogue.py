@@ -97,7 +97,7 @@ def import_libraries() -> tuple[ModuleType, ModuleType, ModuleType]:
         return torch, importlib.import_module("torchvision"), importlib.import_module("timm")
     except ImportError as error:
         raise HarnessError(
-            f"tracing needs PyTorch, torchvision and timm ({error}): pip install 'tile-oracle[crawl]' "
+            f"tracing needs PyTorch, torchvision and timm ({error}): pip install -e '.[crawl]' "
             "(a CPU build of PyTorch is enough)"
         ) from None
 

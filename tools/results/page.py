@@ -1,7 +1,7 @@
 """docs/results.md: what the shipped models reach, made from their folders alone.
 
-Everything comes from JSON files in models/: study.json (`tile-oracle study`), cross-validation metrics and
-baselines. No measurement is read and nothing is trained, so the page is the same wherever it is made.
+Everything comes from JSON files in models/: study.json (`python -m tools.study`), cross-validation metrics
+and baselines. No measurement is read and nothing is trained, so the page is the same wherever it is made.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from tile_oracle.judge.bootstrap import interval, mean_of, quantile_of
 from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, read_json, read_spec
 from tile_oracle.problem import DIRECTIONS
 from tile_oracle.report.markdown import code, text
-from tile_oracle.report.published import HARDWARE, PUBLISHED, SOURCE
 from tile_oracle.vouched_files import MANIFEST_FILE
+from tools.results.published import HARDWARE, PUBLISHED, SOURCE
 
-COMMAND = "tile-oracle results -o docs/results.md"
+COMMAND = "python -m tools.results -o docs/results.md"
 
 _INTRODUCTION = f"""\
 # Results
 
 How well the models pick, by direction, beside what was published. This page is made by
-`{COMMAND}` from the models' folders (study.json, which `tile-oracle study` makes,
-cross-validation metrics, baselines); a test holds it to what the command prints. What has no row was not
-measured.
+`{COMMAND}` from the models' folders (study.json, which `tile-oracle ship` and
+`python -m tools.study` make, cross-validation metrics, baselines); a test holds it to what the command
+prints. What has no row was not measured.
 
 Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
 Figures in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first
@@ -227,7 +227,7 @@ def _details(one: Shipped) -> list[str]:
     study = one.study
     heading = f"### {text(one.folder.name)}"
     if study is None:
-        return [heading, "This model has no study.json: `tile-oracle study` makes one."]
+        return [heading, "This model has no study.json: `python -m tools.study` makes one."]
     parts = [heading]
     judged = [row for row in study["rows"] if row["kind"] != "picks"]
     if judged:

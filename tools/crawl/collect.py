@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from tile_oracle.crawl.catalogue import Architecture
-from tile_oracle.crawl.trace import Trace, trace
-from tile_oracle.crawl.trace_file import TraceFile
+from tools.crawl.catalogue import Architecture
+from tools.crawl.trace import Trace, trace
+from tools.crawl.trace_file import TraceFile
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.crawl.select import (
+from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tools.crawl.select import (
     PINNED_TO_TRAINING,
     TRAINING_LIMITS,
     VALIDATION_LIMITS,
@@ -23,8 +24,7 @@ from tile_oracle.crawl.select import (
     kind_of,
     select,
 )
-from tile_oracle.crawl.trace import Trace
-from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tools.crawl.trace import Trace
 
 FAMILIES = ("resnet", *(f"net{letter}" for letter in "abcdefghijk"), "video_a", "video_b")
 EVERYWHERE = "forward-bf16-n1-c40-k48-i30x30-f3x3-p1"

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.crawl.trace import Trace
-from tile_oracle.crawl.trace_file import TraceFile, default_trace_file
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.problem import GroupedConvProblem
+from tools.crawl.trace import Trace
+from tools.crawl.trace_file import TraceFile, default_trace_file
 
 VERSIONS = {"torch": "2.1.0", "timm": "1.0.0"}
 LAYER = GroupedConvProblem.from_id("forward-bf16-n1-c3-k64-i224x224-f7x7-s2-p3")

@@ -10,22 +10,22 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from tile_oracle.crawl.catalogue import (
+from tile_oracle.errors import HarnessError
+from tile_oracle.problem import GroupedConvProblem
+from tools.crawl.catalogue import (
     Architecture,
     choose_architectures,
     import_libraries,
     list_architectures,
 )
-from tile_oracle.crawl.collect import collect
-from tile_oracle.crawl.select import hold_out
-from tile_oracle.crawl.trace import layer_of, trace
-from tile_oracle.crawl.trace_file import TraceFile
-from tile_oracle.errors import HarnessError
-from tile_oracle.problem import GroupedConvProblem
+from tools.crawl.collect import collect
+from tools.crawl.select import hold_out
+from tools.crawl.trace import layer_of, trace
+from tools.crawl.trace_file import TraceFile
 
 needs_torch = pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("timm") is None,
-    reason="PyTorch and timm are an optional extra: pip install 'tile-oracle[crawl]'",
+    reason="PyTorch and timm are an optional extra: pip install -e '.[crawl]'",
 )
 
 RESNET18 = [
@@ -45,7 +45,7 @@ RESNET18 = [
 
 def test_without_pytorch_the_error_says_how_to_install_it(monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(HarnessError, match=r"pip install 'tile-oracle\[crawl\]'"):
+    with pytest.raises(HarnessError, match=r"pip install -e '\.\[crawl\]'"):
         import_libraries()
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from tile_oracle.crawl.catalogue import Architecture, import_libraries
 from tile_oracle.errors import ProblemError
 from tile_oracle.problem import GroupedConvProblem
+from tools.crawl.catalogue import Architecture, import_libraries
 
 _BATCH = 2
 """Images a trace runs on: a batch of two tells what grows with the batch from what does not."""

@@ -15,10 +15,10 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tile_oracle.crawl.synthetic import synthetic_problems
-from tile_oracle.crawl.trace import Trace
 from tile_oracle.problem import DTYPE_BYTES, GroupedConvProblem
 from tile_oracle.problem_slices import has_odd_channels, is_depthwise, is_gemm_like
+from tools.crawl.synthetic import synthetic_problems
+from tools.crawl.trace import Trace
 
 BAND_EDGES_GFLOP = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 

@@ -147,7 +147,7 @@ def _models(models: tuple[LanguageModel, ...]) -> str:
 
 _COMMON = (
     "Layouts: rcr (A by rows, B by columns, C by rows) for inference; rrr and crr are the two gradients of\n"
-    "a layer. At most 10 TFLOP and 4 GB each. Made by tile_oracle.crawl.gemm_shapes, seed 1."
+    "a layer. At most 10 TFLOP and 4 GB each. Made by tools.crawl.gemm_shapes, seed 1."
 )
 _SMOKE_PROVENANCE = (
     "gemm_smoke: small matrix products, chosen by hand, one a kind (see the column source); all bf16.\n"

@@ -1,16 +1,18 @@
-"""`tile-oracle study`: what a model's recipe reaches on held-out measurements -> MODEL/study.json."""
+"""`python -m tools.study`: what a model's recipe reaches on held-out measurements -> MODEL/study.json."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-HELP = "judge a recipe on held-out measurements and keep the figures in the model folder"
+from tools.command_line import run_tool
 
 _EXAMPLES = """\
 examples:
-  tile-oracle study models/mine train.parquet --test measured.parquet
-  tile-oracle study models/mine train.parquet --test measured.parquet --picks "published model=picks.csv"
+  python -m tools.study models/mine train.parquet --test measured.parquet
+  python -m tools.study models/mine train.parquet --test measured.parquet --picks "published model=picks.csv"
 
 Trains the default and the published recipe on the first measurements, judges both on the others, computes the
 learning curve, counts what the check of outputs changed, and writes MODEL/study.json, of which `tile-oracle
@@ -19,7 +21,7 @@ results` makes the results page. Measurements are no part of it.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle study`."""
+    """The options of `python -m tools.study`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Held-out figures, the published recipe beside ours, and the learning curve."
     parser.epilog = _EXAMPLES
@@ -75,3 +77,12 @@ def run(args: argparse.Namespace) -> int:
         print(f"{point['problems']:>6} training problems: mean {point['mean']['value']:.2f}")
     print(path)
     return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the command line; the result is the exit status."""
+    return run_tool("study", add_arguments, run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

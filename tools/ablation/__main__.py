@@ -1,21 +1,22 @@
-"""`tile-oracle ablation`: recipes side by side, so that a reader sees what a difference comes from."""
+"""`python -m tools.ablation`: recipes side by side, so that a reader sees what a difference comes from."""
 
 from __future__ import annotations
 
 import argparse
+import sys
 import time
+from collections.abc import Sequence
 
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.ablation import DEFAULT_ROWS, AblationRow, ablation_row
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.recipe import RECIPES, recipe_named
-
-HELP = "train several recipes on the same records and compare them in one table"
+from tools.ablation.row import DEFAULT_ROWS, AblationRow, ablation_row
+from tools.command_line import run_tool
 
 _EXAMPLES = """\
 examples:
-  tile-oracle ablation train.parquet --test measured.parquet
-  tile-oracle ablation train.parquet --recipes published,log_time,default --folds 5
+  python -m tools.ablation train.parquet --test measured.parquet
+  python -m tools.ablation train.parquet --recipes published,log_time,default --folds 5
 
 Cross-validation by family holds out all sizes of a layer at once. Figures in [ ] are 95 % bootstrap
 intervals over the test problems.
@@ -23,7 +24,7 @@ intervals over the test problems.
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle ablation`."""
+    """The options of `python -m tools.ablation`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "recipes:\n" + "\n".join(f"  {r.name:<20} {r.meaning}" for r in RECIPES.values())
     parser.epilog = _EXAMPLES
@@ -66,3 +67,12 @@ def _line(row: AblationRow, seconds: float) -> str:
         headlines = row.test.headlines
         text += f"   {headlines['mean']!s:<24}{headlines['P10']!s:<24}{row.test.top['top_3'].value:>8.2f}"
     return text + f"{seconds:>7.1f}"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the command line; the result is the exit status."""
+    return run_tool("ablation", add_arguments, run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

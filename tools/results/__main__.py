@@ -1,22 +1,24 @@
-"""`tile-oracle results`: the results page, from the folders of the shipped models."""
+"""`python -m tools.results`: the results page, from the folders of the shipped models."""
 
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-HELP = "make the results page from the shipped models"
+from tools.command_line import run_tool
 
 _EXAMPLES = """\
 examples:
-  tile-oracle results
-  tile-oracle results -o docs/results.md
-  tile-oracle results --models models -o results.md
+  python -m tools.results
+  python -m tools.results -o docs/results.md
+  python -m tools.results --models models -o results.md
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `tile-oracle results`."""
+    """The options of `python -m tools.results`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Markdown: per direction the published figures and ours, intervals, measuring the first k picks, "
@@ -36,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
     from tile_oracle.atomic_file import write_atomically
     from tile_oracle.data_files import data_folder
     from tile_oracle.errors import ModelError
-    from tile_oracle.report.results_page import read_shipped, results_page
+    from tools.results.page import read_shipped, results_page
 
     models = args.models or data_folder("models")
     if not models.is_dir():
@@ -51,3 +53,12 @@ def run(args: argparse.Namespace) -> int:
         raise ModelError(f"cannot write {args.out}: {error.strerror}") from None
     print(args.out)
     return 0
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Runs the command line; the result is the exit status."""
+    return run_tool("results", add_arguments, run, words)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

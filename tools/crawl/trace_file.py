@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.crawl.trace import Trace
 from tile_oracle.errors import HarnessError, ProblemError, ProblemSetError
 from tile_oracle.problem import GroupedConvProblem
+from tools.crawl.trace import Trace
 
 _MAX_LINE_BYTES = 4 * 2**20
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 
 import pytest
 
-from tile_oracle.crawl.synthetic import synthetic_problems
 from tile_oracle.problem import DIRECTIONS
+from tools.crawl.synthetic import synthetic_problems
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -1,4 +1,4 @@
-"""`tile-oracle crawl`, from traces made by hand and, where PyTorch is there, for real."""
+"""`python -m tools.crawl`, from traces made by hand and, where PyTorch is there, for real."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.commands import crawl
-from tile_oracle.crawl.trace import Trace
-from tile_oracle.crawl.trace_file import TraceFile
 from tile_oracle.errors import HarnessError
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.problem_set import load_problem_set
+from tools.crawl import __main__ as crawl
+from tools.crawl.trace import Trace
+from tools.crawl.trace_file import TraceFile
 
 
 def run(*arguments: str | Path) -> int:
@@ -48,7 +48,7 @@ def test_sets_are_written_from_traces_without_pytorch(traces: Path, tmp_path: Pa
     assert len(training.problems) == 60
     assert {p.direction for p in load_problem_set(out / "bwd_data_training.csv").problems} == {"bwd_data"}
     said = " ".join(training.provenance.split())
-    assert "tile-oracle crawl --training 60 --validation 20 --no-trace --trace-file traces.jsonl" in said
+    assert "python -m tools.crawl --training 60 --validation 20 --no-trace --trace-file traces.jsonl" in said
     assert "timm 1.0.0, torch 2.0.0; seed 1" in said
 
 
@@ -112,7 +112,7 @@ def test_an_out_dir_that_is_a_file(traces: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(
     importlib.util.find_spec("torch") is None or importlib.util.find_spec("timm") is None,
-    reason="PyTorch and timm are an optional extra: pip install 'tile-oracle[crawl]'",
+    reason="PyTorch and timm are an optional extra: pip install -e '.[crawl]'",
 )
 def test_a_real_crawl_of_two_small_architectures(tmp_path: Path, capsys) -> None:
     wanted = ("--architectures", "torchvision/squeezenet1_?", "--architectures", "torchvision/resnet18")
