@@ -30,14 +30,14 @@ from kernel_tuner.observers.observer import BenchmarkObserver
 
 from benchmarks.gpu.setting import some_kernels
 from tile_oracle.build.builder import Builder
+from tile_oracle.device.gpu_abi import KERNEL, LAUNCH_INFO, gpu_args, plan_launch, read_launch_info
+from tile_oracle.device.gpu_work import Buffer, DeviceWork
+from tile_oracle.device.reference import STORAGE
+from tile_oracle.device.runtime.cuda import open_cuda
+from tile_oracle.device.runtime.driver import Arguments, Driver, Launch
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.measure.reference import STORAGE
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.problem_set import load_problem_sets
-from tile_oracle.target.gpu_abi import KERNEL, LAUNCH_INFO, gpu_args, plan_launch, read_launch_info
-from tile_oracle.target.gpu_work import Buffer, DeviceWork
-from tile_oracle.target.runtime.cuda import open_cuda
-from tile_oracle.target.runtime.driver import Arguments, Driver, Launch
 
 ITERATIONS = 20
 

@@ -60,7 +60,7 @@ class EvilTarget:
 
     name = "cpu"
     arch = "cpu"
-    device_module = "tile_oracle.target.cpu_device"
+    device_module = "tile_oracle.device.cpu"
     device_name = ""
     implementation = "native"
 

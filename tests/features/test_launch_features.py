@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
+from tile_oracle.device.gpu_abi import LaunchInfo, plan_launch
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_figures
@@ -17,7 +18,6 @@ from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
-from tile_oracle.target.gpu_abi import LaunchInfo, plan_launch
 
 SCHEMA = schema_named("grouped_conv_own_3")
 POOLS = {

@@ -23,7 +23,7 @@ import pytest
 from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.kernel import GroupedConvKernel
-from tile_oracle.measure import check_data, reference
+from tile_oracle.device import check_data, reference
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
@@ -166,7 +166,7 @@ REFERENCE_PROBLEMS = [
 @pytest.mark.parametrize("problem", REFERENCE_PROBLEMS, ids=lambda problem: problem.id)
 def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: GpuUnderTest) -> None:
     """The kernel that every other one is compared with, against integers on the host."""
-    from tile_oracle.target.gpu_work import Buffer, DeviceWork
+    from tile_oracle.device.gpu_work import Buffer, DeviceWork
 
     driver = open_driver(target.name)
     work = DeviceWork(driver, target.builder.device_work().path)
@@ -205,10 +205,10 @@ def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: Gpu
 
 def open_driver(name: str):  # type: ignore[no-untyped-def]
     if name == "sm_90":
-        from tile_oracle.target.runtime.cuda import open_cuda
+        from tile_oracle.device.runtime.cuda import open_cuda
 
         return open_cuda()
-    from tile_oracle.target.runtime.hip import open_hip
+    from tile_oracle.device.runtime.hip import open_hip
 
     return open_hip()
 

@@ -17,11 +17,11 @@ from tests.kernels.emulated_gpu.machine import VISIBLE, EmulatedMachine
 SCRIPT = """
 import sys
 from ctypes import c_int, c_void_p
-from tile_oracle.target.runtime.driver import RuntimeFailure
+from tile_oracle.device.runtime.driver import RuntimeFailure
 if sys.argv[1] == "gfx950":
-    from tile_oracle.target.runtime.hip import open_hip as open_driver
+    from tile_oracle.device.runtime.hip import open_hip as open_driver
 else:
-    from tile_oracle.target.runtime.cuda import open_cuda as open_driver
+    from tile_oracle.device.runtime.cuda import open_cuda as open_driver
 
 def refused(call, *arguments):
     try:

@@ -15,11 +15,11 @@ import pytest
 from evil_target import FLAG, MODES, NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
 from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.device.timing import TimingPlan
 from tile_oracle.errors import BuildError, TargetError
 from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
-from tile_oracle.measure.timing import TimingPlan
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
 SETTINGS = SweepSettings(
@@ -375,7 +375,7 @@ def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     """A device whose claim ends the process: no kernel is to blame, and the sweep must not go on for ever."""
     (tmp_path / "dying_device.py").write_text(
         "import os\n"
-        "from tile_oracle.target.cpu_device import CpuDevice\n"
+        "from tile_oracle.device.cpu import CpuDevice\n"
         "class Dying(CpuDevice):\n"
         "    def load(self, problem, seed):\n"
         "        pass\n"
@@ -397,8 +397,8 @@ def test_a_kernel_faster_than_the_device_can_be_is_wrong(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "slow_device.py").write_text(
-        "from tile_oracle.measure.roofline import Limits\n"
-        "from tile_oracle.target.cpu_device import CpuDevice\n"
+        "from tile_oracle.device.roofline import Limits\n"
+        "from tile_oracle.device.cpu import CpuDevice\n"
         "def open_device():\n"
         "    device = CpuDevice()\n"
         "    device.limits = Limits({'fp32': 1.0})\n"
@@ -420,7 +420,7 @@ def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
     """As when the machine runs out of memory over one problem's data."""
     (tmp_path / "choking_device.py").write_text(
         "import os, signal\n"
-        "from tile_oracle.target.cpu_device import CpuDevice\n"
+        "from tile_oracle.device.cpu import CpuDevice\n"
         "class Choking(CpuDevice):\n"
         "    def load(self, problem, seed):\n"
         "        if problem.N == 3:\n"

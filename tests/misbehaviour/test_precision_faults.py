@@ -14,9 +14,9 @@ import pytest
 
 from tile_oracle.build.builder import Builder
 from tile_oracle.data_files import data_folder
+from tile_oracle.device.cpu import CpuDevice, open_device
 from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.problem import GroupedConvProblem
-from tile_oracle.target.cpu_device import CpuDevice, open_device
 
 _HEADER = Path(__file__).with_name("precision_faults.hpp")
 
@@ -79,7 +79,7 @@ def test_every_fault_is_seen(dtype: str, channels: int, device: CpuDevice, libra
 
 def test_small_integers_alone_would_not_do(device: CpuDevice, library: Path) -> None:
     """Of the same kernels the check with integers from -4 to 4 lets most pass."""
-    from tile_oracle.measure.reference import encode, exact_output, integer_operands
+    from tile_oracle.device.reference import encode, exact_output, integer_operands
 
     problem = GroupedConvProblem("forward", "bf16", 2, 2, 64, 12, 1, 8, 9, 3, 3, pad_h=1, pad_w=1)
     device.load(problem, 1)

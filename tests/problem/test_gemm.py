@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.errors import ProblemError
-from tile_oracle.measure.reference import exact_output, integer_operands
 from tile_oracle.problem import (
     GEMM_DTYPES,
     GEMM_LAYOUTS,

@@ -57,9 +57,7 @@ def end_of(process: subprocess.Popen[str]) -> Finished:
 
 def worker_of(process: subprocess.Popen[str]) -> int:
     """The process that measures for a pytest without workers."""
-    (pid,) = (
-        pid for pid, command in children(process.pid).items() if "tile_oracle.measure.worker" in command
-    )
+    (pid,) = (pid for pid, command in children(process.pid).items() if "tile_oracle.device.worker" in command)
     return pid
 
 
@@ -189,7 +187,7 @@ def kill_pytest(process: subprocess.Popen[str]) -> None:
 
 def kill_measuring_worker(process: subprocess.Popen[str]) -> None:
     for pid, command in children(process.pid).items():
-        if "tile_oracle.measure.worker" in command:
+        if "tile_oracle.device.worker" in command:
             os.kill(pid, signal.SIGKILL)
 
 

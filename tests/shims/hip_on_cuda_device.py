@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from tile_oracle.target.gpu_device import GpuDevice
-from tile_oracle.target.runtime.hip import open_hip
+from tile_oracle.device.gpu import GpuDevice
+from tile_oracle.device.runtime.hip import open_hip
 
 
 def open_device(work: str, library: str) -> GpuDevice:

@@ -1,4 +1,4 @@
-/* The functions of HIP (or, with AS_CUDA, of CUDA's driver) that tile_oracle.target.runtime calls. Each notes its name
+/* The functions of HIP (or, with AS_CUDA, of CUDA's driver) that tile_oracle.device.runtime calls. Each notes its name
  * and arguments in the file RECORD_TO and answers plausibly: device memory is the host's, kernels do nothing.
  *
  *   RECORD_FAIL=hipMalloc:2      that function fails with that number

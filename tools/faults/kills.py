@@ -321,7 +321,7 @@ class Trial:
 def _kind(command: bytes) -> str:
     if b"guardian" in command:
         return "guardian"
-    if b"tile_oracle.measure.worker" in command:
+    if b"tile_oracle.device.worker" in command:
         return "measuring"
     if b"sys.stdin.readline" in command:
         return "worker"

@@ -29,7 +29,7 @@ _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM
 
 def worker_command(fd: int, journals: Path | None) -> list[str]:
     """What the guardian starts."""
-    command = [sys.executable, "-P", "-m", "tile_oracle.measure.worker", str(fd), str(fd)]
+    command = [sys.executable, "-P", "-m", "tile_oracle.device.worker", str(fd), str(fd)]
     return command if journals is None else [*command, str(journals)]
 
 

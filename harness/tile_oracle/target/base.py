@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.device.roofline import Limits
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.roofline import Limits
 from tile_oracle.problem import Problem
 from tile_oracle.target.device_state import DeviceState
 

@@ -23,7 +23,7 @@ class CpuTarget:
 
     name = "cpu"
     arch = "cpu"
-    device_module = "tile_oracle.target.cpu_device"
+    device_module = "tile_oracle.device.cpu"
 
     def __init__(self, options: TargetOptions) -> None:
         source = open_kernel_source(self.arch, options.kernel_source)

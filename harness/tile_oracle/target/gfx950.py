@@ -14,7 +14,7 @@ class Gfx950Target(GpuTarget):
 
     name = "gfx950"
     arch = "gfx950"
-    device_module = "tile_oracle.target.gfx950_device"
+    device_module = "tile_oracle.device.gfx950"
     visible_variable = "HIP_VISIBLE_DEVICES"
 
     def __init__(self, options: TargetOptions) -> None:

@@ -12,7 +12,7 @@ class Sm90Target(GpuTarget):
 
     name = "sm_90"
     arch = "sm_90"
-    device_module = "tile_oracle.target.sm_90_device"
+    device_module = "tile_oracle.device.sm_90"
     visible_variable = "CUDA_VISIBLE_DEVICES"
 
     def __init__(self, options: TargetOptions) -> None:

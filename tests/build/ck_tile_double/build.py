@@ -77,8 +77,8 @@ SCRIPT = """
 import json, sys
 from pathlib import Path
 from tile_oracle.problem import problem_from_row
-from tile_oracle.target.gpu_device import GpuDevice
-from tile_oracle.target.runtime.hip import open_hip
+from tile_oracle.device.gpu import GpuDevice
+from tile_oracle.device.runtime.hip import open_hip
 
 asked = json.loads(sys.argv[1])
 driver = open_hip(library=asked["runtime"])

@@ -24,7 +24,7 @@ if __name__ == "__main__":
 
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tile_oracle.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
-from tile_oracle.target.gpu_work import WORK_KERNELS
+from tile_oracle.device.gpu_work import WORK_KERNELS
 
 WORK_LAUNCHERS = "TO_LDS_OF_TILES(0)\n" + "".join(f"TO_LAUNCHER({name})\n" for name in WORK_KERNELS)
 _EMULATED = "kernel.emulated"

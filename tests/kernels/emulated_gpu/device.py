@@ -24,11 +24,11 @@ import numpy as np
 from tile_oracle.build.source import source_for
 from tile_oracle.build.toolchain import compiler_environment, find_toolchain
 from tile_oracle.data_files import data_folder
+from tile_oracle.device.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
+from tile_oracle.device.reference import STORAGE, Array, encode, exact_output, integer_operands
+from tile_oracle.device.runtime.driver import Arguments, Geometry
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.reference import STORAGE, Array, encode, exact_output, integer_operands
 from tile_oracle.problem import GroupedConvProblem, Problem
-from tile_oracle.target.gpu_abi import LaunchInfo, gpu_args, plan_launch, read_launch_info
-from tile_oracle.target.runtime.driver import Arguments, Geometry
 
 HERE = Path(__file__).parent
 HEADERS = data_folder("kernels") / "gpu"

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.kernels.emulated_gpu.device import READS, WRITES, Buffer, EmulatedGpu, EmulatedModule, buffer
-from tile_oracle.target.runtime.driver import DeviceProperties, Driver, Launch, RuntimeFailure
+from tile_oracle.device.runtime.driver import DeviceProperties, Driver, Launch, RuntimeFailure
 
 _VIOLATION = 700
 

@@ -1,4 +1,4 @@
-// The functions of HIP's runtime (or, with AS_CUDA, of CUDA's driver) that tile_oracle.target.runtime calls, over the emulated
+// The functions of HIP's runtime (or, with AS_CUDA, of CUDA's driver) that tile_oracle.device.runtime calls, over the emulated
 // GPU: kernels really run, and compute what they should.
 //
 //   EMULATED_CODE=FOLDER     what modules are: FOLDER/<sha256 of the image>.emulated is the same source, compiled for the

@@ -17,13 +17,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tile_oracle.problem import GemmProblem, GroupedConvProblem
-from tile_oracle.target import gpu_device
-from tile_oracle.target.base import DataFiles, KernelFailed, ProblemRefused
-from tile_oracle.target.gpu_device import SKEW_BYTES, GpuDevice
-from tile_oracle.target.gpu_work import GUARD_BYTES
-from tile_oracle.target.runtime.cuda import open_cuda
-from tile_oracle.target.runtime.driver import (
+from tile_oracle.device import gpu as gpu_device
+from tile_oracle.device.gpu import SKEW_BYTES, GpuDevice
+from tile_oracle.device.gpu_work import GUARD_BYTES
+from tile_oracle.device.runtime.cuda import open_cuda
+from tile_oracle.device.runtime.driver import (
     Arguments,
     Driver,
     Geometry,
@@ -31,7 +29,9 @@ from tile_oracle.target.runtime.driver import (
     RuntimeFailure,
     RuntimeMissing,
 )
-from tile_oracle.target.runtime.hip import open_hip
+from tile_oracle.device.runtime.hip import open_hip
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.target.base import DataFiles, KernelFailed, ProblemRefused
 
 SHIMS = Path(__file__).parent.parent / "shims"
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)
@@ -524,9 +524,9 @@ def test_after_a_fault_the_process_ends_and_says_why(
     script = (
         "import sys; from pathlib import Path\n"
         "from tile_oracle.problem import GroupedConvProblem\n"
-        "from tile_oracle.target.gpu_device import GpuDevice\n"
-        "from tile_oracle.target.runtime.cuda import open_cuda\n"
-        "from tile_oracle.target.runtime.hip import open_hip\n"
+        "from tile_oracle.device.gpu import GpuDevice\n"
+        "from tile_oracle.device.runtime.cuda import open_cuda\n"
+        "from tile_oracle.device.runtime.hip import open_hip\n"
         "import os\n"
         "open_ = open_hip if sys.argv[1] == 'hip' else open_cuda\n"
         "device = GpuDevice(open_(library=sys.argv[2]), Path(sys.argv[3]), 256)\n"

@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.measure.check_data import (
+from tile_oracle.device.check_data import (
     Pattern,
     columns_of_result,
     columns_of_second,
     dense,
     fold_axes,
 )
-from tile_oracle.measure.reference import STORAGE
+from tile_oracle.device.gpu_abi import EXTENTS
+from tile_oracle.device.reference import STORAGE
+from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
+from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.problem import DIRECTIONS, GemmProblem, Problem
-from tile_oracle.target.gpu_abi import EXTENTS
-from tile_oracle.target.runtime.driver import Arguments, Driver, Geometry, Launch
-from tile_oracle.target.stray_values import POISON_BYTE
 
 GUARD_BYTES = 256 << 10
 """Before and after each buffer; a multiple of every alignment that a kernel may count on."""
@@ -158,7 +158,7 @@ class DeviceWork:
         self.fill(problem, dense(problem), seed, first, second)
 
     def fill(self, problem: Problem, pattern: Pattern, seed: int, first: int, second: int) -> None:
-        """Both operands, as tile_oracle.measure.check_data describes a pattern."""
+        """Both operands, as tile_oracle.device.check_data describes a pattern."""
         for number, address in enumerate((first, second)):
             count = math.prod(problem.operand_shapes[number])
             where = (c_void_p(address), c_longlong(count), c_ulonglong(_stream(seed, number)))

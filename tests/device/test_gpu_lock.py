@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.target import gpu_lock
-from tile_oracle.target.gpu_lock import GpuLock
+from tile_oracle.device import gpu_lock
+from tile_oracle.device.gpu_lock import GpuLock
 
 HOLDER = """\
 import sys
-from tile_oracle.target.gpu_lock import GpuLock
+from tile_oracle.device.gpu_lock import GpuLock
 lock = GpuLock(sys.argv[1])
 lock.acquire()
 print("held", flush=True)

@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile_oracle.errors import ProblemError
-from tile_oracle.measure import reference
-from tile_oracle.measure.reference import (
+from tile_oracle.device import reference
+from tile_oracle.device.reference import (
     STORAGE,
     decode,
     encode,
@@ -29,6 +28,7 @@ from tile_oracle.measure.reference import (
     reduction_length,
     spot_points,
 )
+from tile_oracle.errors import ProblemError
 from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 

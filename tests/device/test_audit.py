@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import ctypes, json, os, resource, signal, sys, threading
-from tile_oracle.measure.audit import Audit
+from tile_oracle.device.audit import Audit
 
 memory = ctypes.create_string_buffer(bytes(range(256)) * 64)
 there, _ = os.pipe()

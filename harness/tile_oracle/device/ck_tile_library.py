@@ -8,9 +8,9 @@ from ctypes import c_char_p, c_int32, c_int64, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.device.gpu_abi import EXTENTS, Unlaunchable
+from tile_oracle.device.runtime.driver import LibraryLaunch
 from tile_oracle.problem import GemmProblem, Problem
-from tile_oracle.target.gpu_abi import EXTENTS, Unlaunchable
-from tile_oracle.target.runtime.driver import LibraryLaunch
 
 ABI_VERSION = 1
 

@@ -15,7 +15,7 @@ with one operand multiplied so, which then has a single column. Of the weight's 
 column a group.
 
 All numbers are integers below 2^53 (which `countable` sees to), so float64 computes both sides exactly in
-any order. The result must be exact, too, as its dtype stores it: tile_oracle.measure.check_data.countable
+any order. The result must be exact, too, as its dtype stores it: tile_oracle.device.check_data.countable
 makes such operands.
 """
 
@@ -28,8 +28,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.measure.check_data import Integers, column_count
-from tile_oracle.measure.reference import Array, decode
+from tile_oracle.device.check_data import Integers, column_count
+from tile_oracle.device.reference import Array, decode
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
 
 _VALUES = 1 << 20

@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tile_oracle
-from tile_oracle.target.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 
 PAGE = mmap.PAGESIZE
 
 TOUCH = """
 import ctypes, sys
 import numpy as np
-from tile_oracle.target.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 size, flush, offset, how, read_only = (int(a) for a in sys.argv[1:])
 if read_only:
     buffer = holding(np.ones(size, np.uint8), flush=bool(flush))

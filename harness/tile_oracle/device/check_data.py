@@ -15,7 +15,7 @@ mantissa   The first operand has full mantissas. An even column of the second ha
            sign, but for -1, 0 or 1, so that large partial sums leave a small result.
 countable  Few elements are not zero, and those are 1 or -1: every result is an integer that the result's
            dtype stores exactly. The products of a whole row or column of results with random integers can
-           then be checked exactly, too (tile_oracle.measure.product_check).
+           then be checked exactly, too (tile_oracle.device.product_check).
 
 Bounds of sums. Given all magnitudes and the first operand, a partial sum of a pattern is a sum of
 independent symmetric variables. By Hoeffding's inequality it exceeds t with a probability of at most 2

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from tile_oracle.build.toolchain import find_toolchain
-from tile_oracle.target import native_clock
-from tile_oracle.target.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Watch
+from tile_oracle.device import native_clock
+from tile_oracle.device.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Watch
 
 
 @pytest.mark.parametrize("machine", sorted(CODE))

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile_oracle.measure.check_data import (
+from tile_oracle.device.check_data import (
     MANTISSA_BITS,
     Columns,
     Pattern,
@@ -21,8 +21,8 @@ from tile_oracle.measure.check_data import (
     negated,
     operands,
 )
-from tile_oracle.measure.product_check import product_check
-from tile_oracle.measure.reference import decode, encode, exact_output, exact_values
+from tile_oracle.device.product_check import product_check
+from tile_oracle.device.reference import decode, encode, exact_output, exact_values
 from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
 
 _REST = (

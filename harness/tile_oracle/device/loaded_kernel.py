@@ -8,9 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
-from tile_oracle.problem import Problem
-from tile_oracle.target.ck_tile_library import CkTileLibrary
-from tile_oracle.target.gpu_abi import (
+from tile_oracle.device.ck_tile_library import CkTileLibrary
+from tile_oracle.device.gpu_abi import (
     FINISH,
     KERNEL,
     LAUNCH_INFO,
@@ -19,7 +18,8 @@ from tile_oracle.target.gpu_abi import (
     plan_launch,
     read_launch_info,
 )
-from tile_oracle.target.runtime.driver import Arguments, Driver, Launch, LibraryLaunch, RuntimeFailure
+from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, LibraryLaunch, RuntimeFailure
+from tile_oracle.problem import Problem
 
 Launches = tuple[Launch | LibraryLaunch, ...]
 

@@ -14,13 +14,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.measure.reference import STORAGE, Array
-from tile_oracle.measure.roofline import Limits
+from tile_oracle.device.core_lock import CoreLock
+from tile_oracle.device.cpu_data import ProblemData, TimedData
+from tile_oracle.device.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.native_clock import NativeClock
+from tile_oracle.device.reference import STORAGE, Array
+from tile_oracle.device.roofline import Limits
+from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
 from tile_oracle.problem import GemmProblem, Problem
 from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
 from tile_oracle.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
-from tile_oracle.target.core_lock import CoreLock
-from tile_oracle.target.cpu_data import ProblemData, TimedData
 from tile_oracle.target.cpu_info import (
     cpu_name,
     cpu_peak_flops,
@@ -28,9 +31,6 @@ from tile_oracle.target.cpu_info import (
     memory_available_bytes,
 )
 from tile_oracle.target.device_state import DeviceState
-from tile_oracle.target.guarded_memory import GuardedBuffer, holding
-from tile_oracle.target.native_clock import NativeClock
-from tile_oracle.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 _ABI_VERSION = 1
 _TO_OK, _TO_UNSUPPORTED = 0, 1

@@ -9,8 +9,7 @@ import struct
 import pytest
 
 from tile_oracle.data_files import data_folder
-from tile_oracle.problem import GemmProblem, GroupedConvProblem
-from tile_oracle.target.gpu_abi import (
+from tile_oracle.device.gpu_abi import (
     ABI_VERSION,
     GpuArgs,
     GpuGemmArgs,
@@ -20,6 +19,7 @@ from tile_oracle.target.gpu_abi import (
     plan_launch,
     read_launch_info,
 )
+from tile_oracle.problem import GemmProblem, GroupedConvProblem
 
 HEADER = (data_folder("kernels") / "gpu" / "abi.h").read_text()
 

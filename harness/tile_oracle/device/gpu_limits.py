@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tile_oracle.arch import load_arch
-from tile_oracle.measure.roofline import Limits
+from tile_oracle.device.roofline import Limits
 
 
 def gpu_limits(name: str, compute_units: int) -> Limits:

@@ -16,8 +16,8 @@ import numpy as np
 import numpy.ma  # np.unique imports it in its first call: a kernel may have changed the root by then
 import numpy.typing as npt
 
-from tile_oracle.measure import reference
-from tile_oracle.measure.check_data import (
+from tile_oracle.device import reference
+from tile_oracle.device.check_data import (
     Integers,
     Pattern,
     column_count,
@@ -29,12 +29,12 @@ from tile_oracle.measure.check_data import (
     negated,
     operands,
 )
-from tile_oracle.measure.product_check import ProductCheck, product_check
-from tile_oracle.measure.reference import STORAGE, Array, Expectation, decode, encode, expectation
+from tile_oracle.device.guarded_memory import GuardedBuffer, holding
+from tile_oracle.device.native_clock import Watch
+from tile_oracle.device.product_check import ProductCheck, product_check
+from tile_oracle.device.reference import STORAGE, Array, Expectation, decode, encode, expectation
+from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
 from tile_oracle.problem import Problem
-from tile_oracle.target.guarded_memory import GuardedBuffer, holding
-from tile_oracle.target.native_clock import Watch
-from tile_oracle.target.stray_values import POISON_BYTE, nan_count, unwritten
 
 FLUSH = "before a page that cannot be touched"
 SKEWED = "one element beyond a 64-byte boundary"

@@ -6,7 +6,7 @@ import ctypes
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from types import MappingProxyType
 
-from tile_oracle.target.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
 
 LIBRARY = "libcuda.so.1"
 

@@ -7,8 +7,8 @@ import math
 import struct
 from dataclasses import dataclass
 
+from tile_oracle.device.runtime.driver import Geometry
 from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
-from tile_oracle.target.runtime.driver import Geometry
 
 ABI_VERSION = 1
 KERNEL, FINISH, LAUNCH_INFO = "to_conv", "to_finish", "to_launch_info"

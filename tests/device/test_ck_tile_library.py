@@ -195,8 +195,8 @@ def test_what_is_too_large_for_32_bits_is_not_passed_on(
 import ctypes
 from pathlib import Path
 from tile_oracle.problem import GroupedConvProblem
-from tile_oracle.target.ck_tile_library import CkTileLibrary
-from tile_oracle.target.gpu_abi import Unlaunchable
+from tile_oracle.device.ck_tile_library import CkTileLibrary
+from tile_oracle.device.gpu_abi import Unlaunchable
 library = CkTileLibrary(Path({str(libraries[FORWARD])!r}), ctypes.CDLL({str(runtime)!r}))
 print(library.kernel)
 try:
@@ -270,7 +270,7 @@ def test_other_headers_are_another_key(tmp_path: Path) -> None:
 class DoubleTarget(GpuTarget):
     name = "gfx950"
     arch = "gfx950"
-    device_module = "tile_oracle.target.gfx950_device"
+    device_module = "tile_oracle.device.gfx950"
     visible_variable = "HIP_VISIBLE_DEVICES"
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from tile_oracle.arch import load_arch
 from tile_oracle.data_files import data_folder
-from tile_oracle.measure.reference import exact_output
-from tile_oracle.measure.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
+from tile_oracle.device.gpu_limits import gpu_limits
+from tile_oracle.device.reference import exact_output
+from tile_oracle.device.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
 from tile_oracle.problem import DIRECTIONS, GemmProblem, GroupedConvProblem, problem_from_row
 from tile_oracle.target.cpu_info import cpu_peak_flops
-from tile_oracle.target.gpu_limits import gpu_limits
 
 CONVS = [
     GroupedConvProblem.from_id(f"{direction}-{rest}")

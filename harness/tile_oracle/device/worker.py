@@ -1,6 +1,6 @@
 """The worker: a long-lived process that owns one device and runs kernels on it.
 
-Started by tile_oracle.measure.supervisor as `python -m tile_oracle.measure.worker READ_FD WRITE_FD`. Takes
+Started by tile_oracle.measure.supervisor as `python -m tile_oracle.device.worker READ_FD WRITE_FD`. Takes
 commands, streams results. It says which kernel it is about to run before it runs it, so that its death
 can be blamed on the right one. It never outlives its parent: when the parent's end of the pipe closes,
 a watching thread seals what the parent had recorded and ends the process, whatever a kernel is doing.
@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.measure.audit import Audit
+from tile_oracle.device.audit import Audit
+from tile_oracle.device.roofline import impossible
+from tile_oracle.device.timing import Timing, TimingPlan, summarise, time_kernel
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
-from tile_oracle.measure.roofline import impossible
-from tile_oracle.measure.timing import Timing, TimingPlan, summarise, time_kernel
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.attempts import AttemptSlot
 from tile_oracle.target.base import CheckResult, DataFiles, Device, KernelFailed, ProblemRefused

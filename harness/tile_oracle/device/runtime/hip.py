@@ -7,7 +7,7 @@ import re
 from ctypes import c_char_p, c_int, c_void_p
 from types import MappingProxyType
 
-from tile_oracle.target.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
+from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
 
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
 """The unversioned name comes with ROCm's development packages; the others with its runtime alone."""

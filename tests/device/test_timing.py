@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile_oracle.measure.timing import TimingPlan, summarise, time_kernel
+from tile_oracle.device.timing import TimingPlan, summarise, time_kernel
 
 Nanoseconds = npt.NDArray[np.float64]
 
