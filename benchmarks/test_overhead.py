@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.device.timing import TimingPlan
 from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import PROBLEM_FIELDS, GroupedConvProblem
 from tile_oracle.record.run import RunLog, open_run

@@ -7,7 +7,7 @@ for each problem anew: Kernel Tuner keeps no binaries from one tuning to the nex
 are tried on each problem. What it came to is written to OUTPUT, as JSON, the seconds in compilers apart.
 
 Its own backends compile CUDA C++ with NVRTC, which cannot read kernels/gpu; so this gives it a backend that
-compiles and loads through build and target.runtime. All else is its own: searching, verifying
+compiles and loads through build and device.runtime. All else is its own: searching, verifying
 against the expected output, and timing with events, 20 runs a configuration.
 """
 
@@ -32,10 +32,10 @@ from benchmarks.gpu.setting import some_kernels
 from tile_oracle.build.builder import Builder
 from tile_oracle.device.gpu_abi import KERNEL, LAUNCH_INFO, gpu_args, plan_launch, read_launch_info
 from tile_oracle.device.gpu_work import Buffer, DeviceWork
-from tile_oracle.device.reference import STORAGE
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.problem_set import load_problem_sets
 

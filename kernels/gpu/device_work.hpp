@@ -1,8 +1,8 @@
 // What the harness itself does on a GPU: inputs, the reference result, comparison. For gfx950 (HIP) and sm_90
-// (CUDA), without any vendor's headers. harness/tile_oracle/target/gpu_device.py launches these kernels: blocks of 256
+// (CUDA), without any vendor's headers. harness/target/gpu_device.py launches these kernels: blocks of 256
 // threads, as many as are useful, all loops strided by the grid.
 //
-//     to_fill_integers, to_fill_pattern   inputs (harness/tile_oracle/measure/check_data.py says why just these)
+//     to_fill_integers, to_fill_pattern   inputs (harness/measure/check_data.py says why just these)
 //     to_negate_columns, to_flip_sign     other inputs, and what must come of them
 //     to_reference, to_reference_long     the convolution by its definition, accumulated in fp32
 //     to_product, to_product_long         the same of a GEMM

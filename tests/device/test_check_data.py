@@ -22,7 +22,8 @@ from tile_oracle.device.check_data import (
     operands,
 )
 from tile_oracle.device.product_check import product_check
-from tile_oracle.device.reference import decode, encode, exact_output, exact_values
+from tile_oracle.device.reference import exact_output, exact_values
+from tile_oracle.number_formats import decode, encode
 from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
 
 _REST = (

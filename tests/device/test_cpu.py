@@ -12,8 +12,8 @@ from evil_target import evil_kernel, small_problem
 from tile_oracle.build.builder import Builder
 from tile_oracle.device import cpu as cpu_device
 from tile_oracle.device import reference
+from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.cpu import CpuDevice, open_device
-from tile_oracle.target.base import KernelFailed, ProblemRefused
 
 PROBLEM = small_problem(N=2, C=6, K=10, G=2, Hi=16, Wi=15)
 

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from tile_oracle.device import gpu as gpu_device
+from tile_oracle.device.base import KernelFailed, ProblemRefused
 from tile_oracle.device.gpu import SKEW_BYTES, GpuDevice
 from tile_oracle.device.gpu_work import GUARD_BYTES
 from tile_oracle.device.runtime.cuda import open_cuda
@@ -31,7 +32,7 @@ from tile_oracle.device.runtime.driver import (
 )
 from tile_oracle.device.runtime.hip import open_hip
 from tile_oracle.problem import GemmProblem, GroupedConvProblem
-from tile_oracle.target.base import DataFiles, KernelFailed, ProblemRefused
+from tile_oracle.target.base import DataFiles
 
 SHIMS = Path(__file__).parent.parent / "shims"
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 1, 8, 8, 3, 3, pad_h=1, pad_w=1)

@@ -16,9 +16,6 @@ from hypothesis import strategies as st
 
 from tile_oracle.device import reference
 from tile_oracle.device.reference import (
-    STORAGE,
-    decode,
-    encode,
     exact_output,
     exact_values,
     expectation,
@@ -29,6 +26,7 @@ from tile_oracle.device.reference import (
     spot_points,
 )
 from tile_oracle.errors import ProblemError
+from tile_oracle.number_formats import STORAGE, decode, encode
 from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 
@@ -160,7 +158,7 @@ def test_a_sum_too_deep_for_ones_is_thinned_out(dtype: str) -> None:
 
 
 def test_zeros_come_out_positive_or_are_told_equal() -> None:
-    """0 x -3 is -0: whichever zero comes out, the other one is right too (see cpu_device)."""
+    """0 x -3 is -0: whichever zero comes out, the other one is right too (see device.cpu)."""
     problem = GroupedConvProblem("bwd_weight", "fp32", 2, 1, 2, 2, 1, 1, 1, 1, 1)
     first, second = np.zeros(problem.input_shape, np.int8), np.full(problem.output_shape, -3, np.int8)
     assert (exact_output(problem, first, second) == 0).all()

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile_oracle.device.timing import TimingPlan, summarise, time_kernel
+from tile_oracle.device.timing import summarise, time_kernel
+from tile_oracle.measure.timing_plan import TimingPlan
 
 Nanoseconds = npt.NDArray[np.float64]
 

@@ -1,4 +1,4 @@
-"""What features say of a launch is what is launched: they are held to target.gpu_abi.plan_launch."""
+"""What features say of a launch is what is launched: they are held to device.gpu_abi.plan_launch."""
 
 from __future__ import annotations
 

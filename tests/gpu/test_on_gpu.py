@@ -20,10 +20,11 @@ from types import ModuleType
 import numpy as np
 import pytest
 
+from tile_oracle import number_formats
 from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.device import check_data, reference
+from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
@@ -62,7 +63,7 @@ class GpuUnderTest:
 
     def __init__(self, name: str, builder: Builder) -> None:
         self.name = self.arch = name
-        self.device_module = f"tile_oracle.target.{name}_device"
+        self.device_module = f"tile_oracle.device.{name}"
         self.builder = builder
 
     def refusal(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> str | None:
@@ -170,7 +171,7 @@ def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: Gpu
 
     driver = open_driver(target.name)
     work = DeviceWork(driver, target.builder.device_work().path)
-    storage = reference.STORAGE[problem.dtype]
+    storage = number_formats.STORAGE[problem.dtype]
     counts = [math.prod(shape) for shape in problem.operand_shapes]
     buffers = [Buffer(driver, count * storage.itemsize) for count in counts]
     first, second, out = (buffer.address for buffer in buffers)
@@ -181,14 +182,14 @@ def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: Gpu
             np.frombuffer(driver.copy_out(buffer.address, buffer.size_bytes), storage).reshape(shape)
             for buffer, shape in zip(buffers, problem.operand_shapes, strict=True)
         ]
-        inputs = [reference.decode(values, problem.dtype) / pattern.scale for values in stored[:2]]
+        inputs = [number_formats.decode(values, problem.dtype) / pattern.scale for values in stored[:2]]
         bounds = pattern.first[1], max(pattern.second[1], pattern.cancelling + 1)
         for operand, most in zip(inputs, bounds, strict=True):
             assert 0 < np.abs(operand).max() <= most
         exact = reference.exact_output(problem, *(values.astype(np.int32) for values in inputs))
-        wanted = reference.encode(exact * np.float32(pattern.result_scale), problem.dtype)
-        got = reference.decode(stored[2], problem.dtype)
-        assert np.array_equal(got, reference.decode(wanted, problem.dtype))
+        wanted = number_formats.encode(exact * np.float32(pattern.result_scale), problem.dtype)
+        got = number_formats.decode(stored[2], problem.dtype)
+        assert np.array_equal(got, number_formats.decode(wanted, problem.dtype))
     assert work.compare(problem, out, out).wrong == 0
     assert all(work.damaged_guard_bytes(buffer) == 0 for buffer in buffers)
     damaged = bytearray(stored[2].tobytes())

@@ -16,14 +16,15 @@ from tests.kernels.emulated_gpu.compiler import WORK_LAUNCHERS
 from tests.kernels.emulated_gpu.device import LAUNCHERS, EmulatedGpu
 from tests.kernels.emulated_gpu.driver import EmulatedDriver
 from tile_oracle.build.source import device_work_source, source_for
+from tile_oracle.device.base import KernelFailed
 from tile_oracle.device.check_data import dense, mantissa
 from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.gpu_work import Buffer, DeviceWork
-from tile_oracle.device.reference import STORAGE, Array, decode, encode, exact_output
+from tile_oracle.device.reference import exact_output
 from tile_oracle.device.runtime.driver import Launch
 from tile_oracle.kernel import Kernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
-from tile_oracle.target.base import KernelFailed
 
 PROBLEMS = (
     *(

@@ -15,11 +15,11 @@ import pytest
 from evil_target import FLAG, MODES, NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.device.timing import TimingPlan
 from tile_oracle.errors import BuildError, TargetError
 from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
 SETTINGS = SweepSettings(
@@ -290,7 +290,7 @@ def test_the_device_is_not_judged_by_the_kernel_that_has_just_failed(
 
 def test_a_target_whose_device_does_not_open_says_so(evil_builder: Builder) -> None:
     target = EvilTarget(evil_builder)
-    target.device_module = "tile_oracle.target.no_such_device"
+    target.device_module = "tile_oracle.device.no_such_device"
     supervisor = Supervisor(target, SETTINGS)
     with pytest.raises(TargetError, match=r"cpu cannot be opened: ModuleNotFoundError: .*no_such_device"):
         supervisor.open()

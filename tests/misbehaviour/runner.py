@@ -18,9 +18,9 @@ from evil_target import NOISE_ALLOWED, small_problem
 import tile_oracle
 from tests.misbehaviour.families import INNOCENT, Family
 from tests.misbehaviour.family_library import FamilyTarget
-from tile_oracle.device.timing import TimingPlan
 from tile_oracle.measure.containment import VARIABLE, containment_for
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.record.schema import ROUND_SWEEP
 
 _LONGEST_S = 90.0

@@ -1,4 +1,4 @@
-"""Which fault of precision each pattern of measure.check_data shows, with real kernels of each fault.
+"""Which fault of precision each pattern of device.check_data shows, with real kernels of each fault.
 
 The table of docs/verification.md is the one below.
 """
@@ -79,7 +79,8 @@ def test_every_fault_is_seen(dtype: str, channels: int, device: CpuDevice, libra
 
 def test_small_integers_alone_would_not_do(device: CpuDevice, library: Path) -> None:
     """Of the same kernels the check with integers from -4 to 4 lets most pass."""
-    from tile_oracle.device.reference import encode, exact_output, integer_operands
+    from tile_oracle.device.reference import exact_output, integer_operands
+    from tile_oracle.number_formats import encode
 
     problem = GroupedConvProblem("forward", "bf16", 2, 2, 64, 12, 1, 8, 9, 3, 3, pad_h=1, pad_w=1)
     device.load(problem, 1)

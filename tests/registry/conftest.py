@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from evil_target import NOISE_ALLOWED
 
-from tile_oracle.device.timing import TimingPlan
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.supervisor import SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.registry import Budget, Registry
 from tile_oracle.target import TargetOptions

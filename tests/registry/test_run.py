@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.device.test_reference import problems
 from tests.registry.conftest import DTYPES, GEMM_DTYPES
 from tile_oracle.build.builder import Builder
-from tile_oracle.device.reference import decode, encode, exact_output, integer_operands
+from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.errors import OperandError, TargetError
 from tile_oracle.kernel import Kernel
+from tile_oracle.number_formats import decode, encode
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem, problem_from_id
 from tile_oracle.registry import Registry
 from tile_oracle.registry.operands import argument_names, axes

@@ -14,16 +14,17 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.core_lock import CoreLock
 from tile_oracle.device.cpu_data import ProblemData, TimedData
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock
-from tile_oracle.device.reference import STORAGE, Array
 from tile_oracle.device.roofline import Limits
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
+from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.problem import GemmProblem, Problem
 from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
-from tile_oracle.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
+from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.cpu_info import (
     cpu_name,
     cpu_peak_flops,
@@ -83,6 +84,9 @@ def _arguments(
 
 class CpuDevice:
     """One core of this machine, pinned while it works."""
+
+    adds_nothing = True
+    """No driver opens files or starts threads in this process: the audit may be strict."""
 
     def __init__(self) -> None:
         self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")

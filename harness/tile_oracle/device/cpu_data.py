@@ -32,8 +32,9 @@ from tile_oracle.device.check_data import (
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import Watch
 from tile_oracle.device.product_check import ProductCheck, product_check
-from tile_oracle.device.reference import STORAGE, Array, Expectation, decode, encode, expectation
+from tile_oracle.device.reference import Expectation, expectation
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
+from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.problem import Problem
 
 FLUSH = "before a page that cannot be touched"

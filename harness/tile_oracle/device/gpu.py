@@ -16,6 +16,7 @@ from typing import NoReturn
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.check_data import Pattern, dense, mantissa
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_lock import GpuLock
@@ -29,12 +30,12 @@ from tile_oracle.device.gpu_work import (
     operand_bytes,
 )
 from tile_oracle.device.loaded_kernel import Launches, LoadedKernel, Run, load_kernel
-from tile_oracle.device.reference import STORAGE, decode
 from tile_oracle.device.roofline import Limits
 from tile_oracle.device.runtime.driver import Driver, Launch, RuntimeFailure, RuntimeMissing
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
+from tile_oracle.number_formats import STORAGE, decode
 from tile_oracle.problem import Problem
-from tile_oracle.target.base import CheckResult, DataFiles, DeviceInfo, KernelFailed, ProblemRefused
+from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.device_state import DeviceState, StateReader, StateWatch
 
 _MEMORY_SHARE = 0.9

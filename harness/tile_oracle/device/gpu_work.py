@@ -18,9 +18,9 @@ from tile_oracle.device.check_data import (
     fold_axes,
 )
 from tile_oracle.device.gpu_abi import EXTENTS
-from tile_oracle.device.reference import STORAGE
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
+from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import DIRECTIONS, GemmProblem, Problem
 
 GUARD_BYTES = 256 << 10

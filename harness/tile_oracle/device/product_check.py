@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.check_data import Integers, column_count
-from tile_oracle.device.reference import Array, decode
+from tile_oracle.number_formats import Array, decode
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
 
 _VALUES = 1 << 20

@@ -13,7 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tile_oracle.device.reference import STORAGE
+from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
 
 MARGIN = 1.25

@@ -21,13 +21,15 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.device.audit import Audit
+from tile_oracle.device.base import CheckResult, Device, KernelFailed, ProblemRefused
 from tile_oracle.device.roofline import impossible
-from tile_oracle.device.timing import Timing, TimingPlan, summarise, time_kernel
+from tile_oracle.device.timing import Timing, summarise, time_kernel
 from tile_oracle.measure.guardian import CONTAINED
 from tile_oracle.measure.protocol import Channel, ChannelClosed, Message, OwnChannel
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.attempts import AttemptSlot
-from tile_oracle.target.base import CheckResult, DataFiles, Device, KernelFailed, ProblemRefused
+from tile_oracle.target.base import DataFiles
 
 _IDLE_SECONDS = 0.25
 _SEAL_TRIES, _SEAL_WAIT_SECONDS = 40, 0.05
@@ -82,7 +84,7 @@ class Worker:
         self._audit = Audit(
             getattr(self._device, "inputs", tuple),
             self._channel.read_fd,
-            strict=command["device_module"].endswith("cpu_device"),
+            strict=getattr(self._device, "adds_nothing", False),
         )
         if command.get("attempts"):
             self._slot = AttemptSlot(Path(command["attempts"]))

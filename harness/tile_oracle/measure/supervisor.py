@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile_oracle.build.complaint import shortened
-from tile_oracle.device.timing import TimingPlan
 from tile_oracle.errors import DeviceMissingError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.child import Child
@@ -33,6 +32,7 @@ from tile_oracle.measure.containment import Containment, containment_for
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.messages import Conversation, checked
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem
 from tile_oracle.record.attempts import Attempts
 from tile_oracle.record.schema import ROUND_FINAL

@@ -7,7 +7,7 @@ Data lie in memory as kernels/cpu/abi.h says, in C order, channels last, the gro
     bwd_weight   x, dy -> dw     dw like w
     gemm         a, b  -> c      rows one after the other (r) or columns (c), as the problem's layout says
 
-fp32 is float32 and fp16 is float16. bf16 travels as its bits, uint16 (`tile_oracle.device.reference.encode`
+fp32 is float32 and fp16 is float16. bf16 travels as its bits, uint16 (`tile_oracle.number_formats.encode`
 makes them of floats, `decode` floats of them).
 """
 
@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.device.reference import STORAGE
 from tile_oracle.errors import OperandError
+from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import GemmProblem, Problem
 from tile_oracle.target.base import DataFiles
 
@@ -84,7 +84,7 @@ def checked_operand(problem: Problem, name: str, value: object, shape: tuple[int
     storage = STORAGE.get(problem.dtype)
     if storage is None:
         raise OperandError(f"{problem.dtype} arrays cannot be given: there are {', '.join(STORAGE)}")
-    bits = ", the bits of bf16 (tile_oracle.device.reference.encode)" if problem.dtype == "bf16" else ""
+    bits = ", the bits of bf16 (tile_oracle.number_formats.encode)" if problem.dtype == "bf16" else ""
     if not isinstance(value, np.ndarray):
         raise OperandError(f"{name} is a {type(value).__name__}: give a numpy array of {storage.name}{bits}")
     if value.dtype != storage:

@@ -10,13 +10,13 @@ from functools import cached_property
 from pathlib import Path
 
 from tile_oracle.cores import usable_cores
-from tile_oracle.device.timing import TimingPlan
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed

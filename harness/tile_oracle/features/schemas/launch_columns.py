@@ -1,6 +1,6 @@
 """What the launch of a kernel of kernels/gpu comes to: its workgroups, and what each of them does.
 
-The grid is that of kernels/gpu/abi.h (target.gpu_abi.plan_launch): merged groups are columns of one
+The grid is that of kernels/gpu/abi.h (device.gpu_abi.plan_launch): merged groups are columns of one
 GEMM, bwd_data is one GEMM for each position of the stride, and a bwd_weight of two stages splits its depth so
 that there are two workgroups for each compute unit. How many workgroups a unit holds at once is known from
 the binary (code_columns), and is at least one.

@@ -1,0 +1,76 @@
+"""The parent process never touches a device: nothing that it imports leads to tile_oracle.device."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import tile_oracle
+
+ROOT = Path(tile_oracle.__file__).parent
+PARENTS = ("plugin", "cli", "registry.registry", "commands.doctor")
+
+
+@cache
+def file_of(module: str) -> Path | None:
+    """The file of a module of ours, by its name below tile_oracle."""
+    place = ROOT.joinpath(*module.split("."))
+    return next((p for p in (place.with_suffix(".py"), place / "__init__.py") if p.is_file()), None)
+
+
+@cache
+def imports(module: str) -> frozenset[str]:
+    """Modules of ours that a module imports, inside functions, too, but not for types alone."""
+    file = file_of(module)
+    assert file is not None
+    found = set()
+    for node in _executed(ast.parse(file.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tile_oracle":
+            inside = (node.module or "").partition(".")[2]
+            names = [inside, *(f"{inside}.{name.name}".lstrip(".") for name in node.names)]
+        elif isinstance(node, ast.Import):
+            names = [n.name.partition(".")[2] for n in node.names if n.name.startswith("tile_oracle.")]
+        else:
+            continue
+        found |= {name for name in names if name and file_of(name) is not None}
+    return frozenset(found)
+
+
+def _executed(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from _executed(node)
+
+
+def reached_from(*modules: str) -> set[str]:
+    """All modules of ours that these lead to."""
+    seen, todo = set[str](), list(modules)
+    while todo:
+        module = todo.pop()
+        if module not in seen:
+            seen.add(module)
+            todo += imports(module)
+    return seen
+
+
+def test_the_parent_imports_nothing_of_the_device_folder() -> None:
+    commands = [f"commands.{path.stem}" for path in (ROOT / "commands").glob("*.py")]
+    reached = reached_from(*PARENTS, *commands)
+    assert "measure.supervisor" in reached
+    assert "target.gfx950" in reached
+    assert not [module for module in reached if module.split(".")[0] == "device"]
+
+
+def test_the_worker_is_what_opens_devices() -> None:
+    assert {"device.audit", "device.base"} <= imports("device.worker")
+    assert "device.runtime.hip" in reached_from("device.gfx950")
+
+
+def test_target_imports_neither_measure_nor_device() -> None:
+    modules = [f"target.{path.stem}" for path in (ROOT / "target").glob("*.py")]
+    folders = {found.split(".")[0] for module in modules for found in imports(module)}
+    assert "build" in folders
+    assert not folders & {"measure", "device"}
