@@ -21,7 +21,7 @@ from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.selector.selector_file import NativeModel, selector_bytes
 
-FORWARD: Kind = ("forward", "bf16", 2)
+FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 
 
 def candidates(count: int) -> tuple[Kernel, ...]:

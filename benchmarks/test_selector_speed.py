@@ -36,7 +36,7 @@ from tile_oracle.selector.scorer import Constant, FeatureSource, PerClass, PerKe
 from tile_oracle.selector.selector_file import problem_fields, shared_words
 from tile_oracle.selector.trace import Pool
 
-FORWARD: Kind = ("forward", "bf16", 2)
+FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 SCHEMA = schema_named("grouped_conv_own_1")
 HARDWARE = hardware_figures("gfx950")
 LARGE, SMALL = (2000, 255), (300, 31)

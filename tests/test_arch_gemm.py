@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.arch import known_archs, load_arch
-from tile_oracle.arch_gemm import gemm_dtypes, gemm_pipelines
 from tile_oracle.kernel import GemmKernel, parse_gemm_name
+from tile_oracle.operation.gemm.refusals import gemm_dtypes, gemm_pipelines
 from tile_oracle.problem import GemmProblem, GroupedConvProblem
 
 GPU = parse_gemm_name(

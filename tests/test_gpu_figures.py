@@ -22,7 +22,7 @@ from benchmarks.gpu.figures import (
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.arch import load_arch
 from tile_oracle.build.toolchain import zig_folder
-from tile_oracle.pool import kernel_pool
+from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import DIRECTIONS
 from tile_oracle.problem_set import load_problem_sets
 
@@ -100,7 +100,7 @@ def test_every_kernel_can_run_some_awkward_problem(arch: str) -> None:
     judge = load_arch(arch)
     for kind in {problem.kind for problem in problems}:
         of_kind = [problem for problem in problems if problem.kind == kind]
-        for kernel in kernel_pool(*kind, arch):  # type: ignore[arg-type]
+        for kernel in pool_of_kind(kind, arch):
             assert any(judge.problem_refusal(kernel, problem) is None for problem in of_kind), kernel.name
 
 

@@ -14,6 +14,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
 from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.operation import Kind
 from tile_oracle.pool import explain_pool, kernel_pool, list_rule_sets, load_rule_set, pool_for_problem
 from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
@@ -21,7 +22,7 @@ KINDS = tuple(itertools.product(DIRECTIONS, DTYPES, (2, 3)))
 KIND_IDS = [f"{direction}-{dtype}-{ndim}d" for direction, dtype, ndim in KINDS]
 ARCHS = ("cpu", "gfx908", "gfx90a", "gfx942", "gfx950")
 
-Kind = tuple[str, str, int]
+Words = tuple[str, str, int]
 
 
 # ---- the shipped sets ---------------------------------------------------------------------------
@@ -33,7 +34,7 @@ def test_the_shipped_sets_are_these() -> None:
 
 
 @pytest.mark.parametrize("kind", [k for k in KINDS if k[1] != "fp32"], ids=str)
-def test_default_on_gfx950_is_the_published_pool(kind: Kind) -> None:
+def test_default_on_gfx950_is_the_published_pool(kind: Words) -> None:
     pool = kernel_pool(*kind, "gfx950")
     tiles = {kernel.tile for kernel in pool}
     variants = {(k.pipeline, k.scheduler, k.double_smem_buffer, k.split_image) for k in pool}
@@ -54,7 +55,7 @@ def test_every_publicly_measured_kernel_is_in_the_default_pool() -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=KIND_IDS)
 @pytest.mark.parametrize("arch", ARCHS)
-def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Kind) -> None:
+def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Words) -> None:
     full, tests, tiny = (set(kernel_pool(*kind, arch, rules)) for rules in ("full", "full-tests", "tiny"))
     assert tiny < tests < full
     assert len(tiny) == 8
@@ -63,7 +64,7 @@ def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Kind) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=KIND_IDS)
-def test_on_cpu_the_default_kernels_differ_in_what_published_features_see(kind: Kind) -> None:
+def test_on_cpu_the_default_kernels_differ_in_what_published_features_see(kind: Words) -> None:
     pool = kernel_pool(*kind, "cpu")
     assert 20 <= len(pool) <= 30
     seen = {(k.tile, k.pipeline, k.scheduler, k.double_smem_buffer, k.split_image) for k in pool}
@@ -133,11 +134,8 @@ def test_the_depth_of_the_warp_tile_is_the_deepest_that_divides_the_tile() -> No
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_nothing_that_is_proposed_disappears(arch: str, direction: str) -> None:
     explained = explain_pool(direction, "fp32", 2, arch)
-    proposed = sum(
-        block.candidates
-        for block in load_rule_set("default").blocks
-        if block.covers(direction, "fp32", 2, arch)
-    )
+    kind = Kind.of("grouped_conv", direction=direction, dtype="fp32", ndim=2)
+    proposed = sum(block.candidates for block in load_rule_set("default").covering(kind, arch))
     assert len(explained.accepted) + len(explained.refused) == proposed
     assert not set(explained.accepted) & {refused.kernel for refused in explained.refused}
     assert sum(explained.reasons.values()) == sum(explained.rules.values()) == len(explained.refused)
@@ -307,7 +305,7 @@ def test_depths_and_lists_multiply(tmp_path: Path) -> None:
         tile_lists={"squares": [tile]},
     )
     pool = pool_of(rules)
-    assert load_rule_set(rules).blocks[0].candidates == len(pool) == 2 * 2 * 2 * 2
+    assert load_rule_set(rules).blocks["grouped_conv"][0].candidates == len(pool) == 2 * 2 * 2 * 2
     assert {kernel.pad_m for kernel in pool} == {True, False}
 
 

@@ -14,20 +14,13 @@ from dataclasses import dataclass, field, fields, replace
 from functools import lru_cache
 from pathlib import Path
 
-from tile_oracle.arch_gemm import gemm_problem_refusals, gemm_refusals
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
-from tile_oracle.kernel import EPILOGUES, SCHEDULERS, GemmKernel, GroupedConvKernel, Kernel
-from tile_oracle.problem import (
-    DIRECTIONS,
-    DTYPES,
-    OPS,
-    GemmProblem,
-    GroupedConvProblem,
-    Problem,
-    kind_text,
-)
+from tile_oracle.kernel import EPILOGUES, SCHEDULERS, Kernel
+from tile_oracle.kernel.fields import triple
+from tile_oracle.operation import operation_named, operation_names
+from tile_oracle.problem import DIRECTIONS, DTYPES, Problem, kind_text
 
 Triple = tuple[int, int, int]
 
@@ -36,7 +29,6 @@ OPTIONS = ("split_image", "num_groups_to_merge", "explicit_gemm", "two_stage")
 
 _BUFFERING = ("optional", "required", "refused")
 _LISTED = 8
-_REGISTER_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -207,10 +199,9 @@ class Arch:
         staged = pipeline.staged if pipeline is not None else ("a", "b")
         rows = kernel.tile_m * ("a" in staged) + kernel.tile_n * ("b" in staged)
         element = self.lds_element_bytes or self.element_bytes[kernel.dtype]
-        if isinstance(kernel, GemmKernel):
+        double = kernel.double_smem_buffer
+        if double is None:
             double = self.double_smem_buffer_required(kernel.pipeline)
-        else:
-            double = kernel.double_smem_buffer
         return int(rows * kernel.tile_k * element) * (2 if double else 1)
 
     def widest_vectors(self, dtype: str, tile: Triple, waves: Triple) -> Triple:
@@ -233,40 +224,11 @@ class Arch:
 
     def refusal(self, kernel: Kernel) -> str | None:
         """Why the architecture does not allow the kernel (the first reason), or None when it does."""
-        return next(self._refusals(kernel), None)
+        return next(operation_named(kernel.op).refusals(self, kernel), None)
 
     def refusals(self, kernel: Kernel) -> tuple[str, ...]:
         """All reasons against the kernel; empty when it is allowed."""
-        return tuple(self._refusals(kernel))
-
-    def _refusals(self, kernel: Kernel) -> Iterator[str]:
-        if isinstance(kernel, GemmKernel):
-            yield from gemm_refusals(self, kernel)
-            return
-        if kernel.dtype not in self.warp_tiles:
-            yield f"dtype: {self.name} does not multiply {kernel.dtype}, only {', '.join(self.dtypes)}"
-            return
-        yield from self._pipeline_refusals(kernel)
-        yield from self._tile_refusals(kernel)
-        yield from self._vector_refusals(kernel)
-        yield from self._register_refusals(kernel)
-        yield from self._option_refusals(kernel)
-
-    def _register_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
-        limit = self.register_limit
-        if limit is None:
-            return
-        threads = self.workgroup_threads(kernel)
-        sums = kernel.tile_m * kernel.tile_n // threads
-        elements = (kernel.tile_m + kernel.tile_n) * kernel.tile_k
-        in_flight = int(elements * self.element_bytes[kernel.dtype]) // _REGISTER_BYTES // threads
-        in_flight *= kernel.pipeline in limit.pipelines
-        most = limit.most * min(limit.a_thread, limit.a_unit // threads) // limit.a_thread
-        if sums + 2 * in_flight > most:
-            yield (
-                f"registers: {sums} for sums and {in_flight} for a tile in flight are too many for "
-                f"{kernel.pipeline} on {self.name} (sums + 2 x tile: at most {most}): {limit.why}"
-            )
+        return tuple(operation_named(kernel.op).refusals(self, kernel))
 
     def pipeline_refusals(self, kernel: Kernel, offered: Iterable[str]) -> Iterator[str]:
         """What stands against pipeline and scheduler of any operation; `offered`: its pipelines."""
@@ -283,86 +245,6 @@ class Arch:
             allowed = " or ".join(pipeline.schedulers)
             yield f"scheduler: {name} on {self.name} is {allowed}, not {kernel.scheduler}"
 
-    def _pipeline_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
-        yield from self.pipeline_refusals(kernel, self.pipelines)
-        name = kernel.pipeline
-        pipeline = self.kernels.pipelines.get(name)
-        if pipeline is None:
-            return
-        if pipeline.double_smem_buffer == "required" and not kernel.double_smem_buffer:
-            yield f"double_smem_buffer: {name} on {self.name} works in two buffers and needs it on"
-        if pipeline.double_smem_buffer == "refused" and kernel.double_smem_buffer:
-            yield f"double_smem_buffer: {name} on {self.name} has one buffer and needs it off"
-        if kernel.epilogue not in self.kernels.epilogues:
-            allowed = " or ".join(self.kernels.epilogues)
-            yield f"epilogue: kernels on {self.name} end in {allowed}, not {kernel.epilogue}"
-
-    def _tile_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
-        if kernel.waves not in self.waves:
-            yield f"waves: {_x(kernel.waves)} is not one of {_listed(self.waves)} on {self.name}"
-        if kernel.warp_tile not in self.warp_tiles[kernel.dtype]:
-            yield (
-                f"warp tile: {_x(kernel.warp_tile)} is not one of {_listed(self.warp_tiles[kernel.dtype])} "
-                f"for {kernel.dtype} on {self.name}"
-            )
-        for axis, tile, wave, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
-            if tile % (wave * warp):
-                yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {wave} x {warp}"
-        lds_bytes = self.lds_bytes(kernel)
-        if lds_bytes > self.lds_limit_bytes:
-            buffers = "in two buffers " if kernel.double_smem_buffer else ""
-            yield (
-                f"LDS: {_x(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
-                f"{kernel.pipeline} on {self.name} has {self.lds_limit_bytes:,}"
-            )
-
-    def _vector_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
-        family = self.kernels
-        if family.fixed_vectors is not None:
-            if kernel.vectors != family.fixed_vectors:
-                yield (
-                    f"vectors: {_x(kernel.vectors)} on {self.name} must be {_x(family.fixed_vectors)}: "
-                    f"{family.vectors_why}"
-                )
-            return
-        element = self.element_bytes[kernel.dtype]
-        for operand, width in zip("abc", kernel.vectors, strict=True):
-            if width & (width - 1):
-                yield f"vectors: vector_{operand} = {width} is not a power of two"
-            elif width * element > family.max_vector_bytes:
-                yield (
-                    f"vectors: vector_{operand} = {width} of {kernel.dtype} is {width * element:.0f} bytes, "
-                    f"a load on {self.name} moves at most {family.max_vector_bytes}"
-                )
-        if family.whole_loads:
-            threads = self.workgroup_threads(kernel)
-            for operand, rows, width in (("a", "m", kernel.vector_a), ("b", "n", kernel.vector_b)):
-                elements = (kernel.tile_m if rows == "m" else kernel.tile_n) * kernel.tile_k
-                if elements % (threads * width):
-                    yield (
-                        f"vectors: tile_{rows} x tile_k = {elements:,} elements are not whole loads of "
-                        f"vector_{operand} = {width} for {threads} threads"
-                    )
-
-    def _option_refusals(self, kernel: GroupedConvKernel) -> Iterator[str]:
-        on = {
-            "split_image": kernel.split_image,
-            "num_groups_to_merge": kernel.num_groups_to_merge != 1,
-            "explicit_gemm": kernel.explicit_gemm,
-            "two_stage": kernel.two_stage,
-        }
-        for name, option in self.kernels.options.items():
-            if on[name] and kernel.direction not in option.directions:
-                yield f"{name}: {self.name} has no {kernel.direction} kernels with it: {option.why}"
-        merged = kernel.num_groups_to_merge
-        merging = self.kernels.options["num_groups_to_merge"]
-        if kernel.direction in merging.directions and merged not in merging.values:
-            yield f"num_groups_to_merge: {merged} is not one of {', '.join(map(str, merging.values))}"
-        if kernel.explicit_gemm and merged != 1:
-            yield f"explicit_gemm: {self.kernels.options['explicit_gemm'].why}; num_groups_to_merge must be 1"
-        if not (kernel.pad_m and kernel.pad_n and kernel.pad_k) and not self.kernels.paddings_may_be_off:
-            yield f"padding: {self.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
-
     # ---- problems ---------------------------------------------------------------------------
 
     def problem_refusal(self, kernel: Kernel, problem: Problem) -> str | None:
@@ -371,48 +253,11 @@ class Arch:
             return (
                 f"kind: the kernel is for {kind_text(kernel.kind)}, the problem is {kind_text(problem.kind)}"
             )
-        if isinstance(kernel, GemmKernel) and isinstance(problem, GemmProblem):
-            return next(gemm_problem_refusals(self, kernel, problem), None)
-        if isinstance(kernel, GroupedConvKernel) and isinstance(problem, GroupedConvProblem):
-            return next(self._problem_refusals(kernel, problem), None)
-        return None
+        return next(operation_named(kernel.op).problem_refusals(self, kernel, problem), None)
 
     def able(self, kernels: Iterable[Kernel], problem: Problem) -> list[Kernel]:
         """Those of the kernels that can compute this problem, in their order."""
         return [kernel for kernel in kernels if self.problem_refusal(kernel, problem) is None]
-
-    def _problem_refusals(self, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
-        if problem.G % kernel.num_groups_to_merge:
-            yield f"num_groups_to_merge: {kernel.num_groups_to_merge} does not divide G = {problem.G}"
-        if kernel.explicit_gemm and not (
-            set(problem.filter) == {1} and set(problem.stride) == {1} and set(problem.pad) == {0}
-        ):
-            yield "explicit_gemm: only a 1x1 filter with stride 1 and no padding is a plain GEMM"
-        extents = dict(zip("mnk", problem.gemm_shape, strict=True))
-        padded = {"m": kernel.pad_m, "n": kernel.pad_n, "k": kernel.pad_k}
-        for axis, tile in zip("mnk", kernel.tile, strict=True):
-            if not padded[axis] and extents[axis] % tile:
-                yield (
-                    f"padding: pad_{axis} is off and {axis.upper()} = {extents[axis]} is not a multiple of "
-                    f"tile_{axis} = {tile}"
-                )
-        channels = {"C": problem.C // problem.G, "K": problem.K // problem.G}
-        for operand, (letter, axis) in zip("abc", CONTIGUOUS_CHANNELS[kernel.direction], strict=True):
-            width = getattr(kernel, f"vector_{operand}")
-            if not padded[axis] and channels[letter] % width:
-                yield (
-                    f"vectors: pad_{axis} is off and {letter}/G = {channels[letter]} is not a multiple of "
-                    f"vector_{operand} = {width}"
-                )
-
-
-CONTIGUOUS_CHANNELS = {
-    "forward": (("C", "k"), ("C", "k"), ("K", "n")),
-    "bwd_data": (("K", "k"), ("C", "n"), ("C", "n")),
-    "bwd_weight": (("K", "m"), ("C", "n"), ("C", "n")),
-}
-"""Direction -> for the GEMM operands A, B and C: the channels along which memory is contiguous, and the
-GEMM axis that these channels lie on."""
 
 
 # ---- reading ------------------------------------------------------------------------------------
@@ -479,7 +324,7 @@ def _read_family(name: str, tree: JsonTree) -> KernelFamily:
     for pipeline, demands in members["pipelines"].members().items():
         demand = demands.known_members(("ops", "schedulers", "double_smem_buffer", "staged"))
         pipelines[pipeline] = Pipeline(
-            ops=demand["ops"].texts(OPS),
+            ops=demand["ops"].texts(operation_names()),
             schedulers=demand["schedulers"].texts(SCHEDULERS),
             double_smem_buffer=demand["double_smem_buffer"].text(_BUFFERING),
             staged=demand["staged"].texts(("a", "b")),
@@ -528,7 +373,7 @@ def _read_arch(
     most_threads = members["max_workgroup_threads"].integer(1)
     for m, n, k in waves:
         if m * n * k * hardware.wavefront_size > most_threads:
-            raise members["waves"].error(f"{_x((m, n, k))} is more than {most_threads:,} threads")
+            raise members["waves"].error(f"{triple((m, n, k))} is more than {most_threads:,} threads")
     lds = members["lds"].known_members(("limit_bytes", "why"), ("element_bytes",))
     refused = members["pipelines_refused"].members() if "pipelines_refused" in members else {}
     for pipeline in refused:
@@ -570,10 +415,7 @@ def _read_registers(tree: JsonTree, kernels: KernelFamily) -> RegisterLimit:
     )
 
 
-def _x(values: Triple) -> str:
-    return "x".join(map(str, values))
-
-
-def _listed(triples: tuple[Triple, ...]) -> str:
+def listed(triples: tuple[Triple, ...]) -> str:
+    """The first few of a list, and how many more there are."""
     more = f" and {len(triples) - _LISTED} more" if len(triples) > _LISTED else ""
-    return ", ".join(map(_x, triples[:_LISTED])) + more
+    return ", ".join(map(triple, triples[:_LISTED])) + more

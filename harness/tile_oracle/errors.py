@@ -11,6 +11,10 @@ class ProblemError(HarnessError, ValueError):
     """A problem's dimensions cannot be right."""
 
 
+class OperationError(HarnessError):
+    """An installed operation cannot be used."""
+
+
 class ProblemSetError(HarnessError):
     """A problem set is unknown, or its file cannot be read."""
 

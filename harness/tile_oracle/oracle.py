@@ -15,7 +15,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.errors import ProblemError, RecordError
-from tile_oracle.problem import PROBLEM_TYPES, GemmProblem, Problem, problem_from_row
+from tile_oracle.operation import operation_named, operation_of_columns
+from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.record.schema import (
     PROBLEM_COLUMNS,
     ROUND_FINAL,
@@ -52,7 +53,7 @@ def records_op(records: pd.DataFrame) -> str:
     """
     if "op" in records:
         return op_of(records["op"].unique())
-    return GemmProblem.op if "layout" in records and "direction" not in records else op_of(())
+    return operation_of_columns(records.columns).name
 
 
 def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
@@ -204,7 +205,7 @@ def problem_table(problems: Iterable[Problem]) -> pd.DataFrame:
     op = op_of(problem.op for problem in distinct)
     rows = [{"problem": p.id, "op": p.op, **p.as_row(), "flops": float(p.flops)} for p in distinct]
     table = pd.DataFrame(rows, columns=["problem", *key_columns(op), "flops"])
-    numbers = {field.name: "int64" for field in fields(PROBLEM_TYPES[op]) if field.type == "int"}
+    numbers = {field.name: "int64" for field in fields(operation_named(op).problem) if field.type == "int"}
     return table.astype({**numbers, "flops": "float64"})
 
 

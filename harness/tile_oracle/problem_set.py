@@ -23,7 +23,8 @@ from typing import BinaryIO
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ProblemError, ProblemSetError
-from tile_oracle.problem import GEMM_PROBLEM_FIELDS, PROBLEM_FIELDS, GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation import operation_named, operation_of_columns
+from tile_oracle.problem import Problem
 from tile_oracle.spreadsheet import cell_text, safe_cell
 from tile_oracle.user_file import open_regular
 
@@ -31,19 +32,9 @@ MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
 MAX_LINE_BYTES = 64 * 2**10
 
-REQUIRED_COLUMNS = ("N", "C", "K", "Hi", "Wi", "Y", "X")
-GEMM_REQUIRED_COLUMNS = ("M", "N", "K")
 SOURCE_COLUMN = "source"
 OP_COLUMN = "op"
 
-_REQUIRED = {GroupedConvProblem.op: REQUIRED_COLUMNS, GemmProblem.op: GEMM_REQUIRED_COLUMNS}
-_WORDS = {
-    GroupedConvProblem.op: {"direction": "forward", "dtype": "bf16"},
-    GemmProblem.op: {"dtype": "bf16", "layout": "rcr"},
-}
-"""Text columns of an operation, with what they are when left out."""
-
-_DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _BOM = b"\xef\xbb\xbf"
@@ -145,11 +136,11 @@ def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], prov
     """The text of a problem set's file: comment lines, header row, every field of every problem, and
     the sources. `load_problem_set` reads it back. The problems are of one operation (ProblemSetError)."""
     problems = tuple(problems)
-    ops = {problem.op for problem in problems} or {GroupedConvProblem.op}
+    ops = {problem.op for problem in problems} or {operation_of_columns(()).name}
     if len(ops) > 1:
         raise ProblemSetError("a problem set's file holds problems of one operation")
     lines = [f"# {line}".rstrip() for line in provenance.splitlines()]
-    lines.append(",".join((*_fields(ops.pop()), SOURCE_COLUMN)))
+    lines.append(",".join((*operation_named(ops.pop()).problem_fields, SOURCE_COLUMN)))
     for problem, source in zip(problems, sources, strict=True):
         cells = (*map(str, problem.as_row().values()), _csv_cell(source))
         lines.append(",".join(cells))
@@ -206,7 +197,7 @@ class _Reader:
         self._line = 0
         self._header_seen = False
         self._provenance: list[str] = []
-        self._op = GroupedConvProblem.op
+        self._operation = operation_of_columns(())
 
     def read(self, path: Path, name: str) -> ProblemSet:
         first_line: dict[Problem, int] = {}
@@ -216,7 +207,9 @@ class _Reader:
         try:
             header = next(rows, None)
             if header is None:
-                raise self._error("no header row; it would be: " + ",".join(REQUIRED_COLUMNS), line=False)
+                raise self._error(
+                    "no header row; it would be: " + ",".join(self._operation.required), line=False
+                )
             self._header_seen = True
             columns = self._columns(header)
             for count, cells in enumerate(rows, 1):
@@ -267,15 +260,15 @@ class _Reader:
 
     def _columns(self, header: list[str]) -> list[str]:
         names = [name.strip() for name in header]
-        self._op = GemmProblem.op if {"M", "layout"} & set(names) else GroupedConvProblem.op
-        known = (*_fields(self._op), SOURCE_COLUMN, OP_COLUMN)
+        self._operation = operation_of_columns(names)
+        known = (*self._operation.problem_fields, SOURCE_COLUMN, OP_COLUMN)
         for position, name in enumerate(names):
             if name not in known:
                 hint = _closest(name, known)
                 raise self._error(f"column {position + 1}, {_quoted(name)}, is unknown; {hint}")
             if name in names[:position]:
                 raise self._error(f"column {name} is there twice; remove one")
-        required = _REQUIRED[self._op]
+        required = self._operation.required
         missing = [name for name in required if name not in names]
         if missing:
             raise self._error(
@@ -286,7 +279,7 @@ class _Reader:
     def _problem(self, columns: list[str], cells: list[str]) -> tuple[Problem, str]:
         if len(cells) != len(columns):
             raise self._error(f"{len(cells)} cells where the header row has {len(columns)} columns")
-        words = {**_WORDS[self._op], SOURCE_COLUMN: "", OP_COLUMN: self._op}
+        words = {**self._operation.defaults, SOURCE_COLUMN: "", OP_COLUMN: self._operation.name}
         numbers: dict[str, int] = {}
         for name, cell in zip(columns, cells, strict=True):
             cell = cell.strip()
@@ -296,32 +289,22 @@ class _Reader:
                 numbers[name] = int(cell)
             else:
                 raise self._error(f"{name} = {_quoted(cell)} is not an integer; {_integer_hint(cell)}")
-        if words[OP_COLUMN] != self._op:
+        if words[OP_COLUMN] != self._operation.name:
             raise self._error(
-                f"op = {_quoted(words[OP_COLUMN])} in a file with the columns of {self._op}; "
-                f"write {self._op}, or give problems of each operation a file of their own"
+                f"op = {_quoted(words[OP_COLUMN])} in a file with the columns of {self._operation.name}; "
+                f"write {self._operation.name}, or give problems of each operation a file of their own"
             )
         try:
-            return self._made(words, numbers), cell_text(words[SOURCE_COLUMN])
+            given = {name: words[name] for name in self._operation.defaults} | numbers
+            problem = self._operation.problem(**self._operation.completed(given))
+            return problem, cell_text(words[SOURCE_COLUMN])
         except ProblemError as error:
             raise self._error(str(error)[:300]) from None
-
-    def _made(self, words: dict[str, str], numbers: dict[str, int]) -> Problem:
-        if self._op == GemmProblem.op:
-            return GemmProblem(words["dtype"], words["layout"], **numbers)
-        if "ndim" not in numbers:
-            deep = any(numbers.get(name, default) != default for name, default in _DEPTH_DEFAULTS.items())
-            numbers["ndim"] = 3 if deep else 2
-        return GroupedConvProblem(words["direction"], words["dtype"], **{"G": 1} | numbers)
 
     def _error(self, message: str, *, line: bool = True) -> ProblemSetError:
         return ProblemSetError(
             f"{self._shown}:{self._line}: {message}" if line else f"{self._shown}: {message}"
         )
-
-
-def _fields(op: str) -> tuple[str, ...]:
-    return GEMM_PROBLEM_FIELDS if op == GemmProblem.op else PROBLEM_FIELDS
 
 
 # ---- texts --------------------------------------------------------------------------------------

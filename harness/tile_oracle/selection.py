@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.oracle import problem_table
+from tile_oracle.operation import operation_named
+from tile_oracle.oracle import problem_table, records_op
 from tile_oracle.problem import Problem
 
 TOP_K = 10
@@ -207,12 +208,12 @@ def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
 def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
     """What no model at all reaches: per problem the efficiency of the one kernel that is best on average.
 
-    Of each kind (direction, dtype, rank; of GEMM dtype and layout) the kernel with the highest mean of
+    Of each kind of problem the kernel with the highest mean of
     TFLOPS / oracle TFLOPS over the problems that have an oracle, a problem where it is not ok counting 0.
     Indexed by problem id; only problems with an oracle; 0 to 1. It is chosen with hindsight, so it is a
     high bar for a fixed choice.
     """
-    kind = ["op", "dtype", "layout"] if "layout" in selection else ["direction", "dtype", "ndim"]
+    kind = ["op", *operation_named(records_op(selection)).kind_fields]
     with_oracle = selection[selection["oracle_tflops"].notna()]
     ok = final[final["status"] == "ok"][["problem", "kernel", "tflops"]]
     pairs = ok.merge(with_oracle[["problem", "oracle_tflops", *kind]], on="problem", how="inner")

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.errors import ProblemError
+from tile_oracle.operation import Kind
 from tile_oracle.problem import (
     GEMM_DTYPES,
     GEMM_LAYOUTS,
@@ -138,7 +139,7 @@ def test_layouts_say_how_the_matrices_lie(layout: str, a: tuple[int, int], b: tu
     problem = GemmProblem(**(ROW | {"layout": layout}))
     assert problem.operand_shapes == (a, b, (3, 5))
     assert problem.gemm_shape == (3, 5, 7)
-    assert problem.kind == ("gemm", "bf16", layout)
+    assert problem.kind == Kind.of("gemm", dtype="bf16", layout=layout)
     assert kind_text(problem.kind) == f"gemm bf16 {layout}"
 
 
@@ -167,5 +168,5 @@ def test_ids_of_convolutions_are_still_theirs() -> None:
     conv = GroupedConvProblem("forward", "bf16", 2, N=1, C=8, K=8, G=1, Hi=9, Wi=9, Y=3, X=3)
     assert problem_from_id(conv.id) == conv
     assert problem_from_row(conv.as_row()) == conv
-    assert conv.kind == ("forward", "bf16", 2)
+    assert conv.kind == Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
     assert kind_text(conv.kind) == "forward bf16 2D"

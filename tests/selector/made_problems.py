@@ -16,7 +16,7 @@ def random_problems(kind: Kind, count: int, seed: int = 0) -> list[Problem]:
     made: dict[Any, Problem] = {}
     while len(made) < count:
         try:
-            problem = _gemm(kind, random) if kind[0] == GemmProblem.op else _conv(kind, random)
+            problem = _gemm(kind, random) if kind.op == GemmProblem.op else _conv(kind, random)
         except ProblemError:
             continue  # a filter larger than its image
         made[problem.key] = problem
@@ -27,13 +27,13 @@ def _conv(kind: Kind, random: np.random.Generator) -> Problem:
     def one_of(*values: int) -> int:
         return int(random.choice(values))
 
-    direction, dtype, ndim = kind
+    direction, dtype, ndim = kind.words.values()
     groups = one_of(1, 1, 1, 2, 4, 32)
     depth: dict[str, int] = {}
     if ndim == 3:
         depth = {"Di": one_of(1, 4, 9), "Z": one_of(1, 2, 3), "stride_d": one_of(1, 2), "pad_d": one_of(0, 1)}
     return GroupedConvProblem(
-        direction, dtype, int(ndim), N=one_of(1, 2, 3, 8, 32, 128), G=groups,
+        str(direction), str(dtype), int(ndim), N=one_of(1, 2, 3, 8, 32, 128), G=groups,
         C=groups * one_of(1, 3, 8, 16, 64, 100, 256), K=groups * one_of(1, 8, 40, 64, 128, 512),
         Hi=int(random.integers(1, 230)), Wi=int(random.integers(1, 230)), Y=one_of(1, 3), X=one_of(1, 3, 7),
         stride_h=one_of(1, 1, 2, 3), stride_w=one_of(1, 1, 2), pad_h=one_of(0, 1, 3), pad_w=one_of(0, 1, 3),
@@ -43,4 +43,6 @@ def _conv(kind: Kind, random: np.random.Generator) -> Problem:
 
 def _gemm(kind: Kind, random: np.random.Generator) -> Problem:
     m, n, k = (int(2 ** random.uniform(0, 14)) for _ in range(3))
-    return GemmProblem(kind[1], str(kind[2]), m, n, k, split_k=int(random.choice([1, 1, 2, 4])))
+    return GemmProblem(
+        kind.dtype, str(kind.words["layout"]), m, n, k, split_k=int(random.choice([1, 1, 2, 4]))
+    )

@@ -29,7 +29,7 @@ from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
 MODEL = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
-FORWARD: Kind = ("forward", "bf16", 2)
+FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 SELECTOR = "forward_bf16_2d.selector"
 
 
@@ -166,7 +166,9 @@ def test_a_model_of_several_kinds_has_a_selector_for_each(
     )
     assert main(["export", str(tmp_path / "m"), "-o", str(tmp_path / "o"), "--kernel-set", "tiny"]) == 0
     names = sorted(path.stem for path in (tmp_path / "o").glob("*.selector"))
-    assert names == sorted(file_stem(("gemm", "bf16", layout)) for layout in ("rcr", "rrr", "crr", "ccr"))
+    assert names == sorted(
+        file_stem(Kind.of("gemm", dtype="bf16", layout=layout)) for layout in ("rcr", "rrr", "crr", "ccr")
+    )
     assert "GemmProblem problem{.M = 1" in (tmp_path / "o" / "README.md").read_text()
     assert main(["export", str(tmp_path / "m"), "-o", str(tmp_path / "o"), "--kernel-set", "nothing"]) == 2
     assert "nothing" in capsys.readouterr().err

@@ -38,7 +38,7 @@ from tile_oracle.vouched_files import MANIFEST_FILE, seal_folder
 PROBLEMS = int(os.environ.get("TILE_ORACLE_SELECTOR_PROBLEMS", "400"))
 """Random problems per shipped model; docs/selector.md says what was run with more."""
 
-FORWARD: Kind = ("forward", "bf16", 2)
+FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 SHIPPED = sorted(path.parent for path in data_folder("models").glob(f"*/{SPEC_FILE}"))
 OF_GFX950 = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
 
@@ -141,7 +141,7 @@ def test_gemm(tmp_path: Path, recipe: str) -> None:
         tmp_path / "m"
     )
     for layout in ("rcr", "ccr"):
-        kind: Kind = ("gemm", "bf16", layout)
+        kind: Kind = Kind.of("gemm", dtype="bf16", layout=layout)
         kernels = pool_of_kind(kind, "gfx950", "default")[::7]
         assert_same(tmp_path / "m", kernels, random_problems(kind, 30))
 
@@ -187,7 +187,7 @@ def test_problems_and_kernels_of_another_kind() -> None:
         for ask in (ranker.select, ranker.rank, ranker.log_time, ranker.tflops):
             with pytest.raises(ModelError, match=message):
                 ask(other)
-    gemm = random_problems(("gemm", "bf16", "rcr"), 1)[0]
+    gemm = random_problems(Kind.of("gemm", dtype="bf16", layout="rcr"), 1)[0]
     with pytest.raises(ModelError, match="the model predicts convolutions, not GemmProblem"):
         ranker.select(gemm)
     strange = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv3")
@@ -196,7 +196,9 @@ def test_problems_and_kernels_of_another_kind() -> None:
     with pytest.raises(ModelError, match="trained for forward, not bwd_data"):
         NativeRanker.load(OF_GFX950, [strange])
     with pytest.raises(ModelError, match="is for grouped_conv: gemm_bf16"):
-        NativeRanker.load(OF_GFX950, pool_of_kind(("gemm", "bf16", "rcr"), "gfx950", "tiny"))
+        NativeRanker.load(
+            OF_GFX950, pool_of_kind(Kind.of("gemm", dtype="bf16", layout="rcr"), "gfx950", "tiny")
+        )
 
 
 def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:

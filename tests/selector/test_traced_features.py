@@ -29,8 +29,14 @@ from tile_oracle.selector.selector_file import problem_fields, shared_words
 from tile_oracle.selector.trace import NUMPY_OF, Graph, Node, Pool
 
 HARDWARE = hardware_figures("gfx950")
-CONV_KINDS: list[Kind] = [("forward", "bf16", 2), ("bwd_data", "fp16", 3), ("bwd_weight", "fp32", 2)]
-GEMM_KINDS: list[Kind] = [("gemm", "bf16", "rcr"), ("gemm", "fp8", "crr")]
+CONV_KINDS = [
+    Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
+    for direction, dtype, ndim in (("forward", "bf16", 2), ("bwd_data", "fp16", 3), ("bwd_weight", "fp32", 2))
+]
+GEMM_KINDS = [
+    Kind.of("gemm", dtype=dtype, layout=layout) for dtype, layout in (("bf16", "rcr"), ("fp8", "crr"))
+]
+FORWARD = CONV_KINDS[0]
 ALL_SCHEMAS = [*SCHEMAS.values(), *TERMS.values()]
 
 
@@ -90,7 +96,7 @@ def test_every_column_of_every_schema_bit_for_bit(schema: FeatureSchema) -> None
 
 
 def test_what_a_feature_depends_on_follows_from_its_formula() -> None:
-    kind: Kind = ("forward", "bf16", 2)
+    kind = FORWARD
     kernels = some_kernels(kind)
     schema = schema_named("grouped_conv_own_1")
     names = ("log2_M", "tile_m", "lds_kib", "log2_tiles_m", "fill_n", "log2_tiles", "vectors_fit")
@@ -111,7 +117,7 @@ def test_what_a_feature_depends_on_follows_from_its_formula() -> None:
 
 
 def test_what_is_the_same_for_the_whole_pool_is_a_constant() -> None:
-    kind: Kind = ("forward", "bf16", 2)
+    kind = FORWARD
     kernels = [k for k in some_kernels(kind, 400) if k.tile_m == 64]
     schema = schema_named("grouped_conv_own_1")
     assert {n.kind for n in pool_of(kind, kernels).trace(schema, ["tile_m", "fill_m"])} == {"constant"}
@@ -137,7 +143,7 @@ def test_what_is_the_same_for_the_whole_pool_is_a_constant() -> None:
     ],
 )
 def test_a_formula_that_cannot_be_traced_is_named(formula: Any, message: str) -> None:
-    kind: Kind = ("forward", "bf16", 2)
+    kind = FORWARD
     schema = FeatureSchema("s", "grouped_conv", (Feature("odd", formula, ""),))
     with pytest.raises(ModelError, match=message):
         pool_of(kind, some_kernels(kind, 5)).trace(schema, ["odd"])
@@ -153,7 +159,7 @@ def test_a_formula_of_everything_that_can_be_traced() -> None:
         whole = np.where(few, np.abs(whole), -whole)
         return whole + few * share + features.log2(t.N % t.tile_k + 1) * np.maximum(share, t.tile_k)
 
-    kind: Kind = ("forward", "bf16", 2)
+    kind = FORWARD
     kernels, problems = some_kernels(kind, 30), random_problems(kind, 40)
     schema = FeatureSchema("s", "grouped_conv", (Feature("odd", formula, ""),))
     pool = pool_of(kind, kernels)
@@ -237,7 +243,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def test_bytes_that_are_no_program_are_refused() -> None:
-    kind: Kind = ("forward", "bf16", 2)
+    kind = FORWARD
     pool = pool_of(kind, some_kernels(kind, 20))
     maker = ProgramMaker(pool.problem_fields)
     for node in pool.trace(schema_named("grouped_conv_own_1"), ["log2_tiles", "tail", "vectors_fit"]):

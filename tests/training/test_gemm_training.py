@@ -33,6 +33,7 @@ from tile_oracle.kernel import GemmKernel, parse_kernel_name
 from tile_oracle.model.aliases import find_aliases, merge
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.operation import Kind
 from tile_oracle.oracle import problems_of
 from tile_oracle.pool import gemm_pool
 from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem, GroupedConvProblem
@@ -149,8 +150,16 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
     assert {"tiny M", "small M", "medium M", "large M", "rcr", "rrr", "oracle mem"} & set(
         evaluation.slices["slice"]
     ) >= {"tiny M", "large M", "rcr", "rrr"}
-    assert find_model_of(("gemm", "bf16", "crr"), "gfx950", models=tmp_path) == tmp_path / "model"
-    assert find_model_of(("forward", "bf16", 2), "gfx950", models=tmp_path) is None
+    assert (
+        find_model_of(Kind.of("gemm", dtype="bf16", layout="crr"), "gfx950", models=tmp_path)
+        == tmp_path / "model"
+    )
+    assert (
+        find_model_of(
+            Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2), "gfx950", models=tmp_path
+        )
+        is None
+    )
     problem = GemmProblem("bf16", "rcr", 32, 2048, 2048)
     ranked = predictor.rank(problem, kernels())
     assert sorted(k.name for k, _ in ranked) == sorted(k.name for k in kernels())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import itertools
 import sys
 import time
 from collections import Counter
@@ -19,14 +18,12 @@ from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.pool import pool_of_kind, rules_of
 from tile_oracle.problem import (
     DIRECTIONS,
     DTYPES,
-    GEMM_DTYPES,
     GEMM_LAYOUTS,
-    OPS,
-    GemmProblem,
     Kind,
     kind_text,
 )
@@ -70,7 +67,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--problem-set", metavar="NAMES", help="build for the kinds of problems in these sets"
     )
-    parser.add_argument("--op", choices=OPS, help=f"operation (default: {OPS[0]})")
+    parser.add_argument(
+        "--op", choices=operation_names(), help=f"operation (default: {operation_names()[0]})"
+    )
     parser.add_argument("--direction", metavar="WORDS", help=f"of {', '.join(DIRECTIONS)} (default: forward)")
     parser.add_argument(
         "--layout", metavar="WORDS", help=f"GEMM: of {', '.join(GEMM_LAYOUTS)} (default: rcr)"
@@ -179,22 +178,17 @@ def _kinds(args: argparse.Namespace) -> list[Kind]:
             )
         problems = load_problem_sets(args.problem_set).problems
         return sorted({problem.kind for problem in problems}, key=kind_text)
-    gemm = args.op == GemmProblem.op
-    for option, word in (
-        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
-    ):
-        if word is not None:
-            raise BuildError(f"{option} is not for --op {args.op or OPS[0]}: leave it out")
-    if gemm:
-        layouts = _some_of("--layout", args.layout or "rcr", GEMM_LAYOUTS)
-        types = _some_of("--dtype", args.dtype or "bf16", GEMM_DTYPES)
-        gemms: list[Kind] = [(GemmProblem.op, dtype, layout) for dtype in types for layout in layouts]
-        return sorted(gemms, key=kind_text)
-    directions = _some_of("--direction", args.direction or "forward", DIRECTIONS)
-    dtypes = _some_of("--dtype", args.dtype or "bf16", DTYPES)
-    ndims = _some_of("--ndim", args.ndim or "2", ("2", "3"))
-    kinds: list[Kind] = [(d, t, int(n)) for d, t, n in itertools.product(directions, dtypes, ndims)]
-    return sorted(kinds, key=kind_text)
+    operation = operation_named(args.op or operation_names()[0])
+    given = {"direction": args.direction, "layout": args.layout, "ndim": args.ndim, "dtype": args.dtype}
+    for name, word in given.items():
+        if word is not None and name not in operation.kind_fields:
+            raise BuildError(f"--{name} is not for --op {operation.name}: leave it out")
+    only = {}
+    for name, values in operation.kind_fields.items():
+        known = {str(value): value for value in values}
+        default = operation.defaults.get(name, str(values[0]))
+        only[name] = [known[word] for word in _some_of(f"--{name}", given.get(name) or default, known)]
+    return sorted(operation.kinds(only), key=kind_text)
 
 
 def _some_of(option: str, text: str, known: Iterable[str]) -> list[str]:

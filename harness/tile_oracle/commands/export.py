@@ -9,10 +9,11 @@ from tile_oracle.commands.predict import kernels_named
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
-from tile_oracle.kernel import GemmKernel, Kernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, read_spec
+from tile_oracle.operation import operation_named
 from tile_oracle.pool import load_rule_set, pool_of_kind
-from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, Kind, kind_text
+from tile_oracle.problem import kind_text
 from tile_oracle.selector.export import export_model, file_stem
 
 HELP = "write a model and its kernels as C++ sources that pick in microseconds"
@@ -72,12 +73,12 @@ def _model_folder(text: str) -> Path:
 
 def _kernels_of_set(spec: ModelSpec, name: str) -> list[Kernel]:
     """The rule set's kernels for every kind of problem that the model is for."""
-    kinds: list[Kind]
-    if op_of_model(spec.op_type) == GemmKernel.op:
-        kinds = [(GemmKernel.op, spec.dtype, layout) for layout in GEMM_LAYOUTS]
-    else:
-        directions = (spec.direction,) if spec.direction else DIRECTIONS
-        kinds = [(d, spec.dtype, ndim) for d in directions for ndim in spec.ndims or (2, 3)]
+    only: dict[str, tuple[str | int, ...]] = {
+        "dtype": (spec.dtype,),
+        "direction": (spec.direction,) if spec.direction else (),
+        "ndim": spec.ndims,
+    }
+    kinds = operation_named(op_of_model(spec.op_type)).kinds(only)
     rules = load_rule_set(name)
     covered = [kind for kind in kinds if rules.covers(kind, spec.arch)]
     if not covered:

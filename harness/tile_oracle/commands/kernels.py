@@ -7,7 +7,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 
 from tile_oracle.arch import Arch, known_archs, load_arch
@@ -25,8 +24,9 @@ from tile_oracle.commands.kernel_facts import (
 from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
-from tile_oracle.kernel import GemmKernel, Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
+from tile_oracle.operation import Operation, operation_named, operation_names
 from tile_oracle.pool import (
     PoolExplanation,
     RuleSet,
@@ -35,7 +35,7 @@ from tile_oracle.pool import (
     load_rule_set,
     rules_of,
 )
-from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, OPS, Kind, kind_text
+from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, Kind, kind_text
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
 
@@ -78,15 +78,17 @@ class _Kind:
 
     @property
     def dtype(self) -> str:
-        return self.kind[1]
+        return self.kind.dtype
 
     @property
     def row(self) -> str:
-        return f"{self.kind[2]}D" if isinstance(self.kind[2], int) else self.kind[0]
+        ndim = self.kind.words.get("ndim")
+        return self.kind.op if ndim is None else f"{ndim}D"
 
     @property
     def column(self) -> str:
-        return self.kind[0] if isinstance(self.kind[2], int) else self.kind[2]
+        words = self.kind.words
+        return str(words.get("direction", list(words.values())[-1]))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +109,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arch", metavar="ARCH", help=f"one of {', '.join(known_archs())} (default: all of the set)"
     )
-    parser.add_argument("--op", choices=OPS, default="grouped_conv", help="operation (default: %(default)s)")
+    parser.add_argument(
+        "--op", choices=operation_names(), default="grouped_conv", help="operation (default: %(default)s)"
+    )
     parser.add_argument("--direction", choices=DIRECTIONS, help="of convolutions (default: all three)")
     parser.add_argument("--layout", choices=GEMM_LAYOUTS, help="of GEMMs (default: all four)")
     parser.add_argument("--dtype", choices=_DTYPES, help="default: all")
@@ -222,32 +226,27 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
 
 def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | None) -> Iterator[_Kind]:
     """The selected kinds that the rule set covers. Raises RuleError when it covers none of them."""
-    gemm = args.op == GemmKernel.op
-    archs = (load_arch(args.arch).name,) if args.arch else rule_set.gemm_archs if gemm else rule_set.archs
+    operation = operation_named(args.op)
+    archs = (load_arch(args.arch).name,) if args.arch else rule_set.archs(args.op)
     if not archs:
         raise RuleError(f"kernel set {_printable(rule_set.name)} has no rules for {args.op} kernels")
-    for option, given in (
-        (("--direction", args.direction), ("--ndim", args.ndim)) if gemm else (("--layout", args.layout),)
-    ):
-        if given is not None:
-            raise RuleError(f"{option} is not for --op {args.op}: leave it out")
-    wanted: list[tuple[str, Kind]] = []
-    if gemm:
-        layouts = (args.layout,) if args.layout else GEMM_LAYOUTS
-        dtypes: tuple[str, ...] = (args.dtype,) if args.dtype else GEMM_DTYPES
-        wanted += [
-            (arch, (args.op, dtype, layout)) for arch, dtype, layout in product(archs, dtypes, layouts)
-        ]
-    else:
-        directions = (args.direction,) if args.direction else DIRECTIONS
-        dtypes = (args.dtype,) if args.dtype else DTYPES
-        ndims = (args.ndim,) if args.ndim else (2, 3)
-        axes = product(archs, dtypes, ndims, directions)
-        wanted += [(arch, (direction, dtype, ndim)) for arch, dtype, ndim, direction in axes]
+    given = {"direction": args.direction, "ndim": args.ndim, "layout": args.layout}
+    for name, value in given.items():
+        if value is not None and name not in operation.kind_fields:
+            raise RuleError(f"--{name} is not for --op {args.op}: leave it out")
+    only = {name: (value,) for name, value in {**given, "dtype": args.dtype}.items() if value is not None}
+    kinds = sorted(operation.kinds(only), key=lambda kind: _place(operation, kind))
+    wanted = [(arch, kind) for arch in archs for kind in kinds]
     covered = [(arch, kind) for arch, kind in wanted if rule_set.covers(kind, arch)]
     # With nothing covered, the pool of the first kind says which rules are missing.
     for arch, kind in covered or wanted[:1]:
         yield _Kind(arch, kind, explain_pool_of_kind(kind, arch, rule_set.name, where))
+
+
+def _place(operation: Operation, kind: Kind) -> list[int]:
+    """Rows of one data type together, then of one rank."""
+    places = {name: list(operation.kind_fields[name]).index(value) for name, value in kind.fields}
+    return [places.pop("dtype"), *reversed(places.values())]
 
 
 # ---- counts -------------------------------------------------------------------------------------
@@ -268,9 +267,9 @@ def count_kernels(rule_set: RuleSet, kinds: Sequence[_Kind], filtered: bool = Fa
 
 
 def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
-    columns = [name for name in (*DIRECTIONS, *GEMM_LAYOUTS) if any(k.column == name for k in kinds)]
+    columns = list(dict.fromkeys(k.column for k in kinds))
     cells = {(k.arch, k.dtype, k.row, k.column): _size(k.pool, filtered) for k in kinds}
-    rows = [("arch", "dtype", "op" if kinds[0].row == GemmKernel.op else "rank", *columns)]
+    rows = [("arch", "dtype", "op" if kinds[0].row == kinds[0].kind.op else "rank", *columns)]
     for arch, dtype, row in dict.fromkeys((k.arch, k.dtype, k.row) for k in kinds):
         rows.append((arch, dtype, row, *(cells.get((arch, dtype, row, name), "-") for name in columns)))
     return _table(rows, right_aligned=range(3, 3 + len(columns)))

@@ -12,7 +12,8 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import read_json
 from tile_oracle.model.predictor import Predictor, find_model_of
-from tile_oracle.problem import SHARED, kind_text, problem_from_id
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import kind_text, problem_from_id
 from tile_oracle.vouched_files import MANIFEST_FILE
 
 HELP = "rank the kernels for a problem with a model"
@@ -66,7 +67,8 @@ def run(args: argparse.Namespace) -> int:
                 raise ModelError(f"{folder} does not read figures of binaries: leave --build-dir out")
             predictor = predictor.knowing(CodeTable.of_build(args.build_dir, [k.name for k in kernels]))
         if not kernels:
-            raise ModelError(f"no kernel matches {problem.id}: {SHARED[problem.op]} must be the problem's")
+            words = operation_named(problem.op).kind_words
+            raise ModelError(f"no kernel matches {problem.id}: {words} must be the problem's")
         ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
         arch = load_arch(predictor.spec.arch)
         refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}

@@ -6,9 +6,9 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_set import ProblemSet, list_problem_sets, load_problem_set
-from tile_oracle.problem_slices import slices_of, slices_of_op
+from tile_oracle.problem_slices import slice_names, slices_of
 
 HELP = "list the problem sets, or describe some of them"
 
@@ -71,7 +71,7 @@ def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
             (
                 one.name,
                 f"{len(one.problems):,}",
-                _words(str(problem.kind[0]) for problem in one.problems),
+                _words(str(problem.kind.words.get("direction", problem.op)) for problem in one.problems),
                 _words(problem.dtype for problem in one.problems),
                 _words(_rank(problem) for problem in one.problems),
                 _grouped_share(one.problems),
@@ -96,7 +96,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
 
     counts = Counter(name for problem in problems for name in slices_of(problem))
     lines += ["", "slices (a problem can be in several)"]
-    names = [name for op in dict.fromkeys(p.op for p in problems) for name in slices_of_op(op)]
+    names = slice_names(problems)
     slices = [(f"  {name}", f"{counts[name]:,}", f"{counts[name] / len(problems):.0%}") for name in names]
     lines.append(_table(slices, right_aligned=(1, 2)))
 
@@ -131,15 +131,13 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
 
 
 def _rank(problem: Problem) -> str:
-    """The rank of a convolution; of a GEMM, which has none, its layout."""
-    return problem.layout if isinstance(problem, GemmProblem) else f"{problem.ndim}D"
+    """What a kind says last: the rank of a convolution, the layout of a GEMM."""
+    return kind_text(problem.kind).split()[-1]
 
 
 def _grouped_share(problems: Sequence[Problem]) -> str:
-    convolutions = [problem for problem in problems if isinstance(problem, GroupedConvProblem)]
-    if not convolutions:
-        return "-"
-    return f"{sum(p.G > 1 for p in convolutions) / len(convolutions):.0%}"
+    groups = [row["G"] for problem in problems if "G" in (row := problem.as_row())]
+    return f"{sum(count > 1 for count in groups) / len(groups):.0%}" if groups else "-"
 
 
 def _sorted_gflops(problems: Iterable[Problem]) -> list[float]:

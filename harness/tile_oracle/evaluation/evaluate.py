@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,9 +18,9 @@ from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import find_aliases
 from tile_oracle.model.noise import NoiseModel, enough_repeats, measured_noise
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
-from tile_oracle.problem import GroupedConvProblem, Problem
-from tile_oracle.problem_slices import slices_of_op
+from tile_oracle.problem import Problem
 from tile_oracle.selection import COVERED, TOP_K_COLUMNS, Efficiency, ranked_pairs, select, summarise
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
@@ -353,9 +353,10 @@ def _slices(problems: Sequence[Problem], selection: pd.DataFrame) -> pd.DataFram
     pipeline = selection["oracle_kernel"].map(
         lambda n: parse_kernel_name(n).pipeline if isinstance(n, str) else ""
     )
+    operation = operation_named(problems[0].op)
     masks: dict[str, Array] = {
         name: np.array([belongs(problem) for problem in problems])
-        for name, belongs in {**slices_of_op(problems[0].op), **BANDS}.items()
+        for name, belongs in {**operation.slices, **operation.bands}.items()
     }
     masks |= {f"oracle {word}": (pipeline == word).to_numpy() for word in sorted(set(pipeline) - {""})}
     for name, mask in masks.items():
@@ -371,21 +372,3 @@ def _slices(problems: Sequence[Problem], selection: pd.DataFrame) -> pd.DataFram
                 }
             )
     return pd.DataFrame(rows, columns=["slice", "problems", "mean", "P10", "min"])
-
-
-def _intensity(problem: Problem) -> float:
-    return problem.flops / problem.bytes
-
-
-BANDS: dict[str, Callable[[Problem], bool]] = {
-    "2D": lambda p: isinstance(p, GroupedConvProblem) and p.ndim == 2,
-    "under 0.1 GFLOP": lambda p: p.flops < 0.1 * _GFLOP,
-    "0.1 to 1 GFLOP": lambda p: 0.1 * _GFLOP <= p.flops < _GFLOP,
-    "1 to 10 GFLOP": lambda p: _GFLOP <= p.flops < 10 * _GFLOP,
-    "over 10 GFLOP": lambda p: p.flops >= 10 * _GFLOP,
-    "under 20 FLOP/byte": lambda p: _intensity(p) < 20,
-    "20 to 100 FLOP/byte": lambda p: 20 <= _intensity(p) < 100,
-    "over 100 FLOP/byte": lambda p: _intensity(p) >= 100,
-    "K no multiple of 16": lambda p: bool((p.K // p.G if isinstance(p, GroupedConvProblem) else p.K) % 16),
-}
-"""Bands of size and arithmetic intensity: name -> whether a problem belongs."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile_oracle.arch import Arch, load_arch
-from tile_oracle.arch_gemm import gemm_pipelines
 from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.kernel import SCHEDULERS, GemmKernel, GroupedConvKernel, Kernel
+from tile_oracle.operation.gemm.refusals import gemm_pipelines
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
 
 Axes = tuple[tuple[Any, ...], ...]

@@ -7,20 +7,22 @@ import numpy.typing as npt
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.problem import GEMM_PROBLEM_FIELDS, PROBLEM_FIELDS
+from tile_oracle.operation import operation_named
+from tile_oracle.oracle import records_op
 
-_IMAGE_FIELDS = ("N", "Di", "Hi", "Wi")
 GROUPINGS = ("problem", "family")
 """How rows are held together: by the whole problem key, or by the key without batch and image size."""
 
 
 def fold_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
-    """What cross-validation holds together. For convolutions `group_codes`; for GEMM, as published, all rows
-    of one (M, N, K), whatever the layout, or (family) of one (N, K)."""
-    if "layout" not in rows or "direction" in rows:
+    """What cross-validation holds together: `group_codes`, or the operation's `fold_fields`. For GEMM, as
+    published, these are all rows of one (M, N, K), whatever the layout, or (family) of one (N, K)."""
+    operation = operation_named(records_op(rows))
+    if operation.fold_fields is None:
         return group_codes(rows, grouping)
     _check(grouping)
-    names = ["M", "N", "K"] if grouping == "problem" else ["N", "K"]
+    fields = operation.group_fields(grouping)
+    names = [name for name in operation.fold_fields if name in fields]
     numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
     return np.asarray(numbers.to_numpy(dtype=np.int64))
 
@@ -36,8 +38,6 @@ def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np
     Raises ModelError for a grouping that is not in GROUPINGS.
     """
     _check(grouping)
-    gemm = "layout" in rows and "direction" not in rows
-    fields, varying = (GEMM_PROBLEM_FIELDS, ("M",)) if gemm else (PROBLEM_FIELDS, _IMAGE_FIELDS)
-    names = [n for n in fields if n in rows and (grouping == "problem" or n not in varying)]
+    names = [n for n in operation_named(records_op(rows)).group_fields(grouping) if n in rows]
     numbers = rows.groupby(names, sort=False, dropna=False).ngroup()
     return np.asarray(numbers.to_numpy(dtype=np.int64))

@@ -8,7 +8,6 @@ convert both ways without loss: `parse_kernel_name`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from tile_oracle.errors import KernelError
@@ -21,12 +20,12 @@ from tile_oracle.kernel.grouped_conv import (
     GroupedConvKernel,
     parse_grouped_conv_name,
 )
+from tile_oracle.operation import find_operation, operation_named, operation_names
 
 __all__ = [
     "EPILOGUES",
     "GEMM_KERNEL_FIELDS",
     "KERNEL_FIELDS",
-    "KERNEL_TYPES",
     "PIPELINE_NAME",
     "PUBLISHED_TILES",
     "PUBLISHED_VECTORS",
@@ -43,21 +42,16 @@ __all__ = [
 Kernel = GroupedConvKernel | GemmKernel
 """A kernel of any operation."""
 
-KERNEL_TYPES: Mapping[str, type[GroupedConvKernel] | type[GemmKernel]] = MappingProxyType(
-    {GroupedConvKernel.op: GroupedConvKernel, GemmKernel.op: GemmKernel}
-)
-"""Operation -> class of its kernels."""
-
 
 def parse_kernel_name(name: str) -> Kernel:
     """The kernel that a full name means, whatever its operation. Raises KernelError."""
-    if isinstance(name, str) and name.startswith(GemmKernel.op + "_"):
-        return parse_gemm_name(name)
-    return parse_grouped_conv_name(name)
+    named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
+    return operation_named(next(named, GroupedConvKernel.op)).parse_kernel(name)
 
 
 def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:
     """The kernel of a table's row. Raises KernelError."""
-    if op not in KERNEL_TYPES:
-        raise KernelError(f"operation {shortened(op)} is not one of {', '.join(KERNEL_TYPES)}")
-    return KERNEL_TYPES[op].from_row(row)
+    operation = find_operation(op) if isinstance(op, str) else None
+    if operation is None:
+        raise KernelError(f"operation {shortened(op)} is not one of {', '.join(operation_names())}")
+    return operation.kernel.from_row(row)

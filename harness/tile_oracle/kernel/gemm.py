@@ -29,6 +29,7 @@ from tile_oracle.kernel.fields import (
     triple_of,
     values_of_row,
 )
+from tile_oracle.operation.kind import Kind
 from tile_oracle.problem import GEMM_DTYPES, GEMM_LAYOUTS, Problem
 
 
@@ -65,6 +66,8 @@ class GemmKernel:
     persistent: bool = False
 
     op: ClassVar[str] = "gemm"
+    double_smem_buffer: ClassVar[None] = None
+    """As the pipeline demands."""
 
     def __post_init__(self) -> None:
         for name, words in (
@@ -108,10 +111,10 @@ class GemmKernel:
         """Whether B is brought into the order of the matrix instructions before the kernel runs."""
         return self.pipeline.startswith("preshuffle")
 
-    @property
-    def kind(self) -> tuple[str, str, str]:
+    @cached_property
+    def kind(self) -> Kind:
         """What problem and kernel must share: operation, dtype, layout."""
-        return (self.op, self.dtype, self.layout)
+        return Kind.of(self.op, dtype=self.dtype, layout=self.layout)
 
     def matches(self, problem: Problem) -> bool:
         """Whether operation, dtype and layout are the problem's."""

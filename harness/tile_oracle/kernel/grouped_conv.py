@@ -31,6 +31,7 @@ from tile_oracle.kernel.fields import (
     triple_of,
     values_of_row,
 )
+from tile_oracle.operation.kind import Kind
 from tile_oracle.problem import DIRECTIONS, DTYPES, Problem
 
 PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {
@@ -136,14 +137,14 @@ class GroupedConvKernel:
     def vectors(self) -> tuple[int, int, int]:
         return (self.vector_a, self.vector_b, self.vector_c)
 
-    @property
-    def kind(self) -> tuple[str, str, int]:
-        """What problem and kernel must share: direction, dtype, rank."""
-        return (self.direction, self.dtype, self.ndim)
+    @cached_property
+    def kind(self) -> Kind:
+        """What problem and kernel must share: operation, direction, dtype, rank."""
+        return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
 
     def matches(self, problem: Problem) -> bool:
         """Whether operation, direction, dtype and rank are the problem's."""
-        return self.op == problem.op and self.kind == problem.kind
+        return self.kind == problem.kind
 
     @cached_property
     def name(self) -> str:

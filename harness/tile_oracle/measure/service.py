@@ -13,7 +13,8 @@ from tile_oracle.errors import KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
-from tile_oracle.problem import SHARED, Problem
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Problem
 from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
 from tile_oracle.version import __version__
@@ -62,7 +63,8 @@ class MeasureService:
         """
         if not kernel.matches(problem):
             raise KernelError(
-                f"kernel {kernel.name} is not for {problem.id}: {SHARED[problem.op]} must be equal"
+                f"kernel {kernel.name} is not for {problem.id}: "
+                f"{operation_named(problem.op).kind_words} must be equal"
             )
         done = self._done[problem.id]
         if kernel.name not in done and not (problem.id == self._problem and kernel.name in self._open):

@@ -16,7 +16,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns, pair_columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_figures
-from tile_oracle.features.schemas import GEMM_MODELS, SCHEMAS, op_of_model, schema_with, work_of
+from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_with, work_of
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import (
@@ -40,10 +40,9 @@ from tile_oracle.model.ranker import (
     tree_members,
 )
 from tile_oracle.model.tree_targets import Target, target_named
-from tile_oracle.problem import PROBLEM_TYPES, Kind, Problem
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Kind, Problem
 from tile_oracle.vouched_files import MANIFEST_FILE
-
-_PREDICTED = {"grouped_conv": "convolutions", "gemm": "GEMMs"}
 
 
 @dataclass(frozen=True)
@@ -152,21 +151,22 @@ class Predictor:
 def check_problem(folder: Path, spec: ModelSpec, problem: Problem) -> None:
     """Raises ModelError unless the folder's model was trained for problems like this one."""
     op = op_of_model(spec.op_type)
-    if not isinstance(problem, PROBLEM_TYPES[op]):
-        raise ModelError(f"the model predicts {_PREDICTED[op]}, not {type(problem).__name__}")
+    if problem.op != op:
+        raise ModelError(f"the model predicts {operation_named(op).plural}, not {type(problem).__name__}")
     check_kind(folder, spec, problem.kind)
 
 
 def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
     """Raises ModelError unless the folder's model was trained for problems of this kind; the operation is
     believed to be the model's."""
-    first, dtype, last = kind
-    demands: list[tuple[str, tuple[str | int, ...], str | int]] = [("", (spec.dtype,), dtype)]
-    if isinstance(last, int):
-        demands.insert(0, ("", (spec.direction or first,), first))
-        demands.append(("rank ", spec.ndims or (last,), last))
-    for what, wanted, have in demands:
-        if have not in wanted:
+    trained_for: dict[str, tuple[str, tuple[object, ...]]] = {
+        "direction": ("", (spec.direction,) if spec.direction else ()),
+        "dtype": ("", (spec.dtype,)),
+        "ndim": ("rank ", spec.ndims),
+    }
+    for name, have in kind.fields:
+        what, wanted = trained_for.get(name, ("", ()))
+        if wanted and have not in wanted:
             trained = " and ".join(map(str, wanted))
             raise ModelError(f"{folder} was trained for {what}{trained}, not {have}")
 
@@ -202,10 +202,16 @@ def find_model(
 
 def find_model_of(kind: Kind, arch: str, device: str = "", models: Path | None = None) -> Path | None:
     """`find_model` for a kind of problem; one model of GEMM serves every layout."""
-    first, dtype, last = kind
-    if isinstance(last, int):
-        return find_model(first, dtype, arch, ndim=last, device=device, models=models)
-    return find_model(None, dtype, arch, op=GEMM_MODELS, device=device, models=models)
+    direction, ndim = kind.words.get("direction"), kind.words.get("ndim")
+    return find_model(
+        None if direction is None else str(direction),
+        kind.dtype,
+        arch,
+        op=operation_named(kind.op).model_type,
+        ndim=None if ndim is None else int(ndim),
+        device=device,
+        models=models,
+    )
 
 
 @dataclass(frozen=True)

@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from operator import attrgetter
 
-from tile_oracle.arch import CONTIGUOUS_CHANNELS, Arch, Triple, load_arch
-from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.arch import Arch, load_arch
+from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import shown
-from tile_oracle.kernel import GemmKernel, GroupedConvKernel, Kernel
+from tile_oracle.kernel import Kernel
 from tile_oracle.kernel_filter import KernelFilter
-from tile_oracle.pool.gemm_rules import GemmRuleBlock
-from tile_oracle.pool.rule_parts import TileRule
-from tile_oracle.pool.rules import RuleBlock, RuleSet, VectorRule, list_rule_sets, load_rule_set, rules_of
-from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, Kind, Problem, kind_text
+from tile_oracle.operation import Kind, operation_named
+from tile_oracle.pool.rules import RuleSet, list_rule_sets, load_rule_set, rules_of
+from tile_oracle.problem import Problem, kind_text
 
 __all__ = [
     "PoolExplanation",
@@ -111,10 +109,11 @@ def explain_pool_of_kind(
     kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> PoolExplanation:
     """The same with all that is not in the pool, and why. Raises RuleError as `kernel_pool` does."""
-    first, dtype, last = kind
-    if isinstance(last, int):
-        return explain_pool(first, dtype, last, arch, rules, where)
-    return explain_gemm_pool(dtype, last, arch, rules, where)
+    known = operation_named(kind.op).kind_fields
+    for name, value in kind.fields:
+        if value not in known[name]:
+            raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(map(str, known[name]))}")
+    return _explain(kind, _loaded(arch), load_rule_set(rules), where)
 
 
 def gemm_pool(
@@ -137,14 +136,8 @@ def explain_pool(
     where: KernelFilter | None = None,
 ) -> PoolExplanation:
     """The same with all that is not in the pool, and why. Raises RuleError as `kernel_pool` does."""
-    for name, value, known in (
-        ("direction", direction, DIRECTIONS),
-        ("dtype", dtype, DTYPES),
-        ("ndim", ndim, (2, 3)),
-    ):
-        if value not in known:
-            raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(map(str, known))}")
-    return _explain((direction, dtype, ndim), _loaded(arch), load_rule_set(rules), where)
+    kind = Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
+    return explain_pool_of_kind(kind, arch, rules, where)
 
 
 def explain_gemm_pool(
@@ -155,10 +148,7 @@ def explain_gemm_pool(
     where: KernelFilter | None = None,
 ) -> PoolExplanation:
     """`explain_pool` for GEMM. Raises RuleError as `kernel_pool` does."""
-    for name, value, known in (("dtype", dtype, GEMM_DTYPES), ("layout", layout, GEMM_LAYOUTS)):
-        if value not in known:
-            raise RuleError(f"{name} {shown(str(value))} is not one of {', '.join(known)}")
-    return _explain((GemmKernel.op, dtype, layout), _loaded(arch), load_rule_set(rules), where)
+    return explain_pool_of_kind(Kind.of("gemm", dtype=dtype, layout=layout), arch, rules, where)
 
 
 def _loaded(arch: str | Arch) -> Arch:
@@ -175,23 +165,24 @@ def _explain(kind: Kind, arch: Arch, rule_set: RuleSet, where: KernelFilter | No
             refused=whole.refused,
             filtered_out=tuple(kernel for kernel, matches in wanted.items() if not matches),
         )
-    archs = rule_set.archs if isinstance(kind[2], int) else rule_set.gemm_archs
+    operation, archs = operation_named(kind.op), rule_set.archs(kind.op)
     if arch.name not in archs:
-        for_op = "" if isinstance(kind[2], int) else "GEMM "
         raise RuleError(
-            f"kernel set {shown(rule_set.name)} has no {for_op}rules for {arch.name}, "
-            f"only for {', '.join(archs) or 'other operations'}"
+            f"kernel set {shown(rule_set.name)} has no rules for {arch.name}, "
+            f"only for {', '.join(archs) or 'other operations'} ({operation.plural})"
         )
-    proposed = _proposed(kind, arch, rule_set)
-    if proposed is None:
+    covering = rule_set.covering(kind, arch.name)
+    if not covering:
         raise RuleError(
             f"kernel set {shown(rule_set.name)} has no rules for {kind_text(kind)} on {arch.name}"
         )
+    proposed = itertools.chain.from_iterable(block.kernels(kind, arch) for block in covering)
     reasons: dict[Kernel, str | None] = {}
     for kernel in proposed:
         if kernel not in reasons:
             reasons[kernel] = arch.refusal(kernel)
-    ordered = sorted(reasons, key=_ORDER_OF_CONVOLUTIONS if isinstance(kind[2], int) else _ORDER_OF_GEMMS)
+    # Numbers are ordered as numbers, tile before pipeline.
+    ordered = sorted(reasons, key=attrgetter(*operation.kernel_fields))
     return PoolExplanation(
         accepted=tuple(kernel for kernel in ordered if reasons[kernel] is None),
         refused=tuple(
@@ -199,110 +190,3 @@ def _explain(kind: Kind, arch: Arch, rule_set: RuleSet, where: KernelFilter | No
         ),
         filtered_out=(),
     )
-
-
-def _proposed(kind: Kind, arch: Arch, rule_set: RuleSet) -> Iterator[Kernel] | None:
-    """The kernels of all blocks that cover the kind; None where no block does."""
-    first, dtype, last = kind
-    if isinstance(last, int):
-        blocks = [block for block in rule_set.blocks if block.covers(first, dtype, last, arch.name)]
-        parts: list[Iterator[Kernel]] = [_candidates(block, first, dtype, last, arch) for block in blocks]
-    else:
-        gemm = [block for block in rule_set.gemm if block.covers(dtype, last, arch.name)]
-        parts = [_gemm_candidates(block, dtype, last, arch) for block in gemm]
-    return itertools.chain.from_iterable(parts) if parts else None
-
-
-_ORDER_OF_CONVOLUTIONS = attrgetter(*(field.name for field in fields(GroupedConvKernel)))
-_ORDER_OF_GEMMS = attrgetter(*(field.name for field in fields(GemmKernel)))
-"""The order of a pool: numbers as numbers, tile before pipeline."""
-
-
-def _candidates(block: RuleBlock, direction: str, dtype: str, ndim: int, arch: Arch) -> Iterator[Kernel]:
-    """Every combination of the block's lists; what a rule leaves open is computed for the architecture."""
-    others = [
-        (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding)
-        for pipeline in block.pipeline
-        for scheduler, epilogue, double, split, merge, explicit, two_stage, padding in itertools.product(
-            block.scheduler,
-            block.epilogue,
-            block.double_smem_buffer or (arch.double_smem_buffer_required(pipeline),),
-            block.split_image,
-            block.num_groups_to_merge,
-            block.explicit_gemm,
-            block.two_stage,
-            block.padding,
-        )
-    ]
-    for rule in block.tiles:
-        for tile, waves, warp_tile in _tilings(rule, block.tile_k, arch.warp_tiles.get(dtype, ())):
-            widths = dict.fromkeys(
-                _vector_widths(vectors, direction, dtype, tile, waves, arch) for vectors in block.vectors
-            )
-            for vectors, other in itertools.product(widths, others):
-                try:
-                    yield GroupedConvKernel(
-                        direction, dtype, ndim, *tile, *waves, *warp_tile, *vectors, *other
-                    )
-                except KernelError as error:
-                    raise RuleError(f"{block.place}: {error}") from None
-
-
-def _gemm_candidates(block: GemmRuleBlock, dtype: str, layout: str, arch: Arch) -> Iterator[Kernel]:
-    """Every combination of the block's lists; the K of a warp tile is computed for the pipeline."""
-    for pipeline in block.pipeline:
-        others = list(itertools.product(block.scheduler, block.epilogue, block.padding, block.persistent))
-        shuffled = pipeline.startswith("preshuffle")
-        listed = (arch.preshuffle_warp_tiles if shuffled else arch.warp_tiles).get(dtype, ())
-        for rule in block.tiles:
-            for tile, waves, warp_tile in _tilings(rule, block.tile_k, listed):
-                for scheduler, epilogue, padding, persistent in others:
-                    try:
-                        yield GemmKernel(
-                            *(dtype, layout, *tile, *waves, *warp_tile),
-                            *(pipeline, scheduler, epilogue, *padding, persistent),
-                        )
-                    except KernelError as error:
-                        raise RuleError(f"{block.place}: {error}") from None
-
-
-def _tilings(
-    rule: TileRule, tile_ks: Sequence[int], listed: Sequence[Triple]
-) -> Iterator[tuple[Triple, Triple, Triple]]:
-    """Tile, waves and warp tile of each tiling that a tile rule stands for."""
-    tile_m, tile_n, fixed_k = rule.tile
-    for tile_k in tile_ks if fixed_k is None else (fixed_k,):
-        for waves in rule.waves:
-            for warp_m, warp_n, warp_k in rule.warp_tiles:
-                if warp_k is None:
-                    warp_k = _deepest(listed, warp_m, warp_n, tile_k, waves[2])
-                yield (tile_m, tile_n, tile_k), waves, (warp_m, warp_n, warp_k)
-
-
-def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wave_k: int) -> int:
-    """The K of a warp tile given its m and n: the deepest that is listed and divides the tile.
-
-    A matrix instruction does a fixed number of multiplications, so its depth follows from m x n and
-    the data type; the list has the native depth and the multiples that chain instructions, and the
-    deepest one needs the fewest address computations. Where none fits, the shallowest (or, with none
-    listed, the tile's own depth) stands for the refusal that the architecture then gives.
-    """
-    depths = sorted(k for m, n, k in listed if (m, n) == (warp_m, warp_n))
-    fitting = [k for k in depths if tile_k % (wave_k * k) == 0]
-    return fitting[-1] if fitting else depths[0] if depths else tile_k
-
-
-def _vector_widths(
-    rule: VectorRule, direction: str, dtype: str, tile: Triple, waves: Triple, arch: Arch
-) -> Triple:
-    if rule.widths is not None:
-        return rule.widths
-    widest = arch.widest_vectors(dtype, tile, waves)
-    if arch.kernels.fixed_vectors is not None:
-        return widest
-    multiples = {"C": rule.input_multiple, "K": rule.output_multiple}
-    a, b, c = (
-        min(width, multiples[channel] or width)
-        for width, (channel, _) in zip(widest, CONTIGUOUS_CHANNELS[direction], strict=True)
-    )
-    return (a, b, c)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -72,3 +73,29 @@ def read_padding(tree: JsonTree) -> tuple[bool, bool, bool]:
 
 
 SIZES = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})(?:x([1-9][0-9]{0,6}))?")
+
+
+def tilings(
+    rule: TileRule, tile_ks: Sequence[int], listed: Sequence[Triple]
+) -> Iterator[tuple[Triple, Triple, Triple]]:
+    """Tile, waves and warp tile of each tiling that a tile rule stands for."""
+    tile_m, tile_n, fixed_k = rule.tile
+    for tile_k in tile_ks if fixed_k is None else (fixed_k,):
+        for waves in rule.waves:
+            for warp_m, warp_n, warp_k in rule.warp_tiles:
+                if warp_k is None:
+                    warp_k = _deepest(listed, warp_m, warp_n, tile_k, waves[2])
+                yield (tile_m, tile_n, tile_k), waves, (warp_m, warp_n, warp_k)
+
+
+def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wave_k: int) -> int:
+    """The K of a warp tile given its m and n: the deepest that is listed and divides the tile.
+
+    A matrix instruction does a fixed number of multiplications, so its depth follows from m x n and
+    the data type; the list has the native depth and the multiples that chain instructions, and the
+    deepest one needs the fewest address computations. Where none fits, the shallowest (or, with none
+    listed, the tile's own depth) stands for the refusal that the architecture then gives.
+    """
+    depths = sorted(k for m, n, k in listed if (m, n) == (warp_m, warp_n))
+    fitting = [k for k in depths if tile_k % (wave_k * k) == 0]
+    return fitting[-1] if fitting else depths[0] if depths else tile_k

@@ -36,105 +36,43 @@ The sets `profiler` and `tests` are no files of ours: they are read from a check
 from __future__ import annotations
 
 import difflib
-import math
-import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
 
-from tile_oracle.arch import Triple, known_archs
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
-from tile_oracle.kernel import EPILOGUES, PUBLISHED_VECTORS, SCHEDULERS
+from tile_oracle.operation import Kind, operations
+from tile_oracle.operation.descriptor import RuleBlock
 from tile_oracle.pool.ck_builder import BUILDER_SETS, BuilderLine, read_builder_configs
-from tile_oracle.pool.gemm_rules import GemmRuleBlock, read_gemm_block
-from tile_oracle.pool.rule_parts import SIZES, TileRule, filled, read_padding, read_pipeline, read_tile
-from tile_oracle.problem import DIRECTIONS, DTYPES, Kind
 
 MAX_CANDIDATES = 250_000
 """Candidates of a set's blocks together: more is a slip, and would take minutes to look at."""
 
 
-@dataclass(frozen=True)
-class VectorRule:
-    """Vector widths, or the channel multiples (0: any) from which the widest ones are made."""
-
-    widths: Triple | None = None
-    input_multiple: int = 0
-    output_multiple: int = 0
-
-
-@dataclass(frozen=True)
-class RuleBlock:
-    """One cross product. `place` says where it stands, for messages."""
-
-    place: str
-    about: str
-    arch: tuple[str, ...]
-    direction: tuple[str, ...]
-    dtype: tuple[str, ...]
-    ndim: tuple[int, ...]
-    tiles: tuple[TileRule, ...]
-    tile_k: tuple[int, ...]
-    pipeline: tuple[str, ...]
-    scheduler: tuple[str, ...]
-    epilogue: tuple[str, ...]
-    double_smem_buffer: tuple[bool, ...] | None
-    split_image: tuple[bool, ...]
-    num_groups_to_merge: tuple[int, ...]
-    explicit_gemm: tuple[bool, ...]
-    two_stage: tuple[bool, ...]
-    vectors: tuple[VectorRule, ...]
-    padding: tuple[tuple[bool, bool, bool], ...]
-
-    @property
-    def candidates(self) -> int:
-        """How many kernels the block proposes for one kind of problem, before any is refused."""
-        tiles = sum(
-            (len(self.tile_k) if rule.tile[2] is None else 1) * len(rule.waves) * len(rule.warp_tiles)
-            for rule in self.tiles
-        )
-        buffers = (None,) if self.double_smem_buffer is None else self.double_smem_buffer
-        axes = (
-            self.pipeline, self.scheduler, self.epilogue, buffers, self.split_image, self.num_groups_to_merge,
-            self.explicit_gemm, self.two_stage, self.vectors, self.padding,
-        )  # fmt: skip
-        return tiles * math.prod(len(axis) for axis in axes)
-
-    def covers(self, direction: str, dtype: str, ndim: int, arch: str) -> bool:
-        """Whether the block says anything about this kind of problem."""
-        return arch in self.arch and direction in self.direction and dtype in self.dtype and ndim in self.ndim
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class RuleSet:
-    """A named list of blocks, those of GEMM kernels apart. notes: what a person should be told of it."""
+    """Named lists of blocks: operation -> its blocks. notes: what a person should be told of the set."""
 
     name: str
     about: str
-    blocks: tuple[RuleBlock, ...]
-    gemm: tuple[GemmRuleBlock, ...] = ()
+    blocks: Mapping[str, tuple[RuleBlock, ...]]
     notes: tuple[str, ...] = ()
 
-    @property
-    def archs(self) -> tuple[str, ...]:
-        """The architectures that the set has convolution kernels for."""
-        return tuple(dict.fromkeys(arch for block in self.blocks for arch in block.arch))
+    def archs(self, op: str) -> tuple[str, ...]:
+        """The architectures that the set has kernels of an operation for."""
+        return tuple(dict.fromkeys(arch for block in self.blocks.get(op, ()) for arch in block.arch))
+
+    def covering(self, kind: Kind, arch: str) -> tuple[RuleBlock, ...]:
+        """The blocks that say something about this kind of problem."""
+        return tuple(block for block in self.blocks.get(kind.op, ()) if block.covers(kind, arch))
 
     def covers(self, kind: Kind, arch: str) -> bool:
         """Whether the set says anything about this kind of problem."""
-        first, dtype, last = kind
-        if isinstance(last, int):
-            return any(block.covers(first, dtype, last, arch) for block in self.blocks)
-        return any(block.covers(dtype, last, arch) for block in self.gemm)
-
-    @property
-    def gemm_archs(self) -> tuple[str, ...]:
-        """The architectures that the set has GEMM kernels for."""
-        return tuple(dict.fromkeys(arch for block in self.gemm for arch in block.arch))
+        return bool(self.covering(kind, arch))
 
 
 def list_rule_sets() -> tuple[str, ...]:
@@ -165,7 +103,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         name = name_or_path
     elif name_or_path in list_rule_sets():
         path = data_folder("kernels") / "rules" / f"{name_or_path}.json"
-        name = name_or_path
+        return _with_installed(_read(path, name_or_path, 0, 0))
     else:
         known = list_rule_sets()
         close = difflib.get_close_matches(name_or_path[:100], known, 1)
@@ -187,37 +125,51 @@ def load_rule_set(name_or_path: str) -> RuleSet:
 def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
     tree = JsonTree.read(path)
-    only_gemm = isinstance(tree.value, dict) and "gemm" in tree.value and "blocks" not in tree.value
-    needed, optional = ("gemm",) if only_gemm else ("blocks",), () if only_gemm else ("gemm",)
-    top = tree.known_members(needed, ("about", "tile_lists", *optional))
+    readers = {one.rules_key: one for one in operations()}
+    given = [key for key in readers if isinstance(tree.value, dict) and key in tree.value]
+    needed = given[0] if given else next(iter(readers))
+    top = tree.known_members((needed,), ("about", "tile_lists", *(key for key in readers if key != needed)))
     tile_lists = top["tile_lists"].members() if "tile_lists" in top else {}
-    blocks = tuple(_read_block(item, tile_lists) for item in top["blocks"].items()) if "blocks" in top else ()
-    gemm = tuple(read_gemm_block(item, tile_lists) for item in top["gemm"].items()) if "gemm" in top else ()
-    if not blocks and not gemm:
-        raise top["blocks" if "blocks" in top else "gemm"].error("a rule set needs at least one block")
-    for key, candidates in (
-        ("blocks", sum(block.candidates for block in blocks)),
-        ("gemm", sum(block.candidates for block in gemm)),
-    ):
+    blocks: dict[str, tuple[RuleBlock, ...]] = {}
+    for key in given:
+        of_op = blocks[readers[key].name] = tuple(
+            readers[key].read_rules(item, tile_lists) for item in top[key].items()
+        )
+        candidates = sum(block.candidates for block in of_op)
         if candidates > MAX_CANDIDATES:
             raise top[key].error(
                 f"the blocks propose {candidates:,} kernels for each kind of problem, and at most "
                 f"{MAX_CANDIDATES:,} are looked at: shorten their lists"
             )
-    return RuleSet(name, top["about"].text() if "about" in top else "", blocks, gemm)
+    if not any(blocks.values()):
+        raise top[needed].error("a rule set needs at least one block")
+    return RuleSet(name, top["about"].text() if "about" in top else "", blocks)
+
+
+@lru_cache(maxsize=64)
+def _with_installed(rule_set: RuleSet) -> RuleSet:
+    """A shipped set, with the blocks that installed operations have for a set of this name."""
+    more: dict[str, tuple[RuleBlock, ...]] = {}
+    for operation in operations():
+        if operation.rules_folder is not None:
+            path = operation.rules_folder / f"{rule_set.name}.json"
+            if path.is_file():
+                more |= _read(path, rule_set.name, 0, 0).blocks
+    return replace(rule_set, blocks={**rule_set.blocks, **more}) if more else rule_set
 
 
 @lru_cache(maxsize=4)
 def _builder_set(name: str, folder: Path) -> RuleSet:
     configs = read_builder_configs(name, folder)
     blocks = tuple(_builder_block(line, configs.archs) for line in configs.lines)
-    return RuleSet(
-        f"{name}@{folder}", f"{configs.files} config files in {configs.folder}", blocks, notes=configs.notes
-    )
+    about = f"{configs.files} config files in {configs.folder}"
+    return RuleSet(f"{name}@{folder}", about, {"grouped_conv": blocks}, notes=configs.notes)
 
 
 def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
-    return RuleBlock(
+    from tile_oracle.operation.grouped_conv.rules import ConvRuleBlock, VectorRule
+
+    return ConvRuleBlock(
         place=line.place,
         about="",
         arch=archs,
@@ -237,82 +189,3 @@ def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
         vectors=(VectorRule(line.vectors),),
         padding=((True, True, True),),
     )
-
-
-_REQUIRED = ("arch", "tiles", "pipeline")
-_OPTIONAL = (
-    "about", "direction", "dtype", "ndim", "tile_k", "scheduler", "epilogue", "double_smem_buffer",
-    "split_image", "num_groups_to_merge", "explicit_gemm", "two_stage", "vectors", "padding",
-)  # fmt: skip
-
-
-def _read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
-    part = tree.known_members(_REQUIRED, _OPTIONAL)
-
-    def texts(key: str, words: tuple[str, ...] | None, default: tuple[str, ...]) -> tuple[str, ...]:
-        return filled(part[key], part[key].texts(words)) if key in part else default
-
-    def flags(key: str) -> tuple[bool, ...]:
-        return filled(part[key], part[key].flags()) if key in part else (False,)
-
-    def integers(key: str, default: tuple[int, ...]) -> tuple[int, ...]:
-        return filled(part[key], part[key].integers(1)) if key in part else default
-
-    tile_k = integers("tile_k", ())
-    tiles = part["tiles"]
-    if isinstance(tiles.value, str):
-        tiles = tile_lists[tiles.text(tile_lists)]
-    return RuleBlock(
-        place=f"{tree.file}: {tree.path}",
-        about=part["about"].text() if "about" in part else "",
-        arch=texts("arch", known_archs(), ()),
-        direction=texts("direction", DIRECTIONS, DIRECTIONS),
-        dtype=texts("dtype", DTYPES, DTYPES),
-        ndim=_ranks(part["ndim"]) if "ndim" in part else (2, 3),
-        tiles=filled(tiles, tuple(read_tile(item, tile_k) for item in tiles.items())),
-        tile_k=tile_k,
-        pipeline=filled(part["pipeline"], tuple(read_pipeline(item) for item in part["pipeline"].items())),
-        scheduler=texts("scheduler", SCHEDULERS, ("intrawave",)),
-        epilogue=texts("epilogue", EPILOGUES, ("cshuffle",)),
-        double_smem_buffer=flags("double_smem_buffer") if "double_smem_buffer" in part else None,
-        split_image=flags("split_image"),
-        num_groups_to_merge=integers("num_groups_to_merge", (1,)),
-        explicit_gemm=flags("explicit_gemm"),
-        two_stage=flags("two_stage"),
-        vectors=filled(part["vectors"], tuple(_vectors(item) for item in part["vectors"].items()))
-        if "vectors" in part
-        else (VectorRule(PUBLISHED_VECTORS),),
-        padding=filled(part["padding"], tuple(read_padding(item) for item in part["padding"].items()))
-        if "padding" in part
-        else ((True, True, True),),
-    )
-
-
-def _ranks(tree: JsonTree) -> tuple[int, ...]:
-    ranks = filled(tree, tree.integers(1))
-    if any(rank not in (2, 3) for rank in ranks):
-        raise tree.error("ndim is 2 or 3")
-    return ranks
-
-
-def _vectors(tree: JsonTree) -> VectorRule:
-    text = tree.text()
-    if text == "max":
-        return VectorRule()
-    strategy = _STRATEGY.fullmatch(text)
-    if strategy is not None:
-        multiple = int(strategy[2])
-        return VectorRule(
-            input_multiple=0 if strategy[1] == "output_" else multiple,
-            output_multiple=0 if strategy[1] == "input_" else multiple,
-        )
-    sizes = SIZES.fullmatch(text)
-    if sizes is None or sizes[3] is None:
-        raise tree.error(
-            f"{tree} is neither three widths (4x8x8) nor 'max' nor [input_|output_]channels_multiple_of_N "
-            "with N = 1, 2, 4 or 8"
-        )
-    return VectorRule((int(sizes[1]), int(sizes[2]), int(sizes[3])))
-
-
-_STRATEGY = re.compile(r"(input_|output_)?channels_multiple_of_([1248])")

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.operation.kind import Kind
 from tile_oracle.problem.fields import MAX_BYTES, MAX_EXTENT, values_of_row
 
 GEMM_DTYPES = ("bf16", "fp16", "fp8", "fp32")
@@ -73,10 +74,10 @@ class GemmProblem:
         """The key without M: one layer's weights, whatever the number of tokens."""
         return (self.op, *(getattr(self, name) for name in GEMM_PROBLEM_FIELDS if name != "M"))
 
-    @property
-    def kind(self) -> tuple[str, str, str]:
+    @cached_property
+    def kind(self) -> Kind:
         """What problem and kernel must share: operation, dtype, layout."""
-        return (self.op, self.dtype, self.layout)
+        return Kind.of(self.op, dtype=self.dtype, layout=self.layout)
 
     @cached_property
     def id(self) -> str:

@@ -19,6 +19,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from tile_oracle.errors import ProblemError
+from tile_oracle.operation.kind import Kind
 from tile_oracle.problem.fields import MAX_BYTES, MAX_EXTENT, values_of_row
 
 DIRECTIONS = ("forward", "bwd_data", "bwd_weight")
@@ -107,10 +108,10 @@ class GroupedConvProblem:
         """The key without batch and image extents: problems of one layer at different sizes share it."""
         return (self.op, *(getattr(self, n) for n in PROBLEM_FIELDS if n not in ("N", "Di", "Hi", "Wi")))
 
-    @property
-    def kind(self) -> tuple[str, str, int]:
-        """What problem and kernel must share: direction, dtype, rank."""
-        return (self.direction, self.dtype, self.ndim)
+    @cached_property
+    def kind(self) -> Kind:
+        """What problem and kernel must share: operation, direction, dtype, rank."""
+        return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
 
     @cached_property
     def id(self) -> str:

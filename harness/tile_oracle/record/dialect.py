@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 
-from tile_oracle.kernel import Kernel, parse_gemm_name, parse_grouped_conv_name
+from tile_oracle.kernel import Kernel
+from tile_oracle.operation import operation_named
 from tile_oracle.problem import GemmProblem, GroupedConvProblem, Kind, Problem
-from tile_oracle.record.schema import problem_columns
 
 Claim = Callable[[str, Problem], bool]
 """Whether a row's text is so of its problem."""
@@ -43,8 +43,7 @@ class Dialect:
     @cached_property
     def dimensions(self) -> tuple[str, ...]:
         """The numbers of a problem; what a kernel's name says (dtype, direction, ...) is not among them."""
-        words = ("direction", "dtype", "ndim", "layout")
-        return tuple(name for name in problem_columns(self.op) if name not in words)
+        return operation_named(self.op).free_fields
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -72,14 +71,11 @@ class Dialect:
 
     def kernel(self, name: str) -> Kernel:
         """The kernel of a name. Raises KernelError."""
-        return parse_gemm_name(name) if self.op == GemmProblem.op else parse_grouped_conv_name(name)
+        return operation_named(self.op).parse_kernel(name)
 
     def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
         """The problem of a kernel's kind with these dimensions. Raises ProblemError."""
-        first, dtype, last = kind
-        if isinstance(last, int):
-            return GroupedConvProblem(first, dtype, last, **dimensions)
-        return GemmProblem(dtype, last, **dimensions)
+        return operation_named(kind.op).problem.from_row({**kind.words, **dimensions})
 
 
 CONVOLUTIONS = Dialect(
@@ -100,7 +96,7 @@ _LAYOUT_LETTERS = {"rowmajor": "r", "columnmajor": "c", "colmajor": "c", "r": "r
 
 def _dtype(place: int) -> Claim:
     def holds(value: str, problem: Problem) -> bool:
-        wanted = problem.result_dtype if place == 2 and isinstance(problem, GemmProblem) else problem.dtype
+        wanted = problem.result_dtype if place == 2 else problem.dtype
         return value.lower() == wanted
 
     return holds
@@ -109,7 +105,8 @@ def _dtype(place: int) -> Claim:
 def _layout(place: int) -> Claim:
     def holds(value: str, problem: Problem) -> bool:
         letter = _LAYOUT_LETTERS.get(value.lower().replace("_", ""))
-        return isinstance(problem, GemmProblem) and letter == problem.layout[place]
+        layout = str(problem.kind.words.get("layout", ""))
+        return letter is not None and letter == layout[place : place + 1]
 
     return holds
 

@@ -22,7 +22,8 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.errors import KernelError, ProblemError, RecordError
-from tile_oracle.kernel import KERNEL_TYPES, kernel_from_row, parse_kernel_name
+from tile_oracle.kernel import kernel_from_row, parse_kernel_name
+from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_row
 from tile_oracle.record.schema import STATUSES, kernel_columns, problem_columns
 
@@ -172,7 +173,7 @@ def _first_rows(of_row: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int
 
 
 def _kernel_fields(op: str) -> tuple[str, ...]:
-    return tuple(KERNEL_TYPES[op].__dataclass_fields__)
+    return operation_named(op).kernel_fields
 
 
 def _shown(text: str) -> str:

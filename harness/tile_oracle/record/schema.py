@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
+from functools import cache
 
 import pyarrow as pa
 
 from tile_oracle.errors import RecordError
-from tile_oracle.kernel import KERNEL_FIELDS, KERNEL_TYPES
-from tile_oracle.problem import PROBLEM_FIELDS, PROBLEM_TYPES
+from tile_oracle.kernel import KERNEL_FIELDS
+from tile_oracle.operation import Operation, find_operation, operation_names
+from tile_oracle.problem import PROBLEM_FIELDS
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
 """What can become of a pair. Only `ok` counts for an oracle."""
@@ -102,20 +104,19 @@ _TAIL = (
 _ARROW = {"str": pa.string(), "int": pa.int64(), "bool": pa.bool_()}
 
 
-def _columns_of(op: str) -> tuple[Column, ...]:
-    of_problem = fields(PROBLEM_TYPES[op])
+@cache
+def _columns_of(operation: Operation) -> tuple[Column, ...]:
+    of_problem = fields(operation.problem)
     names = {f.name for f in of_problem}
     problem = tuple(Column(f.name, _ARROW[str(f.type)], f"problem: {f.name}") for f in of_problem)
     kernel = tuple(
         Column(f.name, _ARROW[str(f.type)], f"kernel: {f.name}")
-        for f in fields(KERNEL_TYPES[op])
+        for f in fields(operation.kernel)
         if f.name not in names
     )
     name = Column("kernel", pa.string(), "the kernel's full name; the kernel's own columns follow")
     return (*_HEAD, *problem, name, *kernel, *_TAIL)
 
-
-_COLUMNS = {op: _columns_of(op) for op in PROBLEM_TYPES}
 
 PROBLEM_COLUMNS: tuple[str, ...] = PROBLEM_FIELDS
 KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name not in PROBLEM_FIELDS)
@@ -124,14 +125,13 @@ KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name n
 
 def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
     """The names of a problem's own columns. Raises RecordError for an unknown operation."""
-    _known(op)
-    return tuple(f.name for f in fields(PROBLEM_TYPES[op]))
+    return _known(op).problem_fields
 
 
 def kernel_columns(op: str = "grouped_conv") -> tuple[str, ...]:
     """The names of a kernel's own columns, those that its problem has too left out. Raises RecordError."""
-    of_problem = problem_columns(op)
-    return tuple(f.name for f in fields(KERNEL_TYPES[op]) if f.name not in of_problem)
+    operation = _known(op)
+    return tuple(name for name in operation.kernel_fields if name not in operation.problem_fields)
 
 
 def op_of(ops: Iterable[object]) -> str:
@@ -150,15 +150,16 @@ def op_of(ops: Iterable[object]) -> str:
     return found[0]
 
 
-def _known(op: str) -> None:
-    if op not in _COLUMNS:
-        raise RecordError(f"no record schema for operation {op!r}; known: {', '.join(_COLUMNS)}")
+def _known(op: str) -> Operation:
+    operation = find_operation(op)
+    if operation is None:
+        raise RecordError(f"no record schema for operation {op!r}; known: {', '.join(operation_names())}")
+    return operation
 
 
 def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
     """The columns of an operation's records, in order. Raises RecordError for an unknown operation."""
-    _known(op)
-    return _COLUMNS[op]
+    return _columns_of(_known(op))
 
 
 def arrow_schema(op: str = "grouped_conv") -> pa.Schema:

@@ -16,7 +16,7 @@ from tile_oracle.judge.scope import part_to_judge
 from tile_oracle.judge.verdict import Verdict, judge
 from tile_oracle.oracle import final_measurements, find_oracles, problem_table
 from tile_oracle.problem import Problem
-from tile_oracle.problem_slices import SLICES, slices_of
+from tile_oracle.problem_slices import slice_names, slices_of
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
 
@@ -195,11 +195,12 @@ class ReportData:
 def slice_table(problems: Iterable[Problem], selection: pd.DataFrame) -> pd.DataFrame:
     """Efficiency of each kind of problem (tile_oracle.problem_slices; kinds overlap): `slice`, `problems`,
     `covered`, `mean_percent`, `p10_percent`, `min_percent`, `oracle_over_median` (median TFLOPS ratio)."""
+    problems = tuple(problems)
     names = {problem.id: slices_of(problem) for problem in problems}
     percent = selection.assign(percent=100.0 * selection["efficiency"].astype("float64"))
     percent["over_median"] = percent["oracle_tflops"] / percent["median_tflops"]
     rows = []
-    for name in SLICES:
+    for name in slice_names(problems):
         part = percent[
             percent["problem"].isin([problem for problem, kinds in names.items() if name in kinds])
         ]

@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from tile_oracle.errors import ProblemError
 from tile_oracle.judge.criteria import FAIL, Criterion
 from tile_oracle.judge.failures import Failure
 from tile_oracle.judge.verdict import FAILED, Verdict
-from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import kernel_prefix, problem_from_id
 from tile_oracle.record.schema import STATUSES
 from tile_oracle.report.data import ReportData
 from tile_oracle.selection import Efficiency
@@ -59,21 +61,18 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
     """A kernel's name without what its problem already says (operation, direction, dtype, rank)."""
     name = one_line(kernel)
     if row is not None:
-        if "layout" in row:
-            return name.removeprefix(f"{row['op']}_{row['dtype']}_{row['layout']}_") or "-"
-        name = name.removeprefix(f"{row['op']}_{row['direction']}_{row['dtype']}_{row['ndim']}d_")
+        operation = operation_named(row["op"])
+        name = name.removeprefix(kernel_prefix(operation.kind(row)))
     return name or "-"
 
 
 def kernel_on(failure: Failure) -> str:
     """The short name of the kernel that failed; the problem's id says the rest."""
-    first, dtype, third, *_ = (*failure.problem.split("-"), "", "", "")
     name = one_line(failure.kernel)
-    if first == GemmProblem.op:
-        return name.removeprefix(f"{first}_{dtype}_{third}_")
-    for ndim in (2, 3):
-        name = name.removeprefix(f"{GroupedConvProblem.op}_{first}_{dtype}_{ndim}d_")
-    return name
+    try:
+        return name.removeprefix(kernel_prefix(problem_from_id(failure.problem).kind))
+    except ProblemError:
+        return name
 
 
 def why(row: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel
+from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
 from tile_oracle.version import __version__
@@ -39,8 +40,7 @@ class Exported:
 
 def file_stem(kind: Kind) -> str:
     """forward_bf16_2d, gemm_bf16_rcr."""
-    first, dtype, last = kind
-    return f"{first}_{dtype}_{last}d" if isinstance(last, int) else f"{first}_{dtype}_{last}"
+    return operation_named(kind.op).file_stem(kind)
 
 
 def export_model(model_folder: Path | str, kernels: Sequence[Kernel], folder: Path | str) -> Exported:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Kind, Problem
 from tile_oracle.selector import native_library
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.training.compact import PickTimer, median_pick_us
@@ -23,7 +23,7 @@ def native_picks_missing() -> str:
 
 
 def _native_pick_us(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
-    pools: dict[tuple[str | int, ...], NativeRanker] = {}
+    pools: dict[Kind, NativeRanker] = {}
     for problem in problems:
         if problem.kind not in pools:
             candidates = [kernel for kernel in kernels if kernel.matches(problem)]

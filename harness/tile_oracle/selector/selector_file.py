@@ -19,18 +19,15 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import op_of_model, work_schema
-from tile_oracle.kernel import KERNEL_TYPES, Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec, read_booster_text, read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import TreeParts, check_feature_count, check_kind, ranker_of
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember
 from tile_oracle.model.tree_targets import Target
+from tile_oracle.operation import operation_named
 from tile_oracle.problem import (
-    GEMM_PROBLEM_FIELDS,
-    PROBLEM_FIELDS,
-    GemmProblem,
-    GroupedConvProblem,
     Kind,
     kind_text,
 )
@@ -40,8 +37,6 @@ from tile_oracle.selector.program import ProgramMaker
 from tile_oracle.selector.trace import Graph, Node, Partition, Pool, partition_by
 
 MAGIC = b"tile-oracle selector 1\n"
-_SHARED = {GroupedConvProblem.op: ("direction", "dtype", "ndim"), GemmProblem.op: ("op", "dtype", "layout")}
-_FIELDS = {GroupedConvProblem.op: PROBLEM_FIELDS, GemmProblem.op: GEMM_PROBLEM_FIELDS}
 _KINDS = ("constant", "kernel", "interaction")
 _SAYS = ("log_time", "relative", "latency", "tflops", "bandwidth")
 _AS_IT_IS, _LEAST_IS_ZERO, _MEAN_OF_ABSOLUTE = range(3)
@@ -81,14 +76,12 @@ class NativeModel:
 
 def problem_fields(op: str) -> tuple[str, ...]:
     """The fields of an operation's problems that are not the same for all problems of one kind."""
-    return tuple(name for name in _FIELDS[op] if name not in _SHARED[op])
+    return operation_named(op).free_fields
 
 
 def shared_words(kind: Kind) -> dict[str, str | int]:
     """The fields that all problems of a kind, and their kernels, have alike."""
-    op = GroupedConvProblem.op if isinstance(kind[2], int) else GemmProblem.op
-    words: tuple[str | int, ...] = kind
-    return {name: value for name, value in zip(_SHARED[op], words, strict=True) if name != "op"}
+    return dict(kind.fields)
 
 
 def kind_of(kernels: Sequence[Kernel]) -> Kind:
@@ -108,7 +101,7 @@ def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
     """
     kind = kind_of(kernels)
     op = op_of_model(model.spec.op_type)
-    wrong = next((kernel for kernel in kernels if not isinstance(kernel, KERNEL_TYPES[op])), None)
+    wrong = next((kernel for kernel in kernels if kernel.op != op), None)
     if wrong is not None:
         raise ModelError(f"{model.folder} is for {op}: {wrong.name} is no such kernel")
     check_kind(model.folder, model.spec, kind)

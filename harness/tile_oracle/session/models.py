@@ -19,7 +19,7 @@ from tile_oracle.model.model_folder import model_places
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import Plan, kind_of
+from tile_oracle.session.plan import Plan
 from tile_oracle.target.base import Target
 from tile_oracle.target.replay import NAME as REPLAY
 
@@ -52,7 +52,7 @@ class ModelChoice:
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) -> ModelChoice:
     """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
     among the shipped ones. Raises ModelError for a folder that cannot be used."""
-    kinds = list(dict.fromkeys(kind_of(problem) for problem in problems.problems))
+    kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
     if importlib.util.find_spec("lightgbm") is None:
@@ -116,7 +116,7 @@ class Picks:
 
     def of(self, problem: Problem) -> tuple[Kernel, ...]:
         """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
-        folder = self._folders.get(kind_of(problem))
+        folder = self._folders.get(problem.kind)
         kernels = self._plan.kernels(problem)
         if folder is None or not kernels:
             return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
@@ -170,7 +170,7 @@ def rank(
             folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
         }
         for kind, folder in choice.folders.items():
-            of_kind = [problem for problem in problems.problems if kind_of(problem) == kind]
+            of_kind = [problem for problem in problems.problems if problem.kind == kind]
             # Many problems at once: of the time that one takes, most goes into making its columns.
             for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
                 some = of_kind[first : first + _PROBLEMS_AT_ONCE]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from tile_oracle.kernel import Kernel
+from tile_oracle.operation import operations
 from tile_oracle.problem import Problem
 
-_CONVOLUTION = r"(?:forward|bwd_data|bwd_weight)-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*"
-_GEMM = r"gemm-[a-z0-9]+-[rc]{3}-m[0-9]+-n[0-9]+-k[0-9]+(?:-s[0-9]+)?"
-_SIZES = r"[0-9]+x[0-9]+x[0-9]+"
-_PAIR_IN_ID = re.compile(
-    rf"[\[-](?P<problem>{_CONVOLUTION}|{_GEMM})"
-    rf"(?:-(?P<kernel>{_SIZES}_[a-z0-9_]+|[a-z0-9_]+(?:_True|_False){{4}}(?:_{_SIZES}){{3}}))?[\]-]"
-)
+
+@lru_cache(maxsize=1)
+def _pair_in_id() -> re.Pattern[str]:
+    known = tuple(operations())
+    problems = "|".join(one.id_pattern for one in known)
+    kernels = "|".join(one.short_names for one in known)
+    return re.compile(rf"[\[-](?P<problem>{problems})(?:-(?P<kernel>{kernels}))?[\]-]")
 
 
 def pair_id(problem: Problem, kernel: Kernel) -> str:
@@ -26,7 +28,7 @@ def pair_of(nodeid: str) -> tuple[str | None, str | None]:
     head, _, tail = nodeid.rpartition("-")
     if tail in _KERNEL_ENDS and (known := _PROBLEM_HEADS.get(head)) is not None:
         return known, tail[:-1]
-    match = _PAIR_IN_ID.search(nodeid)
+    match = _pair_in_id().search(nodeid)
     if match is None:
         return None, None
     problem, kernel = match["problem"], match["kernel"]

@@ -10,15 +10,10 @@ from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
-from tile_oracle.problem import Kind, Problem
+from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.problem_set import ProblemSet, load_problem_sets
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.pairs import read_pairs
-
-
-def kind_of(problem: Problem) -> Kind:
-    """What problem and kernel must share: direction, dtype, rank; of a GEMM operation, dtype, layout."""
-    return problem.kind
 
 
 def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
@@ -49,7 +44,7 @@ class Plan:
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
         """The candidates for a problem; none when no set of the plan has problems of its kind."""
-        return self.pools.get(kind_of(problem), ())
+        return self.pools.get(problem.kind, ())
 
     def asked(self, problem: Problem) -> tuple[Kernel, ...]:
         """The candidates that are to be measured: all of them, or those that --pairs lists."""
@@ -104,16 +99,14 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
     rules = rules_of(options.kernel_set, options.ck_tile)
     pools = {
         kind: pool_of_kind(kind, arch=arch, rules=rules, where=where)
-        for kind in dict.fromkeys(kind_of(problem) for problem in problem_set.problems)
+        for kind in dict.fromkeys(problem.kind for problem in problem_set.problems)
     }
     for kind, pool in pools.items():
         if not pool:
-            first, dtype, last = kind
-            which = f"{last}d" if isinstance(last, int) else last
             narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
             raise RuleError(
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
-                f"{first} {dtype} {which} on {arch}: see `tile-oracle kernels`"
+                f"{kind_text(kind)} on {arch}: see `tile-oracle kernels`"
             )
     plan = Plan(problem_set, pools, notes=load_rule_set(rules).notes)
     if options.pairs is None:

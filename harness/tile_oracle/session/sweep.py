@@ -24,7 +24,7 @@ from tile_oracle.record.run import Run, RunLog, join_run, open_run
 from tile_oracle.record.schema import COLD
 from tile_oracle.session.models import NONE, ModelChoice, Picks, baseline_for, choose_model, held_picks
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import Plan, as_recorded, kind_of, make_plan, set_name
+from tile_oracle.session.plan import Plan, as_recorded, make_plan, set_name
 from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, Recording, find_recording, replays
 from tile_oracle.session.replay import Replay, kernels_outside
 from tile_oracle.target import TargetOptions, resolve_target
@@ -236,9 +236,9 @@ class SweepSession:
         started = set()
         for problem_id, kernels in self._kernels_of.items():
             problem = problem_from_id(problem_id)
-            if kind_of(problem) in started:
+            if problem.kind in started:
                 continue
-            started.add(kind_of(problem))
+            started.add(problem.kind)
             for kernel in kernels:
                 if self.target.refusal(kernel, problem) is None:
                     self.target.build(kernel)

@@ -13,8 +13,9 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.kernel import Kernel, kernel_from_row
 from tile_oracle.model.ranker import Ranker, constant_groups
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
-from tile_oracle.problem import GemmProblem, problem_from_row
+from tile_oracle.problem import problem_from_row
 from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.folds import group_folds
@@ -132,13 +133,13 @@ def out_of_fold(
     """Predictions for a run by a model cross-validated on the run's own records.
 
     The columns are problem, kernel, predicted_tflops and fold; the pool is the kernels of the records
-    unless one is given. Each direction and data type (of GEMM each data type) has models of its own; one
+    unless one is given. Each direction and data type (the operation's `models_by`) has models of its own; one
     with fewer than two problems that are ok is left out. Problems without any ok row get predictions too,
     from a model of all the others (fold -1). Raises ModelError when nothing can be cross-validated.
     """
     op = records_op(records)
     chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op)
-    kind_columns = ["dtype"] if op == GemmProblem.op else ["direction", "dtype"]
+    kind_columns = list(operation_named(op).models_by)
     effort = Effort(seed, threads)
     usable = training_rows(records)
     candidates = list(pool) if pool is not None else _kernels_of(records)

@@ -32,8 +32,8 @@ from tile_oracle.model.ranker import (
     tree_members,
 )
 from tile_oracle.model.trees import importances
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
-from tile_oracle.problem import GemmProblem
 from tile_oracle.selection import summarise
 from tile_oracle.training.auxiliary_rows import records_that_teach, with_companions
 from tile_oracle.training.cross_validation import cross_validate
@@ -143,9 +143,12 @@ def train(
     effort = effort or Effort()
     op = records_op(records)
     wanted = {"arch": arch, "direction": direction, "dtype": dtype}
-    if op == GemmProblem.op:
+    operation = operation_named(op)
+    if "direction" not in operation.kind_fields:
         if direction is not None:
-            raise ModelError(f"the records are of GEMM, which has no direction {direction!r}: leave it out")
+            raise ModelError(
+                f"the records are of {operation.plural}, which have no direction {direction!r}: leave it out"
+            )
         del wanted["direction"]
     kind, records = _one_kind(records, wanted)
     usable = training_rows(records)

@@ -20,6 +20,7 @@ from tile_oracle.features.schemas.grouped_conv_published import (
     GROUPED_CONV_97,
 )
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
+from tile_oracle.operation import operation_of_columns, operations
 
 GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
 GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN_2.extended("grouped_conv_own_3", LAUNCH_FEATURES)
@@ -69,20 +70,12 @@ def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
     )
 
 
-GEMM_MODELS = "gemm_universal"
-"""What published models of GEMM call their operation."""
-
-_OP_OF_MODEL = {"grouped_conv": "grouped_conv", GEMM_MODELS: "gemm"}
-
-
 def op_of_model(op_type: str) -> str:
     """The operation of a model folder's op_type. Raises ModelError."""
-    try:
-        return _OP_OF_MODEL[op_type]
-    except KeyError:
-        raise ModelError(
-            f"models of operation {op_type!r} are not known; known: {', '.join(_OP_OF_MODEL)}"
-        ) from None
+    known = {one.model_type: one.name for one in operations()}
+    if op_type not in known:
+        raise ModelError(f"models of operation {op_type!r} are not known; known: {', '.join(known)}")
+    return known[op_type]
 
 
 @dataclass(frozen=True)
@@ -100,7 +93,7 @@ def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
 
 def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
     """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
-    schema, names = work_schema("gemm" if "layout" in rows and "direction" not in rows else "grouped_conv")
+    schema, names = work_schema(operation_of_columns(rows.keys()).name)
     values = schema.compute(rows, {}, names)
     return Work(values[:, 0], values[:, 1])
 

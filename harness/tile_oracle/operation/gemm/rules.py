@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tile_oracle.arch import known_archs
+from tile_oracle.arch import Arch, known_archs
+from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.json_tree import JsonTree
-from tile_oracle.kernel import EPILOGUES, SCHEDULERS
-from tile_oracle.pool.rule_parts import TileRule, filled, read_padding, read_pipeline, read_tile
-from tile_oracle.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
+from tile_oracle.kernel.gemm import GemmKernel
+from tile_oracle.operation.kind import Kind
+from tile_oracle.pool.rule_parts import TileRule, filled, read_padding, read_pipeline, read_tile, tilings
+from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS
 
 
 @dataclass(frozen=True)
@@ -40,16 +44,34 @@ class GemmRuleBlock:
         axes = (self.pipeline, self.scheduler, self.epilogue, self.padding, self.persistent)
         return tiles * math.prod(len(axis) for axis in axes)
 
-    def covers(self, dtype: str, layout: str, arch: str) -> bool:
+    def covers(self, kind: Kind, arch: str) -> bool:
         """Whether the block says anything about this kind of problem."""
-        return arch in self.arch and dtype in self.dtype and layout in self.layout
+        return arch in self.arch and all(value in getattr(self, name) for name, value in kind.fields)
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[GemmKernel]:
+        """Every combination of the lists; the K of a warp tile is computed for the pipeline."""
+        dtype, layout = kind.dtype, str(kind.words["layout"])
+        for pipeline in self.pipeline:
+            others = list(itertools.product(self.scheduler, self.epilogue, self.padding, self.persistent))
+            shuffled = pipeline.startswith("preshuffle")
+            listed = (arch.preshuffle_warp_tiles if shuffled else arch.warp_tiles).get(dtype, ())
+            for rule in self.tiles:
+                for tile, waves, warp_tile in tilings(rule, self.tile_k, listed):
+                    for scheduler, epilogue, padding, persistent in others:
+                        try:
+                            yield GemmKernel(
+                                *(dtype, layout, *tile, *waves, *warp_tile),
+                                *(pipeline, scheduler, epilogue, *padding, persistent),
+                            )
+                        except KernelError as error:
+                            raise RuleError(f"{self.place}: {error}") from None
 
 
 _REQUIRED = ("arch", "tiles", "pipeline")
 _OPTIONAL = ("about", "dtype", "layout", "tile_k", "scheduler", "epilogue", "padding", "persistent")
 
 
-def read_gemm_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> GemmRuleBlock:
+def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> GemmRuleBlock:
     """A block of the list "gemm". Raises RuleError, naming the place."""
     part = tree.known_members(_REQUIRED, _OPTIONAL)
 

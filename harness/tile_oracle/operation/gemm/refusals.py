@@ -1,4 +1,4 @@
-"""What an architecture allows a GEMM kernel to be; part of tile_oracle.arch, which asks it.
+"""What an architecture allows a GEMM kernel to be; see `Arch.refusals`.
 
 Every reason begins with the word of the rule that it is about: `warp tile: ...`.
 """
@@ -6,19 +6,16 @@ Every reason begins with the word of the rule that it is about: `warp tile: ...`
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from tile_oracle.arch import Arch, listed
+from tile_oracle.kernel.fields import triple
 from tile_oracle.kernel.gemm import GemmKernel
 from tile_oracle.problem.gemm import GEMM_DTYPES, GemmProblem
-
-if TYPE_CHECKING:
-    from tile_oracle.arch import Arch, Triple
 
 PRESHUFFLE_LAYOUT = "rcr"
 """B is shuffled column by column, so its columns must lie in one piece, and A's rows beside them."""
 
 _CPU = "cpu"
-_LISTED = 8
 
 
 def gemm_dtypes(arch: Arch) -> tuple[str, ...]:
@@ -35,7 +32,7 @@ def gemm_pipelines(arch: Arch) -> tuple[str, ...]:
     )
 
 
-def gemm_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     """All reasons against the kernel, in the order in which they are looked at."""
     if kernel.dtype not in arch.warp_tiles:
         yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(gemm_dtypes(arch))}"
@@ -64,13 +61,13 @@ def _pipeline_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
 
 def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     if kernel.waves not in arch.waves:
-        yield f"waves: {_x(kernel.waves)} is not one of {_listed(arch.waves)} on {arch.name}"
-    listed, whose = arch.warp_tiles[kernel.dtype], "for"
+        yield f"waves: {triple(kernel.waves)} is not one of {listed(arch.waves)} on {arch.name}"
+    there, whose = arch.warp_tiles[kernel.dtype], "for"
     if kernel.preshuffle:
-        listed, whose = arch.preshuffle_warp_tiles.get(kernel.dtype, ()), "for preshuffled"
-    if kernel.warp_tile not in listed:
+        there, whose = arch.preshuffle_warp_tiles.get(kernel.dtype, ()), "for preshuffled"
+    if kernel.warp_tile not in there:
         yield (
-            f"warp tile: {_x(kernel.warp_tile)} is not one of {_listed(listed) or 'none'} "
+            f"warp tile: {triple(kernel.warp_tile)} is not one of {listed(there) or 'none'} "
             f"{whose} {kernel.dtype} on {arch.name}"
         )
     for axis, tile, waves, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
@@ -88,7 +85,7 @@ def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     if lds_bytes > arch.lds_limit_bytes:
         buffers = "in two buffers " if arch.double_smem_buffer_required(kernel.pipeline) else ""
         yield (
-            f"LDS: {_x(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
+            f"LDS: {triple(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
             f"{kernel.pipeline} on {arch.name} has {arch.lds_limit_bytes:,}"
         )
 
@@ -98,7 +95,7 @@ def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
         yield f"persistent: {arch.name} has one thread, which takes every tile anyway: leave it off"
 
 
-def gemm_problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
+def problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
     """Why a kernel that the architecture allows cannot compute this problem of its kind."""
     padded = dict(zip("mnk", kernel.paddings, strict=True))
     extents = dict(zip("mnk", problem.gemm_shape, strict=True))
@@ -113,12 +110,3 @@ def gemm_problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) 
             )
     if problem.split_k > 1 and arch.kernels.name == _CPU:
         yield f"split_k: {arch.name} kernels do not split the depth: split_k = {problem.split_k} must be 1"
-
-
-def _x(values: Triple) -> str:
-    return "x".join(map(str, values))
-
-
-def _listed(triples: tuple[Triple, ...]) -> str:
-    more = f" and {len(triples) - _LISTED} more" if len(triples) > _LISTED else ""
-    return ", ".join(map(_x, triples[:_LISTED])) + more

@@ -1,0 +1,1 @@
+"""Matrix products: what is particular to the operation."""

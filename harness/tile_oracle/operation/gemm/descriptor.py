@@ -1,0 +1,63 @@
+"""The descriptor of GEMM."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from tile_oracle.kernel.gemm import GemmKernel, parse_gemm_name
+from tile_oracle.operation.bands import BANDS
+from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.gemm.slices import GEMM_SLICES
+from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
+
+if TYPE_CHECKING:
+    from tile_oracle.arch import Arch
+    from tile_oracle.json_tree import JsonTree
+
+
+def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
+    from tile_oracle.operation.gemm.rules import read_block
+
+    return read_block(tree, tile_lists)
+
+
+def _refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    from tile_oracle.operation.gemm.refusals import refusals
+
+    return refusals(arch, kernel)
+
+
+def _problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
+    from tile_oracle.operation.gemm.refusals import problem_refusals
+
+    return problem_refusals(arch, kernel, problem)
+
+
+GEMM = Operation(
+    name=GemmProblem.op,
+    plural="GEMMs",
+    problem=GemmProblem,
+    kernel=GemmKernel,
+    parse_kernel=parse_gemm_name,
+    kind_fields={"dtype": GEMM_DTYPES, "layout": GEMM_LAYOUTS},
+    kind_words="operation, dtype and layout",
+    kind_format="gemm {dtype} {layout}",
+    kernel_prefix_format="gemm_{dtype}_{layout}_",
+    id_prefixes=("gemm-",),
+    id_pattern=r"gemm-[a-z0-9]+-[rc]{3}-m[0-9]+-n[0-9]+-k[0-9]+(?:-s[0-9]+)?",
+    short_names=r"[a-z0-9_]+(?:_True|_False){4}(?:_[0-9]+x[0-9]+x[0-9]+){3}",
+    marks=("layout", "M"),
+    required=("M", "N", "K"),
+    model_type="gemm_universal",
+    defaults={"dtype": "bf16", "layout": "rcr"},
+    family_varies=("M",),
+    fold_fields=("M", "N", "K"),
+    slices=GEMM_SLICES,
+    bands={**BANDS, "K no multiple of 16": lambda p: bool(p.K % 16)},
+    rules_key="gemm",
+    read_rules=_read_rules,
+    refusals=_refusals,
+    problem_refusals=_problem_refusals,
+)
+"""GEMM: C = A B."""

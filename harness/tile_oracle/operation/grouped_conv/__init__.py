@@ -1,0 +1,1 @@
+"""Grouped convolution: what is particular to the operation."""

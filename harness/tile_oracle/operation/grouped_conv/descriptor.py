@@ -1,0 +1,76 @@
+"""The descriptor of grouped convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.kernel.grouped_conv import GroupedConvKernel, parse_grouped_conv_name
+from tile_oracle.operation.bands import BANDS
+from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.grouped_conv.slices import CONV_SLICES
+from tile_oracle.problem.grouped_conv import DIRECTIONS, DTYPES, GroupedConvProblem
+
+if TYPE_CHECKING:
+    from tile_oracle.arch import Arch
+    from tile_oracle.json_tree import JsonTree
+
+_DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
+
+
+def _completed(values: dict[str, Any]) -> dict[str, Any]:
+    """One group where the columns say nothing of groups; 3D where one of the depth says more than 1."""
+    deep = any(values.get(name, default) != default for name, default in _DEPTH_DEFAULTS.items())
+    return {"G": 1, "ndim": 3 if deep else 2} | values
+
+
+def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
+    from tile_oracle.operation.grouped_conv.rules import read_block
+
+    return read_block(tree, tile_lists)
+
+
+def _refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
+    from tile_oracle.operation.grouped_conv.refusals import refusals
+
+    return refusals(arch, kernel)
+
+
+def _problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
+    from tile_oracle.operation.grouped_conv.refusals import problem_refusals
+
+    return problem_refusals(arch, kernel, problem)
+
+
+GROUPED_CONV = Operation(
+    name=GroupedConvProblem.op,
+    plural="convolutions",
+    problem=GroupedConvProblem,
+    kernel=GroupedConvKernel,
+    parse_kernel=parse_grouped_conv_name,
+    kind_fields={"direction": DIRECTIONS, "dtype": DTYPES, "ndim": (2, 3)},
+    kind_words="direction, dtype and rank",
+    kind_format="{direction} {dtype} {ndim}D",
+    kernel_prefix_format="grouped_conv_{direction}_{dtype}_{ndim}d_",
+    id_prefixes=tuple(f"{direction}-" for direction in DIRECTIONS),
+    id_pattern=rf"(?:{'|'.join(DIRECTIONS)})-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*",
+    short_names=r"[0-9]+x[0-9]+x[0-9]+_[a-z0-9_]+",
+    marks=("direction",),
+    required=("N", "C", "K", "Hi", "Wi", "Y", "X"),
+    model_type="grouped_conv",
+    models_by=("direction", "dtype"),
+    defaults={"direction": "forward", "dtype": "bf16"},
+    completed=_completed,
+    family_varies=("N", "Di", "Hi", "Wi"),
+    slices=CONV_SLICES,
+    bands={
+        "2D": lambda p: p.ndim == 2,
+        **BANDS,
+        "K no multiple of 16": lambda p: bool(p.K // p.G % 16),
+    },
+    rules_key="blocks",
+    read_rules=_read_rules,
+    refusals=_refusals,
+    problem_refusals=_problem_refusals,
+)
+"""Grouped convolution: forward, data gradient, weight gradient, in 2D and 3D."""

@@ -1,0 +1,102 @@
+"""Which operations there are: the package's own, and those of installed distributions.
+
+A distribution declares an operation as an entry point, whose value is its descriptor:
+
+    [project.entry-points."tile_oracle.operations"]
+    softmax = "my_package.softmax:SOFTMAX"
+
+Nothing is imported before an operation is asked for; installed distributions are looked at when the
+package's own operations are not what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+
+from tile_oracle.errors import OperationError
+from tile_oracle.operation.descriptor import Operation
+
+ENTRY_POINTS = "tile_oracle.operations"
+"""The entry point group."""
+
+_OWN = {
+    "grouped_conv": "tile_oracle.operation.grouped_conv.descriptor:GROUPED_CONV",
+    "gemm": "tile_oracle.operation.gemm.descriptor:GEMM",
+}
+_DEFAULT = "grouped_conv"
+"""Of tables that say nothing else: the first operation, whose older records name none."""
+
+
+def find_operation(name: str) -> Operation | None:
+    """The operation of that name, or None."""
+    if name in _OWN:
+        return _own(name)
+    return _installed(name) if name in _declared() else None
+
+
+def operation_named(name: str) -> Operation:
+    """The operation of that name. Raises OperationError listing the known ones."""
+    found = find_operation(name)
+    if found is None:
+        raise OperationError(f"operation {name!r} is not one of {', '.join(operation_names())}")
+    return found
+
+
+def operations() -> Iterator[Operation]:
+    """All operations, the package's own first. Raises OperationError for one that cannot be used."""
+    yield from map(_own, _OWN)
+    yield from map(_installed, _declared())
+
+
+def operation_names() -> tuple[str, ...]:
+    """The names of all operations, without importing any."""
+    return (*_OWN, *_declared())
+
+
+def operation_of_columns(columns: Collection[str]) -> Operation:
+    """The operation of a table that does not name it, by its columns."""
+    return next((one for one in operations() if set(one.marks) & set(columns)), _own(_DEFAULT))
+
+
+def operation_of_prefix(text: str) -> Operation:
+    """The operation whose problem ids begin like this text; grouped convolution where none do."""
+    return next((one for one in operations() if text.startswith(one.id_prefixes)), _own(_DEFAULT))
+
+
+@cache
+def _own(name: str) -> Operation:
+    module, _, attribute = _OWN[name].partition(":")
+    found: Operation = getattr(import_module(module), attribute)
+    return found
+
+
+@lru_cache(maxsize=1)
+def _declared() -> dict[str, EntryPoint]:
+    found = sorted(entry_points(group=ENTRY_POINTS), key=lambda one: one.name)
+    for one in found:
+        if one.name in _OWN:
+            raise OperationError(
+                f"entry point {one.name} = {one.value} of {ENTRY_POINTS} has the name of an operation that "
+                "tile-oracle has itself: rename it"
+            )
+    return {one.name: one for one in found}
+
+
+@cache
+def _installed(name: str) -> Operation:
+    point = _declared()[name]
+    where = f"entry point {name} = {point.value} of {ENTRY_POINTS}"
+    try:
+        found = point.load()
+    except Exception as error:  # whatever the module does when it is imported
+        raise OperationError(f"{where} cannot be loaded: {type(error).__name__}: {error}") from None
+    if not isinstance(found, Operation):
+        raise OperationError(
+            f"{where} is a {type(found).__name__}: it must be a tile_oracle.operation.Operation"
+        )
+    if found.name != name:
+        raise OperationError(f"{where} describes the operation {found.name!r}: both names must be the same")
+    return found
