@@ -177,7 +177,7 @@ def test_every_recipe_is_of_gemm_features_for_gemm(name: str) -> None:
 
 
 def test_a_direction_is_for_convolutions_alone() -> None:
-    with pytest.raises(ModelError, match="GEMM, which has no direction 'forward'"):
+    with pytest.raises(ModelError, match="GEMMs, which have no direction 'forward'"):
         train(make_records(), direction="forward")
 
 
