@@ -331,7 +331,7 @@ def test_what_is_needed_goes_first(
         (tmp_path / "runs").read_text()
         needed = threading.Thread(target=builder.need, args=(make_kernel(4),))
         needed.start()
-        while [job.kernel.tile_m for job in builder._queue] != [4, 2, 3]:
+        while [job.kernel.tile_m for job in builder._queue.waiting] != [4, 2, 3]:
             threading.Event().wait(0.005)
         (tmp_path / "go").write_text("")
         for future in futures:

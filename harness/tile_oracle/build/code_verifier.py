@@ -1,0 +1,65 @@
+"""Verification of machine code as it is built: reports beside binaries, and what a builder does with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tile_oracle.build.binary import Binary, BuildResult
+from tile_oracle.build.cache import CacheEntry
+from tile_oracle.build.gpu_toolchain import ASSEMBLY
+from tile_oracle.build.source import lds_buffers
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
+from tile_oracle.verify.findings import Report
+from tile_oracle.verify.verdicts import keep_verdict, read_verdict
+from tile_oracle.verify.verifier import verify_assembly
+
+NOTE, REFUSE = "note", "refuse"
+"""What a builder does with what the verifier finds."""
+
+VERIFIABLE = ("gfx950",)
+"""Architectures whose machine code can be verified."""
+
+
+class CodeVerifier:
+    """Looks at each binary that is built, unless `mode` is ""."""
+
+    def __init__(self, arch: str, mode: str) -> None:
+        """Raises BuildError for an architecture whose code cannot be verified."""
+        if mode and arch not in VERIFIABLE:
+            raise BuildError(f"kernels for {arch} cannot be verified: only {', '.join(VERIFIABLE)}")
+        self._arch, self._mode = arch, mode
+
+    def knows(self, entry: CacheEntry) -> bool:
+        """Whether nothing is left to look at in an entry of the cache."""
+        return not self._mode or read_verdict(entry.path.parent) is not None
+
+    def looking_at(self, kernel: Kernel) -> Callable[[Path, CacheEntry], None]:
+        """What looks at the kernel's work folder: an assembly that was made on the way is verified."""
+        return partial(self._look, kernel)
+
+    def _look(self, kernel: Kernel, work: Path, made: CacheEntry) -> None:
+        if self._mode and (work / ASSEMBLY).is_file():
+            text = (work / ASSEMBLY).read_text("utf-8", "replace")
+            keep_verdict(made.path.parent, verify_assembly(text, lds_buffers(kernel, self._arch)))
+
+    def judged(self, result: BuildResult, assembly: Callable[[Kernel], str]) -> BuildResult:
+        """The result, or a build_error where kernels with findings are refused."""
+        if not self._mode or result.binary is None:
+            return result
+        findings = self.report(result.kernel, result.binary, assembly).findings
+        if self._mode != REFUSE or not findings:
+            return result
+        log = "\n".join(["error: the machine code does not wait as it must", *findings[0].lines()])
+        return replace(result, status="build_error", binary=None, log=log)
+
+    def report(self, kernel: Kernel, binary: Binary, assembly: Callable[[Kernel], str]) -> Report:
+        """What is kept beside the binary, else what is found in `assembly(kernel)` and then kept."""
+        kept = read_verdict(binary.path.parent)
+        if kept is None:
+            kept = verify_assembly(assembly(kernel), lds_buffers(kernel, self._arch))
+            keep_verdict(binary.path.parent, kept)
+        return kept

@@ -1,0 +1,161 @@
+"""One way to compile: units of a kernel source in, entries of the cache out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.build.binary import Binary
+from tile_oracle.build.cache import BuildCache, CacheEntry, content_key
+from tile_oracle.build.complaint import complaint
+from tile_oracle.build.gpu_toolchain import ASSEMBLY
+from tile_oracle.build.isa import Isa
+from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.process import CompilerProcesses, Ended
+from tile_oracle.build.source import ABI_VERSION, source_suffix
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, AssemblyToolchain, Toolchain
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
+
+Made = tuple[CacheEntry | None, Ended]
+"""What became of a unit: no entry when it did not compile."""
+
+_KEY_VERSION = 1
+_TRIES_AFTER_SIGNAL = 2
+
+
+class Compiler:
+    """A kernel source, a toolchain and an instruction set: together with a unit they decide the binary."""
+
+    def __init__(
+        self, source: KernelSource, toolchain: Toolchain, isa: Isa, cache: BuildCache, timeout_s: float
+    ) -> None:
+        """Raises BuildError where the toolchain cannot make the code."""
+        self._source, self._toolchain, self._isa = source, toolchain, isa
+        self._cache, self._timeout_s = cache, timeout_s
+        self._flags = toolchain.flags(source.arch, isa)
+        self._unit_name = "kernel" + source_suffix(source.arch)
+        self._output = "kernel" + toolchain.suffix
+        self._processes = CompilerProcesses()
+        self._alone = threading.Lock()
+        self._stopped = False
+
+    @cached_property
+    def _key_parts(self) -> dict[str, Any]:
+        return {
+            "key_version": _KEY_VERSION,
+            "abi": ABI_VERSION,
+            "arch": self._source.arch,
+            "headers": self._source.identity,
+            "flags": self._flags,
+            "toolchain": self._toolchain.fingerprint,
+            "isa": self._isa.fingerprint,
+        }
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that decides the binaries besides the units."""
+        return content_key(self._key_parts)
+
+    def key(self, unit: str) -> str:
+        """The cache's key of a translation unit."""
+        return content_key(self._key_parts | {"source": unit})
+
+    def binary(self, key: str, entry: CacheEntry) -> Binary:
+        """An entry of the cache as what a worker loads."""
+        arch, made_by = self._source.arch, self._toolchain.identity
+        return Binary(entry.path, key, entry.bytes, made_by, self._flags, arch, self._isa.name)
+
+    def make(
+        self,
+        name: str,
+        unit: str,
+        key: str,
+        look: Callable[[Path, CacheEntry], None] = lambda work, made: None,
+    ) -> Made:
+        """Compiles a unit into the cache. `look` sees the work folder of what was made before it goes.
+
+        Raises BuildError when the cache cannot be written, and after `stop`.
+        """
+        self._source.check_unchanged()
+        with self._cache.work_folder() as work:
+            try:
+                self._prepare(work, unit)
+            except OSError as error:
+                raise BuildError(
+                    f"the build folder {self._cache.folder} cannot be written: {error.strerror or error}; "
+                    "name another with --build-dir or TILE_ORACLE_CACHE"
+                ) from None
+            ended = self._run(work, name)
+            if self._stopped:
+                raise BuildError("the builder was closed")
+            if not ended.ok:
+                if "No space left on device" in ended.log:
+                    raise BuildError(f"the disk of the build folder {self._cache.folder} is full")
+                if not ended.interrupted:
+                    self._cache.keep_log(key, ended.log)
+                return None, ended
+            facts = {
+                "arch": self._source.arch,
+                "flags": list(self._flags),
+                "isa": self._isa.name,
+                "kernel": name,
+                "log": ended.log,
+                "seconds": round(ended.seconds, 3),
+                "toolchain": self._toolchain.identity,
+            }
+            added = self._cache.add(key, work / self._output, unit, facts)
+            look(work, added)
+            return added, ended
+
+    def make_again_if_killed(self, make: Callable[[], Made], run_fewer: Callable[[], None]) -> Made:
+        """What `make` returns. A compiler that a signal ended is tried again, one such at a time, after
+        `run_fewer`: the memory may not be enough for so many at once."""
+        entry, ended = make()
+        for _ in range(_TRIES_AFTER_SIGNAL):
+            if entry is not None or not ended.interrupted:
+                break
+            run_fewer()
+            with self._alone:
+                entry, ended = make()
+        return entry, ended
+
+    def assembly(self, kernel: Kernel) -> str:
+        """The assembly of a kernel: by the same compiler with the same flags. Raises BuildError."""
+        if not isinstance(self._toolchain, AssemblyToolchain):
+            raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
+        with self._cache.work_folder() as work:
+            self._prepare(work, self._source.unit(kernel))
+            command = self._toolchain.assembly_command(self._unit_name, ASSEMBLY, self._flags)
+            ended = self._processes.run(command, work, self._timeout_s)
+            if not ended.ok:
+                raise BuildError(f"{kernel.name} cannot be verified: {complaint(ended.log)}")
+            return (work / ASSEMBLY).read_text("utf-8", "replace")
+
+    def stop(self) -> None:
+        """Ends all compilers that run, and what is compiled from now on."""
+        self._stopped = True
+        self._processes.stop_all()
+
+    def _prepare(self, work: Path, unit: str) -> None:
+        self._source.headers.write(work / INCLUDE_FOLDER)
+        (work / self._unit_name).write_text(unit, "utf-8")
+        self._toolchain.prepare(work)
+
+    def _run(self, work: Path, name: str) -> Ended:
+        """Runs the toolchain's commands and looks at what they made; all of it as one ending."""
+        log, seconds = "", 0.0
+        for command in self._toolchain.commands(self._unit_name, self._output, self._flags):
+            ended = self._processes.run(command, work, self._timeout_s)
+            log, seconds = f"{log}\n{ended.log}".strip(), seconds + ended.seconds
+            if not ended.ok:
+                return replace(ended, log=log, seconds=seconds)
+        try:
+            wrong = self._source.what_is_wrong(work / self._output, name, self._isa)
+        except BuildError:
+            wrong = "the compiler left no binary that can be read"
+        return Ended(wrong is None, f"{log}\n{wrong or ''}".strip(), seconds)
