@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.number_formats import numbers
+
 POISON_BYTE = 0xFF
 """What outputs are filled with: every dtype reads it as NaN, and no kernel writes just that by accident."""
 
@@ -21,6 +23,5 @@ def unwritten(out: npt.NDArray[Any]) -> str | None:
 
 def nan_count(stored: npt.NDArray[Any], dtype: str) -> int:
     """How many values are NaN, of an array as the dtype is stored."""
-    if dtype == "bf16":
-        return int(np.count_nonzero((stored & 0x7FFF) > 0x7F80))
-    return int(np.count_nonzero(np.isnan(stored)))
+    with np.errstate(invalid="ignore"):  # ml_dtypes warns of NaN even where it is looked for
+        return int(np.count_nonzero(np.isnan(numbers(stored, dtype))))
