@@ -32,7 +32,7 @@ CLOCK_THAT_JUMPS = '''
 """The budget's clock is two hours on after the first pair of this process."""
 import time
 import types
-import tile_oracle.session.sweep as sweep
+import tile_oracle.session.session as sweep
 
 done = []
 jumping = lambda: time.monotonic() + 7200 * bool(done)

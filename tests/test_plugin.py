@@ -392,7 +392,7 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
 
         def test_plain():
             heavy = {"pandas", "pyarrow", "lightgbm", "numpy"}
-            heavy |= {"tile_oracle.session.sweep", "tile_oracle.kernel"}
+            heavy |= {"tile_oracle.session.session", "tile_oracle.kernel"}
             assert "tile_oracle.plugin" in sys.modules
             assert not heavy & sys.modules.keys()
         """,

@@ -43,13 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
     from tile_oracle.session.collecting import CollectionHooks
     from tile_oracle.session.distributing import DistributionHooks
     from tile_oracle.session.ending import EndHooks
+    from tile_oracle.session.opening import open_session
     from tile_oracle.session.running import RunningHooks
     from tile_oracle.session.state import SessionState
-    from tile_oracle.session.sweep import SweepSession
 
     worker_input = getattr(config, "workerinput", {})
     try:
-        session = SweepSession(
+        session = open_session(
             read_options(config),
             deadline=worker_input.get("tile_oracle_deadline"),
             run_folder=worker_input.get("tile_oracle_run"),
@@ -59,7 +59,7 @@ def pytest_configure(config: pytest.Config) -> None:
         _end_without_device(config, str(error))
     except HarnessError as error:
         raise pytest.UsageError(str(error)) from None
-    name_suite(config, REPLAY_SUITE if session.replay is not None else SUITE)
+    name_suite(config, session.suite)
     state = SessionState(config, session, is_only_suite(config.args))
     config.pluginmanager.register(RunningHooks(state), _PLUGIN_NAME)
     for hooks in (CollectionHooks(state), DistributionHooks(state), EndHooks(state)):
@@ -121,6 +121,6 @@ def replayed(request: pytest.FixtureRequest) -> Replayed:
     """replayed(problem) -> the recorded measurements (measure.measurement.Measurement) of the kernels
     that the session asks for on it; in a session that replays records."""
     plugin = request.config.pluginmanager.get_plugin(_PLUGIN_NAME)
-    if plugin is None or plugin.session.replay is None:
+    if plugin is None or plugin.session.suite != REPLAY_SUITE:
         pytest.skip("needs recorded measurements, e.g. pytest --problem-set forward_smoke --oracle FILE")
     return lambda problem: plugin.replayed(request.node, problem)

@@ -25,9 +25,9 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.report.files import verdict_document
 from tile_oracle.report.terminal import summary_lines
 from tile_oracle.session.conclusion import Conclusion, conclude
+from tile_oracle.session.opening import open_session
 from tile_oracle.session.options import read_options
 from tile_oracle.session.outcome import Outcome, gravest
-from tile_oracle.session.sweep import SweepSession
 from tile_oracle.training.trained_on import overlap, trained_on
 
 REPLAY = ("--problem-set", SET, "--target", "replay")
@@ -101,7 +101,7 @@ def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judg
         name = f"--run-name={model}{len(recorded.project.runs)}"
         config = _prepareconfig(
             [
-                "-pharness.plugin",
+                "-ptile_oracle.plugin",
                 "-pno:cacheprovider",
                 f"--problem-set={SET}",
                 f"--model={model}",
@@ -110,7 +110,7 @@ def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judg
             ]
         )
         opened.append(config)
-        session = SweepSession(read_options(config))
+        session = open_session(read_options(config))
         session.open_run()
         selected = {}
         for problem in session.plan.problems:

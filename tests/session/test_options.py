@@ -49,7 +49,9 @@ def options_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
     opened: list[pytest.Config] = []
 
     def read(*arguments: str) -> SessionOptions:
-        config = _prepareconfig(["--problem-set=x.csv", "-pharness.plugin", "-pno:cacheprovider", *arguments])
+        config = _prepareconfig(
+            ["--problem-set=x.csv", "-ptile_oracle.plugin", "-pno:cacheprovider", *arguments]
+        )
         opened.append(config)
         return read_options(config)
 

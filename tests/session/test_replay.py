@@ -19,9 +19,10 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.session.opening import open_session
 from tile_oracle.session.options import read_options
 from tile_oracle.session.outcome import Outcome
-from tile_oracle.session.sweep import SweepSession
+from tile_oracle.session.replay_session import ReplaySession
 
 SHIPPED = ("--problem-set", SET, "--target", "replay")
 
@@ -245,16 +246,20 @@ def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(
 
 
 @pytest.fixture
-def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SweepSession]]:
+def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ReplaySession]]:
     """The session of a command line in the project, as pytest's start makes it."""
     monkeypatch.chdir(recorded.project.folder)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     opened: list[pytest.Config] = []
 
-    def make(*arguments: str) -> SweepSession:
-        config = _prepareconfig(["-pharness.plugin", "-pno:cacheprovider", "--problem-set", SET, *arguments])
+    def make(*arguments: str) -> ReplaySession:
+        config = _prepareconfig(
+            ["-ptile_oracle.plugin", "-pno:cacheprovider", f"--problem-set={SET}", *arguments]
+        )
         opened.append(config)
-        return SweepSession(read_options(config))
+        session = open_session(read_options(config))
+        assert isinstance(session, ReplaySession)
+        return session
 
     yield make
     for config in opened:
@@ -262,7 +267,7 @@ def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[
 
 
 def test_what_cannot_be_meant_is_one_clear_line(
-    recorded: Recorded, session_of: Callable[..., SweepSession], tmp_path: Path
+    recorded: Recorded, session_of: Callable[..., ReplaySession], tmp_path: Path
 ) -> None:
     problem, kernel = recorded.problems[0], recorded.kernels[0]
     rows = [measured(problem, kernel, 1.0), measured(problem, kernel, 1.0, device="Another", run="b")]
@@ -297,7 +302,7 @@ def test_a_session_that_cannot_be_meant_is_a_usage_error(recorded: Recorded) -> 
 
 
 def test_of_several_devices_one_is_chosen_and_that_is_said(
-    recorded: Recorded, session_of: Callable[..., SweepSession]
+    recorded: Recorded, session_of: Callable[..., ReplaySession]
 ) -> None:
     device = recorded.oracle.parent.parent
     other = device.with_name("b-other-device")
@@ -306,19 +311,17 @@ def test_of_several_devices_one_is_chosen_and_that_is_said(
         session = session_of("--target=replay")
     finally:
         shutil.rmtree(other)
-    assert session.replay is not None
     assert "there are oracles of 2 devices, --model or --oracle chooses another" in session.target_reason
 
 
 def test_two_problem_sets_replay_from_an_oracle_each(
-    recorded: Recorded, session_of: Callable[..., SweepSession]
+    recorded: Recorded, session_of: Callable[..., ReplaySession]
 ) -> None:
     second = recorded.project.problem_set("second.csv", tuple(p.id for p in recorded.problems[:3]))
     oracle, _ = write_oracle(
         [recorded.oracle], model=recorded.model, problem_set=load_problem_set(str(second))
     )
     session = session_of("--target=replay", f"--problem-set={SET},second.csv")
-    assert session.replay is not None
-    assert session.replay.recording.paths == (recorded.oracle, oracle)
+    assert session.recording.paths == (recorded.oracle, oracle)
     assert session.options.kernel_set == "tiny"
-    assert len(session.replay.recording.records) == len(recorded.records)
+    assert len(session.recording.records) == len(recorded.records)

@@ -31,14 +31,13 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
-from tile_oracle.session.models import AUTO, NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
+from tile_oracle.session.models import NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name
-from tile_oracle.session.sweep import SweepSession
+from tile_oracle.session.session import Session
 from tile_oracle.version import __version__
 
 SUSPECTS = "suspects.csv"
-_LONGER = ("--settle-budget", "10m")
 
 
 @dataclass(frozen=True)
@@ -53,7 +52,7 @@ class Conclusion:
 
 
 def conclude(
-    session: SweepSession,
+    session: Session,
     stopped: str,
     selected: Mapping[str, int],
     analysed: Mapping[str, ReportData] | None = None,
@@ -88,7 +87,7 @@ def conclude(
 
 
 def analyse_set(
-    session: SweepSession,
+    session: Session,
     records: pd.DataFrame,
     choice: ModelChoice,
     part: ProblemSet,
@@ -117,11 +116,8 @@ def analyse_set(
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
     planned = sum(selected.get(problem_id, 0) for problem_id in ids)
     measured = len(own.drop_duplicates(["problem", "kernel"]))
-    unrecorded = 0
-    if session.replay is not None:
-        replay = session.replay
-        never = sum(replay.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
-        unrecorded = min(never, max(0, planned - measured))
+    never = sum(session.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
+    unrecorded = min(never, max(0, planned - measured))
     return analyse(
         own,
         part.problems,
@@ -143,20 +139,14 @@ def analyse_set(
     )
 
 
-def _settling_command(session: SweepSession, part: ProblemSet, folder: Path) -> str:
+def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
     """What a person types to have the suspects measured again."""
     options, run = session.options, session.run
     assert run is not None
     words = ["pytest", "--problem-set", options.problem_set]
     if options.kernel_set_asked:
         words += ["--kernel-set", options.kernel_set]
-    if session.replay is not None:
-        # Records cannot be measured again: their device has to.
-        words += ["--target", session.measured_on, f"--pairs={folder / SUSPECTS}"]
-        return shlex.join(words)
-    if options.model != AUTO:
-        words += ["--model", options.model]
-    return shlex.join([*words, "--target", options.target, "--resume", "--run-name", run.name, *_LONGER])
+    return shlex.join([*words, *session.settle_options(run, folder / SUSPECTS)])
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:
@@ -213,7 +203,7 @@ _OUTCOME_OF_STATE = {
 
 
 def _update_baseline(
-    session: SweepSession, part: ProblemSet, choice: ModelChoice, data: ReportData
+    session: Session, part: ProblemSet, choice: ModelChoice, data: ReportData
 ) -> tuple[str, bool]:
     """What to say of it, and whether the baseline is written."""
     path = baseline_file(choice, part, data.run.device, session.options)
@@ -249,7 +239,7 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
     return data.selection.assign(coverage=data.selection["coverage"].where(~seen, "in-sample"))
 
 
-def _training(session: SweepSession, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
+def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
     """Which problems the models under test were trained on. Out-of-fold predictions never are in-sample."""
     if not choice.folders:
         return Training()
@@ -260,13 +250,13 @@ def _training(session: SweepSession, choice: ModelChoice, own: pd.DataFrame, ids
     return Training(found.problems, found.same_measurements, found.known, counted)
 
 
-def _candidates(session: SweepSession, choice: ModelChoice, part: ProblemSet) -> Candidates:
+def _candidates(session: Session, choice: ModelChoice, part: ProblemSet) -> Candidates:
     """How the pool compares with what was recorded and with what the model was trained on."""
     plan, kinds = session.plan, {problem.kind for problem in part.problems}
     pool = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
-    recorded = trained = None
-    if session.replay is not None:
-        recorded = {kernel.name for kernel in session.replay.recording.kernels() if kernel.kind in kinds}
+    trained = None
+    listed = session.recorded_kernels()
+    recorded = None if listed is None else {kernel.name for kernel in listed if kernel.kind in kinds}
     if choice.folders:
         from tile_oracle.training.trained_on import kernels_trained_on
 
@@ -294,7 +284,7 @@ def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
 
 
 def _run_info(
-    session: SweepSession, part: ProblemSet, own: pd.DataFrame, folder: Path, device: str, choice: ModelChoice
+    session: Session, part: ProblemSet, own: pd.DataFrame, folder: Path, device: str, choice: ModelChoice
 ) -> RunInfo:
     options, has_model = session.options, choice.name != NONE
     assert session.run is not None
@@ -328,7 +318,7 @@ def _run_info(
         target=session.measured_on,
         arch=session.target.arch,
         device=device,
-        replayed=", ".join(str(path) for path in session.replay.recording.paths) if session.replay else "",
+        replayed=", ".join(map(str, session.sources)),
         harness_version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         environment={name: value for name, value in environment.items() if value},

@@ -43,11 +43,9 @@ class DistributionHooks:
         if self.state.planned:
             return  # every worker collects the same
         self.state.planned = True
-        if self.session.replay is not None:
+        if replayed := replayed_problems(ids):
             named = {problem.id: problem for problem in self.session.plan.problems}
-            self.state.select_problems(
-                named[problem] for problem in replayed_problems(ids) if problem in named
-            )
+            self.state.select_problems(named[problem] for problem in replayed if problem in named)
         pairs = dict.fromkeys(map(pair_of, ids))
         self.state.plan_pairs((problem, kernel) for problem, kernel in pairs if problem and kernel)
         self.state.display.line(self.session.describe_run(self.state.open_run()))

@@ -70,9 +70,12 @@ class EndHooks:
         """Measure suspects again, before the worker goes; pytest-xdist's controller starts one for it."""
         if self.state.is_worker or self.config.getoption("collectonly") or self.state.signals.received:
             return
-        if self._stopped(session, interrupted):
+        if self._stopped(session, interrupted) or not self.session.remeasures:
             return
+        from tile_oracle.session.live import LiveSession
         from tile_oracle.session.settle import settle
+
+        assert isinstance(self.session, LiveSession)
 
         self.state.display.status("measuring suspects again")
         try:
@@ -200,7 +203,7 @@ class EndHooks:
             conclusion,
             self.session.options.allowed,
             list(self.config.invocation_params.args),
-            self.session.replay is not None,
+            not self.session.remeasures,
         )
         if lines:
             terminalreporter.write_line("")

@@ -71,7 +71,7 @@ class RunningHooks:
     def measure(self, node: pytest.Item, problem: Problem, kernel: Kernel) -> Measurement:
         __tracebackhide__ = True
         try:
-            if self.session.replay is not None and self.session.replay.unrecorded(problem, (kernel,)):
+            if self.session.unrecorded(problem, (kernel,)):
                 pytest.skip("this pair was never recorded")
             measurement = self.session.measure(problem, kernel)
         except KernelError:
@@ -97,7 +97,10 @@ class RunningHooks:
 
     def replayed(self, node: pytest.Item, problem: Problem) -> list[Measurement]:
         __tracebackhide__ = True
+        from tile_oracle.session.replay_session import ReplaySession
+
         try:
+            assert isinstance(self.session, ReplaySession)
             return self.session.replayed(problem, self.state.pairs_by_name.kernels(problem))
         except HarnessError as error:
             node.session.shouldstop = str(error)
@@ -126,8 +129,7 @@ class RunningHooks:
         lines = [
             f"tile-oracle: {sets} x {session.options.kernel_set} ({kernels} kernels) = "
             f"{plan.pair_count} pairs{listed}",
-            f"target: {session.target.name} ({session.target_reason}), {session.describe_build()}",
-            *(session.replay.recording.lines() if session.replay is not None else ()),
+            *session.header(),
             f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",
         ]
         return lines

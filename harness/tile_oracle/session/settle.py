@@ -25,8 +25,8 @@ from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.report.data import ReportData
 from tile_oracle.selection import UNDECIDED
 from tile_oracle.session.conclusion import analyse_set
+from tile_oracle.session.live import LiveSession
 from tile_oracle.session.models import NONE
-from tile_oracle.session.sweep import SweepSession
 
 _LEAST_BUDGET_S = 60.0
 _SHARE_OF_SESSION = 0.10
@@ -51,13 +51,13 @@ class Settlement:
     note: str = ""
 
 
-def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
+def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
     """Measure suspects again until every criterion is decided, or the time for it is spent.
 
     selected: pairs asked for, by problem id. Raises HarnessError.
     """
     run, budget = session.run, _budget_s(session)
-    if session.replay is not None or run is None or budget <= 0 or not any(run.measurements.iterdir()):
+    if run is None or budget <= 0 or not any(run.measurements.iterdir()):
         return Settlement()
     if session.options.model == NONE:  # nothing is judged
         return Settlement()
@@ -97,7 +97,7 @@ def settle(session: SweepSession, selected: Mapping[str, int]) -> Settlement:
     )
 
 
-def _budget_s(session: SweepSession) -> float:
+def _budget_s(session: LiveSession) -> float:
     """Seconds for measuring again; 0 or less for none."""
     budget = session.options.settle_budget_s
     if budget is None:
@@ -106,7 +106,7 @@ def _budget_s(session: SweepSession) -> float:
     return budget if left is None else min(budget, left)
 
 
-def _suspects(session: SweepSession, data: ReportData) -> Sequence[str]:
+def _suspects(session: LiveSession, data: ReportData) -> Sequence[str]:
     """Problem ids, the most urgent first."""
     undecided = data.selection["coverage"] == UNDECIDED
     noisy: list[str] = data.selection.loc[undecided, "problem"].astype(str).tolist()
@@ -130,9 +130,7 @@ def badly_known(margins: Mapping[str, Margin]) -> list[str]:
     return sorted(errors, key=lambda name: (-errors[name], name))
 
 
-def _leaders(
-    session: SweepSession, problem: Problem, data: ReportData, before: set[str]
-) -> list[Measurement]:
+def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: set[str]) -> list[Measurement]:
     """The pick, the oracle, and those that come near: what has to be timed in turn.
 
     before: who was a leader in an earlier round, and stays one, since kernels are compared within rounds; new

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from tile_oracle.session.conclusion import Conclusion
     from tile_oracle.session.outcome import Outcome
     from tile_oracle.session.scheduler import ProblemScheduling
+    from tile_oracle.session.session import Session
     from tile_oracle.session.stopped_workers import StoppedWorkers
-    from tile_oracle.session.sweep import SweepSession
 
 
 class SessionState:
@@ -34,7 +34,7 @@ class SessionState:
     notes: lines for the end of the session, each once. trouble: why the session ends without a verdict.
     """
 
-    def __init__(self, config: pytest.Config, session: SweepSession, only_suite: bool) -> None:
+    def __init__(self, config: pytest.Config, session: Session, only_suite: bool) -> None:
         self.config = config
         self.session = session
         self.only_suite = only_suite

@@ -1,0 +1,159 @@
+"""A session that builds and measures."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.cores import usable_cores
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.service import MeasureService
+from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.timing_plan import TimingPlan
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.record.run import Run, RunLog
+from tile_oracle.session.models import AUTO, Picks
+from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.session import Session
+from tile_oracle.session.suite_names import SUITE
+from tile_oracle.target import TargetOptions, resolve_target
+
+_COLD_SAMPLES, _COLD_BATCH = 50, 10
+_LONGER = ("--settle-budget", "10m")
+
+
+class LiveSession(Session):
+    """Each problem's kernels are built, run in a worker process, checked, timed and recorded."""
+
+    suite = SUITE
+    remeasures = True
+
+    def __init__(self, options: SessionOptions, **process: Any) -> None:
+        """process: see Session. Raises HarnessError."""
+        target, reason = resolve_target(
+            options.target,
+            TargetOptions(
+                options.toolchain,
+                options.build_dir,
+                _build_jobs(options),
+                options.isa,
+                options.kernel_source,
+            ),
+        )
+        super().__init__(options, target, reason, **process)
+        self._supervisor: Supervisor | None = None
+        self._service: MeasureService | None = None
+        self._log: RunLog | None = None
+
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        """The pair's measurement: made now, taken from the problem's sweep, or from the resumed run.
+
+        Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
+        be measured or recorded any more.
+        """
+        if self._service is None:
+            self._service = self._open_service()
+        measurement = self._service.measure(problem, kernel)
+        self._begun.add(problem.id)
+        return self._with_known_failure(measurement)
+
+    def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
+        """Time kernels of earlier measurements again in turn, as rows of that round. Raises HarnessError."""
+        if self._service is None:
+            self._service = self._open_service()
+        self._service.remeasure(problem, timed, round_)
+
+    def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
+        return 0
+
+    def recorded_kernels(self) -> None:
+        return None
+
+    @cached_property
+    def _settings(self) -> SweepSettings:
+        timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s, exact_samples=self.options.samples)
+        settings = SweepSettings()
+        if self.options.cold_cache:
+            # Flushing takes far longer than a short kernel, and is not in its budget.
+            timing = replace(timing, max_samples=_COLD_SAMPLES, max_batch=_COLD_BATCH)
+            settings = replace(settings, final_samples=_COLD_BATCH)
+        return replace(
+            settings,
+            timing=timing,
+            seed=self.options.data_seed,
+            timeout_s=self.options.kernel_timeout_s,
+            final_budget_ms=timing.budget_ms / 5,
+            cold_cache=self.options.cold_cache,
+        )
+
+    def _open_service(self) -> MeasureService:
+        run = self.open_run()
+        who = os.environ.get("PYTEST_XDIST_WORKER", "main")
+        writer = f"{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}"
+        self._log = RunLog(run, writer)
+        self._supervisor = Supervisor(self.target, self._settings, run.measurements)
+        device = self._supervisor.open()
+        self._learn_known_failures(device.name)
+        return MeasureService(
+            self._supervisor,
+            self._planned,
+            self._log,
+            keep_samples=self.keep_samples,
+            picks=Picks(self.models, self.plan, self._held).of,
+        )
+
+    def _planned(self, problem: Problem) -> Sequence[Kernel]:
+        return self._kernels_of.get(problem.id, ())
+
+    def build_ahead(self) -> None:
+        """Start compiling what the first problems need; the compilers run in the background."""
+        started = set()
+        for problem_id, kernels in self._kernels_of.items():
+            problem = problem_from_id(problem_id)
+            if problem.kind in started:
+                continue
+            started.add(problem.kind)
+            for kernel in kernels:
+                if self.target.refusal(kernel, problem) is None:
+                    self.target.build(kernel)
+
+    def close(self, *, interrupted: bool) -> None:
+        """Stop the worker and the compilers and seal what is recorded. Raises RecordError."""
+        if self._service is not None and interrupted:
+            self._service.abandon()
+        try:
+            # First, so that a kill while the rest closes leaves nothing that only a reader would seal.
+            if self._log is not None:
+                log, self._log = self._log, None
+                log.close()
+        finally:
+            if self._supervisor is not None:
+                self._supervisor.close()
+            self.target.close()
+
+    def header(self) -> list[str]:
+        builder = self.target.builder
+        built = builder.describe() if builder is not None else "prebuilt kernels"
+        return [f"target: {self.target.name} ({self.target_reason}), {built}"]
+
+    def settle_options(self, run: Run, suspects: Path) -> list[str]:
+        model = ["--model", self.options.model] if self.options.model != AUTO else []
+        return [*model, "--target", self.options.target, "--resume", "--run-name", run.name, *_LONGER]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*super().notes, *(self.target.builder.notes if self.target.builder is not None else ())]
+
+
+def _build_jobs(options: SessionOptions) -> int | None:
+    """Compilers at once in this process: pytest-xdist's workers share the machine's cores."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if options.build_jobs is not None or workers == 1:
+        return options.build_jobs
+    return max(1, (usable_cores() - 1) // workers)

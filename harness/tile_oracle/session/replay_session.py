@@ -1,0 +1,109 @@
+"""A session that takes the measurements of a recorded oracle or of records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.problem import Problem
+from tile_oracle.record.run import Run
+from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.plan import Plan, as_recorded
+from tile_oracle.session.recording import Recording, find_recording
+from tile_oracle.session.replay import Replay, kernels_outside
+from tile_oracle.session.session import Session
+from tile_oracle.session.suite_names import REPLAY_SUITE
+from tile_oracle.target.replay import ReplayTarget
+
+
+class ReplaySession(Session):
+    """Nothing is built or measured; the run gets the records that were asked for."""
+
+    suite = REPLAY_SUITE
+    remeasures = False
+
+    def __init__(self, options: SessionOptions, **process: Any) -> None:
+        """process: see Session. Raises HarnessError."""
+        self.recording = find_recording(options)
+        self._replay = Replay(self.recording)
+        self.sources = self.recording.paths
+        recording = self.recording
+        target = ReplayTarget(recording.arch, recording.digest, recording.device)
+        super().__init__(_as_recorded(options, recording), target, recording.why, **process)
+
+    def _make_plan(self) -> Plan:
+        plan = super()._make_plan()
+        if not self.options.kernel_set_asked:
+            plan = as_recorded(plan, self.recording.kernels(), self.options.kernel_filter)
+        pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+        for part in plan.sets:
+            self.recording.check(part, pool)
+        return plan
+
+    def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
+        return self.replayed(problem, (kernel,))[0]
+
+    def replayed(self, problem: Problem, kernels: Iterable[Kernel]) -> list[Measurement]:
+        """The recorded measurements of these kernels. Raises HarnessError."""
+        if not self._begun:
+            self._learn_known_failures(self.recording.device)
+        self._begun.add(problem.id)
+        return [self._with_known_failure(one) for one in self._replay.measure_all(problem, kernels)]
+
+    def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
+        return self._replay.unrecorded(problem, kernels)
+
+    def build_ahead(self) -> None:
+        return
+
+    def recorded_kernels(self) -> Sequence[Kernel]:
+        return self.recording.kernels()
+
+    def close(self, *, interrupted: bool) -> None:
+        try:
+            if self._run is not None:
+                self._replay.write(self._run)
+        finally:
+            self.target.close()
+
+    def header(self) -> list[str]:
+        built = "nothing is built or measured"
+        return [f"target: {self.target.name} ({self.target_reason}), {built}", *self.recording.lines()]
+
+    def settle_options(self, run: Run, suspects: Path) -> list[str]:
+        # Records cannot be measured again: their device has to.
+        return ["--target", self.measured_on, f"--pairs={suspects}"]
+
+    @property
+    def notes(self) -> list[str]:
+        return [*super().notes, *self._outside]
+
+    @property
+    def measured_on(self) -> str:
+        return self.recording.target
+
+    @cached_property
+    def _outside(self) -> list[str]:
+        outside = kernels_outside(self.recording, self.plan.pools.values())
+        if not outside:
+            return []
+        more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
+        return [
+            f"{len(outside):,} recorded kernels are no candidates in --kernel-set {self.options.kernel_set} "
+            f"and were left out: {outside[0]}{more}"
+        ]
+
+
+def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
+    """Without another wish the candidates of a replay are those that were measured."""
+    if options.kernel_set_asked or not recording.kernel_set:
+        return options
+    recorded_filter = recording.kernel_filter or None
+    return replace(
+        options, kernel_set=recording.kernel_set, kernel_filter=options.kernel_filter or recorded_filter
+    )
