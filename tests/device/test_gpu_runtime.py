@@ -17,9 +17,10 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from tile_oracle.device import gpu as gpu_device
+from tile_oracle.device import gpu_timer
 from tile_oracle.device.base import KernelFailed, ProblemRefused
-from tile_oracle.device.gpu import SKEW_BYTES, GpuDevice
+from tile_oracle.device.gpu import GpuDevice
+from tile_oracle.device.gpu_operands import SKEW_BYTES
 from tile_oracle.device.gpu_work import GUARD_BYTES
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import (
@@ -391,7 +392,7 @@ def test_the_driver_says_what_it_made_of_a_kernel(
 def test_many_samples_are_taken_in_parts(
     device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gpu_device, "_MOST_EVENTS", 5)
+    monkeypatch.setattr(gpu_timer, "_MOST_EVENTS", 5)
     monkeypatch.setenv("RECORD_ELAPSED_MS", "0.5")
     device.load(PROBLEM, 1)
     assert len(device.sample(binary, 11)) == 11

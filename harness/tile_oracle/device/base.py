@@ -55,16 +55,18 @@ class KernelFailed(Exception):
 class Device(Protocol):
     """The worker's side: one open device and at most one loaded problem.
 
-    kernel_seconds: time spent inside kernels so far, check and timing runs alike. timed_ms: what warm-up
-    and timed runs took by the device's own clock, so far. limits: no run is faster. cold_cache: whether
-    the caches are flushed before each run that is timed.
+    kernel_seconds: time spent inside kernels so far, check and timing runs alike. limits: no run is faster.
+    cold_cache: whether the caches are flushed before each run that is timed.
     """
 
     info: DeviceInfo
     limits: Limits
     kernel_seconds: float
-    timed_ms: float
     cold_cache: bool
+
+    @property
+    def timed_ms(self) -> float:
+        """What warm-up and timed runs took by the device's own clock, so far."""
 
     def load(self, problem: Problem, seed: int) -> None:
         """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""

@@ -1,0 +1,128 @@
+"""One problem's data on a GPU: operands of every check, and what must come of them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tile_oracle.device.check_data import Pattern, dense, mantissa
+from tile_oracle.device.gpu_work import GUARD_BYTE, GUARD_BYTES, Buffer, DeviceWork, operand_bytes
+from tile_oracle.device.runtime.driver import Driver, Launch
+from tile_oracle.device.stray_values import POISON_BYTE
+from tile_oracle.number_formats import STORAGE
+from tile_oracle.problem import Problem
+
+SKEW_BYTES = 16
+"""All that a kernel may count on (kernels/gpu/abi.h): where the data of some checks begin."""
+_SAMPLE = 1 << 18
+"""Of the checks for precision so many values are compared: what they look for shows everywhere."""
+
+
+@dataclass(frozen=True)
+class OperandSet:
+    """Operands of a check, room for the result, and what must come of them: all values, or `sample` of
+    them.
+    """
+
+    pattern: Pattern
+    where: str
+    inputs: tuple[Buffer, Buffer]
+    out: Buffer
+    expected: Buffer
+    sample: int | None
+
+
+class Operands:
+    """One problem's data on the device: operands of every check, and what must come of them.
+
+    Kernels are timed on the first set, whose columns are negated again and again, and with them the right
+    result: so no earlier result is right.
+    """
+
+    def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> None:
+        self.problem = problem
+        self._driver, self._work, self._seed = driver, work, seed
+        self._buffers: list[Buffer] = []
+        self._bytes = operand_bytes(problem)
+        self.workspace: Buffer | None = None
+        self.timing_workspace: Buffer | None = None
+        self._round = 0
+        self.sets = [self._set(dense(problem), 0, None)]
+        skewed: Buffer | None = None
+        for pattern in mantissa(problem):
+            self.sets.append(self._set(pattern, SKEW_BYTES, _SAMPLE, skewed))
+            skewed = self.sets[-1].out
+        driver.synchronize()
+
+    def _set(self, pattern: Pattern, skew: int, sample: int | None, out: Buffer | None = None) -> OperandSet:
+        # NaN around the inputs: who reads beside them computes nonsense.
+        first, second = (self.buffer(self._bytes[i], POISON_BYTE, skew) for i in (0, 1))
+        out = out or self.buffer(self._bytes[2], skew=skew)
+        size = STORAGE[self.problem.result_dtype].itemsize
+        expected = self.buffer(self._bytes[2] if sample is None else min(self._bytes[2], sample * size))
+        self._work.fill(self.problem, pattern, self._seed, first.address, second.address)
+        self._work.reference(self.problem, first.address, second.address, expected.address, sample)
+        where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
+        return OperandSet(pattern, where, (first, second), out, expected, sample)
+
+    def renew(self) -> None:
+        """Other operands to time on, and an output that nothing was written to."""
+        timed = self.sets[0]
+        self._round += 1
+        seed = self._seed + self._round
+        self._work.negate_columns(self.problem, seed, timed.inputs[1].address, timed.expected.address)
+        timed.out.poison()
+
+    def sign_flips(self, count: int) -> list[Launch]:
+        """Of elements of the second operand of what is timed, far apart."""
+        values = math.prod(self.problem.operand_shapes[1])
+        second = self.sets[0].inputs[1].address
+        return [self._work.sign_flip(self.problem, second, values * i // count) for i in range(count)]
+
+    def buffer(self, size_bytes: int, guard: int = GUARD_BYTE, skew: int = 0) -> Buffer:
+        buffer = Buffer(self._driver, size_bytes, guard, skew)
+        self._buffers.append(buffer)
+        return buffer
+
+    def exact_workspace(self, size_bytes: int) -> Buffer | None:
+        """Scratch memory for a check, just as large as the kernel may use; None for a kernel without any.
+
+        One at a time, since a pool's many sizes together could be more than there is.
+        """
+        if self.workspace is not None and self.workspace.size_bytes != size_bytes:
+            old, self.workspace = self.workspace, None
+            self._give_back(old)
+        if size_bytes and self.workspace is None:
+            self.workspace = self.buffer(size_bytes)
+        return self.workspace
+
+    def fits_timing(self, size_bytes: int) -> bool:
+        """Whether the scratch memory for timing is large enough."""
+        return size_bytes == 0 or (
+            self.timing_workspace is not None and self.timing_workspace.size_bytes >= size_bytes
+        )
+
+    def ample_workspace(self, size_bytes: int) -> int:
+        """Scratch memory for timing, shared by all kernels: it only grows. Its address, or 0."""
+        if not self.fits_timing(size_bytes):
+            if self.timing_workspace is not None:
+                old, self.timing_workspace = self.timing_workspace, None
+                self._give_back(old)
+            self.timing_workspace = self.buffer(size_bytes)
+        return self.timing_workspace.address if size_bytes and self.timing_workspace is not None else 0
+
+    def _give_back(self, buffer: Buffer) -> None:
+        self._buffers.remove(buffer)
+        buffer.close()
+
+    def close(self) -> None:
+        self._driver.synchronize()
+        for buffer in self._buffers:
+            buffer.close()
+        self._buffers.clear()
+
+
+def memory_needed_bytes(problem: Problem) -> int:
+    """Operands, outputs and what these must be of up to three sets, and their guard zones."""
+    sets = 1 + len(mantissa(problem))
+    return sets * problem.bytes + 4 * sets * _SAMPLE + 16 * GUARD_BYTES + operand_bytes(problem)[2]

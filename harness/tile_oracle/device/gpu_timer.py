@@ -1,0 +1,132 @@
+"""How kernels are timed on a GPU: by its events, short ones some at a time from a graph."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.loaded_kernel import Launches
+from tile_oracle.device.runtime.driver import Driver, Launch
+
+_MOST_EVENTS = 257
+_SHORT_NS = 250_000.0
+"""A kernel shorter than this is timed some at a time, from a graph. Starting one from here takes the host
+some microseconds, in which the device would stand still, and two events add 2.5 microseconds to what lies
+between (on an H200): 1 % of this."""
+_LONG_NS = 4 * _SHORT_NS
+"""Of a first run, which is slower than those after it: the kernel is not short, and one look was enough."""
+_LEAST_FLUSH_BYTES = 64 << 20
+_MOST_REPLAYS = 128
+FLIPS = 8
+
+
+@dataclass
+class Timed:
+    """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
+
+    changed_ns: what a run took when an operand was changed before each one. batches: how often it was asked
+    for samples. The operands change before every second batch, the first one included, and with them the
+    right result: so the last one is right only where the work was done after the change.
+    """
+
+    launches: Launches
+    graph: int
+    repeats: int
+    changed_ns: float = math.inf
+    batches: int = 0
+
+
+class GpuTimer:
+    """Times kernels with the device's events.
+
+    cold_cache: whether the caches are flushed before each run. timed_ms: all timed runs so far, added up.
+    """
+
+    def __init__(self, driver: Driver, cache_bytes: int) -> None:
+        """`cache_bytes`: of all caches, for runs with cold caches."""
+        self._driver = driver
+        self.cold_cache = False
+        self.timed_ms = 0.0
+        self._flush_bytes = max(_LEAST_FLUSH_BYTES, 2 * cache_bytes)
+        self._flush = 0
+        self._flip_took_ns: float | None = None
+        self._events: list[int] = []
+
+    def prepare(self, launches: Launches, flips: Sequence[Launch]) -> Timed:
+        """Looks how long the kernel runs, roughly, and how it is therefore timed. `flips`: FLIPS launches
+        that each change an operand."""
+        changed = Timed((flips[0], *launches), 0, 1)
+        rough_ns = float(self.time(changed, 1)[0])
+        # After an even number of flips the operand is as before.
+        if rough_ns < _LONG_NS:
+            rough_ns = min(rough_ns, float(self.time(changed, 3).min()))
+        else:
+            self._driver.launch(flips[0])
+        # A graph would warm the caches for its own runs.
+        if rough_ns >= _SHORT_NS or self.cold_cache:
+            return Timed(launches, 0, 1, rough_ns)
+        runs = tuple(launch for flip in flips for launch in (flip, *launches))
+        graph = self._driver.capture(runs, 1)
+        several = Timed(runs, graph, len(flips))
+        self.time(several, 1)
+        short_ns = max(100.0, float(self.time(several, 3).min()) - self._flip_ns(flips))
+        self._driver.destroy_graph(graph)
+        repeats = max(1, min(_MOST_REPLAYS, math.ceil(_SHORT_NS / short_ns)))
+        return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
+
+    def _flip_ns(self, flips: Sequence[Launch]) -> float:
+        """What flipping a sign adds to a run in a graph; measured once."""
+        if self._flip_took_ns is None:
+            graph = self._driver.capture(flips, 1)
+            timer = Timed(tuple(flips), graph, len(flips))
+            # Twice the same flips: the operand is as before.
+            self._flip_took_ns = float(min(self.time(timer, 1).min(), self.time(timer, 3).min()))
+            self._driver.destroy_graph(graph)
+        return self._flip_took_ns
+
+    def time(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
+        """Nanoseconds of each of `count` runs, or of a run in each of `count` graphs, on average."""
+        if self.cold_cache:
+            return self._time_cold(timer, count)
+        driver, taken = self._driver, list[float]()
+        while len(taken) < count:
+            runs = min(count - len(taken), _MOST_EVENTS - 1)
+            while len(self._events) <= runs:
+                self._events.append(driver.make_event())
+            driver.record(self._events[0])
+            for event in self._events[1 : runs + 1]:
+                if timer.graph:
+                    driver.launch_graph(timer.graph)
+                else:
+                    for launch in timer.launches:
+                        driver.launch(launch)
+                driver.record(event)
+            driver.synchronize()
+            taken += driver.elapsed_ns(self._events[: runs + 1])
+        self.timed_ms += sum(taken) / 1e6
+        return np.array(taken) / timer.repeats
+
+    def _time_cold(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
+        """The same, each run after the caches were filled with something else, which is not timed."""
+        driver, taken = self._driver, list[float]()
+        if not self._flush:
+            self._flush = driver.allocate(self._flush_bytes)
+        while len(taken) < count:
+            runs = min(count - len(taken), _MOST_EVENTS // 2)
+            while len(self._events) < 2 * runs:
+                self._events.append(driver.make_event())
+            for run in range(runs):
+                driver.set_bytes(self._flush, run % 256, self._flush_bytes)
+                driver.record(self._events[2 * run])
+                for launch in timer.launches:
+                    driver.launch(launch)
+                driver.record(self._events[2 * run + 1])
+            driver.synchronize()
+            for run in range(runs):
+                taken += driver.elapsed_ns(self._events[2 * run : 2 * run + 2])
+        self.timed_ms += sum(taken) / 1e6
+        return np.array(taken)

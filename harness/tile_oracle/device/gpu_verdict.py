@@ -1,0 +1,65 @@
+"""What the findings of checks on a GPU say of a kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+
+from tile_oracle.device.base import CheckResult
+from tile_oracle.device.gpu_operands import OperandSet
+from tile_oracle.device.gpu_work import DeviceWork, Findings, Verdict
+from tile_oracle.number_formats import STORAGE, decode
+from tile_oracle.problem import Problem
+
+_RUNS_TO_SEE_FLAKINESS = 4
+
+
+def beside(found: Findings) -> CheckResult | None:
+    """Of a kernel that wrote beside its memory."""
+    for name, damaged in (("output", found.beside_output), ("workspace", found.beside_workspace)):
+        if damaged:
+            return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
+    return None
+
+
+def repeated(run: Callable[[], Findings]) -> Iterator[Findings]:
+    """Enough runs to see that a kernel is flaky, each made when it is asked for."""
+    return (run() for _ in range(_RUNS_TO_SEE_FLAKINESS))
+
+
+def wrong_or_flaky(wrong: str, first: Verdict, again: Iterable[Findings]) -> CheckResult:
+    """A wrong result is `flaky` if another run on the same data is wrong in another way, or right."""
+    for found in again:
+        failure = beside(found)
+        if failure is not None:
+            return failure
+        if found.verdict != first:
+            return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+    return CheckResult("wrong", wrong)
+
+
+def _value(work: DeviceWork, problem: Problem, address: int, index: int) -> float:
+    stored = np.frombuffer(work.value(problem, address, index), STORAGE[problem.result_dtype])
+    return float(decode(stored, problem.result_dtype)[0])
+
+
+def explain(work: DeviceWork, problem: Problem, checked: OperandSet, verdict: Verdict) -> str:
+    """In words: how many values are wrong, where the first one is, what it is and should be."""
+    shape = problem.operand_shapes[2]
+    at = verdict.first or 0
+    count = math.prod(shape)
+    got = _value(work, problem, checked.out.address, at)
+    text = f"got {got:g}"
+    if checked.sample is None or count <= checked.sample:
+        text += f", exact {_value(work, problem, checked.expected.address, at):g}"
+    else:
+        count = checked.sample
+    where = ", ".join(str(int(i)) for i in np.unravel_index(at, shape))
+    text = f"{verdict.wrong:,} of {count:,} values wrong, at ({where}) {text}"
+    if verdict.unwritten:
+        text += f"; left {verdict.unwritten:,} of {count:,} values unwritten"
+    if verdict.nan:
+        text += f"; {verdict.nan:,} of {count:,} values are NaN"
+    return text
