@@ -19,8 +19,9 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.model_folder import packed_booster, write_folder
+from tile_oracle.model.model_folder import packed_booster
 from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.model.store import write_folder
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 

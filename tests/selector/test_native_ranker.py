@@ -24,9 +24,10 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.model.model_folder import SPEC_FILE, read_json, read_spec
+from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import constant_groups
+from tile_oracle.model.store import SPEC_FILE, read_json
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem

@@ -20,7 +20,7 @@ from tests.session.recorded import SET, Recorded, make_recorded, records_of, tra
 from tile_oracle.commands.evaluate import rankings_of, training_lines
 from tile_oracle.data_files import data_folder
 from tile_oracle.evaluation.evaluate import evaluate
-from tile_oracle.model.model_folder import read_json
+from tile_oracle.model.store import read_json
 from tile_oracle.record.dataset import load_records
 from tile_oracle.report.files import verdict_document
 from tile_oracle.report.terminal import summary_lines

@@ -18,9 +18,9 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.judge.bootstrap import Interval
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.model_folder import read_json
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
+from tile_oracle.model.store import read_json
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.problem import Problem
 from tile_oracle.selector.pick_time import NATIVE_PICKS

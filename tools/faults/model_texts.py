@@ -20,8 +20,8 @@ from collections import Counter
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
+from tile_oracle.model.store import shipped_models
 from tools.faults.campaign import Campaign, Outcome, main
 
 _OUTCOMES = ("refused", "scored", "died", "hung", "broken")
@@ -106,7 +106,7 @@ def originals() -> list[str]:
     settings = {"verbosity": -1, "num_leaves": 9, "min_data_per_group": 1, "cat_smooth": 1, "num_threads": 1}
     data = lgb.Dataset(x, label=x[:, 0] + x[:, 1] % 3, categorical_feature=[1], params=settings)
     found = [str(lgb.train(settings, data, 5).model_to_string())]
-    for path in sorted(data_folder("models").glob("*/*.lgbm.gz")):
+    for path in sorted(shipped_models().glob("*/*.lgbm.gz")):
         booster = lgb.Booster(model_str=gzip.decompress(path.read_bytes()).decode())
         found.append(str(booster.model_to_string(num_iteration=_TREES)))
     return found

@@ -31,12 +31,12 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.cores import usable_cores
-from tile_oracle.data_files import data_folder
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.criteria import FAIL, Criteria
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.verdict import Verdict, judge
+from tile_oracle.model.store import shipped_models
 from tile_oracle.oracle import final_measurements, find_oracles, problems_of
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
@@ -85,7 +85,7 @@ class Analysed:
 
 def recordings() -> list[Path]:
     """The shipped oracles that have a baseline beside them."""
-    found = sorted(data_folder("models").glob("*/*/*_validation_300/*.parquet"))
+    found = sorted(shipped_models().glob("*/*/*_validation_300/*.parquet"))
     return [path for path in found if path.with_suffix(".json").is_file()]
 
 

@@ -36,11 +36,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Prints or writes the page. Raises ModelError, GateError."""
     from tile_oracle.atomic_file import write_atomically
-    from tile_oracle.data_files import data_folder
     from tile_oracle.errors import ModelError
+    from tile_oracle.model.store import shipped_models
     from tools.results.page import read_shipped, results_page
 
-    models = args.models or data_folder("models")
+    models = args.models or shipped_models()
     if not models.is_dir():
         raise ModelError(f"no folder of models at {models}")
     page = results_page(read_shipped(models))

@@ -17,10 +17,16 @@ from tile_oracle.evaluation.study import read_study
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import load_baseline
 from tile_oracle.judge.bootstrap import interval, mean_of, quantile_of
-from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, read_json, read_spec
+from tile_oracle.model.model_folder import ModelSpec, read_spec
+from tile_oracle.model.store import (
+    baseline_files,
+    metrics_file,
+    model_folders,
+    read_json,
+    read_manifest,
+)
 from tile_oracle.problem import DIRECTIONS
 from tile_oracle.report.markdown import code, text
-from tile_oracle.vouched_files import MANIFEST_FILE
 from tools.results.published import HARDWARE, PUBLISHED, SOURCE
 
 COMMAND = "python -m tools.results -o docs/results.md"
@@ -72,19 +78,17 @@ class Shipped:
 def read_shipped(models: Path) -> list[Shipped]:
     """Every model below a folder, by name. Raises ModelError and GateError for files that are damaged."""
     found = []
-    for folder in sorted(models.iterdir()) if models.is_dir() else ():
-        if not (folder / SPEC_FILE).is_file():
-            continue
+    for folder in model_folders(models):
         spec = read_spec(folder)
         metrics = next(
-            (path for name in spec.targets if (path := folder / f"cv_metrics_{name}.json").is_file()), None
+            (path for name in spec.targets if (path := folder / metrics_file(name)).is_file()), None
         )
-        baselines = [load_baseline(path) for path in sorted(folder.glob("*/*/*.json"))]
+        baselines = [load_baseline(path) for path in baseline_files(folder)]
         found.append(
             Shipped(
                 folder,
                 spec,
-                read_json(folder / MANIFEST_FILE) if (folder / MANIFEST_FILE).is_file() else {},
+                read_manifest(folder),
                 read_study(folder),
                 read_json(metrics) if metrics is not None else {},
                 tuple(one for one in baselines if one is not None),

@@ -6,11 +6,11 @@ import argparse
 from pathlib import Path
 
 from tile_oracle.commands.predict import kernels_named
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError, RuleError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.model_folder import SPEC_FILE, ModelSpec, read_spec
+from tile_oracle.model.model_folder import ModelSpec, read_spec
+from tile_oracle.model.store import SPEC_FILE, is_model_folder, shipped_models
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _model_folder(text: str) -> Path:
     """A folder, or the name of a shipped model."""
-    for folder in (Path(text).expanduser(), data_folder("models") / Path(text).name):
-        if (folder / SPEC_FILE).is_file():
+    for folder in (Path(text).expanduser(), shipped_models() / Path(text).name):
+        if is_model_folder(folder):
             return folder
     raise ModelError(f"{text} is neither a model folder (with {SPEC_FILE}) nor the name of a shipped model")
 

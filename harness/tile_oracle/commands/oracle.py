@@ -87,11 +87,12 @@ def write_oracle(
     """Merges the sources and writes their oracle to `out`, or into the model's folder; the file's path and
     what is in it. Raises RecordError."""
     from tile_oracle.judge.baseline_file import baseline_path
+    from tile_oracle.model.store import oracle_file
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_dataset
     from tile_oracle.record.merge import merge_records
     from tile_oracle.record.oracle_records import oracle_records
-    from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, oracle_file, pool_of_sources
+    from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
     from tile_oracle.vouched_files import vouch_for_oracle
 
     merged, _ = merge_records(read_rows(source) for source in sources)

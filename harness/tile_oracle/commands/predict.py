@@ -10,11 +10,10 @@ from tile_oracle.arch import load_arch
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.model.model_folder import read_json
 from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.store import read_manifest
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import kind_text, problem_from_id
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 HELP = "rank the kernels for a problem with a model"
 
@@ -99,7 +98,7 @@ def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
     Raises ModelError or KernelError.
     """
     if file is None:
-        names = read_json(folder / MANIFEST_FILE).get("kernels") or ()
+        names = read_manifest(folder).get("kernels") or ()
         if not names:
             raise ModelError(f"{folder} does not say which kernels it knows: name some with --kernels")
     else:

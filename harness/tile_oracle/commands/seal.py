@@ -31,15 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     from tile_oracle.errors import GateError, ModelError
-    from tile_oracle.model.model_folder import SPEC_FILE
+    from tile_oracle.model.store import SPEC_FILE, baseline_files, is_model_folder
     from tile_oracle.vouched_files import seal_baseline, seal_folder
 
     for folder in args.models:
-        if not (folder / SPEC_FILE).is_file():
+        if not is_model_folder(folder):
             raise ModelError(f"{folder} is no model folder: it has no {SPEC_FILE}")
         files = seal_folder(folder, ModelError)
-        # models/MODEL/DEVICE/PROBLEM SET/KERNEL SET.json
-        baselines = sorted(folder.glob("*/*/*.json"))
+        baselines = baseline_files(folder)
         for baseline in baselines:
             seal_baseline(baseline, GateError)
         print(f"{folder}: {files} files and {len(baselines)} baselines sealed")

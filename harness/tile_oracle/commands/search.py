@@ -7,8 +7,8 @@ from pathlib import Path
 
 from tile_oracle.errors import ModelError
 from tile_oracle.exploration.search import STRATEGIES, SearchState, best_of, search
-from tile_oracle.model.model_folder import json_bytes, read_json
 from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.store import json_bytes, read_json
 from tile_oracle.problem import kind_text, problem_from_id
 
 HELP = "search an architecture's kernels for those that a model expects to be fast"

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from tile_oracle.problem_set import ProblemSet
 
-TRAINING_FILE = "training.parquet"
-"""In the model's folder: what it was trained on."""
-
 HELP = "train a model on records and put model, oracle and baseline into one folder"
 
 _EXAMPLES = """\
@@ -81,6 +78,7 @@ def run(args: argparse.Namespace) -> int:
     from tile_oracle.errors import ModelError
     from tile_oracle.evaluation.study import study, write_study
     from tile_oracle.features.code_table import CodeTable
+    from tile_oracle.model.store import TRAINING_FILE
     from tile_oracle.problem_set import load_problem_set
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_dataset

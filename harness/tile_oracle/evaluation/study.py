@@ -19,8 +19,9 @@ from tile_oracle.evaluation.evaluate import Evaluation, evaluate, rank_records, 
 from tile_oracle.evaluation.learning_curve import learning_curve
 from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.model.model_folder import STUDY_FILE, json_bytes, read_json, read_spec
+from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import OUT_OF_FOLD_FILE, STUDY_FILE, json_bytes, read_json
 from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
 from tile_oracle.training.cross_validation import predicted_pairs
 from tile_oracle.training.fit import Effort, fit
@@ -160,7 +161,7 @@ def _judged(
 
 def _is_new_to(folder: Path, test: pd.DataFrame) -> bool:
     """Whether the shipped model was trained on none of the test's problems, as far as its folder says."""
-    path = folder / "out_of_fold.parquet"
+    path = folder / OUT_OF_FOLD_FILE
     if not path.is_file():
         return False
     check_file(path, ModelError)

@@ -10,7 +10,6 @@ from pathlib import Path
 import lightgbm as lgb
 import numpy as np
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns, pair_columns
@@ -19,16 +18,7 @@ from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_with, work_of
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases
-from tile_oracle.model.model_folder import (
-    CODE_FILE,
-    MANY_DEVICES,
-    PHYSICAL_FILE,
-    SPEC_FILE,
-    ModelSpec,
-    read_booster,
-    read_json,
-    read_spec,
-)
+from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import (
     CorrectionMember,
@@ -39,10 +29,19 @@ from tile_oracle.model.ranker import (
     tflops_at,
     tree_members,
 )
+from tile_oracle.model.store import (
+    CODE_FILE,
+    MANY_DEVICES,
+    PHYSICAL_FILE,
+    SPEC_FILE,
+    kernels_trained_on,
+    model_folders,
+    read_json,
+    shipped_models,
+)
 from tile_oracle.model.tree_targets import Target, target_named
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, Problem
-from tile_oracle.vouched_files import MANIFEST_FILE
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,7 @@ class Predictor:
     @cached_property
     def measured_kernels(self) -> frozenset[str]:
         """Names of the kernels that the model was trained on; empty where its folder does not say."""
-        path = self.folder / MANIFEST_FILE
-        named = read_json(path).get("kernels") if path.is_file() else None
-        return frozenset(map(str, named or ())) | frozenset(self.ranker.aliases.representative)
+        return kernels_trained_on(self.folder) | frozenset(self.ranker.aliases.representative)
 
     def _check(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> None:
         kinds = {kernel.kind: kernel for kernel in kernels}
@@ -185,18 +182,16 @@ def find_model(
     Among several the first by name. A folder that cannot be read is an error, not a silent None. `device`:
     a model for `cpu` that says on which CPUs its measurements were made is for these alone; "": for any.
     """
-    base = models if models is not None else data_folder("models")
-    for folder in sorted(base.iterdir()) if base.is_dir() else ():
-        if (folder / SPEC_FILE).is_file():
-            spec = read_spec(folder)
-            wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
-            if (
-                wanted
-                and spec.direction in (None, direction)
-                and (not spec.ndims or ndim in (None, *spec.ndims))
-                and (arch != MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
-            ):
-                return folder
+    for folder in model_folders(models if models is not None else shipped_models()):
+        spec = read_spec(folder)
+        wanted = (spec.op_type, spec.dtype, spec.arch) == (op, dtype, arch)
+        if (
+            wanted
+            and spec.direction in (None, direction)
+            and (not spec.ndims or ndim in (None, *spec.ndims))
+            and (arch != MANY_DEVICES or not (device and spec.devices) or device in spec.devices)
+        ):
+            return folder
     return None
 
 

@@ -10,8 +10,8 @@ from typing import Protocol
 
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.model_folder import model_places
 from tile_oracle.model.predictor import Predictor, find_model_of
+from tile_oracle.model.store import model_places
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.selector.ranker import NativeRanker
 

@@ -258,7 +258,7 @@ def _candidates(session: Session, choice: ModelChoice, part: ProblemSet) -> Cand
     listed = session.recorded_kernels()
     recorded = None if listed is None else {kernel.name for kernel in listed if kernel.kind in kinds}
     if choice.folders:
-        from tile_oracle.training.trained_on import kernels_trained_on
+        from tile_oracle.model.store import kernels_trained_on
 
         trained = frozenset().union(*map(kernels_trained_on, set(choice.folders.values())))
     return Candidates(

@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from tile_oracle.arch import load_arch
 from tile_oracle.cores import usable_cores
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
 from tile_oracle.kernel import Kernel
-from tile_oracle.model.model_folder import model_places
+from tile_oracle.model.store import SPEC_FILE, model_places, named_model_folder, shipped_models
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
@@ -65,7 +64,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
     from tile_oracle.model.predictor import find_model_of
 
     if options.model != AUTO:
-        folder = _folder(options.model, (options.models_dir, data_folder("models")))
+        folder = _folder(options.model, (options.models_dir, shipped_models()))
         return ModelChoice(folder.name, dict.fromkeys(kinds, folder))
     places = model_places(options.models_dir, target.arch, target.name == REPLAY)
     folders = {}
@@ -79,11 +78,11 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
 
 
 def _folder(option: str, places: Sequence[Path]) -> Path:
-    for folder in (Path(option).expanduser(), *(place / option for place in places)):
-        if (folder / "feature_spec.json").is_file():
-            return folder.resolve()
+    folder = named_model_folder(option, places)
+    if folder is not None:
+        return folder.resolve()
     raise ModelError(
-        f"--model {option!r} is neither a model folder (with feature_spec.json) nor the name of one under "
+        f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under "
         "models/; auto, out-of-fold and none are the other choices"
     )
 

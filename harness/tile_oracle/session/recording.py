@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RecordError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.model.model_folder import SPEC_FILE, read_spec
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.store import is_model_folder, model_folders, oracle_device, shipped_models
 from tile_oracle.problem_set import ProblemSet, load_problem_sets
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
@@ -100,11 +100,6 @@ def find_recording(options: SessionOptions) -> Recording:
         return _load((options.oracle,), "as asked")
     paths, why = _shipped(options)
     return _load(paths, why)
-
-
-def oracle_file(baseline: Path) -> Path:
-    """Where a model's folder keeps the records behind a baseline: beside it, as parquet."""
-    return baseline.with_suffix(".parquet")
 
 
 def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:
@@ -211,15 +206,16 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
         # Where `baseline_path` puts the baselines of a model of this name.
         paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/{wanted}")
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
-            found.append(_Shipped(arch, folder.name, path.parent.parent.name, path))
+            found.append(_Shipped(arch, folder.name, oracle_device(path), path))
     return found
 
 
 def _model_folders(options: SessionOptions) -> list[Path]:
     """The folder of --model, or without one all the user's and all that are shipped."""
-    roots = tuple(dict.fromkeys((options.models_dir, data_folder("models"))))
+    roots = tuple(dict.fromkeys((options.models_dir, shipped_models())))
     if options.model not in (AUTO, OUT_OF_FOLD, NONE):
         places = [Path(options.model).expanduser(), *(root / options.model for root in roots)]
+        folders = [place for place in places if is_model_folder(place)]
     else:
-        places = [folder for root in roots if root.is_dir() for folder in sorted(root.iterdir())]
-    return list(dict.fromkeys(folder.resolve() for folder in places if (folder / SPEC_FILE).is_file()))
+        folders = [folder for root in roots for folder in model_folders(root)]
+    return list(dict.fromkeys(folder.resolve() for folder in folders))

@@ -28,10 +28,11 @@ from tile_oracle.features.groups import GROUPINGS, fold_codes, group_codes
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.judge.bootstrap import Interval, mean_of, paired_interval, quantile_of
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.model.model_folder import json_bytes, packed_booster
+from tile_oracle.model.model_folder import packed_booster
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
+from tile_oracle.model.store import TRADEOFF_FILE, json_bytes
 from tile_oracle.oracle import problems_of
 from tile_oracle.problem import Problem
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
@@ -40,7 +41,6 @@ from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import RecipeChoice, TrainedModel, manifest_of, spec_of
 
-TRADEOFF_FILE = "size_tradeoff.json"
 TOLERANCE_POINTS = 0.1
 """How much of the cross-validated mean, and of P10, a smaller model may lose against the best."""
 

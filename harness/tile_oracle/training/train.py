@@ -16,20 +16,23 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import GROUPINGS
-from tile_oracle.model.model_folder import (
-    CODE_FILE,
-    PHYSICAL_FILE,
-    SPEC_FILE,
-    ModelSpec,
-    json_bytes,
-    packed_booster,
-    read_json,
-    write_folder,
-)
+from tile_oracle.model.model_folder import ModelSpec, packed_booster
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.ranker import (
     Ranker,
     tree_members,
+)
+from tile_oracle.model.store import (
+    CODE_FILE,
+    OUT_OF_FOLD_FILE,
+    PHYSICAL_FILE,
+    SPEC_FILE,
+    booster_file,
+    importances_file,
+    json_bytes,
+    metrics_file,
+    read_manifest,
+    write_folder,
 )
 from tile_oracle.model.trees import importances
 from tile_oracle.operation import operation_named
@@ -88,21 +91,20 @@ class TrainedModel:
             **self.more_files,
         }
         for member in self.ranker.members:
-            files[f"cv_metrics_{member.name}.json"] = json_bytes(metrics_json(self.checks, self.unchecked))
+            files[metrics_file(member.name)] = json_bytes(metrics_json(self.checks, self.unchecked))
             if isinstance(member, PhysicalModel):
                 files[PHYSICAL_FILE] = json_bytes(member.as_json())
         for trees in tree_members(self.ranker):
             for number, booster in enumerate(trees.boosters):
-                stem = f"model_{trees.name}" + (f".{number}" if number else "")
-                files[f"{stem}.lgbm.gz"] = packed_booster(booster)
+                files[booster_file(trees.name, number)] = packed_booster(booster)
             if trees.schema.optional:
                 files[CODE_FILE] = json_bytes(trees.code.as_json())
             gains = importances(trees.boosters, trees.feature_names)
-            files[f"feature_importances_{trees.name}.json"] = json_bytes(gains)
+            files[importances_file(trees.name)] = json_bytes(gains)
         if self.out_of_fold is not None:
             buffer = io.BytesIO()
             self.out_of_fold.to_parquet(buffer, index=False)
-            files["out_of_fold.parquet"] = buffer.getvalue()
+            files[OUT_OF_FOLD_FILE] = buffer.getvalue()
         write_folder(Path(folder), files)
 
 
@@ -207,7 +209,7 @@ def train(
             "warm_start_from": Path(str(warm_start)).name,
             "prev_n_estimators": old,
             "new_n_estimators": manifest["total_n_estimators"] - old,
-            "warm_start_manifest": read_json(Path(str(warm_start)) / MANIFEST_FILE),
+            "warm_start_manifest": read_manifest(Path(str(warm_start))),
         }
     if rounds:
         manifest["hard_example_rounds"] = rounds

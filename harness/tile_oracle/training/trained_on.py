@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tile_oracle.errors import HarnessError, ModelError
-from tile_oracle.model.model_folder import read_json
+from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
 from tile_oracle.training.training_rows import training_rows
 from tile_oracle.vouched_files import MANIFEST_FILE
 
@@ -26,7 +26,7 @@ PROBLEMS_KEY = "problems"
 """In train_manifest.json: problem id -> digest of its training rows (`problem_digests`)."""
 
 _DIGITS = 16
-_TABLES = ("training.parquet", "out_of_fold.parquet")
+_TABLES = (TRAINING_FILE, OUT_OF_FOLD_FILE)
 
 
 @dataclass(frozen=True)
@@ -63,22 +63,14 @@ def problem_digests(rows: pd.DataFrame) -> dict[str, str]:
 
 def trained_on(folder: Path) -> TrainedOn:
     """What a model folder says of its training. Raises ModelError for a manifest that is none."""
-    path = folder / MANIFEST_FILE
-    manifest = read_json(path) if path.is_file() else {}
-    found = _of_manifest(manifest, path)
+    manifest = read_manifest(folder)
+    found = _of_manifest(manifest, folder / MANIFEST_FILE)
     if found is not None:
         return found
     for name in _TABLES:
         if (folder / name).is_file():
             return TrainedOn(dict.fromkeys(_problems_in(folder / name), ""), _is_whole(manifest))
     return TrainedOn({}, known=False)
-
-
-def kernels_trained_on(folder: Path) -> frozenset[str]:
-    """Names of the kernels that the manifest says a model was trained on; empty where it does not say."""
-    path = folder / MANIFEST_FILE
-    named = read_json(path).get("kernels") if path.is_file() else None
-    return frozenset(map(str, named or ()))
 
 
 def overlap(folders: Iterable[Path], records: pd.DataFrame, problems: Collection[str]) -> Overlap:

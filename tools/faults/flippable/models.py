@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from tile_oracle.data_files import data_folder
 from tile_oracle.judge.baseline_file import load_baseline
-from tile_oracle.model.model_folder import read_booster, read_json, read_spec
+from tile_oracle.model.model_folder import read_booster, read_spec
+from tile_oracle.model.store import read_json, shipped_models
 from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.record.dataset import load_records
 from tools.faults.flippable.kind import FileKind
@@ -31,7 +31,7 @@ def kinds() -> tuple[FileKind, ...]:
 
 def _copied(model: str, folder: Path) -> Path:
     copy = folder / model
-    shutil.copytree(data_folder("models") / model, copy)
+    shutil.copytree(shipped_models() / model, copy)
     return copy
 
 

@@ -1,0 +1,212 @@
+"""The layout of models/ and of each model folder in it: which file is where, written whole, read checked.
+
+    model_{target}.lgbm[.gz]            one LightGBM model; further seeds: model_{target}.N.lgbm.gz
+    feature_spec.json                   operation, dtype, arch, features and targets, and how picks are made
+    train_manifest.json                 what the model was trained on, and its lineage
+    cv_metrics_{target}.json            cross-validated figures
+    feature_importances_{target}.json   total gain of each feature
+    physical_time.json                  coefficients of the physical time model, where there is one
+    code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
+    study.json                          figures of its recipe on held-out problems; of this model alone
+    size_tradeoff.json                  what smaller models would reach, where that was looked at
+    training.parquet                    the rows that it was trained on, where `tile-oracle ship` made it
+    out_of_fold.parquet                 predictions of its cross-validation
+    DEVICE/PROBLEM SET/KERNEL SET.json  a baseline, and beside it (.parquet) the oracle that a replay reads
+
+A manifest of ours lists the SHA-256 of every file in the folder and is sealed itself
+(vouched_files): a file that changed since is an error. Published folders and those of older versions
+have no digests.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.data_files import data_folder
+from tile_oracle.errors import ModelError
+from tile_oracle.sealed_json import check_seal, without_seal
+from tile_oracle.user_file import read_bytes
+from tile_oracle.vouched_files import FILES, MANIFEST_FILE, check_bytes, sha256_of, vouched_manifest
+
+SPEC_FILE = "feature_spec.json"
+PHYSICAL_FILE = "physical_time.json"
+CODE_FILE = "code_facts.json"
+STUDY_FILE = "study.json"
+TRADEOFF_FILE = "size_tradeoff.json"
+TRAINING_FILE = "training.parquet"
+OUT_OF_FOLD_FILE = "out_of_fold.parquet"
+
+_MAX_JSON_BYTES = 64 << 20
+
+MANY_DEVICES = "cpu"
+"""The architecture whose devices are so unlike that a model of one says nothing of another."""
+
+
+def booster_file(target: str, number: int = 0) -> str:
+    """Name of the file with a target's LightGBM model; further seeds have numbers from 1."""
+    return f"model_{target}.{number}.lgbm.gz" if number else f"model_{target}.lgbm.gz"
+
+
+def metrics_file(target: str) -> str:
+    """Name of the file with the cross-validated metrics of a target."""
+    return f"cv_metrics_{target}.json"
+
+
+def importances_file(target: str) -> str:
+    """Name of the file with the gain of each feature of a target's model."""
+    return f"feature_importances_{target}.json"
+
+
+def model_places(own: Path | None, arch: str, replayed: bool = False) -> tuple[Path, ...]:
+    """Where models and their baselines are looked for, in order: the user's own folder, then shipped ones.
+
+    A shipped model of a CPU is of one machine, and others of that CPU measure otherwise: it is for replayed
+    sessions, and for who names it.
+    """
+    shipped = () if arch == MANY_DEVICES and not replayed else (shipped_models(),)
+    return ((own,) if own is not None else ()) + shipped
+
+
+def shipped_models() -> Path:
+    """The folder of the model folders that come with tile-oracle."""
+    return data_folder("models")
+
+
+def is_model_folder(folder: Path) -> bool:
+    """Whether the folder has a specification, as every model folder does."""
+    return (folder / SPEC_FILE).is_file()
+
+
+def model_folders(models: Path) -> list[Path]:
+    """The model folders in a folder, sorted; none where there is no such folder."""
+    return [one for one in sorted(models.iterdir()) if is_model_folder(one)] if models.is_dir() else []
+
+
+def named_model_folder(text: str, places: Iterable[Path]) -> Path | None:
+    """The model folder that a user named: by its path, or by its name in one of the places; None for none."""
+    found = (Path(text).expanduser(), *(place / text for place in places))
+    return next((folder for folder in found if is_model_folder(folder)), None)
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The folder's train_manifest.json, {} where there is none. Raises ModelError for a damaged one."""
+    path = folder / MANIFEST_FILE
+    return read_json(path) if path.is_file() else {}
+
+
+def kernels_trained_on(folder: Path) -> frozenset[str]:
+    """Names of the kernels that the manifest says a model was trained on; empty where it does not say."""
+    return frozenset(map(str, read_manifest(folder).get("kernels") or ()))
+
+
+def baseline_files(folder: Path) -> list[Path]:
+    """The baselines that are kept in a model folder, sorted."""
+    return sorted(folder.glob("*/*/*.json"))
+
+
+def oracle_file(baseline: Path) -> Path:
+    """Where a model folder keeps the oracle behind a baseline: beside it, as parquet."""
+    return baseline.with_suffix(".parquet")
+
+
+def oracle_device(path: Path) -> str:
+    """The device, as its folder spells it, of an oracle in a model folder."""
+    return path.parent.parent.name
+
+
+def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Writes a model folder: complete or not at all; an older one of that name is replaced.
+
+    Raises ModelError when a folder of that name holds something else than a model.
+    """
+    folder = Path(folder)
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not is_model_folder(folder))):
+        raise ModelError(f"{folder} exists and is not a model folder: choose another name")
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        staging = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+    except OSError as error:
+        raise ModelError(f"cannot write {folder}: {error.strerror}") from None
+    try:
+        for entry in sorted(folder.iterdir()) if folder.is_dir() else ():
+            if entry.is_dir():
+                shutil.copytree(entry, staging / entry.name)
+            elif not _is_ours(entry.name):
+                shutil.copyfile(entry, staging / entry.name)
+        for name, data in _with_digests(folder, files).items():
+            (staging / name).write_bytes(data)
+        staging.chmod(0o755)
+        if folder.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{folder.name}.old.", dir=folder.parent))
+            folder.replace(old / "model")
+            staging.replace(folder)
+            shutil.rmtree(old)
+        else:
+            staging.replace(folder)
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+
+
+def _with_digests(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The files with their digests in the manifest among them, and those of files that stay in the folder."""
+    if MANIFEST_FILE not in files:
+        return dict(files)
+    stay = {
+        name: digest
+        for name, digest in _listed(folder).items()
+        if not _is_ours(name) and (folder / name).is_file()
+    }
+    own = {name: sha256_of(data) for name, data in files.items() if name != MANIFEST_FILE}
+    manifest = vouched_manifest(json.loads(files[MANIFEST_FILE]), stay | own)
+    return {**files, MANIFEST_FILE: json_bytes(manifest)}
+
+
+def _listed(folder: Path) -> dict[str, str]:
+    """The digests in the manifest of a folder that is about to be replaced; none where it is damaged."""
+    try:
+        listed = read_json(folder / MANIFEST_FILE).get(FILES)
+    except ModelError:
+        return {}
+    return listed if isinstance(listed, dict) else {}
+
+
+def json_bytes(value: object) -> bytes:
+    """JSON text as files of a model folder hold it."""
+    return (json.dumps(value, indent=2, sort_keys=False, allow_nan=False) + "\n").encode()
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from a file, its seal checked and left out.
+
+    Raises ModelError when it is missing, not an object, or not what was digested.
+    """
+    try:
+        data = read_bytes(path, _MAX_JSON_BYTES)
+    except OSError as error:
+        raise ModelError(f"cannot read {path}: {error.strerror}") from None
+    check_bytes(path, data, ModelError)
+    try:
+        value = json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ModelError(f"{path} does not hold a JSON object")
+    check_seal(value, path, ModelError)
+    return without_seal(value)
+
+
+def _is_ours(name: str) -> bool:
+    """Files that training writes; others (baselines, a recorded oracle) stay when a model is replaced."""
+    return name in (
+        SPEC_FILE,
+        MANIFEST_FILE,
+        CODE_FILE,
+        STUDY_FILE,
+        OUT_OF_FOLD_FILE,
+        TRADEOFF_FILE,
+    ) or name.startswith(("model_", "cv_metrics_", "feature_importances_", "physical_"))
