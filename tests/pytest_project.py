@@ -21,6 +21,8 @@ from xml.etree import ElementTree
 
 import pandas as pd
 
+from tests.warm_python import can_run_warm, run_warm
+
 SHORTLY = ("--kernel-budget", "1ms", "--samples", "5", "--settle-budget", "0")
 """As short as can be, and too few samples for other work on this machine to make a kernel noisy; nothing is
 measured again at the end."""
@@ -153,7 +155,7 @@ class Project:
     def start(
         self, *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> subprocess.Popen[str]:
-        """Start pytest in a session of its own, output on a pipe."""
+        """Start pytest as a new process, in a session of its own, output on a pipe."""
         return subprocess.Popen(
             self.command(*arguments),
             cwd=cwd or self.folder,
@@ -169,6 +171,18 @@ class Project:
     def pytest(
         self, *arguments: object, cwd: Path | None = None, environment: Mapping[str, str] | None = None
     ) -> Finished:
+        """Run pytest to its end."""
+        more = dict(environment or {})
+        if can_run_warm(more):
+            done = run_warm(
+                "pytest",
+                [str(one) for one in arguments],
+                cwd=cwd or self.folder,
+                env=self.environment | more,
+                timeout_s=300,
+                together=True,
+            )
+            return Finished(done.returncode, done.stdout)
         process = self.start(*arguments, cwd=cwd, environment=environment)
         output, _ = process.communicate(timeout=300)
         return Finished(process.returncode, output)
