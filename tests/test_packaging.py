@@ -66,6 +66,7 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     for folder in ("kernels", "problems", "models"):
         files = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.is_file()}
         files = {name for name in files if "__pycache__" not in name and "/out-of-fold/" not in name}
+        files = {name for name in files if not name.endswith("/training.parquet")}
         assert files
         assert {f"tile_oracle/_data/{name}" for name in files} <= names
     assert {
@@ -73,7 +74,10 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
         "tile_oracle/py.typed",
         "tile_oracle/suite/test_kernels.py",
     } <= names
-    assert not [name for name in names if name.startswith(("tests/", "reports/", "benchmarks/"))]
+    # What shipped models were trained on is only needed to train them again, from a checkout.
+    assert not [name for name in names if name.endswith("/training.parquet")]
+    assert wheel.stat().st_size < 25e6
+    assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]
 
 
 def test_an_installed_plugin_measures_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
