@@ -102,6 +102,8 @@ def test_ptx_is_looked_at_too(tmp_path: Path) -> None:
         lambda data: data[:18] + b"\x3e\x00" + data[20:],  # an x86_64 program
         lambda data: data.replace(b"amdhsa.kernels", b"amdhsa.kernelz"),
         lambda data: data.replace(b".vgpr_count", b".vgpr_cound"),
+        lambda data: data.replace(b"\xaeamdhsa.kernels", b"\xddamdhsa.kernels"),  # a list of 1.6e9 entries
+        lambda data: data.replace(b"\xaeamdhsa.kernels", b"\xaeamdhsa.kernel\xff"),  # not UTF-8
     ],
 )
 def test_what_is_damaged_is_one_line(compile_: Compile, damage: Callable[[bytes], bytes]) -> None:

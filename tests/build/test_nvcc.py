@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import re
-import struct
 import subprocess
 import sys
 from dataclasses import replace
@@ -19,7 +18,7 @@ from tile_oracle.build import cuda_programs
 from tile_oracle.build import gpu_toolchain as module
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import code_facts
-from tile_oracle.build.code_object import elf_sections, section_body
+from tile_oracle.build.elf import SYMBOLS, Elf
 from tile_oracle.build.gpu_toolchain import GpuToolchain, find_gpu_toolchain
 from tile_oracle.build.isa import isa_for
 from tile_oracle.build.nvcc import NvccToolchain
@@ -181,14 +180,7 @@ def visible(ptx: str) -> set[str]:
 
 def global_symbols(cubin: bytes) -> set[str]:
     """Names of what is defined in a cubin and has no local binding."""
-    sections = list(elf_sections(cubin).values())
-    (table,) = (section for section in sections if section[1] == 2)
-    names = section_body(cubin, sections[table[6]])
-    return {
-        names[name : names.index(b"\0", name)].decode()
-        for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", section_body(cubin, table))
-        if info >> 4 == 1 and section
-    }
+    return {symbol.name for symbol in Elf(cubin).symbols(SYMBOLS) if symbol.binding == 1 and symbol.section}
 
 
 def count(ptx: str, instruction: str) -> int:

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from tile_oracle.build.ck_tile.library import code_object_in, instances, most_demanding
-from tile_oracle.build.code_object import KernelFacts, elf_sections, inspect_code_object, section_body
+from tile_oracle.build.code_object import KernelFacts, inspect_code_object
+from tile_oracle.build.elf import DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf, Symbol
 from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
 from tile_oracle.build.occupancy import occupancy
 from tile_oracle.errors import BuildError
@@ -22,7 +22,6 @@ _CUBIN_INFO = ".nv.info"
 _SIZED = 4
 _REGISTERS, _FRAME = 0x2F, 0x11
 _REGISTER_BYTES = 4
-_SYMBOL_TABLES = (2, 11)
 
 
 @dataclass(frozen=True)
@@ -65,22 +64,22 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
         if arch.startswith("sm_") and path.suffix == ".ptx":
             lines = ptx_code(path.read_text("utf-8", "replace"), KERNEL)
             return CodeFacts(loop_matrix_instructions=main_loop_matrix_instructions(lines))
-    except (BuildError, OSError, struct.error, ValueError, KeyError, IndexError):
+    except (BuildError, OSError, *DAMAGED):
         pass
     return CodeFacts()
 
 
 def _amd(path: Path, arch: str) -> CodeFacts:
     facts = inspect_code_object(path).kernels[KERNEL]
-    data = path.read_bytes()
-    threads, dynamic_lds_bytes = _launch_info(data)
+    elf = Elf(path.read_bytes())
+    threads, dynamic_lds_bytes = _launch_info(elf)
     made = _of_amd(facts, facts.lds_bytes + dynamic_lds_bytes)
     held = occupancy(arch, threads, facts.vgprs, facts.lds_bytes + dynamic_lds_bytes, facts.sgprs)
     return replace(
         made,
         workgroups_per_cu=held.workgroups_per_cu,
         waves_per_cu=held.waves_per_cu,
-        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(data, KERNEL))),
+        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(elf, KERNEL))),
     )
 
 
@@ -104,15 +103,15 @@ def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
 
 def _cubin(data: bytes, arch: str) -> CodeFacts:
     """By the section .nv.info: (form, attribute, size), then the value."""
-    sections = elf_sections(data)
-    kernel = next(number for number, symbol in enumerate(_symbols(data)) if symbol.name == KERNEL)
+    elf = Elf(data)
+    kernel = next(number for number, symbol in enumerate(_symbols(elf)) if symbol.name == KERNEL)
     found: dict[int, int] = {}
-    for attribute, number, value in _attributes(section_body(data, sections[_CUBIN_INFO])):
+    for attribute, number, value in _attributes(elf.body(_CUBIN_INFO)):
         if number == kernel:
             found[attribute] = value
-    static = sections.get(f".nv.shared.{KERNEL}")
-    threads, dynamic_lds_bytes = _launch_info(data)
-    lds_bytes = (static[5] if static else 0) + dynamic_lds_bytes
+    static = elf.named_sections().get(f".nv.shared.{KERNEL}")
+    threads, dynamic_lds_bytes = _launch_info(elf)
+    lds_bytes = (static.size if static else 0) + dynamic_lds_bytes
     frame_bytes = found.get(_FRAME)
     held = occupancy(arch, threads, found[_REGISTERS], lds_bytes)
     return CodeFacts(
@@ -122,9 +121,7 @@ def _cubin(data: bytes, arch: str) -> CodeFacts:
         spills=None if frame_bytes is None else -(-frame_bytes // _REGISTER_BYTES),
         workgroups_per_cu=held.workgroups_per_cu,
         waves_per_cu=held.waves_per_cu,
-        loop_matrix_instructions=main_loop_matrix_instructions(
-            nvidia_code(section_body(data, sections[f".text.{KERNEL}"]))
-        ),
+        loop_matrix_instructions=main_loop_matrix_instructions(nvidia_code(elf.body(f".text.{KERNEL}"))),
     )
 
 
@@ -141,35 +138,17 @@ def _attributes(body: bytes) -> Iterator[tuple[int, int, int]]:
         at += size
 
 
-class _Symbol(NamedTuple):
-    """One entry of a symbol table. section: its number; size: bytes from the address on."""
-
-    name: str
-    section: int
-    address: int
-    size: int
+def _symbols(elf: Elf) -> list[Symbol]:
+    """The dynamic symbol table; the whole one of a file that has no other."""
+    return list(elf.symbols(DYNAMIC_SYMBOLS)) or list(elf.symbols(SYMBOLS))
 
 
-def _symbols(data: bytes) -> Iterator[_Symbol]:
-    """Every symbol, in order, of the only symbol table or the dynamic one."""
-    tables = [section for section in elf_sections(data).values() if section[1] in _SYMBOL_TABLES]
-    table = max(tables, key=lambda section: section[1])
-    names = section_body(data, list(elf_sections(data).values())[table[6]])
-    for name, _, _, section, address, size in struct.iter_unpack("<IBBHQQ", section_body(data, table)):
-        yield _Symbol(names[name : names.index(b"\0", name)].decode(), section, address, size)
-
-
-def _symbol_bytes(data: bytes, name: str) -> bytes:
+def _symbol_bytes(elf: Elf, name: str) -> bytes:
     """What lies at a symbol. Raises KeyError."""
-    for symbol in _symbols(data):
-        if symbol.name == name:
-            section = list(elf_sections(data).values())[symbol.section]
-            begin = symbol.address - section[3]
-            return section_body(data, section)[begin : begin + symbol.size]
-    raise KeyError(name)
+    return elf.symbol_bytes({symbol.name: symbol for symbol in _symbols(elf)}[name])
 
 
-def _launch_info(data: bytes) -> tuple[int, int]:
+def _launch_info(elf: Elf) -> tuple[int, int]:
     """Threads and dynamic LDS in bytes: the second and third number of to_launch_info (kernels/gpu/abi.h)."""
-    _, threads, lds_bytes = struct.unpack_from("<3i", _symbol_bytes(data, _LAUNCH_INFO))
+    _, threads, lds_bytes = struct.unpack_from("<3i", _symbol_bytes(elf, _LAUNCH_INFO))
     return int(threads), int(lds_bytes)

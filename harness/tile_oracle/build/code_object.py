@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.build.msgpack import unpack
+import msgspec
+
+from tile_oracle.build.elf import AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, Elf
 from tile_oracle.errors import BuildError
 
-_NOTE_SECTION = 7
 _METADATA_NOTE = 32
-_AMDGPU = 224
-_CUDA = 190
 _PTX_ENTRY = re.compile(r"\.entry\s+([A-Za-z_$][\w$]*)")
 _PTX_GLOBAL = re.compile(r"\.visible\s+\.(?:global|const)\s[^;=]*?([A-Za-z_$][\w$]*)\s*(?:\[\d*\])?\s*[;=]")
 
@@ -64,7 +63,7 @@ def read_code_object(data: bytes, where: str) -> CodeObject:
     """The same of a code object in memory; `where` it is from, for the message."""
     try:
         return _code_object(data)
-    except (struct.error, ValueError, KeyError, IndexError, TypeError, OverflowError):
+    except (*DAMAGED, TypeError, RecursionError, msgspec.MsgspecError):
         raise BuildError(f"{where} is not an AMD code object, or is damaged") from None
 
 
@@ -76,19 +75,17 @@ def _read(path: Path) -> bytes:
 
 
 def _code_object(data: bytes) -> CodeObject:
-    if data[:6] != b"\x7fELF\x02\x01" or struct.unpack_from("<H", data, 18)[0] != _AMDGPU:
+    elf = Elf(data)
+    if elf.machine != AMDGPU:
         raise ValueError("not an ELF file for AMD GPUs")
-    for kind, description in _notes(data):
-        if kind == _METADATA_NOTE:
-            note = unpack(description)
-            kernels = [_kernel(entry) for entry in note["amdhsa.kernels"]]
-            return CodeObject(
-                len(data),
-                str(note["amdhsa.target"]).partition("--")[2],
-                {kernel.name: kernel for kernel in kernels},
-                frozenset(_symbols(data)),
-            )
-    raise ValueError("no metadata note")
+    note = msgspec.msgpack.decode(dict(elf.notes())[_METADATA_NOTE])
+    kernels = [_kernel(entry) for entry in note["amdhsa.kernels"]]
+    return CodeObject(
+        len(data),
+        str(note["amdhsa.target"]).partition("--")[2],
+        {kernel.name: kernel for kernel in kernels},
+        frozenset(symbol.name for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name and symbol.section),
+    )
 
 
 def _kernel(entry: Mapping[str, Any]) -> KernelFacts:
@@ -106,59 +103,6 @@ def _kernel(entry: Mapping[str, Any]) -> KernelFacts:
     )
 
 
-def _sections(data: bytes) -> list[tuple[int, ...]]:
-    (table,) = struct.unpack_from("<Q", data, 40)
-    entry_size, count = struct.unpack_from("<HH", data, 58)
-    if entry_size < 64:
-        raise ValueError("no section table")
-    return [struct.unpack_from("<IIQQQQIIQQ", data, table + i * entry_size) for i in range(count)]
-
-
-def elf_sections(data: bytes) -> dict[str, tuple[int, ...]]:
-    """Name -> header of every section, in order. Raises ValueError, struct.error for what is damaged."""
-    sections = _sections(data)
-    (number,) = struct.unpack_from("<H", data, 62)
-    names = section_body(data, sections[number])
-    found = {names[s[0] : names.index(b"\0", s[0])].decode("utf-8"): s for s in sections}
-    if len(found) != len(sections):
-        raise ValueError("sections of the same name")
-    return found
-
-
-def section_body(data: bytes, section: tuple[int, ...]) -> bytes:
-    """A section's content. Raises ValueError for one outside the file."""
-    offset, size = section[4], section[5]
-    if offset + size > len(data):
-        raise ValueError("section outside the file")
-    return data[offset : offset + size]
-
-
-def _notes(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """(type, description) of every note: three words of header, name and description, padded to words."""
-    for section in _sections(data):
-        if section[1] != _NOTE_SECTION:
-            continue
-        body, at = section_body(data, section), 0
-        while at + 12 <= len(body):
-            name_size, size, kind = struct.unpack_from("<III", body, at)
-            begin = at + 12 + -(-name_size // 4) * 4
-            if begin + size > len(body):
-                raise ValueError("note outside its section")
-            yield kind, body[begin : begin + size]
-            at = begin + -(-size // 4) * 4
-
-
-def _symbols(data: bytes) -> Iterator[str]:
-    sections = _sections(data)
-    for section in sections:
-        if section[1] != 11:  # the dynamic symbol table
-            continue
-        names = section_body(data, sections[section[6]])
-        for name, _, _, place, _, _ in struct.iter_unpack("<IBBHQQ", section_body(data, section)):
-            if name and place:
-                yield names[name : names.index(b"\0", name)].decode("utf-8")
-
-
 def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> str | None:
     """Why a GPU binary cannot be used: damaged, for another machine, or without one of the `needed` names.
 
@@ -170,7 +114,7 @@ def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> 
         missing = [name for name in needed if name not in code.symbols]
         return f"the code object does not hold {', '.join(missing)}" if missing else None
     if data[:4] == b"\x7fELF":
-        is_cubin = len(data) > 20 and struct.unpack_from("<H", data, 18)[0] == _CUDA
+        is_cubin = len(data) > 20 and struct.unpack_from("<H", data, 18)[0] == CUDA
         return None if is_cubin else "the binary is no cubin"
     text = data.decode("utf-8", "replace")
     if ".target" not in text:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import struct
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from tile_oracle.build.elf import AARCH64, AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOLS, X86_64, Elf
 from tile_oracle.errors import BuildError
 
 EXPORTS = ("to_abi_version", "to_workspace_bytes", "to_launch", "to_time")
 """What a CPU kernel must export (kernels/cpu/abi.h)."""
 
-_MACHINES = {62: "x86_64", 183: "aarch64", 224: "amdgcn", 190: "cuda"}
+_MACHINES = {X86_64: "x86_64", AARCH64: "aarch64", AMDGPU: "amdgcn", CUDA: "cuda"}
 _SHARED_OBJECT = 3
-_DYNSYM = 11
-_DYNAMIC = 6
-_NEEDED = 1
 _WEAK = 2
 
 
@@ -47,49 +44,22 @@ def inspect_binary(path: Path) -> BinaryFacts:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     try:
         return _facts(data)
-    except (struct.error, ValueError, IndexError, OverflowError):
+    except DAMAGED:
         raise BuildError(f"{path} is not a 64-bit ELF shared object, or is damaged") from None
 
 
 def _facts(data: bytes) -> BinaryFacts:
-    if data[:6] != b"\x7fELF\x02\x01":
-        raise ValueError("not ELF64, little-endian")
-    kind, machine = struct.unpack_from("<HH", data, 16)
-    (section_table,) = struct.unpack_from("<Q", data, 40)
-    entry_size, count = struct.unpack_from("<HH", data, 58)
-    if kind != _SHARED_OBJECT or entry_size < 64:
+    elf = Elf(data)
+    if elf.type != _SHARED_OBJECT:
         raise ValueError("not a shared object")
-    sections = [struct.unpack_from("<IIQQQQIIQQ", data, section_table + i * entry_size) for i in range(count)]
-    exports: set[str] = set()
-    imports: set[str] = set()
-    libraries: list[str] = []
-    for section in sections:
-        if section[1] not in (_DYNSYM, _DYNAMIC):
-            continue
-        body, names = _body(data, section), _body(data, sections[section[6]])
-        if section[1] == _DYNSYM:
-            for name, info, _, place, _, _ in struct.iter_unpack("<IBBHQQ", body):
-                if name and place:
-                    exports.add(_string(names, name))
-                elif name and info >> 4 != _WEAK:
-                    imports.add(_string(names, name))
-        else:
-            libraries += [
-                _string(names, value) for tag, value in struct.iter_unpack("<qQ", body) if tag == _NEEDED
-            ]
-    known = _MACHINES.get(machine, f"machine {machine}")
-    return BinaryFacts(len(data), known, frozenset(exports), frozenset(imports), tuple(libraries))
-
-
-def _body(data: bytes, section: tuple[int, ...]) -> bytes:
-    offset, size = section[4], section[5]
-    if offset + size > len(data):
-        raise ValueError("section outside the file")
-    return data[offset : offset + size]
-
-
-def _string(names: bytes, offset: int) -> str:
-    return names[offset : names.index(b"\0", offset)].decode("utf-8")
+    symbols = [symbol for symbol in elf.symbols(DYNAMIC_SYMBOLS) if symbol.name]
+    return BinaryFacts(
+        len(data),
+        _MACHINES.get(elf.machine, f"machine {elf.machine}"),
+        exports=frozenset(symbol.name for symbol in symbols if symbol.section),
+        imports=frozenset(s.name for s in symbols if not s.section and s.binding != _WEAK),
+        libraries=tuple(elf.libraries()),
+    )
 
 
 def what_is_wrong(facts: BinaryFacts, machine: str) -> str | None:

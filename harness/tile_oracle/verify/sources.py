@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from tile_oracle.build.ck_tile.offload_bundle import code_objects
-from tile_oracle.build.code_object import elf_sections, read_code_object, section_body
+from tile_oracle.build.code_object import read_code_object
+from tile_oracle.build.elf import AMDGPU, DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf
 from tile_oracle.build.gpu_toolchain import rocm_folders
 from tile_oracle.build.toolchain import compiler_environment
 from tile_oracle.errors import BuildError
 from tile_oracle.user_file import read_bytes
 from tile_oracle.verify.assembly import Assembly, parse_assembly
 
-_AMDGPU = 224
 _FAT_SECTION = ".hip_fatbin"
 _ASSEMBLY = (".s", ".S", ".asm", ".amdgcn")
 _IN_ROCM = ("llvm/bin/llvm-objdump", "lib/llvm/bin/llvm-objdump")
@@ -51,7 +51,7 @@ def read_assembly(path: Path) -> Assembly:
         if path.suffix not in _ASSEMBLY and b"\0" in data[:4096]:
             raise BuildError(f"{path} is neither assembly nor a code object")
         return parse_assembly(data.decode("utf-8", "replace"))
-    if struct.unpack_from("<H", data, 18)[0] == _AMDGPU:
+    if struct.unpack_from("<H", data, 18)[0] == AMDGPU:
         return disassemble(path, data)
     with tempfile.TemporaryDirectory() as folder:
         inner = Path(folder) / (path.stem + ".hsaco")
@@ -62,8 +62,8 @@ def read_assembly(path: Path) -> Assembly:
 def _embedded(path: Path, data: bytes) -> bytes:
     """The code object for gfx9 that a host library carries. Raises BuildError."""
     try:
-        found = code_objects(section_body(data, elf_sections(data)[_FAT_SECTION]))
-    except (KeyError, ValueError, struct.error, IndexError):
+        found = code_objects(Elf(data).body(_FAT_SECTION))
+    except DAMAGED:
         raise BuildError(f"{path} is no AMD code object, and carries none") from None
     for name, code in found.items():
         if "-gfx9" in name:
@@ -90,7 +90,10 @@ def disassemble(path: Path, data: bytes) -> Assembly:
     if done.returncode:
         raise BuildError(f"{program} does not disassemble {path}: {done.stderr.strip()[:200]}")
     assembly = parse_assembly(done.stdout)
-    settings = dict(_descriptors(data))
+    try:
+        settings = dict(_descriptors(data))
+    except DAMAGED:
+        raise BuildError(f"{path}: its kernel descriptors are damaged") from None
     for function in assembly.functions:
         function.settings = settings.get(function.name, {})
     return replace(assembly, target=arch)
@@ -128,16 +131,14 @@ def _candidates() -> Iterator[Path]:
 
 def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
     """(kernel, settings as an assembly's directives have them) by the symbols NAME.kd."""
-    sections = list(elf_sections(data).values())
-    tables = [section for section in sections if section[1] in (2, 11)]
-    for table in tables:
-        names = section_body(data, sections[table[6]])
-        for name, _, _, number, address, size in struct.iter_unpack("<IBBHQQ", section_body(data, table)):
-            text = names[name : names.index(b"\0", name)].decode("utf-8", "replace")
-            if not text.endswith(".kd") or size != _DESCRIPTOR_BYTES or number >= len(sections):
-                continue
-            begin = address - sections[number][3]
-            body = section_body(data, sections[number])[begin : begin + size]
+    elf = Elf(data)
+    for symbol in elf.symbols(SYMBOLS, DYNAMIC_SYMBOLS):
+        if (
+            symbol.name.endswith(".kd")
+            and symbol.size == _DESCRIPTOR_BYTES
+            and symbol.section < len(elf.sections)
+        ):
+            body = elf.symbol_bytes(symbol)
             (lds,) = struct.unpack_from("<I", body, _LDS_SIZE)
             (scratch,) = struct.unpack_from("<I", body, _SCRATCH_SIZE)
             (arguments,) = struct.unpack_from("<I", body, _KERNARG_SIZE)
@@ -148,4 +149,4 @@ def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
                 "kernarg_size": arguments,
             }
             settings |= {key: properties >> bit & 1 for bit, key in enumerate(_USER_REGISTERS)}
-            yield text.removesuffix(".kd"), settings
+            yield symbol.name.removesuffix(".kd"), settings

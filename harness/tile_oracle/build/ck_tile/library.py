@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 from pathlib import Path
 
 from tile_oracle.build.ck_tile.offload_bundle import code_objects, target_name
-from tile_oracle.build.code_object import (
-    CodeObject,
-    KernelFacts,
-    elf_sections,
-    read_code_object,
-    section_body,
-)
+from tile_oracle.build.code_object import CodeObject, KernelFacts, read_code_object
+from tile_oracle.build.elf import DAMAGED, Elf
 from tile_oracle.build.inspect import inspect_binary
 from tile_oracle.errors import BuildError
 
@@ -28,13 +22,12 @@ def code_object_in(path: Path, arch: str) -> CodeObject:
     """The code object for an architecture in a host library. Raises BuildError when there is none."""
     try:
         data = path.read_bytes()
-        section = elf_sections(data)[_FAT_SECTION]
-        found = code_objects(section_body(data, section))
+        found = code_objects(Elf(data).body(_FAT_SECTION))
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     except KeyError:
         raise BuildError(f"{path} carries no code for a GPU: it has no section {_FAT_SECTION}") from None
-    except (ValueError, struct.error, IndexError) as error:
+    except DAMAGED as error:
         raise BuildError(f"{path}: its code for the GPU cannot be read: {error}") from None
     for name, code in found.items():
         # With features a target is called gfx950:sramecc+:xnack-.
