@@ -19,7 +19,8 @@ from typing import Any
 import pytest
 
 from tile_oracle.measure.service import MeasureService
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import PROBLEM_FIELDS, GroupedConvProblem

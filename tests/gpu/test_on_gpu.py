@@ -25,7 +25,8 @@ from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.device import check_data, reference
 from tile_oracle.kernel import GroupedConvKernel
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from evil_target import EvilTarget, evil_builder, evil_kernel, small_problem
 
 from tile_oracle.measure.service import MeasureService
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.record.run import RunLog, open_run
 

@@ -15,7 +15,8 @@ from tile_oracle.errors import KernelError, RecordError
 from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.record.dataset import IDENTITY
@@ -159,7 +160,7 @@ def test_leaders_that_a_killed_run_did_not_measure_again_are_on_resume(
 
 def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Callable[..., Session]) -> None:
     session = open_session()
-    session.supervisor._lost = "unplugged"
+    session.supervisor._link.lost = "unplugged"
     lost = [session.service.measure(PROBLEM, kernel).status for kernel in KERNELS]
     assert lost == ["device_lost"] * 3
     assert session.close()["status"].tolist() == ["device_lost"] * 3

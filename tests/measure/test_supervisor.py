@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -18,7 +19,8 @@ from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.errors import BuildError, TargetError
 from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
@@ -478,7 +480,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
     other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is blamed, and the session does not wait for it."""
-    monkeypatch.setattr("tile_oracle.measure.supervisor._LOOK_S", 0.05)
+    monkeypatch.setattr("tile_oracle.measure.worker_link._LOOK_S", 0.05)
     supervisor = open_supervisor()
     assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
     stopped = supervisor.worker_pid
@@ -516,7 +518,7 @@ def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_fin
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
     kernels = [evil_kernel("crashes_when_flagged"), evil_kernel("slow"), evil_kernel("slow", 2)]
-    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=100.0, final_passes=2)
+    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf, final_passes=2)
     sweep = open_supervisor(settings=settings).sweep(PROBLEM, kernels)
     assert [next(sweep).status for _ in kernels] == ["ok"] * 3
     flag.touch()
@@ -529,7 +531,7 @@ def test_a_device_that_breaks_in_the_final_round_is_lost_for_the_next_problem(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
     kernels = [evil_kernel("crashes_when_flagged"), GOOD]
-    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=100.0, final_passes=2)
+    settings = SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf, final_passes=2)
     supervisor = open_supervisor(settings=settings)
     sweep = supervisor.sweep(PROBLEM, kernels)
     assert [next(sweep).status for _ in kernels] == ["ok"] * 2
@@ -542,7 +544,7 @@ def test_a_device_that_breaks_in_the_final_round_is_lost_for_the_next_problem(
 
 def test_known_measurements_are_not_made_again_but_lead(open_supervisor: Callable[..., Supervisor]) -> None:
     kernels = [evil_kernel("good", i) for i in (1, 2, 3)]
-    supervisor = open_supervisor(settings=SweepSettings(timing=SETTINGS.timing, leaders_within=100.0))
+    supervisor = open_supervisor(settings=SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf))
     first = list(supervisor.sweep(PROBLEM, kernels[:2]))
     assert len(first) == 4
     again = list(supervisor.sweep(PROBLEM, kernels[2:], first))

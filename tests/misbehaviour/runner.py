@@ -19,7 +19,8 @@ import tile_oracle
 from tests.misbehaviour.families import INNOCENT, Family
 from tests.misbehaviour.family_library import FamilyTarget
 from tile_oracle.measure.containment import VARIABLE, containment_for
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.record.schema import ROUND_SWEEP
 

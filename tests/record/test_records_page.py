@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tile_oracle.measure.supervisor import SweepSettings
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.record import journal
 from tile_oracle.record.schema import STATUSES, columns
 

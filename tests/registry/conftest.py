@@ -11,7 +11,7 @@ import pytest
 from evil_target import NOISE_ALLOWED
 
 from tile_oracle.kernel import Kernel
-from tile_oracle.measure.supervisor import SweepSettings
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.registry import Budget, Registry

@@ -265,13 +265,13 @@ def test_a_device_that_is_not_there(project: Project, more: tuple[str, ...]) -> 
 
 
 NO_WORKER = """\
-import tile_oracle.measure.supervisor as supervisor
+import tile_oracle.measure.worker_link as worker_link
 
 class NoChild:
     def __init__(self, *arguments):
         raise OSError(11, "Resource temporarily unavailable")
 
-supervisor.Child = NoChild
+worker_link.Child = NoChild
 """
 
 

@@ -17,7 +17,8 @@ from tile_oracle.build.complaint import complaint
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.supervisor import Applied, Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Applied, Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.pool import pool_for_problem
 from tile_oracle.problem import Kind, Problem, kind_text
 from tile_oracle.registry.measuring import Budget, PoolMeasurements, measure_pool, model_free_order

@@ -14,7 +14,8 @@ from tile_oracle.cores import usable_cores
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
-from tile_oracle.measure.supervisor import Supervisor, SweepSettings
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.run import Run, RunLog

@@ -1,0 +1,47 @@
+"""Which kernels of a problem are measured again, and for how long.
+
+The best of many noisy numbers flatters the winner: the leaders are measured again in turn before one of
+them is called the oracle.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.sweep_settings import SweepSettings
+
+_FAR_BEHIND = 2.0
+"""A pick this many times slower than the best is not measured again: noise cannot change what it says."""
+
+
+def choose_leaders(
+    swept: Iterable[Measurement], picks: Collection[Kernel], settings: SweepSettings
+) -> list[Measurement]:
+    """The best, picks that are not far behind, and whatever was noisy: it has a second chance."""
+    swept = list(swept)
+    ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))
+    noisy = sorted((m for m in swept if m.status == "noisy"), key=lambda m: m.latency_min_ms)
+    noisy = noisy[: settings.max_noisy]
+    if not ranked:
+        return noisy
+    limit = ranked[0].latency_ms * (1 + settings.leaders_within)
+    near = [m for m in ranked if m.latency_ms <= limit]
+    leaders = (near if len(near) > 1 else ranked[:2])[: settings.max_leaders]
+    far = ranked[0].latency_ms * _FAR_BEHIND
+    picked = [m for m in ranked if m.kernel in picks and m.latency_ms <= far and m not in leaders]
+    return leaders + picked + noisy
+
+
+def final_passes(leaders: Sequence[Measurement], settings: SweepSettings) -> int:
+    """How many times all leaders are timed in turn: fewer where they are long."""
+    total_ms = sum(m.latency_ms for m in leaders)
+    return max(1, min(settings.final_passes, int(settings.final_total_ms / total_ms)))
+
+
+def samples_a_pass(leader: Measurement, settings: SweepSettings) -> int:
+    """How many samples one leader gives in a pass."""
+    # Of a noisy one a single sample a pass would prove nothing.
+    least = 2 if leader.status == "noisy" else 1
+    return max(least, min(settings.final_samples, int(settings.final_budget_ms / leader.latency_ms)))

@@ -1,0 +1,31 @@
+"""How a problem's kernels are measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tile_oracle.measure.timing_plan import TimingPlan
+
+
+@dataclass(frozen=True)
+class SweepSettings:
+    """How a problem is measured.
+
+    timeout_s: limit for one kernel, or None for the target's own. leaders_within: kernels at most this
+    much slower than the best (a fraction) are measured again, at most max_leaders of them, and at most
+    max_noisy of the noisy ones, in final_passes interleaved passes of final_budget_ms each and at most
+    final_samples samples, or fewer for long kernels (final_total_ms). cold_cache: flush the caches before
+    each timed run.
+    """
+
+    timing: TimingPlan = field(default_factory=TimingPlan)
+    seed: int = 20260
+    timeout_s: float | None = None
+    leaders_within: float = 0.10
+    max_leaders: int = 6
+    max_noisy: int = 16
+    final_passes: int = 5
+    final_budget_ms: float = 4.0
+    final_samples: int = 100
+    final_total_ms: float = 2000.0
+    cold_cache: bool = False
