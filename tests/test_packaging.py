@@ -63,7 +63,7 @@ def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProce
 
 def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
-    for folder in ("kernels", "problems", "models"):
+    for folder in ("kernels", "problems", "models", "selector"):
         files = {str(p.relative_to(ROOT)) for p in (ROOT / folder).rglob("*") if p.is_file()}
         files = {name for name in files if "__pycache__" not in name and "/out-of-fold/" not in name}
         files = {name for name in files if not name.endswith("/training.parquet")}

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import op_of_model
 from tile_oracle.kernel import Kernel
@@ -24,7 +25,6 @@ from tile_oracle.problem import Kind, kind_text
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
 from tile_oracle.version import __version__
 
-CPP_FOLDER = Path(__file__).resolve().parent / "cpp"
 MANIFEST_FILE = "manifest.json"
 _FORMAT = "tile-oracle selector export 1"
 
@@ -67,7 +67,9 @@ def export_model(model_folder: Path | str, kernels: Sequence[Kernel], folder: Pa
     except OSError as error:
         raise ModelError(f"cannot write {folder}: {error.strerror}") from None
     try:
-        shutil.copytree(CPP_FOLDER, staging, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build"))
+        shutil.copytree(
+            data_folder("selector"), staging, dirs_exist_ok=True, ignore=shutil.ignore_patterns("build")
+        )
         for name, data in files.items():
             (staging / name).write_bytes(data)
         staging.chmod(0o755)

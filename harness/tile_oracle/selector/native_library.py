@@ -1,7 +1,7 @@
 """The selector's C++, compiled once for this machine and loaded: `load() -> ctypes.CDLL`.
 
-All of cpp/src/*.cpp becomes one shared library. It is kept in the build cache (TILE_ORACLE_CACHE) under a
-key of the sources, the flags and the compiler, so an edit or another compiler makes another library. One
+All of selector/src/*.cpp becomes one shared library. It is kept in the build cache (TILE_ORACLE_CACHE) under
+a key of the sources, the flags and the compiler, so an edit or another compiler makes another library. One
 binary serves every processor of the architecture: it chooses its instructions when it runs.
 """
 
@@ -21,9 +21,8 @@ from tile_oracle.build.cache import BuildCache, CacheEntry, content_key, default
 from tile_oracle.build.process import CompilerProcesses, Ended
 from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
+from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError
-
-CPP_FOLDER = Path(__file__).resolve().parent / "cpp"
 
 _FLAGS = (
     "-std=c++20",
@@ -47,11 +46,6 @@ class _Compiler:
     identity: str
     fingerprint: str
     command: tuple[str, ...]
-
-
-def sources() -> list[Path]:
-    """The translation units, sorted."""
-    return sorted((CPP_FOLDER / "src").glob("*.cpp"))
 
 
 @lru_cache(maxsize=1)
@@ -91,12 +85,13 @@ def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
 
 
 def _content() -> Headers:
-    files = [p for p in CPP_FOLDER.rglob("*") if p.suffix in (".cpp", ".hpp", ".h", ".inc")]
-    relative = sorted((str(p.relative_to(CPP_FOLDER)), p) for p in files if p.parts[-2] != "example")
+    folder = data_folder("selector")
+    files = [p for p in folder.rglob("*") if p.suffix in (".cpp", ".hpp", ".h", ".inc")]
+    relative = sorted((str(p.relative_to(folder)), p) for p in files if p.parts[-2] != "example")
     try:
-        return Headers(CPP_FOLDER, tuple((name, path.read_bytes()) for name, path in relative))
+        return Headers(folder, tuple((name, path.read_bytes()) for name, path in relative))
     except OSError as error:
-        raise BuildError(f"{CPP_FOLDER} cannot be read: {error.strerror}") from None
+        raise BuildError(f"{folder} cannot be read: {error.strerror}") from None
 
 
 def _compilers(toolchain: str) -> Iterator[_Compiler]:
