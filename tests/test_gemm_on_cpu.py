@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from tests.pytest_project import SHORTLY, Project
 from tile_oracle.build.builder import Builder
-from tile_oracle.build.source import CPU_PIPELINES, source_for
+from tile_oracle.build.source import source_for
 from tile_oracle.device import reference
 from tile_oracle.device.cpu import CpuDevice, open_device
 from tile_oracle.device.reference import exact_output, exact_values, expectation, integer_operands
 from tile_oracle.kernel import GemmKernel, GroupedConvKernel, parse_gemm_name
 from tile_oracle.number_formats import decode
+from tile_oracle.operation.grouped_conv.cpu_source import CPU_PIPELINES
 from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem
 
 BASE = parse_gemm_name("gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_16x16x64_1x1x1_4x16x1")

@@ -14,16 +14,11 @@ from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import GemmKernel, GroupedConvKernel, Kernel
+from tile_oracle.operation import operation_named
 from tile_oracle.problem.gemm import RESULT_DTYPES
-from tile_oracle.problem.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 
 ABI_VERSION = 1
 """TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h: what a worker knows how to call."""
-
-CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
-    {"basic_v1": "TO_DIRECT", "mem": "TO_PACK_B", "compv3": "TO_PACK_AB", "compv4": "TO_PACK_AB_DOUBLE"}
-)
-"""Pipeline -> what kernels/cpu calls it."""
 
 GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
 """What kernels/gpu has code for; there a name is the same in capitals."""
@@ -144,31 +139,10 @@ def source_suffix(arch: str) -> str:
 
 
 def _cpu_source(kernel: Kernel, arch: str) -> str:
-    """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary (of ccr the
-    result is transposed, which no convolution's is)."""
-    if kernel.pipeline not in CPU_PIPELINES:
-        raise KernelError(
-            f"pipeline {kernel.pipeline!r} has no code for cpu: it has {', '.join(CPU_PIPELINES)}"
-        )
-    if isinstance(kernel, GemmKernel):
-        direction, ndim = DIRECTION_OF_LAYOUT[kernel.layout], 2
-    else:
-        direction, ndim = kernel.direction, kernel.ndim
-    macros = {
-        "TO_DIRECTION": f"TO_{direction.upper()}",
-        "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
-        "TO_NDIM": ndim,
-        "TO_TILE_M": kernel.tile_m,
-        "TO_TILE_N": kernel.tile_n,
-        "TO_TILE_K": kernel.tile_k,
-        "TO_MICRO_M": kernel.warp_tile_m,
-        "TO_MICRO_N": kernel.warp_tile_n,
-        "TO_PIPELINE": CPU_PIPELINES[kernel.pipeline],
-    }
-    if isinstance(kernel, GemmKernel) and result_transposed(kernel.layout):
-        macros["TO_TRANSPOSED"] = 1
-    lines = [f"#define {name} {value}" for name, value in macros.items()]
-    return "\n".join([*lines, '#include "grouped_conv.hpp"', ""])
+    source = operation_named(kernel.op).cpu_source
+    if source is None:
+        raise KernelError(f"{kernel.op} kernels have no code for {arch}")
+    return source(kernel)
 
 
 def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:

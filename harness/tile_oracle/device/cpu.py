@@ -7,23 +7,24 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
 from tile_oracle.device.core_lock import CoreLock
-from tile_oracle.device.cpu_data import ProblemData, TimedData
+from tile_oracle.device.cpu_data import CpuData, CpuTimed
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import NativeClock
 from tile_oracle.device.roofline import Limits
 from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
 from tile_oracle.number_formats import STORAGE, Array
-from tile_oracle.problem import GemmProblem, Problem
-from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Problem
 from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.cpu_info import (
     cpu_name,
@@ -42,22 +43,6 @@ _CHEAP_TO_COMPARE_BYTES = 1 << 16
 """So small an output is compared after every batch of timed runs, not only after the last one."""
 
 
-_EXTENTS = (
-    *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
-    *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
-    *("dilation_d", "dilation_h", "dilation_w"),
-)
-
-
-class _ConvArgs(ctypes.Structure):
-    """kernels/cpu/abi.h: to_conv_args."""
-
-    _fields_ = (
-        *((name, ctypes.c_void_p) for name in ("in0", "in1", "out", "workspace")),
-        *((name, ctypes.c_int64) for name in _EXTENTS),
-    )
-
-
 @dataclass(frozen=True)
 class _Library:
     """A loaded kernel: the library, and the address of its to_launch."""
@@ -70,16 +55,9 @@ class _Unfit(OSError):
     """A library that was loaded and is no kernel."""
 
 
-def _arguments(
-    problem: Problem, first: GuardedBuffer, second: GuardedBuffer, out: GuardedBuffer
-) -> _ConvArgs:
-    if isinstance(problem, GemmProblem):
-        first, second = (second, first) if operands_swapped(problem) else (first, second)
-        problem = pointwise_conv(problem)
-    args = _ConvArgs(first.address, second.address, out.address, 0)
-    for name in _EXTENTS:
-        setattr(args, name, getattr(problem, name))
-    return args
+def _arguments(problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
+    """Of the operation's own structure, which has a member `workspace`."""
+    return operation_named(problem.op).worker.cpu_arguments(problem, operands, out)
 
 
 class CpuDevice:
@@ -98,9 +76,9 @@ class CpuDevice:
         self._clock = NativeClock()
         self._libraries: dict[Path, _Library] = {}
         self._workspaces: dict[bool, GuardedBuffer] = {}
-        self._loaded: ProblemData | None = None
-        self._arguments: list[_ConvArgs] = []
-        self._timed_arguments: _ConvArgs | None = None
+        self._loaded: CpuData | None = None
+        self._arguments: list[Any] = []
+        self._timed_arguments: Any | None = None
 
     def load(self, problem: Problem, seed: int) -> None:
         self._loaded = self._timed_arguments = None
@@ -108,8 +86,8 @@ class CpuDevice:
         self._workspaces.clear()
         _refuse_unless_there_is(_memory_needed_bytes(problem), "data and reference")
         self.claim()
-        data = self._loaded = ProblemData(problem, seed)
-        self._arguments += [_arguments(problem, *checked.inputs, checked.out) for checked in data.sets]
+        data = self._loaded = operation_named(problem.op).worker.cpu_data(problem, seed)
+        self._arguments += [_arguments(problem, checked.inputs, checked.out) for checked in data.sets]
 
     def inputs(self) -> list[tuple[int, int]]:
         """Where the loaded problem's inputs lie, and their bytes: no kernel may change them."""
@@ -131,20 +109,20 @@ class CpuDevice:
         for number, checked in enumerate(data.sets):
             result = self._check_set(library, data, number)
             if result is not None:
-                return replace(result, kind=checked.expected.kind, points=checked.expected.count)
-        expected = data.sets[0].expected
-        return CheckResult("ok", "", expected.kind, expected.count)
+                return replace(result, kind=checked.kind, points=checked.count)
+        first = data.sets[0]
+        return CheckResult("ok", "", first.kind, first.count)
 
-    def _check_set(self, library: _Library, data: ProblemData, number: int) -> CheckResult | None:
+    def _check_set(self, library: _Library, data: CpuData, number: int) -> CheckResult | None:
         checked, args = data.sets[number], self._arguments[number]
         failure = self._launch(library, args, checked.out)
         if failure is not None:
             return failure
-        wrong = checked.comparison.complaint()
+        wrong = checked.complaint()
         if wrong is None:
             return None
         if number:
-            wrong += f" ({checked.pattern.name}; data {checked.where})"
+            wrong += f" ({checked.name}; data {checked.where})"
         return self._wrong_or_flaky(wrong, checked.out, lambda: self._launch(library, args, checked.out))
 
     def _wrong_or_flaky(
@@ -173,7 +151,7 @@ class CpuDevice:
             for path, shape in zip((data.first, data.second), shapes, strict=False)
         ]
         out = GuardedBuffer(math.prod(shapes[2]) * storage.itemsize, flush=True)
-        failure = self._launch(library, _arguments(problem, inputs[0], inputs[1], out), out)
+        failure = self._launch(library, _arguments(problem, inputs, out), out)
         if failure is not None:
             return failure
         values = out.view(storage, shapes[2])
@@ -185,7 +163,7 @@ class CpuDevice:
         values.tofile(data.out)
         return CheckResult("ok")
 
-    def _launch(self, library: _Library, args: _ConvArgs, out: GuardedBuffer) -> CheckResult | None:
+    def _launch(self, library: _Library, args: Any, out: GuardedBuffer) -> CheckResult | None:
         """Run once over a poisoned output; what is wrong with how that went, or None."""
         try:
             workspace = self._attach_workspace(library, args, flush=True)
@@ -208,7 +186,7 @@ class CpuDevice:
         library = self._library(binary)
         args = self._timed_arguments
         if args is None:
-            args = self._timed_arguments = _arguments(timed.problem, *timed.inputs, timed.out)
+            args = self._timed_arguments = _arguments(timed.problem, timed.inputs, timed.out)
         self._attach_workspace(library, args, flush=False)
         at_once = 1 if self.cold_cache else count
         taken = []
@@ -225,9 +203,7 @@ class CpuDevice:
         self.timed_ms += float(nanoseconds.sum()) / 1e6
         return nanoseconds
 
-    def _time(
-        self, library: _Library, args: _ConvArgs, timed: TimedData, count: int
-    ) -> npt.NDArray[np.uint64]:
+    def _time(self, library: _Library, args: Any, timed: CpuTimed, count: int) -> npt.NDArray[np.uint64]:
         began = time.monotonic()
         runs = self._clock.time(library.launch, ctypes.addressof(args), count, timed.watch)
         self.kernel_seconds += time.monotonic() - began
@@ -273,7 +249,7 @@ class CpuDevice:
             self._flush = np.zeros(2 * last_level_cache_bytes(), np.uint8)
         self._flush += 1
 
-    def _require(self) -> ProblemData:
+    def _require(self) -> CpuData:
         assert self._loaded is not None, "load() comes first"
         return self._loaded
 
@@ -293,7 +269,7 @@ class CpuDevice:
             library = self._libraries[binary] = _Library(code, launch)
         return library
 
-    def _attach_workspace(self, library: _Library, args: _ConvArgs, *, flush: bool) -> GuardedBuffer | None:
+    def _attach_workspace(self, library: _Library, args: Any, *, flush: bool) -> GuardedBuffer | None:
         size = int(library.code.to_workspace_bytes(ctypes.byref(args)))
         if size <= 0:
             args.workspace = None

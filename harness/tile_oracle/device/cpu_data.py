@@ -10,7 +10,9 @@ timing          at a 64-byte boundary
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.ma  # np.unique imports it in its first call: a kernel may have changed the root by then
@@ -50,6 +52,68 @@ _WHOLE_FLOPS = 1e8
 """Up to here the other sets' results are compared in full: what they are for shows at some points as well."""
 
 
+class CpuCheck(Protocol):
+    """One set of data that every kernel is checked with."""
+
+    @property
+    def name(self) -> str:
+        """What is particular about the values."""
+
+    @property
+    def where(self) -> str:
+        """Where in memory they lie."""
+
+    @property
+    def inputs(self) -> Sequence[GuardedBuffer]:
+        """The operands."""
+
+    @property
+    def out(self) -> GuardedBuffer:
+        """Room for the result."""
+
+    @property
+    def kind(self) -> str:
+        """How much is compared: the column `check` of records."""
+
+    @property
+    def count(self) -> int:
+        """Values compared."""
+
+    def complaint(self) -> str | None:
+        """What is wrong with the content of `out`, or None."""
+
+
+class CpuTimed(Protocol):
+    """The data that kernels are timed on."""
+
+    @property
+    def problem(self) -> Problem: ...
+    @property
+    def inputs(self) -> Sequence[GuardedBuffer]: ...
+    @property
+    def out(self) -> GuardedBuffer: ...
+    @property
+    def watch(self) -> Watch:
+        """Which signs of the inputs a run flips, and which values of the output it must have written."""
+
+    def renew(self) -> None:
+        """Other operands, with another right result, and a poisoned output."""
+
+    def complaint(self) -> str | None:
+        """What is wrong with the output of the last run, or None."""
+
+
+class CpuData(Protocol):
+    """All data of one problem."""
+
+    @property
+    def sets(self) -> Sequence[CpuCheck]: ...
+    @property
+    def timed(self) -> CpuTimed: ...
+    def inputs(self) -> list[tuple[int, int]]:
+        """Address and bytes of the inputs that never change."""
+
+
 @dataclass(frozen=True)
 class CheckSet:
     """Operands, room for the result, and what it must be."""
@@ -60,6 +124,21 @@ class CheckSet:
     out: GuardedBuffer
     expected: Expectation | ProductCheck
     comparison: Comparison
+
+    @property
+    def name(self) -> str:
+        return self.pattern.name
+
+    @property
+    def kind(self) -> str:
+        return self.expected.kind
+
+    @property
+    def count(self) -> int:
+        return self.expected.count
+
+    def complaint(self) -> str | None:
+        return self.comparison.complaint()
 
 
 class ProblemData:

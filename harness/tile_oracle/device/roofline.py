@@ -9,17 +9,14 @@ A figure below the bound means that the work was not done, or that the clock is 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tile_oracle.number_formats import STORAGE
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Problem
 
 MARGIN = 1.25
-_FEWER_PRODUCTS = 4
-"""Of a convolution with several taps."""
-_FEWER_PRODUCTS_OF_MATRICES = 8 / 7
+FEWER_PRODUCTS_OF_MATRICES = 8 / 7
 """Strassen's, once."""
 
 
@@ -56,41 +53,9 @@ def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | Non
 
 def least_flops(problem: Problem) -> float:
     """Operations that every algorithm known for exact results needs."""
-    if isinstance(problem, GemmProblem):
-        return problem.flops / _FEWER_PRODUCTS_OF_MATRICES
-    taps = math.prod(problem.filter)
-    inside = math.prod(len(_meetings(problem, axis)) for axis in range(problem.ndim))
-    products = problem.N * problem.G * (problem.C // problem.G) * (problem.K // problem.G) * inside
-    return 2 * products / (_FEWER_PRODUCTS if taps > 1 else _FEWER_PRODUCTS_OF_MATRICES)
+    return operation_named(problem.op).worker.least_flops(problem)
 
 
 def bytes_read(problem: Problem) -> int:
     """Bytes of the operands that the result depends on."""
-    size = STORAGE[problem.dtype].itemsize
-    if isinstance(problem, GemmProblem):
-        return size * (problem.M + problem.N) * problem.K
-    p = problem
-    used = [[set(places) for places in zip(*_meetings(p, axis), strict=True)] for axis in range(p.ndim)]
-    if any(not axis for axis in used):
-        return 0
-    images = p.N * p.C * math.prod(len(axis[0]) for axis in used)
-    weights = p.K * (p.C // p.G) * math.prod(len(axis[1]) for axis in used)
-    results = p.N * p.K * math.prod(len(axis[2]) for axis in used)
-    first, second = {
-        "forward": (images, weights),
-        "bwd_data": (results, weights),
-        "bwd_weight": (images, results),
-    }[p.direction]
-    return size * (first + second)
-
-
-def _meetings(p: GroupedConvProblem, axis: int) -> list[tuple[int, int, int]]:
-    """(input, tap, output) positions along an axis that meet inside the image."""
-    stride, pad, dilation = p.stride[axis], p.pad[axis], p.dilation[axis]
-    extent = p.input_spatial[axis]
-    return [
-        (place, tap, out)
-        for tap in range(p.filter[axis])
-        for out in range(p.output_spatial[axis])
-        if 0 <= (place := out * stride + tap * dilation - pad) < extent
-    ]
+    return operation_named(problem.op).worker.bytes_read(problem)

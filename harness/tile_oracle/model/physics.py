@@ -26,6 +26,7 @@ from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, TERM
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.aliases import Aliases, merge, own_fields
 from tile_oracle.model.noise import NoiseModel
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
 
 _MODEL_ERROR = 0.03
@@ -132,7 +133,12 @@ def fit_physical(
     `weight`: how much each row counts, (rows,); see `nearness`.
     """
     noise = noise or NoiseModel()
-    schema = TERMS[records_op(rows)]
+    op = records_op(rows)
+    if op not in TERMS:
+        raise ModelError(
+            f"there is no physical time model of {operation_named(op).plural}: train trees alone"
+        )
+    schema = TERMS[op]
     terms = schema.compute(rows, hardware)
     latency = rows["latency_ms"].to_numpy(dtype=np.float64)
     repeats = rows["measurements"].to_numpy(dtype=np.float64)

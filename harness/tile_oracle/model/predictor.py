@@ -15,7 +15,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns, pair_columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.hardware import hardware_figures
-from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_with, work_of
+from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.model_folder import ModelSpec, read_booster, read_spec
@@ -262,7 +262,8 @@ def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tupl
 def _tree_parts(spec: ModelSpec, name: str) -> TreeParts:
     target = target_named(name)
     names = spec.feature_names_of.get(name, spec.feature_names)
-    own = SCHEMAS.get(spec.schema or "")
+    known = {one.name: one for one in schemas_of_model(spec.op_type)}
+    own = known.get(spec.schema or "")
     schema = own if own is not None and set(names) <= set(own.names) else schema_with(spec.op_type, names)
     if target.logged and name not in spec.log_targets:
         target = target.unlogged()

@@ -9,13 +9,16 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from tile_oracle.errors import OperationError
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.kind import Kind
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
+    from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.kernel import Kernel
+    from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.problem import Problem
 
 Belongs = Callable[[Any], bool]
@@ -69,6 +72,10 @@ class Operation:
     file has them.
     refusals, problem_refusals: the reasons of an architecture against a kernel, and against a kernel on a
     problem of its kind.
+    cpu_source: the text of a kernel's translation unit for the target cpu, which exports what
+    kernels/cpu/abi.h declares; None: the operation has no kernels there.
+    on_device: what a worker process knows of the operation.
+    features: what models read of its problems and kernels; None: it has no models.
     """
 
     name: str
@@ -98,6 +105,9 @@ class Operation:
     slices: Mapping[str, Belongs] = field(default_factory=dict)
     bands: Mapping[str, Belongs] = field(default_factory=lambda: BANDS)
     rules_folder: Path | None = None
+    cpu_source: Callable[[Any], str] | None = None
+    on_device: Callable[[], OnDevice] | None = None
+    features: Callable[[], OperationFeatures] | None = None
 
     @cached_property
     def problem_fields(self) -> tuple[str, ...]:
@@ -113,6 +123,20 @@ class Operation:
     def free_fields(self) -> tuple[str, ...]:
         """The fields in which problems of one kind differ."""
         return tuple(name for name in self.problem_fields if name not in self.kind_fields)
+
+    @cached_property
+    def worker(self) -> OnDevice:
+        """`on_device`, for a worker process. Raises OperationError where there is none."""
+        if self.on_device is None:
+            raise OperationError(f"the operation {self.name} runs nowhere: its descriptor needs on_device")
+        return self.on_device()
+
+    @cached_property
+    def for_models(self) -> OperationFeatures:
+        """`features`. Raises OperationError where there are none."""
+        if self.features is None:
+            raise OperationError(f"the operation {self.name} has no models: its descriptor needs features")
+        return self.features()
 
     def kind(self, words: Mapping[str, Any]) -> Kind:
         """The kind with these values of `kind_fields`; other entries are ignored."""

@@ -9,6 +9,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.tree_targets import target_named
 from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
+from tile_oracle.operation import operation_named
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,16 @@ class Recipe:
 
         `default` is what won on the measurements that there are of the operation.
         """
-        if op == "grouped_conv":
+        features = operation_named(op).for_models
+        if features.in_recipes is None:
             return self
-        if self is RECIPES.get(self.name) and self.name in _OF_GEMM:
-            return _OF_GEMM[self.name]
-        parts = (replace(part, schema=_SCHEMAS_OF_GEMM.get(part.schema, part.schema)) for part in self.trees)
-        meaning = self.meaning.replace("97 published", "72 published")
-        return replace(self, trees=tuple(parts), meaning=meaning)
+        alone = _TREES_ALONE.get(self.name)
+        recipe = alone if alone is not None and self is RECIPES.get(self.name) else self
+        schemas = {
+            part.schema: features.in_recipes.get(part.schema, features.own.name) for part in recipe.trees
+        }
+        parts = tuple(replace(part, schema=schemas[part.schema]) for part in recipe.trees)
+        return replace(recipe, trees=parts, meaning=recipe.meaning.replace("97 published", "72 published"))
 
     @property
     def orders_only(self) -> bool:
@@ -96,29 +100,22 @@ OWN = "grouped_conv_own_1"
 PUBLISHED = "grouped_conv_97"
 WITH_CODE = "grouped_conv_own_2"
 WITH_LAUNCH = "grouped_conv_own_3"
-_SCHEMAS_OF_GEMM = {
-    OWN: "gemm_own_1",
-    WITH_CODE: "gemm_own_2",
-    WITH_LAUNCH: "gemm_own_2",
-    PUBLISHED: "gemm_universal_72",
-}
 _CORRECTION = TreeSettings(trees=200)
 _LAUNCH_ORDER = TreeSettings(trees=1000, num_leaves=31, min_child_samples=20)
-_GEMM_DEFAULT = Recipe(
-    "default",
-    "own features, ln(time), four seeds averaged, rows near the best count more",
-    (TreePart("log_time", "gemm_own_1", ensemble=4, near_best=True),),
-)
-_OF_GEMM = {
-    "default": _GEMM_DEFAULT,
-    "default_code": replace(
-        _GEMM_DEFAULT,
-        name="default_code",
-        meaning="the default, with figures of the kernels' binaries",
-        trees=tuple(replace(part, schema="gemm_own_2") for part in _GEMM_DEFAULT.trees),
+_TREES_ALONE = {
+    "default": Recipe(
+        "default",
+        "own features, ln(time), four seeds averaged, rows near the best count more",
+        (TreePart("log_time", OWN, ensemble=4, near_best=True),),
+    ),
+    "default_code": Recipe(
+        "default_code",
+        "the default, with figures of the kernels' binaries",
+        (TreePart("log_time", WITH_CODE, ensemble=4, near_best=True),),
     ),
 }
-"""On GEMMs measured on a CPU ahead of every recipe with the physical time model (docs/gemm.md)."""
+"""What these recipes are for every operation but convolution: on GEMMs measured on a CPU ahead of every
+recipe with the physical time model (docs/gemm.md)."""
 
 
 def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.feature_table import Array, FeatureSchema
+from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
 from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72
@@ -20,34 +21,44 @@ from tile_oracle.features.schemas.grouped_conv_published import (
     GROUPED_CONV_97,
 )
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
-from tile_oracle.operation import operation_of_columns, operations
+from tile_oracle.operation import operation_named, operation_of_columns, operations
 
 GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
 GROUPED_CONV_OWN_3 = GROUPED_CONV_OWN_2.extended("grouped_conv_own_3", LAUNCH_FEATURES)
 GEMM_OWN_2 = GEMM_OWN.extended("gemm_own_2", CODE_FEATURES, CODE_INPUTS)
 
-SCHEMAS: dict[str, FeatureSchema] = {
-    schema.name: schema
-    for schema in (
-        *(GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
-        *(GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
-        *(GEMM_OWN, GEMM_OWN_2, GEMM_55, GEMM_72),
-    )
-}
-"""Every schema by its name."""
-
-_FALLBACK_ORDER = (
-    *(GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
-    *(GEMM_72, GEMM_OWN, GEMM_OWN_2),
+GROUPED_CONV_FEATURES = OperationFeatures(
+    GROUPED_CONV_OWN,
+    (GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
+    fallback=(GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+    in_recipes=None,
 )
+GEMM_FEATURES = OperationFeatures(
+    GEMM_OWN,
+    (GEMM_OWN_2, GEMM_55, GEMM_72),
+    fallback=(GEMM_72, GEMM_OWN, GEMM_OWN_2),
+    in_recipes={
+        "grouped_conv_own_1": "gemm_own_1",
+        "grouped_conv_own_2": "gemm_own_2",
+        "grouped_conv_own_3": "gemm_own_2",
+        "grouped_conv_97": "gemm_universal_72",
+    },
+)
+
+SCHEMAS: dict[str, FeatureSchema] = {
+    schema.name: schema for one in (GROUPED_CONV_FEATURES, GEMM_FEATURES) for schema in one.all
+}
+"""Every schema of the package's own operations by its name."""
 
 
 def schema_named(name: str) -> FeatureSchema:
     """The schema of that name. Raises ModelError listing the known ones."""
-    try:
+    if name in SCHEMAS:
         return SCHEMAS[name]
-    except KeyError:
-        raise ModelError(f"no feature schema {name!r}; known: {', '.join(SCHEMAS)}") from None
+    known = {schema.name: schema for one in operations() if one.features for schema in one.for_models.all}
+    if name not in known:
+        raise ModelError(f"no feature schema {name!r}; known: {', '.join(known)}")
+    return known[name]
 
 
 def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
@@ -56,18 +67,23 @@ def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
     Raises ModelError naming the features that no schema of the operation can supply.
     """
     missing: list[str] = []
-    for schema in _FALLBACK_ORDER:
-        if schema.op == op:
-            lacking = [name for name in feature_names if name not in schema.names]
-            if not lacking:
-                return schema
-            missing = lacking if not missing or len(lacking) < len(missing) else missing
+    known = next((one.for_models for one in operations() if one.model_type == op and one.features), None)
+    for schema in () if known is None else known.fallback or known.all:
+        lacking = [name for name in feature_names if name not in schema.names]
+        if not lacking:
+            return schema
+        missing = lacking if not missing or len(lacking) < len(missing) else missing
     if not missing:
         raise ModelError(f"no feature schema for operation {op!r}")
     raise ModelError(
         f"the model wants features that no {op} schema supplies: {', '.join(missing)}; "
         "it was trained with another version of the features"
     )
+
+
+def schemas_of_model(op_type: str) -> tuple[FeatureSchema, ...]:
+    """Every schema of the operation of a model folder's op_type. Raises ModelError."""
+    return operation_named(op_of_model(op_type)).for_models.all
 
 
 def op_of_model(op_type: str) -> str:
@@ -88,7 +104,7 @@ class Work:
 
 def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
     """The formulas of a problem's floating-point operations and tensor bytes."""
-    return (GEMM_OWN if op == "gemm" else GROUPED_CONV_OWN), ("flops", "bytes_total")
+    return operation_named(op).for_models.own, ("flops", "bytes_total")
 
 
 def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:

@@ -9,11 +9,15 @@ from tile_oracle.kernel.gemm import GemmKernel, parse_gemm_name
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
 from tile_oracle.operation.gemm.slices import GEMM_SLICES
+from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
 from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
+from tile_oracle.problem.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
+    from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.on_device import OnDevice
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -32,6 +36,24 @@ def _problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> I
     from tile_oracle.operation.gemm.refusals import problem_refusals
 
     return problem_refusals(arch, kernel, problem)
+
+
+def _cpu_source(kernel: GemmKernel) -> str:
+    """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary (of ccr the
+    result is transposed, which no convolution's is)."""
+    return cpu_source(kernel, DIRECTION_OF_LAYOUT[kernel.layout], 2, result_transposed(kernel.layout))
+
+
+def _on_device() -> OnDevice:
+    from tile_oracle.operation.gemm import on_device
+
+    return on_device
+
+
+def _features() -> OperationFeatures:
+    from tile_oracle.features.schemas import GEMM_FEATURES
+
+    return GEMM_FEATURES
 
 
 GEMM = Operation(
@@ -59,5 +81,8 @@ GEMM = Operation(
     read_rules=_read_rules,
     refusals=_refusals,
     problem_refusals=_problem_refusals,
+    cpu_source=_cpu_source,
+    on_device=_on_device,
+    features=_features,
 )
 """GEMM: C = A B."""

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.kernel.grouped_conv import GroupedConvKernel, parse_grouped_conv_name
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
 from tile_oracle.operation.grouped_conv.slices import CONV_SLICES
 from tile_oracle.problem.grouped_conv import DIRECTIONS, DTYPES, GroupedConvProblem
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
+    from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.on_device import OnDevice
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
@@ -40,6 +43,22 @@ def _problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedCon
     from tile_oracle.operation.grouped_conv.refusals import problem_refusals
 
     return problem_refusals(arch, kernel, problem)
+
+
+def _cpu_source(kernel: GroupedConvKernel) -> str:
+    return cpu_source(kernel, kernel.direction, kernel.ndim)
+
+
+def _on_device() -> OnDevice:
+    from tile_oracle.operation.grouped_conv import on_device
+
+    return on_device
+
+
+def _features() -> OperationFeatures:
+    from tile_oracle.features.schemas import GROUPED_CONV_FEATURES
+
+    return GROUPED_CONV_FEATURES
 
 
 GROUPED_CONV = Operation(
@@ -72,5 +91,8 @@ GROUPED_CONV = Operation(
     read_rules=_read_rules,
     refusals=_refusals,
     problem_refusals=_problem_refusals,
+    cpu_source=_cpu_source,
+    on_device=_on_device,
+    features=_features,
 )
 """Grouped convolution: forward, data gradient, weight gradient, in 2D and 3D."""
