@@ -277,6 +277,9 @@ def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
 
 def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
     kernels = kind.pool.accepted
+    title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
+    if "pipeline" not in operation_named(kind.kind.op).kernel_fields:
+        return [title, "", *(kernel.name for kernel in kernels)]
     pipelines = list(dict.fromkeys(kernel.pipeline for kernel in sorted(kernels, key=lambda k: k.pipeline)))
     counts = Counter((_tiling(kernel), kernel.pipeline) for kernel in kernels)
     rows = [("tile", "waves", "warp tile", *pipelines, "all")]
@@ -285,7 +288,6 @@ def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
         rows.append((*tiling, *(f"{count:,}" if count else "-" for count in in_row), f"{sum(in_row):,}"))
     in_all = Counter(kernel.pipeline for kernel in kernels)
     rows.append(("all", "", "", *(f"{in_all[pipeline]:,}" for pipeline in pipelines), f"{len(kernels):,}"))
-    title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
     return [title, "", *_table(rows, right_aligned=range(3, 4 + len(pipelines)))]
 
 
@@ -346,9 +348,14 @@ def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[s
             lines += [f"           {reason}" for reason in refusals]
         else:
             sets = _sets_with(kernel, arch)
+            takes = ""
+            if "pipeline" in kernel.as_row():
+                takes = (
+                    f"{arch.workgroup_threads(kernel):,} threads, "
+                    f"{arch.lds_bytes(kernel):,} of {arch.lds_limit_bytes:,} LDS bytes; "
+                )
             lines.append(
-                f"{name:<8} allowed; {arch.workgroup_threads(kernel):,} threads, "
-                f"{arch.lds_bytes(kernel):,} of {arch.lds_limit_bytes:,} LDS bytes; "
+                f"{name:<8} allowed; {takes}"
                 + (f"in the sets {', '.join(sets)}" if sets else "in no shipped set")
             )
     return "\n".join(lines)

@@ -351,7 +351,7 @@ def _slices(problems: Sequence[Problem], selection: pd.DataFrame) -> pd.DataFram
     efficiency = 100.0 * selection["efficiency"].to_numpy(dtype=np.float64)
     rows = []
     pipeline = selection["oracle_kernel"].map(
-        lambda n: parse_kernel_name(n).pipeline if isinstance(n, str) else ""
+        lambda n: getattr(parse_kernel_name(n), "pipeline", "") if isinstance(n, str) else ""
     )
     operation = operation_named(problems[0].op)
     masks: dict[str, Array] = {

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tile_oracle.atomic_file import make_folder, write_atomically
 from tile_oracle.errors import RecordError
+from tile_oracle.operation import operation_of_columns
 from tile_oracle.record.schema import arrow_schema, op_of
 from tile_oracle.record.sealed_parquet import DamagedError, checked_bytes, first_line, table_bytes
 
@@ -56,7 +57,8 @@ def content_keys(records: pd.DataFrame) -> pd.Series:
 def _table(records: pd.DataFrame) -> pa.Table:
     import pyarrow as pa
 
-    schema = arrow_schema(op_of(records["op"].unique()))
+    op = op_of(records["op"].unique()) if len(records) else operation_of_columns(records.columns).name
+    schema = arrow_schema(op)
     try:
         return pa.Table.from_pandas(records[schema.names], schema=schema, preserve_index=False)
     except (pa.ArrowException, KeyError) as error:

@@ -1,0 +1,1 @@
+"""Row-wise softmax for the target cpu: an operation as another distribution would add it."""

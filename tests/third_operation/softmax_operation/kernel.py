@@ -1,0 +1,121 @@
+"""Softmax kernels: `block` elements of a row are reduced side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel.fields import shortened, values_of_row
+from tile_oracle.operation import Kind
+
+
+@dataclass(frozen=True)
+class SoftmaxKernel:
+    dtype: str
+    block: int
+
+    op: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        if self.dtype != "fp32" or self.block not in (1, 4, 16):
+            raise KernelError(f"there is no softmax kernel of {self.dtype} with blocks of {self.block}")
+
+    @cached_property
+    def kind(self) -> Kind:
+        return Kind.of(self.op, dtype=self.dtype)
+
+    def matches(self, problem: Any) -> bool:
+        return bool(self.kind == problem.kind)
+
+    @property
+    def short_name(self) -> str:
+        return f"block{self.block}"
+
+    @cached_property
+    def name(self) -> str:
+        return f"softmax_{self.dtype}_{self.short_name}"
+
+    def as_row(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SoftmaxKernel:
+        return cls(**values_of_row(cls, row))
+
+
+def parse_softmax_name(name: str) -> SoftmaxKernel:
+    match = re.fullmatch(r"softmax_([a-z0-9]+)_block([0-9]{1,3})", name) if isinstance(name, str) else None
+    if match is None:
+        raise KernelError(
+            f"{shortened(name)} is not a softmax kernel name; one looks like softmax_fp32_block4"
+        )
+    return SoftmaxKernel(match[1], int(match[2]))
+
+
+SOURCE = r"""
+#include <stdint.h>
+
+#define VISIBLE extern "C" __attribute__((visibility("default")))
+
+struct Args { const float *in; float *out; void *workspace; int64_t rows, columns; };
+struct Clock { long seconds, nanoseconds; };
+extern "C" int clock_gettime(int, Clock *);
+
+/* exp(x) for x <= 0: 2^n times a polynomial of degree 6 on [-0.5, 0.5]. */
+static inline float exp_of(float x) {
+  if (x < -87.0f) return 0.0f;
+  float t = x * 1.44269504f;
+  int n = (int)(t - 0.5f);
+  float f = (x - n * 0.693145752f) - n * 1.42860677e-6f;
+  float p = 4.1666668e-2f + f * (8.3333e-3f + f * 1.3889e-3f);
+  p = 1 + f * (1 + f * (0.5f + f * (1.6666667e-1f + f * p)));
+  int32_t bits = (n + 127) << 23;
+  float scale;
+  __builtin_memcpy(&scale, &bits, 4);
+  return p * scale;
+}
+
+VISIBLE int32_t to_abi_version(void) { return 1; }
+VISIBLE int64_t to_workspace_bytes(const Args *) { return 0; }
+
+VISIBLE int32_t to_launch(const Args *args) {
+  const int64_t columns = args->columns;
+  for (int64_t row = 0; row < args->rows; ++row) {
+    const float *x = args->in + row * columns;
+    float *y = args->out + row * columns;
+    float most[BLOCK], sum[BLOCK];
+    for (int b = 0; b < BLOCK; ++b) { most[b] = x[0]; sum[b] = 0; }
+    int64_t c = 0;
+    for (; c + BLOCK <= columns; c += BLOCK)
+      for (int b = 0; b < BLOCK; ++b) most[b] = x[c + b] > most[b] ? x[c + b] : most[b];
+    for (; c < columns; ++c) most[0] = x[c] > most[0] ? x[c] : most[0];
+    for (int b = 1; b < BLOCK; ++b) most[0] = most[b] > most[0] ? most[b] : most[0];
+    for (c = 0; c + BLOCK <= columns; c += BLOCK)
+      for (int b = 0; b < BLOCK; ++b) sum[b] += y[c + b] = exp_of(x[c + b] - most[0]);
+    for (; c < columns; ++c) sum[0] += y[c] = exp_of(x[c] - most[0]);
+    for (int b = 1; b < BLOCK; ++b) sum[0] += sum[b];
+    for (c = 0; c < columns; ++c) y[c] /= sum[0];
+  }
+  return 0;
+}
+
+VISIBLE int32_t to_time(const Args *args, int64_t count, uint64_t *nanoseconds) {
+  for (int64_t i = 0; i < count; ++i) {
+    Clock start, stop;
+    clock_gettime(1, &start);
+    int32_t status = to_launch(args);
+    clock_gettime(1, &stop);
+    if (status) return status;
+    nanoseconds[i] = (stop.seconds - start.seconds) * 1000000000l + stop.nanoseconds - start.nanoseconds;
+  }
+  return 0;
+}
+"""
+
+
+def cpu_source(kernel: SoftmaxKernel) -> str:
+    return f"#define BLOCK {kernel.block}\n{SOURCE}"

@@ -1,0 +1,78 @@
+"""Softmax problems: y[r, c] = exp(x[r, c] - max_c x[r, c]) / the row's sum, of a dense fp32 matrix."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.operation import Kind
+from tile_oracle.problem.fields import values_of_row
+
+
+@dataclass(frozen=True)
+class SoftmaxProblem:
+    dtype: str
+    rows: int
+    columns: int
+
+    op: ClassVar[str] = "softmax"
+
+    def __post_init__(self) -> None:
+        if self.dtype != "fp32":
+            raise ProblemError(f"dtype {self.dtype!r} is not fp32")
+        if not (1 <= self.rows <= 2**20 and 1 <= self.columns <= 2**20):
+            raise ProblemError("rows and columns are from 1 to 2^20")
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        return (self.op, self.dtype, self.rows, self.columns)
+
+    @cached_property
+    def family(self) -> tuple[Any, ...]:
+        return (self.op, self.dtype, self.columns)
+
+    @cached_property
+    def kind(self) -> Kind:
+        return Kind.of(self.op, dtype=self.dtype)
+
+    @cached_property
+    def id(self) -> str:
+        return f"softmax-{self.dtype}-r{self.rows}-c{self.columns}"
+
+    @classmethod
+    def from_id(cls, text: str) -> SoftmaxProblem:
+        match = re.fullmatch(r"softmax-([a-z0-9]+)-r([1-9][0-9]*)-c([1-9][0-9]*)", text)
+        if match is None:
+            raise ProblemError(f"{text!r} is not a softmax problem id; one looks like softmax-fp32-r64-c128")
+        return cls(match[1], int(match[2]), int(match[3]))
+
+    def as_row(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> SoftmaxProblem:
+        return cls(**values_of_row(cls, row))
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, int], ...]:
+        return ((self.rows, self.columns), (self.rows, self.columns))
+
+    @property
+    def result_dtype(self) -> str:
+        return self.dtype
+
+    @property
+    def flops(self) -> int:
+        """Maximum, difference, exponential, sum and quotient of each element."""
+        return 5 * self.rows * self.columns
+
+    @property
+    def bytes(self) -> int:
+        return 8 * self.rows * self.columns
+
+    def tflops(self, latency_ms: float) -> float:
+        return self.flops / (latency_ms * 1e9)
