@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 
 from tests.selector.made_problems import random_problems
+from tests.selector.native_scorer import Constant, FeatureSource, PerClass, PerKernel, Scorer
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import schema_named
@@ -33,7 +34,6 @@ from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind
 from tile_oracle.selector.forest import Forest
 from tile_oracle.selector.ranker import NativeRanker
-from tile_oracle.selector.scorer import Constant, FeatureSource, PerClass, PerKernel, Scorer
 from tile_oracle.selector.selector_file import problem_fields, shared_words
 from tile_oracle.selector.trace import Pool
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.selector.native_scorer import Constant, PerClass, PerKernel, Scorer, available_isas
 from tile_oracle.selector.forest import Forest
-from tile_oracle.selector.scorer import Constant, PerClass, PerKernel, Scorer, available_isas
 
 ROWS = 400
 KINDS = ("constant", "kernel", "interaction")

@@ -1,8 +1,7 @@
-"""Forests scored in native code: one problem, all candidates, the sums of LightGBM's raw predictions.
+"""Forests scored by native code through tile_oracle/scorer_c.h, which only tests and benchmarks call.
 
-Which features differ between the candidates of a problem, and which candidates share a value, is said when a
-scorer is made (it follows from the features' formulas; see selector.trace), so that scoring need only
-look at values.
+One problem, all candidates: the sums of LightGBM's raw predictions. Which features differ between the
+candidates, and which candidates share a value, is said when a scorer is made; scoring only looks at values.
 """
 
 from __future__ import annotations
