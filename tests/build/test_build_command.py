@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build import builder as builder_module
+from tile_oracle.build import native
 from tile_oracle.build.ahead_build import Progress
 from tile_oracle.build.source import read_headers
 from tile_oracle.commands import build
+from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.errors import BuildError, HarnessError, RuleError
 from tile_oracle.pool import kernel_pool
 
@@ -18,7 +19,7 @@ from tile_oracle.pool import kernel_pool
 @pytest.fixture(autouse=True)
 def quick_kernels(monkeypatch: pytest.MonkeyPatch, include: Path, tmp_path: Path) -> None:
     """The pool is the shipped one; its kernels are quick to compile."""
-    monkeypatch.setattr(builder_module, "headers_for", lambda arch: read_headers(include))
+    monkeypatch.setattr(native, "headers_for", lambda arch: read_headers(include))
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
 
 
@@ -134,9 +135,8 @@ def test_progress_is_rewritten_in_place_on_a_terminal_only() -> None:
             return True
 
     for stream, ending in ((Terminal(), "left\n"), (io.StringIO(), "")):
-        line = build.ProgressLine(stream)
-        for done in (1, 2):
-            line.show(Progress(done, 4, 0, 1.0))
-        line.end()
+        with ProgressLine(stream) as line:
+            for done in (1, 2):
+                line.show(build.describe_progress(Progress(done, 4, 0, 1.0)))
         assert stream.getvalue().endswith(ending)
         assert stream.getvalue().count("\r") == (2 if ending else 0)

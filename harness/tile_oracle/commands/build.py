@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TextIO
 
 from tile_oracle.build.ahead_build import AheadReport, Progress, build_ahead
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import KernelSource, kernel_source_option, open_kernel_source
+from tile_oracle.commands.options import add_build_dir, add_toolchain
+from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
@@ -48,7 +48,6 @@ instruction sets:
 
 _LOGS_SHOWN = 10
 _LOG_LINES_SHOWN = 8
-_PLAIN_INTERVAL_S = 10.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,13 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--isa", default="native", metavar="NAME", help="instruction set (default: %(default)s)"
     )
-    parser.add_argument(
-        "--toolchain",
-        default="auto",
-        metavar="NAME",
-        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc, "
-        "for sm_90 nvcc",
-    )
+    add_toolchain(parser)
     parser.add_argument(
         "--ck-tile",
         type=Path,
@@ -104,9 +97,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="gfx950: refuse kernels in whose machine code the verifier finds a missing wait or barrier",
     )
     parser.add_argument("-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one a core)")
-    parser.add_argument(
-        "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
-    )
+    add_build_dir(parser)
     parser.add_argument(
         "--compile-timeout",
         type=float,
@@ -132,11 +123,8 @@ def run(args: argparse.Namespace) -> int:
         verify=REFUSE if args.verify else "",
     ) as builder:
         kernels, left_out = _in_source(source, kernels) if source is not None else (kernels, [])
-        line = ProgressLine(sys.stderr)
-        try:
-            report = build_ahead(builder, kernels, args.output, line.show)
-        finally:
-            line.end()
+        with ProgressLine(sys.stderr) as line:
+            report = build_ahead(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
         print("\n".join([*left_out, describe_report(report, builder)]))
     return 1 if report.failed else 0
 
@@ -199,32 +187,6 @@ def _some_of(option: str, text: str, known: Iterable[str]) -> list[str]:
                 f"{option} {word!r} is not one of {', '.join(known)} (several: joined by commas)"
             )
     return words
-
-
-class ProgressLine:
-    """One line of progress: rewritten in place on a terminal, now and then a new one elsewhere."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-        self._in_place = stream.isatty()
-        self._shown_at = time.monotonic()
-        self._open = False
-
-    def show(self, progress: Progress) -> None:
-        """Shows how far the build is, unless it is not yet time for another line."""
-        if self._in_place:
-            self._stream.write(f"\r\x1b[K{describe_progress(progress)}")
-            self._open = True
-        elif time.monotonic() - self._shown_at >= _PLAIN_INTERVAL_S:
-            self._stream.write(describe_progress(progress) + "\n")
-            self._shown_at = time.monotonic()
-        self._stream.flush()
-
-    def end(self) -> None:
-        """Leaves the line."""
-        if self._open:
-            self._stream.write("\n")
-            self._stream.flush()
 
 
 def describe_progress(progress: Progress) -> str:

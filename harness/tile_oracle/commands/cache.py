@@ -11,6 +11,8 @@ from pathlib import Path
 
 from tile_oracle.build.cache import default_cache_folder
 from tile_oracle.build.cache_use import IN_USE_S, EntryUse, Pruned, entries_in, prune
+from tile_oracle.commands.options import add_build_dir
+from tile_oracle.commands.progress_line import ProgressLine
 
 HELP = "show what the cache of compiled kernels holds, and remove what is no longer used"
 
@@ -33,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle cache`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
-    parser.add_argument("--build-dir", type=Path, metavar="DIR", help="the cache (default: the user's)")
+    add_build_dir(parser)
     parser.add_argument("--prune", action="store_true", help="remove entries, as the next two options say")
     parser.add_argument(
         "--unused-for", type=_duration, metavar="TIME", help="those unused this long: 12h, 30d, 8w"
@@ -54,9 +56,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.prune:
         print(_contents(folder, entries_in(folder), now_s))
         return 0
-    done = prune(
-        folder, now_s, args.unused_for, args.keep, args.dry_run, _shown if sys.stderr.isatty() else None
-    )
+    with ProgressLine(sys.stderr) as line:
+
+        def show(done: int, total: int) -> None:
+            line.show(f"{done:,} of {total:,}")
+
+        done = prune(folder, now_s, args.unused_for, args.keep, args.dry_run, show)
     print(_said(done, args.dry_run))
     return 0
 
@@ -87,10 +92,6 @@ def _said(done: Pruned, dry_run: bool) -> str:
 def _amount(entries: Sequence[EntryUse]) -> str:
     mib = sum(entry.bytes for entry in entries) / 2**20
     return f"{len(entries):,} kernel{'s' if len(entries) != 1 else ''}, {mib:,.1f} MiB"
-
-
-def _shown(done: int, total: int) -> None:
-    print(f"\r{done:,} of {total:,}", end="\n" if done == total else "", file=sys.stderr, flush=True)
 
 
 def _duration(text: str) -> float:

@@ -22,6 +22,7 @@ from tile_oracle.build.cuda_programs import find_cuda_program
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas, gpu_toolchain_names, rocm_folders
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.build.toolchain import find_toolchain
+from tile_oracle.commands.options import add_build_dir
 from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
@@ -71,9 +72,7 @@ class TargetFindings:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle doctor`."""
-    parser.add_argument(
-        "--build-dir", type=Path, metavar="DIR", help="cache of binaries to look at (default: the user's)"
-    )
+    add_build_dir(parser)
     parser.add_argument(
         "--ck-tile",
         type=Path,

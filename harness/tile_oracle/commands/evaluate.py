@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.commands.options import add_records
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
@@ -44,9 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("model", metavar="MODEL", help="a model folder, or a CSV file of picks")
-    parser.add_argument(
-        "records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records"
-    )
+    add_records(parser)
     parser.add_argument(
         "--trained-on",
         nargs="+",

@@ -13,7 +13,7 @@ from tile_oracle.arch import Arch, known_archs, load_arch
 from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
 from tile_oracle.build.occupancy import COMPUTE_UNITS
 from tile_oracle.build.source import gpu_code_refusal
-from tile_oracle.commands.build import ProgressLine
+from tile_oracle.commands.build import describe_progress
 from tile_oracle.commands.kernel_facts import (
     fact_rows,
     find_facts,
@@ -22,6 +22,8 @@ from tile_oracle.commands.kernel_facts import (
     verdict_lines,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
+from tile_oracle.commands.options import add_build_dir, add_toolchain
+from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -36,6 +38,7 @@ from tile_oracle.pool import (
     rules_of,
 )
 from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, Kind, kind_text
+from tile_oracle.text_table import text_table
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
 
@@ -144,13 +147,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
     )  # fmt: skip
     parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
-    parser.add_argument("--toolchain", default="auto", metavar="NAME", help="of --facts (default: auto)")
+    add_toolchain(parser)
     parser.add_argument(
         "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one a core)"
     )
-    parser.add_argument(
-        "--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: the user's)"
-    )
+    add_build_dir(parser)
     parser.add_argument(
         "--first", type=_count, default=20, metavar="N", help="reasons to show (default: %(default)s)"
     )
@@ -203,11 +204,8 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     jobs = args.jobs or usable_cores()
     verify = NOTE if args.verify else ""
     with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False, verify=verify) as builder:
-        line = ProgressLine(sys.stderr)
-        try:
-            found = find_facts(builder, kernels, line.show)
-        finally:
-            line.end()
+        with ProgressLine(sys.stderr) as line:
+            found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
         verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
         rows = fact_rows(found, arch, each=args.list)
         verdict = verdict_lines(found, arch, builder)
@@ -216,7 +214,7 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
         for reason, count in reasons.most_common()
     ]
     if args.facts:
-        print("\n".join(markdown_table(rows) if args.markdown else _table(rows, range(4, len(rows[0])))))
+        print("\n".join(markdown_table(rows) if args.markdown else text_table(rows, range(4, len(rows[0])))))
         verdict = ["", *verdict]
     if args.verify:
         verdict += verified_lines(verified, details=args.list and not args.facts)
@@ -272,7 +270,7 @@ def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
     rows = [("arch", "dtype", "op" if kinds[0].row == kinds[0].kind.op else "rank", *columns)]
     for arch, dtype, row in dict.fromkeys((k.arch, k.dtype, k.row) for k in kinds):
         rows.append((arch, dtype, row, *(cells.get((arch, dtype, row, name), "-") for name in columns)))
-    return _table(rows, right_aligned=range(3, 3 + len(columns)))
+    return text_table(rows, right_aligned=range(3, 3 + len(columns)))
 
 
 def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
@@ -288,7 +286,7 @@ def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
         rows.append((*tiling, *(f"{count:,}" if count else "-" for count in in_row), f"{sum(in_row):,}"))
     in_all = Counter(kernel.pipeline for kernel in kernels)
     rows.append(("all", "", "", *(f"{in_all[pipeline]:,}" for pipeline in pipelines), f"{len(kernels):,}"))
-    return [title, "", *_table(rows, right_aligned=range(3, 4 + len(pipelines)))]
+    return [title, "", *text_table(rows, right_aligned=range(3, 4 + len(pipelines)))]
 
 
 def _size(pool: PoolExplanation, filtered: bool) -> str:
@@ -317,7 +315,7 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20)
         return lines[0]
     by_rule = Counter(one.rule for one in refused).most_common()
     lines += ["", "refused for"]
-    lines += _table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
+    lines += text_table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
     reasons = Counter(one.reason for one in refused).most_common()
     examples = {one.reason: one.kernel.name for one in reversed(refused)}
     lines += ["", f"reasons, the first that speaks against a kernel counts ({len(reasons):,} different)"]
@@ -338,7 +336,9 @@ def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[s
     if written is not None and written != kernel.name:
         lines.append(f"  (written as {written}; the name above says every field)")
     lines += [""]
-    lines += _table([(f"  {name}", str(getattr(kernel, name))) for name in kernel.as_row()], right_aligned=())
+    lines += text_table(
+        [(f"  {name}", str(getattr(kernel, name))) for name in kernel.as_row()], right_aligned=()
+    )
     lines += [""]
     for name in known_archs() if archs is None else archs:
         arch = load_arch(name)
@@ -397,15 +397,3 @@ def _wrapped(words: Iterable[str], joint: str = ", ", width: int = 100) -> str:
             lines.append("")
         lines[-1] += (joint if lines[-1] else "") + word
     return "\n".join("  " + line if joint == ", " else line for line in lines if line)
-
-
-def _table(rows: Sequence[tuple[str, ...]], right_aligned: Iterable[int]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = set(right_aligned)
-    return [
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]

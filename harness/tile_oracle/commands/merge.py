@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from tile_oracle.commands.options import add_records
+
 HELP = "put the records of several runs and machines into one file"
 
 _EXAMPLES = """\
@@ -28,9 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "were killed, and writes one parquet file, whole or not at all. Equal rows give equal bytes."
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "records", nargs="+", metavar="RECORDS", type=Path, help="a run's folder, or a file of records"
-    )
+    add_records(parser)
     parser.add_argument(
         "-o", "--out", required=True, metavar="FILE", type=Path, help="the .parquet file to write"
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tile_oracle.commands.options import add_records
 from tile_oracle.errors import RecordError
 
 if TYPE_CHECKING:
@@ -33,9 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "Writes a compact parquet file of the records; equal records give equal bytes."
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "records", nargs="+", metavar="RECORDS", type=Path, help="a run's folder, or a file of records"
-    )
+    add_records(parser)
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("-o", "--out", metavar="FILE", type=Path, help="the .parquet file to write")
     where.add_argument("--model", metavar="FOLDER", type=Path, help="the model's folder to ship it with")

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.problem import Problem
@@ -66,8 +67,8 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
         choices=ENGINES,
         help="by what the model ranks: native code, compiled once, or Python (default: %(default)s)",
     )
-    parser.add_argument("--build-dir", type=Path, metavar="DIR", help="cache of binaries (default: yours)")
-    parser.add_argument("--toolchain", default="auto", metavar="NAME", help="default: %(default)s")
+    add_build_dir(parser)
+    add_toolchain(parser)
 
 
 def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_set import ProblemSet, list_problem_sets, load_problem_set
 from tile_oracle.problem_slices import slice_names, slices_of
+from tile_oracle.text_table import text_table
 
 HELP = "list the problem sets, or describe some of them"
 
@@ -79,7 +80,7 @@ def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
                 one.sha256[:12],
             )
         )
-    return _table(rows, right_aligned=(1, 5, 6, 7, 8))
+    return "\n".join(text_table(rows, right_aligned=(1, 5, 6, 7, 8)))
 
 
 def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
@@ -98,7 +99,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     lines += ["", "slices (a problem can be in several)"]
     names = slice_names(problems)
     slices = [(f"  {name}", f"{counts[name]:,}", f"{counts[name] / len(problems):.0%}") for name in names]
-    lines.append(_table(slices, right_aligned=(1, 2)))
+    lines += text_table(slices, right_aligned=(1, 2))
 
     lines += ["", "dimensions"]
     ranges: list[tuple[str, ...]] = [("  ", "min", "median", "max", "distinct")]
@@ -112,21 +113,21 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
             middle = values[len(values) // 2]
             row = (values[0], middle, values[-1], len(set(values)))
             ranges.append((f"  {field}", *(str(value) for value in row)))
-    lines.append(_table(ranges, right_aligned=(1, 2, 3, 4)))
+    lines += text_table(ranges, right_aligned=(1, 2, 3, 4))
 
     lines += ["", "work of a problem"]
     work = [("  ", *(name for name, _ in _QUANTILES), "sum")]
     megabytes = sorted(problem.bytes / 1e6 for problem in problems)
     for name, values in (("  GFLOP", _sorted_gflops(problems)), ("  MB", megabytes)):
         work.append((name, *(_number(_quantile(values, q)) for _, q in _QUANTILES), _number(sum(values))))
-    lines.append(_table(work, right_aligned=range(1, 7)))
+    lines += text_table(work, right_aligned=range(1, 7))
 
     if first > 0:
         shown = min(first, len(problems))
         lines += ["", f"first {shown} of {len(problems):,}" if shown < len(problems) else "problems"]
         pairs = zip(problems[:shown], problem_set.sources[:shown], strict=True)
         listed = [(f"  {p.id}", _number(p.flops / 1e9) + " GFLOP", _printable(source)) for p, source in pairs]
-        lines.append(_table(listed, right_aligned=(1,)))
+        lines += text_table(listed, right_aligned=(1,))
     return "\n".join(lines)
 
 
@@ -163,15 +164,3 @@ def _words(words: Iterable[str]) -> str:
 def _printable(text: str) -> str:
     """Without control characters, which a terminal would obey."""
     return "".join(char if char.isprintable() else "�" for char in text)
-
-
-def _table(rows: Sequence[tuple[str, ...]], right_aligned: Iterable[int]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    right = set(right_aligned)
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if i in right else cell.ljust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

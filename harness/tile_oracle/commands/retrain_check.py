@@ -7,12 +7,12 @@ from pathlib import Path
 
 from tile_oracle.commands.compare import render
 from tile_oracle.commands.evaluate import rankings_of
+from tile_oracle.commands.options import add_training
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.compare import compare
 from tile_oracle.evaluation.evaluate import evaluate
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.fit import Effort
-from tile_oracle.training.recipe import RECIPES, SUITED
 from tile_oracle.training.train import train
 
 HELP = "validate the current model, train a new one, validate it, compare"
@@ -40,14 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--validate", nargs="+", required=True, metavar="RECORDS", help="records of other problems"
     )
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="where the new model is written")
-    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"(default: {SUITED})")
-    parser.add_argument(
-        "--folds", type=int, default=3, metavar="N", help="cross-validation folds (default: 3)"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
-    parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="of LightGBM (default: %(default)s)"
-    )
+    add_training(parser, folds=3)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from tile_oracle.problem_set import ProblemSet
+from tile_oracle.commands.options import add_records, add_training
 
 HELP = "train a model on records and put model, oracle and baseline into one folder"
 
@@ -34,14 +35,11 @@ baseline, which is that of a replayed session of the model.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle ship`."""
-    from tile_oracle.training.recipe import RECIPES, SUITED
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "From the records of runs to a folder that `pytest --target replay` gates."
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "records", nargs="+", metavar="RECORDS", type=Path, help="run folders, or files of records"
-    )
+    add_records(parser)
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", type=Path, help="the model folder")
     parser.add_argument(
         "--problem-set", required=True, metavar="SET", help="what the model is judged on, and not trained on"
@@ -63,12 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="records whose rows of other directions teach as well (may be repeated), less those of shapes "
         "that are held out",
     )
-    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
-    parser.add_argument("--folds", type=int, default=5, metavar="N", help="folds (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
-    parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
-    )
+    add_training(parser)
     parser.add_argument("--no-study", action="store_true", help="leave study.json out: it takes the longest")
 
 

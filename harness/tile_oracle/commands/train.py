@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.commands.options import add_records, add_training
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.record.dataset import load_records
 from tile_oracle.training.compact import PYTHON_PICKS, choose_compact
 from tile_oracle.training.fit import Effort
 from tile_oracle.training.out_of_fold_baseline import out_of_fold_baseline, save_beside
-from tile_oracle.training.recipe import RECIPES, SUITED
+from tile_oracle.training.recipe import RECIPES
 from tile_oracle.training.train import RecipeSearch, TrainedModel, train
 from tile_oracle.user_file import open_regular
 
@@ -47,9 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         + "\n".join(f"  {recipe.name:<18} {recipe.meaning}" for recipe in RECIPES.values())
     )
     parser.epilog = _EXAMPLES
-    parser.add_argument(
-        "records", nargs="+", metavar="RECORDS", help="a run's folder, or a parquet file of records"
-    )
+    add_records(parser)
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", help="the model folder to write")
     parser.add_argument(
         "--arch", metavar="ARCH", help="train on the rows of this architecture (default: the only one)"
@@ -58,20 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--direction", metavar="DIRECTION", help="forward, bwd_data or bwd_weight (default: the only one)"
     )
     parser.add_argument("--dtype", metavar="DTYPE", help="bf16, fp16, ... (default: the only one)")
-    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
+    add_training(parser)
     parser.add_argument(
         "--target",
         metavar="NAME,...",
         help="published targets to predict besides: tflops, latency, bandwidth",
-    )
-    parser.add_argument(
-        "--folds", type=int, default=5, metavar="N", help="cross-validation folds (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--seed", type=int, default=0, help="same records and seed: same model bytes (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
     )
     parser.add_argument(
         "--weights",

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from tile_oracle.report import wording
 from tile_oracle.report.data import HELD, THROTTLED, ReportData
+from tile_oracle.text_table import text_table
 
 _NAMED_FAILURES = 3
 _LABEL_WIDTH = 14
@@ -128,7 +127,7 @@ def _verdict(data: ReportData) -> list[str]:
             *figures, outcome = (cell.replace(" points", "") for cell in wording.comparison(one))
             table.append((one.name, *figures, wording.interval(one), outcome))
         notes = ["", *(one.note for one in verdict.criteria)]
-        for line, note in zip(_table(table), notes, strict=True):
+        for line, note in zip(text_table(table, range(1, len(table[0]))), notes, strict=True):
             lines.append(f"  {line}{f'  ({note})' if note else ''}")
     for loss in verdict.losses[:5]:
         change = f"{loss.baseline_percent:.1f} % -> {loss.efficiency_percent:.1f} %"
@@ -156,17 +155,6 @@ def _speed(tflops: float | None) -> str:
 
 def _pairs(name: str, *pairs: tuple[str, str]) -> str:
     return f"{name:<{_LABEL_WIDTH}}" + "   ".join(f"{label} {value}".strip() for label, value in pairs)
-
-
-def _table(rows: Sequence[tuple[str, ...]]) -> list[str]:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(w) if i == 0 else cell.rjust(w)
-            for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in rows
-    ]
 
 
 def _wrap(line: str, width: int) -> list[str]:

@@ -1,0 +1,51 @@
+"""Options that several commands have, declared once."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+
+def add_build_dir(parser: argparse.ArgumentParser) -> None:
+    """Where compiled kernels are kept."""
+    parser.add_argument(
+        "--build-dir", type=Path, metavar="DIR", help="cache of compiled kernels (default: the user's)"
+    )
+
+
+def add_toolchain(parser: argparse.ArgumentParser) -> None:
+    """What kernels are compiled with."""
+    parser.add_argument(
+        "--toolchain",
+        default="auto",
+        metavar="NAME",
+        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc, "
+        "for sm_90 nvcc (default: %(default)s)",
+    )
+
+
+def add_records(parser: argparse.ArgumentParser) -> None:
+    """What was measured."""
+    parser.add_argument(
+        "records",
+        nargs="+",
+        type=Path,
+        metavar="RECORDS",
+        help="a run's folder, or a parquet file of records",
+    )
+
+
+def add_training(parser: argparse.ArgumentParser, folds: int = 5) -> None:
+    """How a model is trained."""
+    from tile_oracle.training.recipe import RECIPES, SUITED
+
+    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
+    parser.add_argument(
+        "--folds", type=int, default=folds, metavar="N", help="cross-validation folds (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=0, help="same records and seed: same model bytes (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
+    )

@@ -1,0 +1,18 @@
+"""Tables as text with aligned columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+
+def text_table(rows: Sequence[Sequence[str]], right_aligned: Iterable[int]) -> list[str]:
+    """A line for each row, with columns two spaces apart; `right_aligned` are their numbers from 0."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    right = set(right_aligned)
+    return [
+        "  ".join(
+            cell.rjust(width) if i in right else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
