@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import GroupedConvKernel, parse_kernel_name
-from tile_oracle.kernel_filter import FILTER_FIELDS, MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter
+from tile_oracle.kernel_filter import MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter, filter_fields
 from tile_oracle.pool import kernel_pool
 
 POOL = (
@@ -23,7 +23,7 @@ KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3_intraw
 
 def as_python(text: str, kernel: GroupedConvKernel) -> bool | type[ZeroDivisionError]:
     """The reference: Python's own meaning of the same text, over the same fields."""
-    fields = {name: getattr(kernel, name) for name in FILTER_FIELDS}
+    fields = {name: getattr(kernel, name) for name in filter_fields("grouped_conv")}
     try:
         return bool(eval(text, {"__builtins__": {}}, fields))
     except ZeroDivisionError:
@@ -152,7 +152,7 @@ def test_examples(text: str, expected: bool) -> None:
 
 
 def test_a_filter_sees_every_field_of_a_kernel() -> None:
-    for name, kind in FILTER_FIELDS.items():
+    for name, kind in filter_fields("grouped_conv").items():
         value = getattr(KERNEL, name)
         assert KernelFilter(f"{name} == {value!r}").matches(KERNEL), (name, kind)
     assert not KernelFilter("two_stage").matches(replace(KERNEL, direction="bwd_weight"))

@@ -25,11 +25,13 @@ import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
+from functools import cache, lru_cache
 from typing import Any, NoReturn
 
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import shown
-from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, GemmKernel, GroupedConvKernel, Kernel
+from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel
+from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS
 
 MAX_CHARACTERS = 4096
@@ -40,18 +42,18 @@ MAX_DEPTH = 30
 _INTEGER, _TEXT, _FLAG = "an integer", "a text", "true or false"
 
 
-def _fields(cls: type[GroupedConvKernel] | type[GemmKernel]) -> dict[str, str]:
+@cache
+def filter_fields(op: str) -> dict[str, str]:
+    """The fields of an operation's kernels that a filter can use, with what each one is."""
     kinds = {"int": _INTEGER, "str": _TEXT, "bool": _FLAG}
-    return {f.name: kinds[str(f.type)] for f in fields(cls)} | {"name": _TEXT}
+    return {f.name: kinds[str(f.type)] for f in fields(operation_named(op).kernel)} | {"name": _TEXT}
 
 
-FILTER_FIELDS: dict[str, str] = _fields(GroupedConvKernel)
-"""The fields of convolution kernels that a filter can use, with what each one is."""
+@lru_cache(maxsize=1)
+def _all_fields() -> dict[str, str]:
+    """Those of every operation's kernels."""
+    return {name: kind for op in operation_names() for name, kind in filter_fields(op).items()}
 
-GEMM_FILTER_FIELDS: dict[str, str] = _fields(GemmKernel)
-"""The same for GEMM kernels."""
-
-_ALL_FIELDS = {**FILTER_FIELDS, **GEMM_FILTER_FIELDS}
 
 _EXCERPT = 60
 _WORDS = {
@@ -322,23 +324,27 @@ class _Parser:
 
     def field(self, token: _Token) -> _Node:
         name = token.text
-        if name not in _ALL_FIELDS:
+        if name not in _all_fields():
             if name in _INSTEAD:
                 self.fail(token.column, f"{name!r} is not known; use {_INSTEAD[name]}")
-            close = difflib.get_close_matches(name[:100], _ALL_FIELDS, 1, cutoff=0.5)
-            hint = f"did you mean {close[0]}?" if close else f"fields: {', '.join(FILTER_FIELDS)}"
+            close = difflib.get_close_matches(name[:100], _all_fields(), 1, cutoff=0.5)
+            hint = (
+                f"did you mean {close[0]}?"
+                if close
+                else f"fields: {', '.join(filter_fields(operation_names()[0]))}"
+            )
             quoted = f" (a text stands in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
             self.fail(token.column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
         value: _Value = operator.attrgetter(name)
-        if name not in FILTER_FIELDS or name not in GEMM_FILTER_FIELDS:
+        if any(name not in filter_fields(op) for op in operation_names()):
             value = self.of_one_operation(name, token.column)
-        return _Node(_ALL_FIELDS[name], value, token.column, field_name=name)
+        return _Node(_all_fields()[name], value, token.column, field_name=name)
 
     def of_one_operation(self, name: str, column: int) -> _Value:
         def value(kernel: Kernel) -> Any:
             if not hasattr(kernel, name):
-                known = GEMM_FILTER_FIELDS if isinstance(kernel, GemmKernel) else FILTER_FIELDS
-                self.fail(column, f"{kernel.op} kernels have no {name}; fields: {', '.join(known)}")
+                known = ", ".join(filter_fields(kernel.op))
+                self.fail(column, f"{kernel.op} kernels have no {name}; fields: {known}")
             return getattr(kernel, name)
 
         return value

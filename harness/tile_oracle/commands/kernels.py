@@ -27,7 +27,7 @@ from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.kernel_filter import FILTER_FIELDS, GEMM_FILTER_FIELDS, KernelFilter
+from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import Operation, operation_named, operation_names
 from tile_oracle.pool import (
     PoolExplanation,
@@ -101,8 +101,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "Counts the kernels of a rule set by architecture and kind of problem or, for one kind, by tile and\n"
         "pipeline; lists their names; explains what is refused, and what a kernel's name means."
     )
-    of_gemm = "\nand of GEMM kernels:\n" + _wrapped(GEMM_FILTER_FIELDS, width=90)
-    parser.epilog = _EXAMPLES + _wrapped(FILTER_FIELDS, width=90) + of_gemm
+    of_gemm = "\nand of GEMM kernels:\n" + _wrapped(filter_fields("gemm"), width=90)
+    parser.epilog = _EXAMPLES + _wrapped(filter_fields("grouped_conv"), width=90) + of_gemm
     parser.add_argument(
         "name",
         nargs="?",

@@ -33,7 +33,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.operation.on_device import sums_of_products
+from tile_oracle.problem import Problem
 
 Integers = npt.NDArray[np.int32]
 
@@ -157,40 +158,17 @@ def countable(problem: Problem) -> Pattern:
 
 def fold_axes(problem: Problem) -> tuple[Axis, Axis]:
     """Along which axis of both operands the halves of the depth repeat each other."""
-    if isinstance(problem, GemmProblem):
-        first = Axis(1 if problem.layout[0] == "r" else problem.M, problem.K)
-        return first, Axis(problem.N if problem.layout[1] == "r" else 1, problem.K)
-    c, k = problem.C // problem.G, problem.K // problem.G
-    if problem.direction == "forward":
-        return Axis(1, c), Axis(1, c)
-    if problem.direction == "bwd_data":
-        return Axis(1, k), Axis(math.prod(problem.filter) * c, k)
-    images = (math.prod(problem.input_spatial) * problem.C, math.prod(problem.output_spatial) * problem.K)
-    return Axis(images[0], problem.N), Axis(images[1], problem.N)
+    return sums_of_products(problem.op).fold_axes(problem)
 
 
 def columns_of_second(problem: Problem) -> Columns:
     """Which elements of the second operand make one column of the result: negated, they negate it."""
-    if isinstance(problem, GemmProblem):
-        return Columns(problem.N if problem.layout[1] == "r" else 1, problem.K)
-    c, k, taps = problem.C // problem.G, problem.K // problem.G, math.prod(problem.filter)
-    if problem.direction == "forward":
-        return Columns(1, taps * c)
-    if problem.direction == "bwd_data":
-        return Columns(c, k * taps)
-    return Columns(problem.K, math.prod(problem.operand_shapes[1]) // problem.K)
+    return sums_of_products(problem.op).columns_of_second(problem)
 
 
 def columns_of_result(problem: Problem) -> Columns:
     """The same columns in the result."""
-    shape = problem.operand_shapes[2]
-    values = math.prod(shape)
-    if isinstance(problem, GemmProblem):
-        return Columns(problem.N, problem.M)
-    if problem.direction == "bwd_weight":
-        return Columns(1, values // problem.K)
-    count = problem.K if problem.direction == "forward" else problem.C
-    return Columns(count, values // count)
+    return sums_of_products(problem.op).columns_of_result(problem)
 
 
 def column_count(problem: Problem) -> int:

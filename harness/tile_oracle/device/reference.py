@@ -20,11 +20,10 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.number_formats import Array, encode
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation.on_device import sums_of_products
+from tile_oracle.problem import Problem
 
 Integers = npt.NDArray[np.integer[Any]]
-Index = tuple[Any, ...]
-"""What indexes an array along several axes."""
 
 _EXACT = 1 << 24
 _WIDEST = (1 << 15) - 1
@@ -137,58 +136,16 @@ def expectation(
     return Expectation(encode(exact.astype(np.float32) * np.float32(scale), problem.result_dtype), points)
 
 
-def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
-    """Where in the padded input a filter tap meets each output position."""
-    windows = (
-        slice(t * d, t * d + (o - 1) * s + 1, s)
-        for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
-    )
-    return (slice(None), *windows)
-
-
-def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32]:
-    """(..., G, channels) as (G, rows, channels)."""
-    return np.ascontiguousarray(array.reshape(-1, group, channels).transpose(1, 0, 2), dtype=np.float32)
-
-
 def exact_output(problem: Problem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output, one matrix product a filter tap. Exact, as all sums stay below 2^24."""
-    if isinstance(problem, GemmProblem):
-        a, b = _matrices(problem, first, second)
-        return np.asarray(a.astype(np.float32) @ b.astype(np.float32))
-    p = problem
-    groups, c, k = p.G, p.C // p.G, p.K // p.G
-    padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
-    at: Index
-    taps = list(itertools.product(*(range(extent) for extent in p.filter)))
-    rows_shape = (p.N, *p.output_spatial, groups)
-    if p.direction == "forward":
-        padded = np.pad(first, padding)
-        out = np.zeros((groups, math.prod(rows_shape[:-1]), k), np.float32)
-        for tap in taps:
-            at = (slice(None), slice(None), *tap)
-            weight = second[at].astype(np.float32)  # (G, K/G, C/G)
-            out += _by_group(padded[_window(p, tap)], groups, c) @ weight.transpose(0, 2, 1)
-        return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(p.output_shape)
-    if p.direction == "bwd_data":
-        gradient = _by_group(first, groups, k)
-        extents = [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
-        out = np.zeros((p.N, *extents, groups, c), np.float32)
-        for tap in taps:
-            at = (slice(None), slice(None), *tap)
-            weight = second[at].astype(np.float32)
-            rows = (gradient @ weight).transpose(1, 0, 2)
-            out[_window(p, tap)] += rows.reshape(*rows_shape, c)
-        inner: Index = tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
-        whole: Index = (slice(None), *inner)
-        return np.ascontiguousarray(out[whole])
-    padded = np.pad(first, padding)
-    gradient = np.ascontiguousarray(_by_group(second, groups, k).transpose(0, 2, 1))
-    out = np.empty(p.weight_shape, np.float32)
-    for tap in taps:
-        at = (slice(None), slice(None), *tap)
-        out[at] = gradient @ _by_group(padded[_window(p, tap)], groups, c)
-    return out
+    """The whole output. Exact, as all sums stay below 2^24."""
+    return sums_of_products(problem.op).exact_output(problem, first, second)
+
+
+def exact_values(
+    problem: Problem, first: Integers, second: Integers, points: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Single output values in 64-bit integers, straight from the definition of the operation."""
+    return sums_of_products(problem.op).exact_values(problem, first, second, points)
 
 
 def spot_points(problem: Problem, seed: int) -> npt.NDArray[np.int64]:
@@ -202,88 +159,3 @@ def spot_points(problem: Problem, seed: int) -> npt.NDArray[np.int64]:
     generator = np.random.default_rng(seed)
     random = generator.integers(0, math.prod(shape), size=max(1, count - len(corners)))
     return np.unique(np.concatenate([np.array(corners, np.int64), random.astype(np.int64)]))
-
-
-def exact_values(
-    problem: Problem,
-    first: Integers,
-    second: Integers,
-    points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, straight from the definition of the operation."""
-    if isinstance(problem, GemmProblem):
-        return _exact_products(problem, first, second, points)
-    if problem.direction == "bwd_weight":
-        return _exact_weight_gradients(problem, first, second, points)
-    p = problem
-    forward = p.direction == "forward"
-    n, *position, group, channel = np.unravel_index(points, p.operand_shapes[2])
-    total = np.zeros(len(points), np.int64)
-    bounds = p.input_spatial if forward else p.output_spatial
-    for tap in itertools.product(*(range(extent) for extent in p.filter)):
-        inside = np.ones(len(points), bool)
-        where = []
-        for axis, at in enumerate(position):
-            offset = tap[axis] * p.dilation[axis] - p.pad[axis]
-            if forward:
-                source = at * p.stride[axis] + offset
-            else:
-                source, remainder = np.divmod(at - offset, p.stride[axis])
-                inside &= remainder == 0
-            inside &= (source >= 0) & (source < bounds[axis])
-            where.append(np.clip(source, 0, bounds[axis] - 1))
-        rows = first[(n, *where, group)].astype(np.int64)
-        weights: Index = (group, channel, *tap) if forward else (group, slice(None), *tap, channel)
-        columns = second[weights]
-        total += np.where(inside, (rows * columns).sum(axis=1), 0)
-    return total
-
-
-def _matrices(problem: GemmProblem, first: Integers, second: Integers) -> tuple[Integers, Integers]:
-    """A as (M, K) and B as (K, N), whatever their order in memory."""
-    a = first if problem.layout[0] == "r" else first.T
-    b = second if problem.layout[1] == "r" else second.T
-    return a, b
-
-
-def _exact_products(
-    problem: GemmProblem,
-    first: Integers,
-    second: Integers,
-    points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    a, b = _matrices(problem, first, second)
-    rows, columns = np.divmod(points, problem.N)
-    total = np.empty(len(points), np.int64)
-    at_once = max(1, _BLOCK // problem.K)
-    for start in range(0, len(points), at_once):
-        part = slice(start, start + at_once)
-        products = a[rows[part]].astype(np.int64) * b[:, columns[part]].T
-        total[part] = products.sum(axis=1)
-    return total
-
-
-def _exact_weight_gradients(
-    problem: GroupedConvProblem,
-    first: Integers,
-    second: Integers,
-    points: npt.NDArray[np.int64],
-) -> npt.NDArray[np.int64]:
-    p = problem
-    total = np.zeros(len(points), np.int64)
-    indices = np.stack(np.unravel_index(points, p.weight_shape), axis=1)
-    for row, (group, k, *tap, c) in enumerate(indices):
-        source, target = [], []
-        for axis in range(p.ndim):
-            offset = int(tap[axis]) * p.dilation[axis] - p.pad[axis]
-            s = p.stride[axis]
-            start = max(0, -(offset // s))  # first output position whose input is not left of the image
-            stop = min(p.output_spatial[axis], (p.input_spatial[axis] - 1 - offset) // s + 1)
-            stop = max(start, stop)
-            target.append(slice(start, stop))
-            source.append(slice(start * s + offset, max(start * s + offset, (stop - 1) * s + offset + 1), s))
-        x_at: Index = (slice(None), *source, group, c)
-        dy_at: Index = (slice(None), *target, group, k)
-        x, dy = first[x_at].astype(np.int64), second[dy_at].astype(np.int64)
-        total[row] = (x * dy).sum()
-    return total

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from tile_oracle.operation.registry import operation_named
 
 if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from tile_oracle.device.check_data import Axis, Columns
     from tile_oracle.device.cpu_data import CpuData
     from tile_oracle.device.guarded_memory import GuardedBuffer
+    from tile_oracle.device.reference import Integers
 
 
 class OnDevice(Protocol):
@@ -27,3 +34,30 @@ class OnDevice(Protocol):
 
     def bytes_read(self, problem: Any) -> int:
         """Bytes of the operands that the result depends on."""
+
+
+class SumsOfProducts(OnDevice, Protocol):
+    """Of an operation whose results are sums of products of two operands: it can be checked exactly, with
+    integers (`tile_oracle.device.cpu_data.ProblemData`)."""
+
+    def fold_axes(self, problem: Any) -> tuple[Axis, Axis]:
+        """Along which axis of both operands the halves of the depth repeat each other."""
+
+    def columns_of_second(self, problem: Any) -> Columns:
+        """Which elements of the second operand make one column of the result: negated, they negate it."""
+
+    def columns_of_result(self, problem: Any) -> Columns:
+        """The same columns in the result."""
+
+    def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
+        """The whole output. Exact, as all sums stay below 2^24."""
+
+    def exact_values(
+        self, problem: Any, first: Integers, second: Integers, points: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Single output values in 64-bit integers, straight from the definition of the operation."""
+
+
+def sums_of_products(op: str) -> SumsOfProducts:
+    """The worker's part of an operation that is one."""
+    return cast(SumsOfProducts, operation_named(op).worker)

@@ -51,7 +51,11 @@ _SHARED_MEMORY = Path("/dev/shm")  # a file there is memory, and never reaches a
 
 def argument_names(problem: Problem) -> tuple[str, str, str]:
     """What both operands and the result of a problem are called: ("x", "w", "y")."""
-    return ARGUMENTS[problem.op if isinstance(problem, GemmProblem) else problem.direction]
+    return ARGUMENTS[_name(problem)]
+
+
+def _name(problem: Problem) -> str:
+    return str(problem.kind.words.get("direction", problem.op))
 
 
 def axes(problem: Problem, name: str) -> str:
@@ -67,7 +71,7 @@ def taken_operands(
 ) -> tuple[Array, Array]:
     """Both operands of a call, given in order or by their names, checked. Raises OperandError."""
     wanted = argument_names(problem)[:2]
-    which = f"a {problem.op if isinstance(problem, GemmProblem) else problem.direction} problem takes"
+    which = f"a {_name(problem)} problem takes"
     unknown = [name for name in named if name not in wanted[len(positional) :]]
     if unknown or len(positional) + len(named) != 2:
         given = ", ".join((*(f"{len(positional)} by position" for _ in positional[:1]), *named))

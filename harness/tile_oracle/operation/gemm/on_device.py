@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.check_data import Axis, Columns
 from tile_oracle.device.cpu_data import ProblemData
 from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.reference import Integers
 from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.operation.grouped_conv import on_device as convolution
 from tile_oracle.problem.gemm import GemmProblem
 from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
+
+_BLOCK = 1 << 20
+"""Products at once."""
 
 
 def cpu_data(problem: GemmProblem, seed: int) -> ProblemData:
@@ -35,3 +43,50 @@ def least_flops(problem: GemmProblem) -> float:
 def bytes_read(problem: GemmProblem) -> int:
     """Bytes of A and B."""
     return STORAGE[problem.dtype].itemsize * (problem.M + problem.N) * problem.K
+
+
+def fold_axes(problem: GemmProblem) -> tuple[Axis, Axis]:
+    """Along which axis of both operands the halves of the depth repeat each other."""
+    first = Axis(1 if problem.layout[0] == "r" else problem.M, problem.K)
+    return first, Axis(problem.N if problem.layout[1] == "r" else 1, problem.K)
+
+
+def columns_of_second(problem: GemmProblem) -> Columns:
+    """Which elements of B make one column of the result: negated, they negate it."""
+    return Columns(problem.N if problem.layout[1] == "r" else 1, problem.K)
+
+
+def columns_of_result(problem: GemmProblem) -> Columns:
+    """The same columns in the result."""
+    return Columns(problem.N, problem.M)
+
+
+def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
+    """The whole output. Exact, as all sums stay below 2^24."""
+    a, b = _matrices(problem, first, second)
+    return np.asarray(a.astype(np.float32) @ b.astype(np.float32))
+
+
+def _matrices(problem: GemmProblem, first: Integers, second: Integers) -> tuple[Integers, Integers]:
+    """A as (M, K) and B as (K, N), whatever their order in memory."""
+    a = first if problem.layout[0] == "r" else first.T
+    b = second if problem.layout[1] == "r" else second.T
+    return a, b
+
+
+def exact_values(
+    problem: GemmProblem,
+    first: Integers,
+    second: Integers,
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Single output values in 64-bit integers, straight from the definition of the operation."""
+    a, b = _matrices(problem, first, second)
+    rows, columns = np.divmod(points, problem.N)
+    total = np.empty(len(points), np.int64)
+    at_once = max(1, _BLOCK // problem.K)
+    for start in range(0, len(points), at_once):
+        part = slice(start, start + at_once)
+        products = a[rows[part]].astype(np.int64) * b[:, columns[part]].T
+        total[part] = products.sum(axis=1)
+    return total
