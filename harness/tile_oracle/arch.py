@@ -199,10 +199,12 @@ class Arch:
         staged = pipeline.staged if pipeline is not None else ("a", "b")
         rows = kernel.tile_m * ("a" in staged) + kernel.tile_n * ("b" in staged)
         element = self.lds_element_bytes or self.element_bytes[kernel.dtype]
-        double = kernel.double_smem_buffer
-        if double is None:
-            double = self.double_smem_buffer_required(kernel.pipeline)
-        return int(rows * kernel.tile_k * element) * (2 if double else 1)
+        return int(rows * kernel.tile_k * element) * (1 + self.double_buffered(kernel))
+
+    def double_buffered(self, kernel: Kernel) -> bool:
+        """Whether tiles have two buffers in local memory: as the kernel says, else as its pipeline does."""
+        said = kernel.double_smem_buffer
+        return self.double_smem_buffer_required(kernel.pipeline) if said is None else said
 
     def widest_vectors(self, dtype: str, tile: Triple, waves: Triple) -> Triple:
         """The widest vector widths (elements of A, B, C) that a tile of these waves can be moved with."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.kernel import Kernel
+    from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.problem import Problem
 
@@ -74,6 +75,7 @@ class Operation:
     problem of its kind.
     cpu_source: the text of a kernel's translation unit for the target cpu, which exports what
     kernels/cpu/abi.h declares; None: the operation has no kernels there.
+    gpu_source: what it adds to the translation units of kernels/gpu; None: it has no kernels there.
     on_device: what a worker process knows of the operation.
     features: what models read of its problems and kernels; None: it has no models.
     """
@@ -106,6 +108,7 @@ class Operation:
     bands: Mapping[str, Belongs] = field(default_factory=lambda: BANDS)
     rules_folder: Path | None = None
     cpu_source: Callable[[Any], str] | None = None
+    gpu_source: Callable[[], GpuSource] | None = None
     on_device: Callable[[], OnDevice] | None = None
     features: Callable[[], OperationFeatures] | None = None
 
@@ -130,6 +133,11 @@ class Operation:
         if self.on_device is None:
             raise OperationError(f"the operation {self.name} runs nowhere: its descriptor needs on_device")
         return self.on_device()
+
+    @cached_property
+    def for_gpus(self) -> GpuSource | None:
+        """`gpu_source`, or None where there is none."""
+        return None if self.gpu_source is None else self.gpu_source()
 
     @cached_property
     def for_models(self) -> OperationFeatures:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tile_oracle.arch import Arch
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
 
 
@@ -42,6 +43,12 @@ def _cpu_source(kernel: GemmKernel) -> str:
     """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary (of ccr the
     result is transposed, which no convolution's is)."""
     return cpu_source(kernel, DIRECTION_OF_LAYOUT[kernel.layout], 2, result_transposed(kernel.layout))
+
+
+def _gpu_source() -> GpuSource:
+    from tile_oracle.operation.gemm import gpu_source
+
+    return gpu_source
 
 
 def _on_device() -> OnDevice:
@@ -82,6 +89,7 @@ GEMM = Operation(
     refusals=_refusals,
     problem_refusals=_problem_refusals,
     cpu_source=_cpu_source,
+    gpu_source=_gpu_source,
     on_device=_on_device,
     features=_features,
 )

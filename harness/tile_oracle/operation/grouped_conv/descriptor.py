@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tile_oracle.arch import Arch
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
@@ -47,6 +48,12 @@ def _problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedCon
 
 def _cpu_source(kernel: GroupedConvKernel) -> str:
     return cpu_source(kernel, kernel.direction, kernel.ndim)
+
+
+def _gpu_source() -> GpuSource:
+    from tile_oracle.operation.grouped_conv import gpu_source
+
+    return gpu_source
 
 
 def _on_device() -> OnDevice:
@@ -92,6 +99,7 @@ GROUPED_CONV = Operation(
     refusals=_refusals,
     problem_refusals=_problem_refusals,
     cpu_source=_cpu_source,
+    gpu_source=_gpu_source,
     on_device=_on_device,
     features=_features,
 )

@@ -1,0 +1,82 @@
+"""Translation units of GEMMs on GPUs (see `tile_oracle.operation.gpu_source`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tile_oracle.arch import load_arch
+from tile_oracle.kernel.gemm import GemmKernel
+from tile_oracle.problem.gemm import RESULT_DTYPES
+
+HEADER = "gemm"
+
+GPU_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"amdgcn": ("bf16", "fp16", "fp32", "fp8"), "nvptx": ("bf16", "fp16")}
+)
+
+_ASYNCHRONOUS = ("basic_async_v1", "comp_async")
+"""Whose tiles pass no registers."""
+
+_LOAD_BYTES, _REGISTER_BYTES = 16, 4
+_FULL_WORKGROUP = 256
+"""Work-items that fill the registers of a compute unit with 512 each."""
+
+_MOST_HELD, _MOST_HELD_WITH_LITTLE_ELSE = 256, 320
+"""Registers of a lane for sums and prefetched tiles in a full workgroup. Little else: no operand is
+transposed on its way to LDS, no fragments wait for a whole cluster, offsets are of one tile."""
+
+_MOST_LOADS = 23
+"""For a tile, by a work-item, whose addresses take registers, too."""
+
+_STORE_BYTES = 16
+"""What one store moves at most."""
+
+
+def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
+    """fp8 of other layouts than rcr, and more registers than there are."""
+    if kernel.dtype == "fp8" and kernel.layout != "rcr":
+        return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
+    return _too_many_registers(kernel, arch)
+
+
+def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
+    """Whether what a lane holds of the sums and of tiles under way is more than compiles without spills."""
+    rules = load_arch(arch)
+    threads = rules.workgroup_threads(kernel)
+    sums = kernel.tile_m * kernel.tile_n // threads
+    tile_bytes = int((kernel.tile_m + kernel.tile_n) * kernel.tile_k * rules.element_bytes[kernel.dtype])
+    loads = tile_bytes // (threads * _LOAD_BYTES)
+    tiles = 1
+    if kernel.pipeline in _ASYNCHRONOUS:
+        tiles = 0
+    elif kernel.pipeline == "mem":
+        tiles = 2 if threads >= 512 or loads >= 8 else 4 if loads <= 4 else 3
+    under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
+    most = _MOST_HELD // max(1, threads // _FULL_WORKGROUP)
+    little_else = kernel.layout == "rcr" and kernel.scheduler == "intrawave" and kernel.pipeline != "compv4"
+    if kernel.dtype == "fp32" or (sums > most // 2 and (kernel.persistent or kernel.dtype == "fp8")):
+        little_else = False
+    if little_else and threads == _FULL_WORKGROUP:
+        most = _MOST_HELD_WITH_LITTLE_ELSE
+    if sums + under_way > most:
+        return (
+            f"registers: {sums} for sums and {under_way} for tiles under way are more than the {most} that "
+            f"{kernel.pipeline} has for them in a workgroup of {threads}"
+        )
+    if loads > _MOST_LOADS and not little_else:
+        return f"loads: {loads} of each work-item for a tile are too many, {_MOST_LOADS} is the most"
+    return None
+
+
+def macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
+    """Vectors are as wide as the tile allows; there are two buffers where the pipeline needs them."""
+    rules = load_arch(arch)
+    a, b, _ = rules.widest_vectors(kernel.dtype, kernel.tile, kernel.waves)
+    vectors = (a, b, int(_STORE_BYTES / rules.element_bytes[RESULT_DTYPES[kernel.dtype]]))
+    return {
+        "TO_LAYOUT": f"TO_{kernel.layout.upper()}",
+        "TO_PERSISTENT": int(kernel.persistent),
+        "TO_DSB": int(rules.double_buffered(kernel)),
+        **{f"TO_VECTOR_{axis}": width for axis, width in zip("ABC", vectors, strict=True)},
+    }

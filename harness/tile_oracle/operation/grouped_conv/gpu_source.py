@@ -1,0 +1,49 @@
+"""Translation units of convolutions on GPUs (see `tile_oracle.operation.gpu_source`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from tile_oracle.arch import load_arch
+from tile_oracle.build.isa import GPU_MACHINES
+from tile_oracle.kernel.grouped_conv import GroupedConvKernel
+
+HEADER = "grouped_conv"
+
+GPU_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"amdgcn": ("bf16", "fp16", "fp32"), "nvptx": ("bf16", "fp16")}
+)
+
+_ROW_BYTES, _ROW_BYTES_OF_ONE_IMAGE = 24, 16
+"""PixelRow of kernels/gpu/operands.hpp: a pointer (split_image: an offset) and three positions."""
+
+
+def code_refusal(kernel: GroupedConvKernel, arch: str) -> str | None:
+    """Whether tiles and the table of rows that forward and bwd_data keep beside them fit into LDS."""
+    if GPU_MACHINES[arch] != "amdgcn":
+        return None
+    rules = load_arch(arch)
+    tiles = rules.lds_bytes(kernel)
+    row_bytes = _ROW_BYTES_OF_ONE_IMAGE if kernel.split_image else _ROW_BYTES
+    table = 0 if kernel.direction == "bwd_weight" else kernel.tile_m * row_bytes
+    if tiles + table <= rules.lds_limit_bytes:
+        return None
+    return (
+        f"LDS: {tiles:,} bytes for tiles and {table:,} for the table of rows are more than the "
+        f"{rules.lds_limit_bytes:,} of {arch}"
+    )
+
+
+def macros(kernel: GroupedConvKernel, arch: str) -> dict[str, object]:
+    """Direction, rank, options, and vectors as the kernel says."""
+    return {
+        "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
+        "TO_NDIM": kernel.ndim,
+        "TO_DSB": int(kernel.double_smem_buffer),
+        "TO_SPLIT_IMAGE": int(kernel.split_image),
+        "TO_GROUPS_TO_MERGE": kernel.num_groups_to_merge,
+        "TO_EXPLICIT_GEMM": int(kernel.explicit_gemm),
+        "TO_TWO_STAGE": int(kernel.two_stage),
+        **{f"TO_VECTOR_{axis}".upper(): getattr(kernel, f"vector_{axis}") for axis in "abc"},
+    }
