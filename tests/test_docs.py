@@ -18,6 +18,7 @@ import pytest
 from tests.pytest_project import CLOCK_THAT_JUMPS, Project
 
 ROOT = Path(__file__).resolve().parent.parent
+GUIDE = ROOT / "docs" / "usage.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_JUDGED = "--allow=no-baseline,cannot-tell,incomplete,nothing-judged"
 """What a session that is cut short can be: the statuses of whole ones are pinned in tests/session."""
@@ -47,11 +48,11 @@ def commands(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as the README's reader has it: the two files that it shows, and nothing else but a clock."""
+    """A folder as a reader has it: the two files that docs/usage.md shows, and nothing else but a clock."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "clock_that_jumps.py").write_text(CLOCK_THAT_JUMPS)
-    (folder / "my_shapes.csv").write_text(blocks(ROOT / "README.md", "csv")[0])
-    (folder / "test_mine.py").write_text(blocks(ROOT / "README.md", "python")[0])
+    (folder / "my_shapes.csv").write_text(blocks(GUIDE, "csv")[0])
+    (folder / "test_mine.py").write_text(blocks(GUIDE, "python")[0])
     return folder
 
 
@@ -77,8 +78,8 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_readme_shows_commands() -> None:
-    assert len(commands(ROOT / "README.md")) >= 10
+def test_the_guide_shows_commands() -> None:
+    assert len(commands(GUIDE)) >= 10
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -106,7 +107,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 
 def test_the_shipped_oracle_gates_the_shipped_model(project: Project) -> None:
-    """README's second command, whole."""
+    """README's command, whole."""
     (command,) = (line for line in commands(ROOT / "README.md") if "--target replay" in line)
     program, *words = shlex.split(command, comments=True)
     assert program == "pytest"
