@@ -73,6 +73,14 @@ extern "C" int32_t to_time(const to_conv_args *, int64_t, uint64_t *) { return T
 '''
 
 
+DEVICE_MODULES = """
+import sys
+
+def pytest_unconfigure():
+    print("device modules:", [name for name in sys.modules if name.startswith("tile_oracle.device")])
+"""
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of a distribution with two kernel sources: `loops`, and one that cannot be imported."""
@@ -90,6 +98,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "mine.csv").write_text("dtype,N,C,K,Hi,Wi,Y,X,pad_h,pad_w\nfp32,1,8,12,7,6,3,3,1,1\n")
+    (tmp_path / "conftest.py").write_text(DEVICE_MODULES)
     command = [
         *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--problem-set=mine.csv"),
         *("--kernel-set=tiny", "--target=cpu", "--kernel-source=loops=plain", "--toolchain=ziglang"),
@@ -104,6 +113,7 @@ def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_
         check=False,
     )
     assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "device modules: []" in ran.stdout  # the parent has measured, and imported none of them
     rows = pd.read_parquet(tmp_path / "reports" / "run" / "measurements")
     good = rows[rows.status == "ok"]
     assert len(good) >= 1
