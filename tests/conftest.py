@@ -31,6 +31,9 @@ else:
 # Thousands of processes start in the tests: they share the modules that one of them compiled.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+# Other tests run on the same cores: a thread of LightGBM that waits for another sleeps and does not spin.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 EVIL_FOLDER = Path(__file__).parent / "evil_kernels"
 
 

@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 from tests.pytest_project import Finished, Project, twice
+from tests.warm_python import run_warm
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
 
@@ -41,10 +42,13 @@ def run(project: Project, line: str) -> Finished:
     else:
         module, *words = {"pytest": "pytest", "tile-oracle": "tile_oracle.cli"}[words[0]], *words[1:]
     quick = ["--kernel-budget=1ms"] if "--target cpu" in line else []
+    if not tool:
+        done = run_warm(module, [*words, *quick], cwd=project.folder, env=project.environment, timeout_s=300)
+        return Finished(done.returncode, done.stdout + done.stderr)
     done = subprocess.run(
-        [sys.executable, "-m", module, *words, *quick],
+        [sys.executable, "-m", module, *words],
         cwd=project.folder,
-        env=project.environment | ({"PYTHONPATH": str(PAGE.parents[1])} if tool else {}),
+        env=project.environment | {"PYTHONPATH": str(PAGE.parents[1])},
         capture_output=True,
         text=True,
         timeout=300,

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.pytest_project import CLOCK_THAT_JUMPS, Project
+from tests.warm_python import run_warm
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDE = ROOT / "docs" / "usage.md"
@@ -56,7 +57,8 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(command: str, folder: Path, installed: bool = True) -> subprocess.CompletedProcess[str]:
+    """A command of a page. installed: by the program that is installed, not in a process of imports done."""
     words = shlex.split(command, comments=True)
     found = (folder / "reports").glob("*/measurements")
     measured = (path for path in found if "-replay-" not in path.parent.name)
@@ -65,6 +67,10 @@ def run(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
         words = [word.replace("reports/RUN", str(runs[-1].parent.relative_to(folder))) for word in words]
     if words[0] == "pytest":
         words += SHORT
+    modules = {"pytest": "pytest", "tile-oracle": "tile_oracle.cli"}
+    if not installed and words[0] in modules:
+        own = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        return run_warm(modules[words[0]], words[1:], cwd=folder, env=own, timeout_s=300)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -87,7 +93,7 @@ def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
     for command in commands(page):
         if page.name == "README.md" and "--target replay" in command:
             continue  # run whole below
-        done = run(command, reader)
+        done = run(command, reader, installed=page.name == "README.md")
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.warm_python import run_warm
 from tile_oracle.cli import main
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import load_problem_set
@@ -80,8 +81,7 @@ def test_a_mistake_is_one_line(words: list[str], message: str, capsys: pytest.Ca
 
 
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tile_oracle.cli", *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=240)
+    return run_warm("tile_oracle.cli", words, cwd=cwd, env=os.environ, timeout_s=240)
 
 
 def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
@@ -138,14 +138,7 @@ def test_the_records_of_a_session_seed_tuned_results(tmp_path: Path) -> None:
         "none",
     ]
     more = ["-k", "64x64x64", "--kernel-budget", "1ms", "--build-dir=cache", "-p", "no:cacheprovider", "-q"]
-    session = subprocess.run(
-        [sys.executable, "-m", "pytest", *pytest_words, *more],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    session = run_warm("pytest", [*pytest_words, *more], cwd=tmp_path, env=os.environ, timeout_s=240)
     assert session.returncode == 0, session.stdout
     kept = ["--tuned", "mine", "--build-dir", "cache", "--target", "cpu"]
     seeded = run("tune", "--from-records", "reports/mine", *kept, cwd=tmp_path)
