@@ -33,31 +33,42 @@ class Command(Protocol):
         """Do it; the result is the exit status."""
 
 
-_COMMANDS = {
-    "problems": "list the problem sets, or describe some of them",
-    "kernels": "list and count the kernels of a rule set, explain refusals and names",
-    "doctor": "show what this machine can run, what is missing, and how to get it",
-    "build": "compile kernels ahead of time into a folder that another machine can use",
-    "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
-    "report": "make the report of a run again from its parquet files",
-    "import": "convert published CSV or JSON results and benchmark logs into records",
-    "merge": "put the records of several runs and machines into one file",
-    "oracle": "make the oracle file that sessions replay from recorded measurements",
-    "train": "train a model that picks kernels, from recorded measurements",
-    "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
-    "tune": "measure the pool for problems and keep the best kernels for picking",
-    "predict": "rank the kernels for a problem with a model",
-    "export": "write a model and its kernels as C++ sources that pick in microseconds",
-    "ship": "train a model on records and put model, oracle and baseline into one folder",
-    "seal": "write SHA-256 digests of model folders' files, so that damage to them is noticed",
-    "evaluate": "judge a model's picks by recorded measurements",
-    "compare": "compare a new model with an old one and say whether it may replace it",
-    "retrain-check": "validate the current model, train a new one, validate it, compare",
-    "features": "list the feature schemas, or compute the features of a problem and a kernel",
-    "suggest": "say which problems and kernels to measure next, given what is recorded",
-    "search": "search an architecture's kernels for those that a model expects to be fast",
+_GROUPS: dict[str, dict[str, str]] = {
+    "Measure": {
+        "doctor": "show what this machine can run, what is missing, and how to get it",
+        "build": "compile kernels ahead of time into a folder that another machine can use",
+        "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
+        "import": "convert published CSV or JSON results and benchmark logs into records",
+        "merge": "put the records of several runs and machines into one file",
+        "oracle": "make the oracle file that sessions replay from recorded measurements",
+    },
+    "Look": {
+        "problems": "list the problem sets, or describe some of them",
+        "kernels": "list and count the kernels of a rule set, explain refusals and names",
+        "report": "make the report of a run again from its parquet files",
+        "features": "list the feature schemas, or compute the features of a problem and a kernel",
+    },
+    "Train and judge": {
+        "train": "train a model that picks kernels, from recorded measurements",
+        "evaluate": "judge a model's picks by recorded measurements",
+        "compare": "compare a new model with an old one and say whether it may replace it",
+        "retrain-check": "validate the current model, train a new one, validate it, compare",
+        "suggest": "say which problems and kernels to measure next, given what is recorded",
+        "search": "search an architecture's kernels for those that a model expects to be fast",
+    },
+    "Ship and use": {
+        "ship": "train a model on records and put model, oracle and baseline into one folder",
+        "seal": "write SHA-256 digests of model folders' files, so that damage to them is noticed",
+        "export": "write a model and its kernels as C++ sources that pick in microseconds",
+        "predict": "rank the kernels for a problem with a model",
+        "pick": "pick the kernel for a problem: tuned, by a model, or by measuring",
+        "tune": "measure the pool for problems and keep the best kernels for picking",
+    },
 }
-"""Command -> one line for the overview. The module of the same name has the rest."""
+"""What a person wants to do -> command -> one line for the overview. The module of the command's name has the
+rest."""
+
+_COMMANDS = {name: line for group in _GROUPS.values() for name, line in group.items()}
 
 _MODULES = {"import": "import_records"}  # `import` is a word of Python's own
 
@@ -72,14 +83,20 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
         prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--version", action="version", version=f"tile-oracle {__version__}")
-    commands = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    for name, line in _COMMANDS.items():
+    parser.epilog = "\n\n".join(
+        f"{what}:\n" + "\n".join(f"  {name:<15}{line}" for name, line in group.items())
+        for what, group in _GROUPS.items()
+    )
+    commands = parser.add_subparsers(
+        metavar="COMMAND", dest="command", required=True, help="one of those below"
+    )
+    for name in _COMMANDS:
         if only is not None and name != only:
-            commands.add_parser(name, help=line)
+            commands.add_parser(name)
             continue
         module = command_module(name)
         sub = commands.add_parser(
-            name, help=line, description=module.HELP, formatter_class=argparse.RawDescriptionHelpFormatter
+            name, description=module.HELP, formatter_class=argparse.RawDescriptionHelpFormatter
         )
         module.add_arguments(sub)
         sub.set_defaults(run=module.run)
