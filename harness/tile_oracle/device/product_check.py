@@ -21,16 +21,17 @@ makes such operands.
 
 from __future__ import annotations
 
-import itertools
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.check_data import Integers, column_count
 from tile_oracle.number_formats import Array, decode
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation.on_device import sums_of_products
+from tile_oracle.problem import Problem
 
 _VALUES = 1 << 20
 _AT_ONCE = 1 << 20
@@ -63,128 +64,38 @@ class ProductCheck:
         shall be that of operands with negated columns.
         """
         weights = self.weights if sign is None else self.weights * sign
-        got = _contracted(self.problem, out, weights)
+        operation = sums_of_products(self.problem.op)
+        got = operation.weighted(self.problem, out, weights)
         wrong = ~(got == self.wanted)  # NaN is wrong
         if not wrong.any():
             return None
-        row = int(np.argmax(wrong))
-        if isinstance(self.problem, GemmProblem) or self.problem.direction != "bwd_weight":
-            return row * (out.size // len(self.wanted))
-        span = out.size // self.problem.K
-        group, place = divmod(row, span)
-        return group * (self.problem.K // self.problem.G) * span + place
+        return operation.first_of_row(self.problem, int(np.argmax(wrong)))
 
 
 def product_check(problem: Problem, first: Integers, second: Integers, seed: int) -> ProductCheck:
     """Of integer operands whose result the dtype stores exactly."""
     columns = column_count(problem)
     weights = np.random.default_rng((seed, columns)).integers(0, _VALUES, size=columns).astype(np.float64)
-    return ProductCheck(problem, weights, _expected(problem, first, second, weights))
+    return ProductCheck(
+        problem, weights, sums_of_products(problem.op).weighted_product(problem, first, second, weights)
+    )
 
 
-def _contracted(problem: Problem, out: Array, weights: Vector) -> Vector:
-    """A result times the weights of its columns."""
-    if isinstance(problem, GroupedConvProblem) and problem.direction == "bwd_weight":
-        groups = out.reshape(problem.G, problem.K // problem.G, -1)
-        factors = weights.reshape(problem.G, -1)
-        parts = [
-            factors[g] @ decode(groups[g], problem.result_dtype).astype(np.float64) for g in range(problem.G)
-        ]
-        return np.concatenate(parts)
+def weighted_rows(out: Array, dtype: str, weights: Vector) -> Vector:
+    """Rows of a result, whose columns lie side by side in memory, times the weights of its columns."""
     rows = out.reshape(-1, len(weights))
     got = np.empty(len(rows))
     step = max(1, _AT_ONCE // len(weights))
     for start in range(0, len(rows), step):
         part = rows[start : start + step]
-        got[start : start + step] = decode(part, problem.result_dtype).astype(np.float64) @ weights
+        got[start : start + step] = decode(part, dtype).astype(np.float64) @ weights
     return got
 
 
-def _expected(problem: Problem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    if isinstance(problem, GemmProblem):
-        a = first if problem.layout[0] == "r" else first.T
-        b = second if problem.layout[1] == "r" else second.T
-        return _times(a, _times(b, weights))
-    if problem.direction == "bwd_weight":
-        return _weight_gradient(problem, first, second, weights)
-    p = problem
-    taps = math.prod(p.filter)
-    forward = p.direction == "forward"
-    c, k = p.C // p.G, p.K // p.G
-    w = second.reshape(p.G, k, taps, c)
-    if forward:  # (tap, C): the weights of all output channels in one
-        one = np.einsum("gktc,gk->tgc", w, weights.reshape(p.G, k), optimize=True).reshape(taps, p.C)
-    else:  # (tap, K)
-        one = np.einsum("gktc,gc->tgk", w, weights.reshape(p.G, c), optimize=True).reshape(taps, p.K)
-    source = p.input_spatial if forward else p.output_spatial
-    target = p.output_spatial if forward else p.input_spatial
-    out = np.empty((p.N, *target))
-    for n in range(p.N):
-        # (pixels, taps): what each pixel adds by each tap
-        parts = _times(first[n].reshape(math.prod(source), -1), np.ascontiguousarray(one.T))
-        out[n] = _gather(p, parts) if forward else _scatter(p, parts)
-    return out.reshape(-1)
-
-
-def _times(matrix: Integers, vector: Vector) -> Vector:
+def times(matrix: npt.NDArray[np.integer[Any]], vector: Vector) -> Vector:
     """matrix @ vector in float64, some rows at a time."""
     out = np.empty((matrix.shape[0], *vector.shape[1:]))
     step = max(1, _AT_ONCE // max(1, matrix.shape[1]))
     for start in range(0, len(out), step):
         out[start : start + step] = matrix[start : start + step].astype(np.float64) @ vector
     return out
-
-
-def _padded(p: GroupedConvProblem) -> list[int]:
-    return [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
-
-
-def _window(p: GroupedConvProblem, tap: tuple[int, ...]) -> tuple[slice, ...]:
-    """Where in the padded input a filter tap meets each output position."""
-    return tuple(
-        slice(t * d, t * d + (o - 1) * s + 1, s)
-        for t, d, o, s in zip(tap, p.dilation, p.output_spatial, p.stride, strict=True)
-    )
-
-
-def _inner(p: GroupedConvProblem) -> tuple[slice, ...]:
-    return tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
-
-
-def _taps(p: GroupedConvProblem) -> list[tuple[int, ...]]:
-    return list(itertools.product(*(range(extent) for extent in p.filter)))
-
-
-def _gather(p: GroupedConvProblem, parts: Vector) -> Vector:
-    """Of one image: output positions from what each input pixel adds."""
-    padded = np.zeros(_padded(p))
-    out = np.zeros(p.output_spatial)
-    for number, tap in enumerate(_taps(p)):
-        padded[_inner(p)] = parts[:, number].reshape(p.input_spatial)
-        out += padded[_window(p, tap)]
-    return out
-
-
-def _scatter(p: GroupedConvProblem, parts: Vector) -> Vector:
-    """Of one image: input positions from what each output pixel adds."""
-    padded = np.zeros(_padded(p))
-    for number, tap in enumerate(_taps(p)):
-        padded[_window(p, tap)] += parts[:, number].reshape(p.output_spatial)
-    return np.asarray(padded[_inner(p)])
-
-
-def _weight_gradient(p: GroupedConvProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    """(G, tap, C/G), flat."""
-    c, k = p.C // p.G, p.K // p.G
-    out = np.zeros((p.G, math.prod(p.filter), c))
-    padded = np.zeros((*_padded(p), p.G, c))
-    for n in range(p.N):
-        padded[_inner(p)] = first[n]
-        gradient = np.einsum(
-            "pgk,gk->gp", second[n].reshape(-1, p.G, k).astype(np.float64), weights.reshape(p.G, k)
-        )
-        for number, tap in enumerate(_taps(p)):
-            window = padded[_window(p, tap)].reshape(-1, p.G, c)
-            for g in range(p.G):
-                out[g, number] += gradient[g] @ window[:, g]
-    return out.reshape(-1)

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from tile_oracle.device.check_data import Axis, Columns
     from tile_oracle.device.cpu_data import CpuData
     from tile_oracle.device.guarded_memory import GuardedBuffer
+    from tile_oracle.device.product_check import Vector
     from tile_oracle.device.reference import Integers
+    from tile_oracle.number_formats import Array
 
 
 class OnDevice(Protocol):
@@ -56,6 +58,15 @@ class SumsOfProducts(OnDevice, Protocol):
         self, problem: Any, first: Integers, second: Integers, points: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
         """Single output values in 64-bit integers, straight from the definition of the operation."""
+
+    def weighted(self, problem: Any, out: Array, weights: Vector) -> Vector:
+        """A result times weights of its columns."""
+
+    def first_of_row(self, problem: Any, row: int) -> int:
+        """The flat index of the first value of a row of `weighted`."""
+
+    def weighted_product(self, problem: Any, first: Integers, second: Integers, weights: Vector) -> Vector:
+        """What `weighted` gives for the right result."""
 
 
 def sums_of_products(op: str) -> SumsOfProducts:

@@ -10,9 +10,10 @@ import numpy.typing as npt
 from tile_oracle.device.check_data import Axis, Columns
 from tile_oracle.device.cpu_data import ProblemData
 from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
 from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
-from tile_oracle.number_formats import STORAGE
+from tile_oracle.number_formats import STORAGE, Array
 from tile_oracle.operation.grouped_conv import on_device as convolution
 from tile_oracle.problem.gemm import GemmProblem
 from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
@@ -90,3 +91,19 @@ def exact_values(
         products = a[rows[part]].astype(np.int64) * b[:, columns[part]].T
         total[part] = products.sum(axis=1)
     return total
+
+
+def weighted(problem: GemmProblem, out: Array, weights: Vector) -> Vector:
+    """C times the weights of its columns."""
+    return weighted_rows(out, problem.result_dtype, weights)
+
+
+def first_of_row(problem: GemmProblem, row: int) -> int:
+    """The flat index of the first value of a row of C."""
+    return row * problem.N
+
+
+def weighted_product(problem: GemmProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
+    """What `weighted` gives for the right result: A (B r)."""
+    a, b = _matrices(problem, first, second)
+    return times(a, times(b, weights))

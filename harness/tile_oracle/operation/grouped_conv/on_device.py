@@ -17,7 +17,23 @@ from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.reference import Integers
 from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.operation.grouped_conv.weighted_product import first_of_row, weighted, weighted_product
 from tile_oracle.problem.grouped_conv import GroupedConvProblem
+
+__all__ = [
+    "bytes_read",
+    "columns_of_result",
+    "columns_of_second",
+    "cpu_arguments",
+    "cpu_data",
+    "exact_output",
+    "exact_values",
+    "first_of_row",
+    "fold_axes",
+    "least_flops",
+    "weighted",
+    "weighted_product",
+]
 
 Index = tuple[Any, ...]
 """What indexes an array along several axes."""
