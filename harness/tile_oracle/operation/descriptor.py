@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
+    from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.problem import Problem
 
 Belongs = Callable[[Any], bool]
@@ -77,6 +78,7 @@ class Operation:
     kernels/cpu/abi.h declares; None: the operation has no kernels there.
     gpu_source: what it adds to the translation units of kernels/gpu; None: it has no kernels there.
     on_device: what a worker process knows of the operation.
+    on_gpu: how its kernels are launched on a GPU; None: they run on none.
     features: what models read of its problems and kernels; None: it has no models.
     """
 
@@ -110,6 +112,7 @@ class Operation:
     cpu_source: Callable[[Any], str] | None = None
     gpu_source: Callable[[], GpuSource] | None = None
     on_device: Callable[[], OnDevice] | None = None
+    on_gpu: Callable[[], OnGpu] | None = None
     features: Callable[[], OperationFeatures] | None = None
 
     @cached_property

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
+    from tile_oracle.operation.on_gpu import OnGpu
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -57,6 +58,12 @@ def _on_device() -> OnDevice:
     return on_device
 
 
+def _on_gpu() -> OnGpu:
+    from tile_oracle.operation.gemm import on_gpu
+
+    return on_gpu
+
+
 def _features() -> OperationFeatures:
     from tile_oracle.features.schemas import GEMM_FEATURES
 
@@ -91,6 +98,7 @@ GEMM = Operation(
     cpu_source=_cpu_source,
     gpu_source=_gpu_source,
     on_device=_on_device,
+    on_gpu=_on_gpu,
     features=_features,
 )
 """GEMM: C = A B."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
+    from tile_oracle.operation.on_gpu import OnGpu
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
@@ -62,6 +63,12 @@ def _on_device() -> OnDevice:
     return on_device
 
 
+def _on_gpu() -> OnGpu:
+    from tile_oracle.operation.grouped_conv import on_gpu
+
+    return on_gpu
+
+
 def _features() -> OperationFeatures:
     from tile_oracle.features.schemas import GROUPED_CONV_FEATURES
 
@@ -101,6 +108,7 @@ GROUPED_CONV = Operation(
     cpu_source=_cpu_source,
     gpu_source=_gpu_source,
     on_device=_on_device,
+    on_gpu=_on_gpu,
     features=_features,
 )
 """Grouped convolution: forward, data gradient, weight gradient, in 2D and 3D."""

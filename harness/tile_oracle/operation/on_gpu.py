@@ -1,0 +1,31 @@
+"""How kernels of an operation are launched on a GPU; what only a worker process imports."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tile_oracle.errors import OperationError
+from tile_oracle.operation.registry import operation_named
+
+if TYPE_CHECKING:
+    from tile_oracle.device.gpu_abi import GpuArgs, GpuGemmArgs, LaunchInfo, LaunchPlan
+
+
+class OnGpu(Protocol):
+    """A module with these functions is one."""
+
+    def gpu_args(
+        self, problem: Any, in0: int, in1: int, out: int, workspace: int, split_k: int
+    ) -> GpuArgs | GpuGemmArgs:
+        """The structure for a problem and the addresses of its data."""
+
+    def plan_launch(self, problem: Any, info: LaunchInfo, compute_units: int) -> LaunchPlan:
+        """Grid, splits and workspace. Raises Unlaunchable."""
+
+
+def on_gpu(op: str) -> OnGpu:
+    """The part of an operation. Raises OperationError for one that runs on no GPU."""
+    launched = operation_named(op).on_gpu
+    if launched is None:
+        raise OperationError(f"the operation {op} runs on no GPU: its descriptor needs on_gpu")
+    return launched()
