@@ -115,11 +115,13 @@ def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert "device modules: []" in ran.stdout  # the parent has measured, and imported none of them
     rows = pd.read_parquet(tmp_path / "reports" / "run" / "measurements")
-    good = rows[rows.status == "ok"]
+    refused = rows.status == "unsupported"
+    good = rows[~refused]
+    assert set(good.status) <= {"ok", "noisy"}
     assert len(good) >= 1
     assert set(good.implementation) == {"loops"}
     assert set(good.check) == {"full"}
-    assert set(rows[rows.status != "ok"].detail) == {"loops: only one tile"}
+    assert set(rows[refused].detail) == {"loops: only one tile"}
 
 
 def test_only_the_source_that_is_asked_for_is_imported(installed: Path) -> None:
