@@ -216,7 +216,7 @@ def problems_of(records: pd.DataFrame) -> tuple[Problem, ...]:
 
 
 def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
-    """Of every problem the row that sorts first; equal values go to the first name."""
+    """Each problem's row that sorts first; equal values go to the first name."""
     ordered = frame.sort_values([by, "kernel"], ascending=[ascending, True])
     return ordered.drop_duplicates("problem").set_index("problem")
 

@@ -1,7 +1,8 @@
 """One timed kernel a core: two sessions that share a lock folder never time on the same core at once.
 
-Who waits for a core holds a shared lock on the file `waiting`; who has had one for a while looks whether
-somebody does, and gives way. So more workers than cores take turns, and none waits for another's whole sweep.
+A process that waits for a core holds a shared lock on the file `waiting`. A process that has a core checks
+that lock from time to time and gives way. So more workers than cores take turns, and none waits for another's
+whole sweep.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One process of those that share a lock folder times on a GPU at once.
 
-Who waits holds a shared lock on the GPU's file `.waiting`; who has had the GPU for a while looks whether
-somebody does, and gives way. So sessions take turns, and none waits for another's whole sweep.
+A waiting process holds a shared lock on the GPU's file `.waiting`. The process that has the GPU checks that
+lock from time to time and gives way. So sessions take turns, and none waits for another's whole sweep.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ Progress = Callable[[int, int], None]
 _RELEVANCE_GAIN = [float(level) for level in range(64)]
 _MIN_CHILD_SHARE = 40
 _UNSEEN_SHARE = 8
-"""One problem of so many is learnt a second time, as if nothing were known of the binaries."""
+"""Training repeats one in this many problems without binary metrics."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ ROUND_FINAL = 1
 """The leaders of a problem, measured again and interleaved before one is called the oracle."""
 
 WARM, COLD = "warm", "cold"
-"""Values of the column `cache`. Rows of before there was a choice have none, and are warm."""
+"""Values of the column `cache`. Older rows have none and were measured warm."""
 
 
 @dataclass(frozen=True)

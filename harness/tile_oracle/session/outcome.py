@@ -47,7 +47,7 @@ ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASS
 
 
 def gravest(outcomes: Iterable[Outcome]) -> Outcome:
-    """Of several at once the one that becomes the exit status: `failed`, else the greatest number."""
+    """Which of several outcomes becomes the exit status: `failed`, else the greatest number."""
     found = set(outcomes)
     return Outcome.FAILED if Outcome.FAILED in found else max(found, default=Outcome.PASSED)
 

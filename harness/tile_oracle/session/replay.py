@@ -98,7 +98,7 @@ def _are_whole(records: pd.DataFrame, asked: Mapping[str, set[str]]) -> bool:
 
 
 def kernels_outside(recording: Recording, pools: Iterable[Sequence[Kernel]]) -> tuple[str, ...]:
-    """Recorded kernels that are candidates no more, sorted."""
+    """Recorded kernels that the pool no longer has, sorted."""
     pool = {kernel.name for kernels in pools for kernel in kernels}
     return tuple(sorted(set(recording.records["kernel"].unique()) - pool))
 

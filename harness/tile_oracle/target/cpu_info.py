@@ -38,7 +38,7 @@ _CACHE_BYTES_ASSUMED = 64 << 20
 
 
 def last_level_cache_bytes() -> int:
-    """Of the largest cache that this machine's first core sees; 64 MiB where the kernel does not say."""
+    """Size of the largest cache that this machine's first core sees; 64 MiB where the kernel does not say."""
     sizes = [0]
     for path in _CACHES.glob("index*/size"):
         try:

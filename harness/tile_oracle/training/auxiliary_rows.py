@@ -1,8 +1,8 @@
-"""Rows of other directions that a model learns from as well, and is not judged by.
+"""Auxiliary training data: rows of other directions that a model is trained on and not judged by.
 
-Kernels of one family behave alike in every direction: what a pipeline, a tile or a vector width costs need
-not be learnt anew for each. A training table may therefore have companions: rows, marked by a column, that
-trees are grown on, while folds, figures and the manifest's counts are those of the model's own direction.
+Kernels of one family behave alike in every direction: a pipeline, a tile or a vector width costs about the
+same in each. A training table may therefore have companions: rows, marked by a column, that trees are grown
+on. Folds, metrics and the manifest's counts are those of the model's own direction.
 """
 
 from __future__ import annotations

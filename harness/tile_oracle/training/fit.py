@@ -134,8 +134,8 @@ def _fit_trees(
     start: Ranker | None,
     code: CodeTable | None,
 ) -> TreeMember:
-    """own: which rows are no companions. Of an ensemble every second booster learns of these alone: it knows
-    the kernels better that were measured often, the others know the rest better."""
+    """own: marks the rows that are not companions. In an ensemble every second booster trains on these alone:
+    it knows frequently measured kernels better, the others know the rest better."""
     target, schema = target_named(part.target), schema_named(part.schema)
     settings, valid, names = part.settings, None, schema.names
     if 0 < part.strongest < len(names):

@@ -1,8 +1,8 @@
 """Which problems a model was trained on, so that nobody judges it by them without knowing.
 
-The manifest of a model folder names every problem with a digest of what was learnt of it. Folders of before
-that have their training records or the predictions of their cross-validation; published ones have nothing,
-and then it is unknown.
+The manifest of a model folder names every problem with a digest of its training rows. Older folders have
+their training records or the predictions of their cross-validation instead. Published folders have neither,
+so their training problems are unknown.
 """
 
 from __future__ import annotations
