@@ -16,8 +16,8 @@ _DESCRIPTION = """\
 tile-oracle finds out whether the model that picks a GPU kernel for a problem picks well.
 
 Measuring is done by pytest:  pytest --problem-set forward_smoke
-(see `pytest --help`, group tile-oracle). The commands below look at problem sets, kernels and runs,
-build kernels ahead of time, and train and question models.
+(see `pytest --help`, group tile-oracle). The commands below prepare and collect measurements, show problem
+sets, kernels and runs, and train, judge and use models.
 """
 
 
@@ -39,7 +39,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "build": "compile kernels ahead of time into a folder that another machine can use",
         "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
         "import": "convert published CSV or JSON results and benchmark logs into records",
-        "merge": "put the records of several runs and machines into one file",
+        "merge": "merge the records of several runs and machines into one file",
         "oracle": "make the oracle file that sessions replay from recorded measurements",
     },
     "Look": {
@@ -53,8 +53,8 @@ _GROUPS: dict[str, dict[str, str]] = {
         "evaluate": "judge a model's picks by recorded measurements",
         "compare": "compare a new model with an old one and say whether it may replace it",
         "retrain-check": "validate the current model, train a new one, validate it, compare",
-        "suggest": "say which problems and kernels to measure next, given what is recorded",
-        "search": "search an architecture's kernels for those that a model expects to be fast",
+        "suggest": "name the pairs to measure next, from the records so far",
+        "search": "search all kernels that an architecture allows for those that a model predicts to be fast",
     },
     "Ship and use": {
         "ship": "train a model on records and put model, oracle and baseline into one folder",
