@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,22 @@ import pytest
 if TYPE_CHECKING:
     import pandas as pd
 
-GFX950 = Path(__file__).parents[1].parent / "shared" / "gfx950"
+GFX950_VARIABLE = "TILE_ORACLE_GFX950_MEASUREMENTS"
+"""Names the folder with the public gfx950 measurements (CONTRIBUTING.md)."""
+
+
+def gfx950_folder() -> Path | None:
+    """The folder with the public gfx950 measurements; None where the variable does not name one."""
+    folder = Path(os.environ.get(GFX950_VARIABLE) or "-")
+    return folder if folder.is_dir() else None
+
+
+def gfx950_file(name: str) -> Path:
+    """One of the public files; the test is skipped where it is not at hand."""
+    folder = gfx950_folder()
+    if folder is None or not (folder / name).is_file():
+        pytest.skip(f"needs {name} of the public gfx950 measurements: {GFX950_VARIABLE} names their folder")
+    return folder / name
 
 
 @pytest.fixture(scope="session")
@@ -22,9 +38,7 @@ def records() -> pd.DataFrame:
 
 
 def _public(name: str) -> pd.DataFrame:
-    path = GFX950 / name
-    if not path.is_file():
-        pytest.skip(f"the public gfx950 measurements are not at hand ({name} in ../shared/gfx950)")
+    path = gfx950_file(name)
     from tile_oracle.record.importers import import_file
 
     return import_file(path, "gfx950", trust_unverified=True).records
@@ -42,7 +56,4 @@ def public_dev() -> pd.DataFrame:
 
 @pytest.fixture(scope="session")
 def published_picks() -> Path:
-    path = GFX950 / "ml_predictions_top5_dev.csv"
-    if not path.is_file():
-        pytest.skip("the published picks are not at hand (../shared/gfx950)")
-    return path
+    return gfx950_file("ml_predictions_top5_dev.csv")

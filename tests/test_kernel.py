@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import itertools
 from dataclasses import FrozenInstanceError, fields, replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.measured_tables import gfx950_file
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import KERNEL_FIELDS, PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
 from tile_oracle.problem import GroupedConvProblem
@@ -175,9 +175,7 @@ def test_a_name_without_wave_mode_leaves_the_buffering_unsaid_too(pipeline: str)
 
 
 def test_every_kernel_of_the_public_measurements_has_a_name_that_is_read() -> None:
-    folder = Path(__file__).resolve().parents[2] / "shared" / "gfx950"
-    if not folder.is_dir():
-        pytest.skip("the public gfx950 measurements are not beside this checkout")
+    folder = gfx950_file("benchmark_forward_bf16_gfx950_dev.csv").parent
     names = set()
     for path in sorted(folder.glob("*forward_bf16*.csv")):
         with path.open(newline="") as file:

@@ -1,4 +1,4 @@
-"""The figures on public gfx950 measurements. Skipped where ../shared/gfx950 is absent."""
+"""The figures on public gfx950 measurements. Skipped where they are not there (tests/measured_tables.py)."""
 
 from __future__ import annotations
 
