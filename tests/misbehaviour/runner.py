@@ -131,7 +131,8 @@ class Lab:
 def _run_session(folder: Path, family: Family, reports: Path, limit_s: float) -> list[Seen] | None:
     """What a session in a process of its own measured; [] when it died, None when it had to be stopped."""
     here = Path(__file__).parent
-    search = [str(Path(tile_oracle.__file__).parent.parent), str(here.parent / "evil_kernels")]
+    package = Path(tile_oracle.__file__).parents[1]
+    search = [str(package), str(here.parents[1]), str(here.parent / "evil_kernels")]
     held = {VARIABLE: "limits"} if family.uncontained else {}
     process = subprocess.Popen(
         [sys.executable, str(here / "own_session.py"), str(folder), str(reports), family.name],
