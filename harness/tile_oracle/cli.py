@@ -54,7 +54,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "compare": "compare a new model with an old one and say whether it may replace it",
         "retrain-check": "validate the current model, train a new one, validate it, compare",
         "suggest": "name the pairs to measure next, from the records so far",
-        "search": "search all kernels that an architecture allows for those that a model predicts to be fast",
+        "search": "search an architecture's kernels for those that a model expects to be fast",
     },
     "Ship and use": {
         "ship": "train a model on records and put model, oracle and baseline into one folder",

@@ -9,10 +9,12 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from evil_target import small_problem
 
-from tests.misbehaviour.families import GROUPS, Family
+from tests.misbehaviour.families import GROUPS, INNOCENT, Family
 from tests.misbehaviour.runner import Lab, lab
 from tests.misbehaviour.tables import FAMILIES
+from tile_oracle.record.schema import ROUND_FINAL
 
 _ALL = os.environ.get("TILE_ORACLE_ALL_FAMILIES") == "1"
 _CHOSEN = [family for family in FAMILIES if (_ALL or family.quick) and family.possible_here]
@@ -43,3 +45,15 @@ def test_a_broken_promise_is_told(the_lab: Lab) -> None:
     assert not outcome.broken(family)
     other = Family(family.name, family.group, family.does, frozenset({"ok"}))
     assert outcome.broken(other) == [f"it is crash ({outcome.seen[2].detail}), not ok"]
+
+
+def test_a_leader_that_starves_the_others_is_the_only_one_to_pay(the_lab: Lab) -> None:
+    """The leaders share a worker, and a faulty one may come first, before the others are even loaded."""
+    leaker = next(one for one in FAMILIES if one.name == "leaks_all_descriptors")
+    target, problem = the_lab.target, small_problem(Hi=6)
+    kernels = [target.kernel(leaker), *(target.kernel(INNOCENT, i) for i in (1, 2, 3))]
+    timed = [m for m in the_lab.supervisor.sweep(problem, kernels, finals=False) if m.status == "ok"]
+    assert len(timed) == len(kernels)
+    timed.sort(key=lambda m: m.kernel != kernels[0])
+    again = list(the_lab.supervisor.remeasure(problem, timed, ROUND_FINAL))
+    assert {(m.kernel, m.status, m.round) for m in again} == {(k, "ok", ROUND_FINAL) for k in kernels}

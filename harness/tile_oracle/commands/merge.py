@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tile_oracle.commands.options import add_records
 
-HELP = "put the records of several runs and machines into one file"
+HELP = "merge the records of several runs and machines into one file"
 
 _EXAMPLES = """\
 examples:

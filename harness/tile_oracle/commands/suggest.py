@@ -21,7 +21,7 @@ from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.spreadsheet import safe_cell
 
-HELP = "say which problems and kernels to measure next, given what is recorded"
+HELP = "name the pairs to measure next, from the records so far"
 
 _EXAMPLES = """\
 examples:

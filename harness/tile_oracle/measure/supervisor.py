@@ -354,8 +354,13 @@ class Supervisor:
     def _in_turn(
         self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
     ) -> Iterator[Measurement]:
-        while leaders:
-            command, jobs = self._final_command(leaders)
+        groups = deque([leaders] if leaders else [])
+        first: Measurement | None = None
+        while groups:
+            group = groups[0]
+            if first is not None:
+                self._link.drop()
+            command, jobs = self._final_command(group)
             command["samples"] = keep_samples
             try:
                 self._link.ready(problem)
@@ -365,25 +370,36 @@ class Supervisor:
                     leader = jobs.pop(answer["done"])
                     as_checked = {**answer, "check": leader.check, "check_points": leader.check_points}
                     final = self._measurement(problem, leader.kernel, as_checked)
-                    leaders.remove(leader)
+                    group.remove(leader)
                     if answer["dirty"] and not jobs:
                         self._link.drop()
                     yield replace(final, round=round_)
-                return
-            except Refused:
-                return
-            except Lost as lost:
-                self._link.lost = str(lost)
+                groups.popleft()
+            except (Refused, Lost) as error:
+                if isinstance(error, Lost):
+                    self._link.lost = str(error)
+                if first is not None and any(leader.kernel == first.kernel for leader in group):
+                    yield first
                 return
             except Died as died:
                 self._link.suspect = True
                 culprit = jobs.get(died.job_id) if died.job_id is not None else None
-                if culprit is not None:
-                    leaders.remove(culprit)
-                    built = self.target.build(culprit.kernel).result()
-                    if built.binary is not None:
-                        self._link.distrust(built.binary.path)
-                    yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
+                if culprit is None:
+                    continue
+                if died.may_be_others and len(group) > 1:
+                    # Another leader of the same worker may have done it: each again, in a worker of its own,
+                    # this one first.
+                    first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
+                    group.sort(key=lambda leader: leader is not culprit)
+                    groups = deque([leader] for leader in group)
+                    continue
+                group.remove(culprit)
+                if not group:
+                    groups.popleft()
+                built = self.target.build(culprit.kernel).result()
+                if built.binary is not None:
+                    self._link.distrust(built.binary.path)
+                yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
 
     def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
         """What the worker is told, and the leader of each identity in it."""
