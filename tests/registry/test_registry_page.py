@@ -1,4 +1,4 @@
-"""The programs of docs/registry.md run as they stand there. (Its commands are run by tests/test_docs.py.)"""
+"""The programs of docs/registry.md run as they stand there (its commands: tests/docs/test_docs.py)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_docs import ROOT, blocks
+from tests.docs.test_docs import ROOT, blocks
 
 PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
 

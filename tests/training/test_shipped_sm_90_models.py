@@ -86,7 +86,7 @@ def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured
 
 @pytest.mark.parametrize("direction", FIGURES)
 def test_its_picks_are_as_good_as_is_said(direction: str, folder: Path) -> None:
-    """Of forward the second command of README says it: tests/test_docs.py."""
+    """Of forward the second command of README says it: tests/docs/test_docs.py."""
     final = final_measurements(oracle(folder, direction))
     rankings = without_refused(rank_records(Predictor.load(folder), final), final, "sm_90")
     problems = load_problem_set(f"{direction}_validation_300").problems

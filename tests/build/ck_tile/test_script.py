@@ -14,7 +14,7 @@ import pytest
 
 from tile_oracle.build.ck_tile.toolchain import prepared_folder
 
-SCRIPT = Path(__file__).parents[2] / ".ci" / "ck_tile_headers.py"
+SCRIPT = Path(__file__).parents[3] / ".ci" / "ck_tile_headers.py"
 
 
 @pytest.fixture(scope="module")

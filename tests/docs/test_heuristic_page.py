@@ -17,7 +17,7 @@ import pytest
 
 from tests.measured_tables import gfx950_folder
 
-PAGE = Path(__file__).parents[1] / "docs" / "heuristic.md"
+PAGE = Path(__file__).parents[2] / "docs" / "heuristic.md"
 _FENCE = re.compile(r"^```(sh|gfx950)(?:_status_(\d))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _MODULES = {"import": "import_records", "retrain-check": "retrain_check"}
 

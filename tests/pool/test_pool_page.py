@@ -10,7 +10,7 @@ import pytest
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.cli import main
 
-PAGE = (Path(__file__).resolve().parent.parent / "docs" / "pool.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pool.md").read_text()
 
 
 def commands_and_tables() -> list[tuple[str, str]]:

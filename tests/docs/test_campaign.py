@@ -19,7 +19,7 @@ from tests.warm_python import run_warm
 from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
 
-PAGE = Path(__file__).parents[1] / "docs" / "campaign.md"
+PAGE = Path(__file__).parents[2] / "docs" / "campaign.md"
 _FENCE = re.compile(r"^```campaign\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 

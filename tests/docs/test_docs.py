@@ -18,7 +18,7 @@ import pytest
 from tests.pytest_project import CLOCK_THAT_JUMPS, Project
 from tests.warm_python import run_warm
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "usage.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_JUDGED = "--allow=no-baseline,cannot-tell,incomplete,nothing-judged"

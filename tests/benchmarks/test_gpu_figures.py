@@ -26,7 +26,7 @@ from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import DIRECTIONS
 from tile_oracle.problem_set import load_problem_sets
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 GPU = ROOT / "benchmarks" / "gpu"
 PROBLEMS = some_problems(2)
 A, B, C = some_kernels(3, PROBLEMS[0])

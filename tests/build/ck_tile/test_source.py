@@ -14,7 +14,7 @@ from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import GroupedConvKernel, parse_kernel_name
 
-DOUBLE = Path(__file__).parent / "ck_tile_double"
+DOUBLE = Path(__file__).parents[1] / "ck_tile_double"
 FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
 GEMM = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_False_True_False_128x128x64_2x2x1_32x32x16"
 

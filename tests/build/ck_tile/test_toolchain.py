@@ -12,7 +12,7 @@ from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, MADE, HipccToolchai
 from tile_oracle.build.isa import isa_for
 from tile_oracle.errors import BuildError
 
-DOUBLE = Path(__file__).parent / "ck_tile_double"
+DOUBLE = Path(__file__).parents[1] / "ck_tile_double"
 SAYS = """\
 HIP version: 7.0.51831-a3e329ad8
 AMD clang version 20.0.0git (https://example.org/llvm 1234)
