@@ -10,12 +10,12 @@ from pathlib import Path
 
 from tile_oracle.device.gpu_abi import EXTENTS, Unlaunchable
 from tile_oracle.device.runtime.driver import LibraryLaunch
-from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.operation.on_gpu import on_gpu
+from tile_oracle.problem import Problem
 
 ABI_VERSION = 1
 
 _OK = 0
-_CONV, _GEMM = 0, 1
 _WHY_BYTES = 1024
 _MOST_OPERAND_BYTES = 2**31 - 1
 """CK Tile addresses an operand by offsets of 32 bits."""
@@ -111,12 +111,8 @@ class CkTileLibrary:
 def ck_problem(problem: Problem, in0: int, in1: int, out: int, workspace: int) -> CkProblem:
     """The structure for a problem. in0, in1: its operands (`operand_shapes`)."""
     made = CkProblem(in0 or None, in1 or None, out or None, workspace or None)
-    if isinstance(problem, GemmProblem):
-        made.gemm_m, made.gemm_n, made.gemm_k, made.op = problem.M, problem.N, problem.K, _GEMM
-        return made
-    for name in EXTENTS:
-        setattr(made, name, getattr(problem, name))
-    made.op = _CONV
+    for name, value in on_gpu(problem.op).ck_tile_members(problem).items():
+        setattr(made, name, value)
     return made
 
 

@@ -23,6 +23,9 @@ EXTENTS = (
     *("dilation_d", "dilation_h", "dilation_w"),
 )
 
+WORK_DTYPES = ("bf16", "fp16", "fp32", "fp8")
+"""As kernels/gpu/device_work.hpp numbers them."""
+
 
 class GpuArgs(ctypes.Structure):
     """to_gpu_args."""

@@ -17,11 +17,12 @@ from tile_oracle.device.check_data import (
     dense,
     fold_axes,
 )
-from tile_oracle.device.gpu_abi import EXTENTS
+from tile_oracle.device.gpu_abi import WORK_DTYPES
 from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.number_formats import STORAGE
-from tile_oracle.problem import DIRECTIONS, GemmProblem, Problem
+from tile_oracle.operation.on_gpu import on_gpu
+from tile_oracle.problem import Problem
 
 GUARD_BYTES = 256 << 10
 """Before and after each buffer; a multiple of every alignment that a kernel may count on."""
@@ -42,9 +43,6 @@ WORK_KERNELS = (
 )
 """What device_work.hpp exports."""
 
-_DTYPES = ("bf16", "fp16", "fp32", "fp8")
-"""As device_work.hpp numbers them."""
-
 _THREADS = 256
 _MOST_BLOCKS = 1 << 15
 _LONG_SUM = 4096
@@ -56,25 +54,6 @@ _SLOTS = 3
 """Of one look: beside the output, beside the workspace, the output."""
 _LOOK_BYTES = _SLOTS * _VERDICT.size
 _MOST_LOOKS = 4
-
-
-class _Convolution(ctypes.Structure):
-    """device_work.hpp: to_work::Convolution."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("in0", "in1", "out")),
-        *((name, c_int) for name in ("direction", "dtype", *EXTENTS)),
-    )
-
-
-class _Product(ctypes.Structure):
-    """device_work.hpp: to_work::Product."""
-
-    _fields_ = (
-        *((name, c_void_p) for name in ("a", "b", "c")),
-        *((name, c_longlong) for name in ("a_row", "a_depth", "b_depth", "b_column")),
-        *((name, c_int) for name in ("M", "N", "K", "dtype", "result_dtype")),
-    )
 
 
 class _Pattern(ctypes.Structure):
@@ -197,8 +176,8 @@ class DeviceWork:
     def reference(
         self, problem: Problem, first: int, second: int, out: int, sample: int | None = None
     ) -> None:
-        """The convolution or the product by its definition; `sample`: so many values in even strides."""
-        name, args = _by_definition(problem, first, second, out)
+        """The result by its definition; `sample`: so many values in even strides."""
+        name, args = on_gpu(problem.op).by_definition(problem, first, second, out)
         values, stride = _sample(problem, sample)
         extent = (c_longlong(values), c_longlong(stride))
         if problem.gemm_shape[2] >= _LONG_SUM and values <= _FEW_VALUES:
@@ -297,20 +276,6 @@ class DeviceWork:
         self._driver.launch(Launch(self._functions[name], geometry, Arguments(*arguments)))
 
 
-def _by_definition(problem: Problem, first: int, second: int, out: int) -> tuple[str, ctypes.Structure]:
-    """Name and argument of the kernel that computes what the problem's definition says."""
-    if isinstance(problem, GemmProblem):
-        a = (problem.K, 1) if problem.layout[0] == "r" else (1, problem.M)
-        b = (problem.N, 1) if problem.layout[1] == "r" else (1, problem.K)
-        types = (_DTYPES.index(problem.dtype), _DTYPES.index(problem.result_dtype))
-        return "to_product", _Product(first, second, out, *a, *b, *problem.gemm_shape, *types)
-    args = _Convolution(first, second, out, DIRECTIONS.index(problem.direction))
-    args.dtype = _DTYPES.index(problem.dtype)
-    for name in EXTENTS:
-        setattr(args, name, getattr(problem, name))
-    return "to_reference", args
-
-
 def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
     """One operand of a pattern with selected columns."""
     axis, columns = fold_axes(problem)[number], columns_of_second(problem)
@@ -319,7 +284,7 @@ def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
     selected = 0 if number == 0 else 2 if pattern.every_column else 1
     shape = (axis.inner, axis.extent, columns.inner, columns.depth)
     magnitudes = (least, most, *pattern.second)
-    return _Pattern(*shape, *magnitudes, folded, selected, pattern.scale, _DTYPES.index(problem.dtype))
+    return _Pattern(*shape, *magnitudes, folded, selected, pattern.scale, WORK_DTYPES.index(problem.dtype))
 
 
 def _sample(problem: Problem, most: int | None) -> tuple[int, int]:
@@ -331,7 +296,7 @@ def _sample(problem: Problem, most: int | None) -> tuple[int, int]:
 
 
 def _dtype(dtype: str) -> c_int:
-    return c_int(_DTYPES.index(dtype))
+    return c_int(WORK_DTYPES.index(dtype))
 
 
 def _blocks(count: int) -> int:

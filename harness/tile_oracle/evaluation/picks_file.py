@@ -10,10 +10,14 @@ import pandas as pd
 
 from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import problem_table
-from tile_oracle.problem import GroupedConvProblem, Problem
+from tile_oracle.problem import Problem
+from tile_oracle.record.schema import op_of
 from tile_oracle.user_file import open_regular
 
+_NAMING = 3
+"""Of the columns that name a problem, the first without which rows fit problems by chance."""
 _KERNEL_NAMES = ("kernel_name", "kernel")
 _NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
 
@@ -36,14 +40,15 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
     if kernel is None or "predicted_tflops" not in table:
         raise ModelError(f"{path} is not a file of picks: it needs kernel_name and predicted_tflops")
     known = problem_table(problems)
-    convolutions = [problem for problem in problems if isinstance(problem, GroupedConvProblem)]
-    if convolutions:
-        known = known.assign(Ho=[p.Ho for p in convolutions], Wo=[p.Wo for p in convolutions])
+    operation = operation_named(op_of(problem.op for problem in problems))
+    distinct = {problem.key: problem for problem in problems}.values()
+    for name in operation.derived_columns:
+        known[name] = [getattr(problem, name) for problem in distinct]
     shared = [name for name in table if name in known and name not in _NOT_DIMENSIONS]
-    needed = ("N", "C", "K") if convolutions else ("M", "N", "K")
+    needed = operation.required[:_NAMING]
     if not set(needed) <= set(shared):
         raise ModelError(
-            f"{path} does not name its problems: it lacks {', '.join(needed[:2])} or {needed[2]}"
+            f"{path} does not name its problems: it lacks {', '.join(needed[:-1])} or {needed[-1]}"
         )
     ambiguous = known[known.duplicated(shared, keep=False)]
     joined = table.merge(known[[*shared, "problem"]], on=shared, how="inner")

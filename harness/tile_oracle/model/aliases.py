@@ -16,8 +16,9 @@ import pandas as pd
 
 from tile_oracle.features.columns import Column, Columns
 from tile_oracle.features.schemas import flops_of
-from tile_oracle.kernel import GroupedConvKernel, Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.noise import NoiseModel
+from tile_oracle.operation import operation_named
 from tile_oracle.record.schema import kernel_columns
 
 LEAST_SHARED_PROBLEMS = 20
@@ -25,10 +26,6 @@ AGREEMENT_QUANTILE = 0.9
 AGREEMENT_SIGMAS = 4.0
 """Names are one kernel when 90 % of their differences are within four standard deviations. On the public
 gfx950 measurements aliases reach 2.7 and the nearest distinct kernels 12."""
-
-PIPELINE_TWINS: Mapping[str, str] = {"compv5": "compv3"}
-"""Pipelines of convolutions that the public gfx950 measurements show to time alike: unmeasured name ->
-measured one."""
 
 UNMEASURED_CAUTION = 0.16
 """Added to the ln(time) of a kernel that was not measured: how far such predictions are off on average,
@@ -76,8 +73,9 @@ class Aliases:
         if known is not None:
             return known, self.offset.get(name, 0.0)
         kernel = kernel or parse_kernel_name(name)
-        if isinstance(kernel, GroupedConvKernel) and kernel.pipeline in PIPELINE_TWINS:
-            twin = self.representative.get(replace(kernel, pipeline=PIPELINE_TWINS[kernel.pipeline]).name)
+        twins = operation_named(kernel.op).pipeline_twins
+        if kernel.pipeline in twins:
+            twin = self.representative.get(replace(kernel, pipeline=twins[kernel.pipeline]).name)
             if twin is not None:
                 return twin, -_TWIN_BONUS
         return name, UNMEASURED_CAUTION

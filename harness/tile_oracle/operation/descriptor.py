@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.kernel import Kernel
+    from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
@@ -25,6 +26,14 @@ if TYPE_CHECKING:
 
 Belongs = Callable[[Any], bool]
 """Whether a problem of the operation belongs to a slice."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An array that a kernel reads or writes: its name, and its axes in C order (`N Hi Wi G C/G`)."""
+
+    name: str
+    axes: str
 
 
 class RuleBlock(Protocol):
@@ -77,9 +86,14 @@ class Operation:
     cpu_source: the text of a kernel's translation unit for the target cpu, which exports what
     kernels/cpu/abi.h declares; None: the operation has no kernels there.
     gpu_source: what it adds to the translation units of kernels/gpu; None: it has no kernels there.
+    ck_tile: its kernels in CK Tile; None: CK Tile has none that are adapted.
     on_device: what a worker process knows of the operation.
     on_gpu: how its kernels are launched on a GPU; None: they run on none.
+    arguments: both operands and the result of a problem, as callers of `Registry.run` give and get them;
+    None: it takes no arrays of callers.
     features: what models read of its problems and kernels; None: it has no models.
+    derived_columns: properties of its problems that tables from elsewhere may have in place of fields.
+    pipeline_twins: pipelines that were seen to time alike: unmeasured -> measured.
     """
 
     name: str
@@ -111,9 +125,13 @@ class Operation:
     rules_folder: Path | None = None
     cpu_source: Callable[[Any], str] | None = None
     gpu_source: Callable[[], GpuSource] | None = None
+    ck_tile: Callable[[], CkTileUnits] | None = None
     on_device: Callable[[], OnDevice] | None = None
     on_gpu: Callable[[], OnGpu] | None = None
+    arguments: Callable[[Any], tuple[Argument, Argument, Argument]] | None = None
     features: Callable[[], OperationFeatures] | None = None
+    derived_columns: tuple[str, ...] = ()
+    pipeline_twins: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def problem_fields(self) -> tuple[str, ...]:

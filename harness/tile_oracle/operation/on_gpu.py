@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tile_oracle.errors import OperationError
@@ -21,6 +23,13 @@ class OnGpu(Protocol):
 
     def plan_launch(self, problem: Any, info: LaunchInfo, compute_units: int) -> LaunchPlan:
         """Grid, splits and workspace. Raises Unlaunchable."""
+
+    def by_definition(self, problem: Any, in0: int, in1: int, out: int) -> tuple[str, ctypes.Structure]:
+        """The kernel of kernels/gpu/device_work.hpp that computes the result by its definition, and its
+        argument."""
+
+    def ck_tile_members(self, problem: Any) -> Mapping[str, int]:
+        """The members of to_ck_problem (kernels/ck_tile/abi.h) that say the problem."""
 
 
 def on_gpu(op: str) -> OnGpu:

@@ -20,7 +20,6 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,30 +27,27 @@ import numpy.typing as npt
 
 from tile_oracle.errors import OperandError
 from tile_oracle.number_formats import STORAGE
-from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.operation import operation_named
+from tile_oracle.operation.descriptor import Argument
+from tile_oracle.problem import Problem
 from tile_oracle.target.base import DataFiles
 
 Array = npt.NDArray[Any]
 
-ARGUMENTS: Mapping[str, tuple[str, str, str]] = MappingProxyType(
-    {
-        "forward": ("x", "w", "y"),
-        "bwd_data": ("dy", "w", "dx"),
-        "bwd_weight": ("x", "dy", "dw"),
-        "gemm": ("a", "b", "c"),
-    }
-)
-"""Direction, or gemm -> names of both operands and of the result, in the order of `operand_shapes`."""
-
-_AXES = {"x": "N {i} G C/G", "w": "G K/G {f} C/G", "y": "N {o} G K/G"}
-_SPATIAL = {"i": ("Di", "Hi", "Wi"), "f": ("Z", "Y", "X"), "o": ("Do", "Ho", "Wo")}
-_MATRICES = {"a": ("M K", "K M"), "b": ("K N", "N K"), "c": ("M N", "N M")}
 _SHARED_MEMORY = Path("/dev/shm")  # a file there is memory, and never reaches a disk
 
 
 def argument_names(problem: Problem) -> tuple[str, str, str]:
-    """What both operands and the result of a problem are called: ("x", "w", "y")."""
-    return ARGUMENTS[_name(problem)]
+    """What both operands and the result of a problem are called: ("x", "w", "y"). Raises OperandError."""
+    first, second, result = _arguments(problem)
+    return first.name, second.name, result.name
+
+
+def _arguments(problem: Problem) -> tuple[Argument, Argument, Argument]:
+    named = operation_named(problem.op).arguments
+    if named is None:
+        raise OperandError(f"arrays of {problem.op} cannot be given: its descriptor needs arguments")
+    return named(problem)
 
 
 def _name(problem: Problem) -> str:
@@ -60,10 +56,7 @@ def _name(problem: Problem) -> str:
 
 def axes(problem: Problem, name: str) -> str:
     """The axes of an argument, outermost first: `N Hi Wi G C/G`."""
-    if isinstance(problem, GemmProblem):
-        return _MATRICES[name][problem.layout["abc".index(name)] == "c"]
-    spatial = {key: " ".join(names[3 - problem.ndim :]) for key, names in _SPATIAL.items()}
-    return _AXES[name.removeprefix("d")].format(**spatial)
+    return next(argument.axes for argument in _arguments(problem) if argument.name == name)
 
 
 def taken_operands(

@@ -18,7 +18,8 @@ from tile_oracle.build.source import Headers, read_headers
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
-from tile_oracle.problem import GemmProblem, Problem
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,9 @@ class CkTileSource:
         return self.headers.digest
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        if isinstance(problem, GemmProblem) and problem.split_k > 1:
-            return f"split_k: CK Tile's kernels are launched with k_batch 1, not {problem.split_k}"
+        made_by = operation_named(kernel.op).ck_tile
+        if made_by is not None and (why := made_by().problem_refusal(problem)) is not None:
+            return why
         if kernel not in self._missing:  # a sweep asks for each pair
             try:
                 self.unit(kernel)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tile_oracle.kernel.gemm import GemmKernel, parse_gemm_name
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.gemm.arguments import arguments
 from tile_oracle.operation.gemm.slices import GEMM_SLICES
 from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
 from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from tile_oracle.arch import Arch
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
@@ -50,6 +52,12 @@ def _gpu_source() -> GpuSource:
     from tile_oracle.operation.gemm import gpu_source
 
     return gpu_source
+
+
+def _ck_tile() -> CkTileUnits:
+    from tile_oracle.operation.gemm import ck_tile
+
+    return ck_tile
 
 
 def _on_device() -> OnDevice:
@@ -97,8 +105,10 @@ GEMM = Operation(
     problem_refusals=_problem_refusals,
     cpu_source=_cpu_source,
     gpu_source=_gpu_source,
+    ck_tile=_ck_tile,
     on_device=_on_device,
     on_gpu=_on_gpu,
+    arguments=arguments,
     features=_features,
 )
 """GEMM: C = A B."""

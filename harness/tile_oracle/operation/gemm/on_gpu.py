@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tile_oracle.device.gpu_abi import MOST_ROWS, GpuGemmArgs, LaunchInfo, LaunchPlan, Unlaunchable, ceil_div
+import ctypes
+from collections.abc import Mapping
+from ctypes import c_int, c_longlong, c_void_p
+
+from tile_oracle.device.gpu_abi import (
+    MOST_ROWS,
+    WORK_DTYPES,
+    GpuGemmArgs,
+    LaunchInfo,
+    LaunchPlan,
+    Unlaunchable,
+    ceil_div,
+)
 from tile_oracle.device.runtime.driver import Geometry
 from tile_oracle.problem.gemm import GemmProblem
 
@@ -10,6 +22,18 @@ _MOST_TILES = 2**30
 """A kernel adds the number of its workgroups to that of a tile."""
 _PERSISTENT_THREADS = 512
 """Of a persistent kernel a compute unit is given workgroups of so many threads together."""
+_CK_TILE_OP = 1
+"""As kernels/ck_tile/abi.h numbers operations."""
+
+
+class _Product(ctypes.Structure):
+    """device_work.hpp: to_work::Product."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("a", "b", "c")),
+        *((name, c_longlong) for name in ("a_row", "a_depth", "b_depth", "b_column")),
+        *((name, c_int) for name in ("M", "N", "K", "dtype", "result_dtype")),
+    )
 
 
 def gpu_args(problem: GemmProblem, in0: int, in1: int, out: int, workspace: int, split_k: int) -> GpuGemmArgs:
@@ -31,3 +55,16 @@ def plan_launch(p: GemmProblem, info: LaunchInfo, compute_units: int) -> LaunchP
     at_once = max(1, compute_units * max(1, _PERSISTENT_THREADS // info.threads))
     grid = (min(tiles, at_once) if info.persistent else tiles, 1, 1)
     return LaunchPlan(Geometry(grid, (info.threads, 1, 1), info.lds_bytes), None, 1, 0)
+
+
+def by_definition(problem: GemmProblem, in0: int, in1: int, out: int) -> tuple[str, _Product]:
+    """The kernel of the harness that multiplies the matrices, and its argument."""
+    a = (problem.K, 1) if problem.layout[0] == "r" else (1, problem.M)
+    b = (problem.N, 1) if problem.layout[1] == "r" else (1, problem.K)
+    types = (WORK_DTYPES.index(problem.dtype), WORK_DTYPES.index(problem.result_dtype))
+    return "to_product", _Product(in0, in1, out, *a, *b, *problem.gemm_shape, *types)
+
+
+def ck_tile_members(problem: GemmProblem) -> Mapping[str, int]:
+    """What CK Tile's library is told of a problem."""
+    return {"gemm_m": problem.M, "gemm_n": problem.N, "gemm_k": problem.K, "op": _CK_TILE_OP}

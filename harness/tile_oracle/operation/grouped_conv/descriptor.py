@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from tile_oracle.kernel.grouped_conv import GroupedConvKernel, parse_grouped_conv_name
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operation.grouped_conv.arguments import arguments
 from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
 from tile_oracle.operation.grouped_conv.slices import CONV_SLICES
 from tile_oracle.problem.grouped_conv import DIRECTIONS, DTYPES, GroupedConvProblem
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tile_oracle.arch import Arch
     from tile_oracle.features.operation_features import OperationFeatures
     from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
@@ -55,6 +57,12 @@ def _gpu_source() -> GpuSource:
     from tile_oracle.operation.grouped_conv import gpu_source
 
     return gpu_source
+
+
+def _ck_tile() -> CkTileUnits:
+    from tile_oracle.operation.grouped_conv import ck_tile
+
+    return ck_tile
 
 
 def _on_device() -> OnDevice:
@@ -107,8 +115,13 @@ GROUPED_CONV = Operation(
     problem_refusals=_problem_refusals,
     cpu_source=_cpu_source,
     gpu_source=_gpu_source,
+    ck_tile=_ck_tile,
     on_device=_on_device,
     on_gpu=_on_gpu,
+    arguments=arguments,
     features=_features,
+    derived_columns=("Ho", "Wo"),
+    # The public gfx950 measurements show them to time alike.
+    pipeline_twins={"compv5": "compv3"},
 )
 """Grouped convolution: forward, data gradient, weight gradient, in 2D and 3D."""

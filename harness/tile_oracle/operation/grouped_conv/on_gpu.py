@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+from collections.abc import Mapping
+from ctypes import c_int, c_void_p
 
 from tile_oracle.device.gpu_abi import (
     EXTENTS,
     MOST_ROWS,
+    WORK_DTYPES,
     GpuArgs,
     LaunchInfo,
     LaunchPlan,
@@ -14,13 +18,24 @@ from tile_oracle.device.gpu_abi import (
     ceil_div,
 )
 from tile_oracle.device.runtime.driver import Geometry
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.problem.grouped_conv import DIRECTIONS, GroupedConvProblem
 
 _MOST_POSITIONS = 2**30
 """From here on kernels cannot tell a position outside of the image from what they write for "nowhere"."""
 _MOST_BLOCKS = 65535
 _MOST_SPLITS = 64
 _FINISH_THREADS = 256
+_CK_TILE_OP = 0
+"""As kernels/ck_tile/abi.h numbers operations."""
+
+
+class _Convolution(ctypes.Structure):
+    """device_work.hpp: to_work::Convolution."""
+
+    _fields_ = (
+        *((name, c_void_p) for name in ("in0", "in1", "out")),
+        *((name, c_int) for name in ("direction", "dtype", *EXTENTS)),
+    )
 
 
 def gpu_args(
@@ -78,3 +93,16 @@ def _check_extents(p: GroupedConvProblem) -> None:
     axes = ((p.Di, p.Do, p.pad_d), (p.Hi, p.Ho, p.pad_h), (p.Wi, p.Wo, p.pad_w))
     if max(max(i, o) + 2 * pad for i, o, pad in axes) >= _MOST_POSITIONS:
         raise Unlaunchable("an image's extent with its padding must stay below 2^30 along each axis")
+
+
+def by_definition(problem: GroupedConvProblem, in0: int, in1: int, out: int) -> tuple[str, _Convolution]:
+    """The kernel of the harness that convolves, and its argument."""
+    args = _Convolution(in0, in1, out, DIRECTIONS.index(problem.direction), WORK_DTYPES.index(problem.dtype))
+    for name in EXTENTS:
+        setattr(args, name, getattr(problem, name))
+    return "to_reference", args
+
+
+def ck_tile_members(problem: GroupedConvProblem) -> Mapping[str, int]:
+    """What CK Tile's library is told of a problem."""
+    return {name: getattr(problem, name) for name in EXTENTS} | {"op": _CK_TILE_OP}
