@@ -162,3 +162,18 @@ def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path, make_row: Mak
     journal.append(make_row(0) | {"samples": "many"})
     with pytest.raises(RecordError, match="does not fit the record schema"):
         load_records(tmp_path)
+
+
+def test_kernels_of_records_from_before_a_field_have_its_default(run: Path, make_row: MakeRow) -> None:
+    """Beside rows that have the field, as a merged file holds them."""
+    part = measurements_folder(run) / "part-a.parquet"
+    table = pq.ParquetFile(part).read()
+    older = table.drop_columns(["specialization"])
+    pq.write_table(older, part)
+    assert set(load_records(run)["specialization"]) == {"Default"}
+    nulls = pa.nulls(3, pa.string()).to_pylist()
+    mixed = table.set_column(
+        table.column_names.index("specialization"), "specialization", pa.array([*nulls[:2], "Default"])
+    )
+    pq.write_table(mixed, part)
+    assert set(load_records(run)["specialization"]) == {"Default"}

@@ -20,6 +20,9 @@ PIPELINE_NAME = re.compile(
 )
 
 MAX_NUMBER = 1 << 20
+
+LATER_FIELDS: Mapping[str, str] = {"specialization": "Default"}
+"""Fields of kernels that older records do not have, with what every older kernel was."""
 _SHOWN_CHARACTERS = 120
 
 
@@ -47,15 +50,22 @@ def cell(name: str, kind: str, value: Any) -> Any:
 def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a kernel class out of a row; other columns are ignored.
 
-    Raises KernelError for a column that is missing or holds something else.
+    A field of LATER_FIELDS may be missing or null, and then has its default. Raises KernelError for
+    another column that is missing, and for one that holds something else.
     """
     values = {}
     for field in fields(kernel):
+        if field.name in LATER_FIELDS and _is_null(row.get(field.name)):
+            continue
         if field.name in row:
             values[field.name] = cell(field.name, str(field.type), row[field.name])
         elif field.default is MISSING:
             raise KernelError(f"a kernel's row needs the column {field.name}")
     return values
+
+
+def _is_null(value: Any) -> bool:
+    return value is None or value != value
 
 
 def shortened(value: object) -> str:

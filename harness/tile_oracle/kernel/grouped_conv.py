@@ -4,10 +4,12 @@ A name is the published one, followed by a token for each field that differs fro
 system implies:
 
     grouped_conv_{direction}_{dtype}_{ndim}d_{tile}_{pipeline}_{scheduler}[_dsb][_si]
-        [_w{waves}][_wt{warp tile}][_v{vector widths}][_epdefault][_gm{groups}][_eg][_2s][_pad{mnk bits}]
+        [_w{waves}][_wt{warp tile}][_v{vector widths}][_epdefault][_gm{groups}][_eg][_2s]
+        [_f1x1p0|_f1x1s1p0|_f3x3][_pad{mnk bits}]
 
 What is implied: waves and warp tile from the tile where it is one of the ten published tiles (any
-other tile names both), vector widths 4x8x8, epilogue cshuffle, one group a tile, all paddings on.
+other tile names both), vector widths 4x8x8, epilogue cshuffle, one group a tile, specialization
+Default, all paddings on.
 Published names without a wave mode mean intrawave. The oldest of them say nothing of buffering either,
 so there compv4 and comp_async, which exist in two buffers only, mean double_smem_buffer.
 """
@@ -52,6 +54,12 @@ PUBLISHED_VECTORS = (4, 8, 8)
 
 _TWO_BUFFERS_ONLY = ("compv4", "comp_async")
 
+SPECIALIZATION_TOKENS = {
+    "Default": "", "Filter1x1Pad0": "f1x1p0", "Filter1x1Stride1Pad0": "f1x1s1p0", "Filter3x3": "f3x3"
+}  # fmt: skip
+"""Convolution specialization, as Composable Kernel calls it -> its token in a kernel's name."""
+SPECIALIZATIONS = tuple(SPECIALIZATION_TOKENS)
+
 
 @dataclass(frozen=True)
 class GroupedConvKernel:
@@ -61,6 +69,9 @@ class GroupedConvKernel:
     wave_{m,n,k}: waves along each axis of the tile. warp_tile_{m,n,k}: what one matrix instruction
     sequence of a wave covers (on cpu: the register micro-tile). vector_{a,b,c}: elements of a global
     load or store of A, B and C. pad_{m,n,k}: whether a partial tile along that axis is handled.
+    specialization: the problems that the code is for. Default: all; Filter1x1Pad0: 1x1 filters without
+    padding; Filter1x1Stride1Pad0: of these, the ones with stride 1; Filter3x3: 3x3 (3x3x3) filters of one
+    input channel a group.
 
     Raises KernelError on construction when a field cannot be right on any architecture; what one
     architecture allows is for tile_oracle.arch to say.
@@ -92,6 +103,7 @@ class GroupedConvKernel:
     pad_m: bool = True
     pad_n: bool = True
     pad_k: bool = True
+    specialization: str = "Default"
 
     op: ClassVar[str] = "grouped_conv"
 
@@ -102,6 +114,7 @@ class GroupedConvKernel:
             ("ndim", (2, 3)),
             ("scheduler", SCHEDULERS),
             ("epilogue", EPILOGUES),
+            ("specialization", SPECIALIZATIONS),
         ):
             if getattr(self, name) not in words:
                 raise KernelError(
@@ -174,6 +187,8 @@ class GroupedConvKernel:
             tokens.append("eg")
         if self.two_stage:
             tokens.append("2s")
+        if self.specialization != "Default":
+            tokens.append(SPECIALIZATION_TOKENS[self.specialization])
         if not (self.pad_m and self.pad_n and self.pad_k):
             tokens.append(f"pad{self.pad_m:d}{self.pad_n:d}{self.pad_k:d}")
         return "_".join(tokens)
@@ -239,13 +254,16 @@ def parse_grouped_conv_name(name: str) -> GroupedConvKernel:
         pad_m=pads[0] == "1",
         pad_n=pads[1] == "1",
         pad_k=pads[2] == "1",
+        specialization=_SPECIALIZATION_OF[part["special"] or ""],
     )
 
 
+_SPECIALIZATION_OF = {token: name for name, token in SPECIALIZATION_TOKENS.items()}
 _T = r"[1-9][0-9]{0,6}x[1-9][0-9]{0,6}x[1-9][0-9]{0,6}"
 _NAME = re.compile(
     rf"grouped_conv_(?P<direction>{'|'.join(DIRECTIONS)})_(?P<dtype>[a-z0-9]+)_(?P<ndim>[23])d_(?P<tile>{_T})"
     rf"_(?P<pipeline>{PIPELINE_NAME.pattern})(?:_(?P<scheduler>intrawave|interwave))?(?P<dsb>_dsb)?(?P<si>_si)?"
     rf"(?:_w(?P<w>{_T}))?(?:_wt(?P<wt>{_T}))?(?:_v(?P<v>{_T}))?(?:_ep(?P<ep>default))?"
-    rf"(?:_gm(?P<gm>[1-9][0-9]{{0,6}}))?(?P<eg>_eg)?(?P<two>_2s)?(?:_pad(?P<pad>[01]{{3}}))?"
+    rf"(?:_gm(?P<gm>[1-9][0-9]{{0,6}}))?(?P<eg>_eg)?(?P<two>_2s)?"
+    rf"(?:_(?P<special>{'|'.join(filter(None, SPECIALIZATION_TOKENS.values()))}))?(?:_pad(?P<pad>[01]{{3}}))?"
 )

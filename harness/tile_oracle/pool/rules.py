@@ -18,7 +18,8 @@ strategy: "max", "channels_multiple_of_4", "input_channels_multiple_of_1",
 "output_channels_multiple_of_2" (the widest load that such channel counts allow). `double_smem_buffer`
 left out means: where the pipeline requires it. The other axes, with what they are when left out:
 `scheduler` ["intrawave"], `epilogue` ["cshuffle"], `split_image` [false], `num_groups_to_merge` [1],
-`explicit_gemm` [false], `two_stage` [false], `padding` ["111"] (one digit for each of pad_m, pad_n, pad_k).
+`explicit_gemm` [false], `two_stage` [false], `padding` ["111"] (one digit for each of pad_m, pad_n, pad_k),
+`specialization` ["Default"].
 
 Rules for GEMM kernels are a list of blocks of their own, "gemm" beside "blocks"; either may be left out:
 

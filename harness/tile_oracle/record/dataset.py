@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tile_oracle.errors import RecordError
+from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.journal import (
@@ -24,6 +25,7 @@ from tile_oracle.vouched_files import check_file
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
 
 IDENTITY = ["run", "problem", "kernel", "round"]
 """What no two rows of a dataset share."""
@@ -113,7 +115,20 @@ def _journal_frame(journal: Path) -> pd.DataFrame | None:
     lines = read_journal(journal)
     if lines.damaged:
         tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): what was in them is left out")
-    return rows_table(lines.rows).to_pandas() if lines.rows else None
+    return with_later_fields(rows_table(lines.rows)).to_pandas() if lines.rows else None
+
+
+def with_later_fields(table: pa.Table) -> pa.Table:
+    """The records with the defaults of fields that kernels had not yet when a row was written."""
+    import pyarrow.compute as pc
+
+    for name, default in LATER_FIELDS.items():
+        if name in table.column_names and table.column(name).null_count:
+            has_fields = pc.is_valid(table.column("tile_m"))
+            given = table.column(name)
+            filled = pc.if_else(has_fields, pc.fill_null(given, default), given)
+            table = table.set_column(table.column_names.index(name), table.schema.field(name), filled)
+    return table
 
 
 def _read_part(path: Path, op: str | None) -> pd.DataFrame:
@@ -143,6 +158,6 @@ def _read_part(path: Path, op: str | None) -> pd.DataFrame:
                 ) from None
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
-    whole = pa.Table.from_arrays(arrays, schema=schema)
+    whole = with_later_fields(pa.Table.from_arrays(arrays, schema=schema))
     check_rows(whole, op_of([op, *pc.unique(table.column("op")).to_pylist()]), path)
     return whole.to_pandas()

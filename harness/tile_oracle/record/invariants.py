@@ -23,6 +23,7 @@ import numpy.typing as npt
 
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.kernel import kernel_from_row, parse_kernel_name
+from tile_oracle.kernel.fields import LATER_FIELDS
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import problem_from_row
 from tile_oracle.record.schema import STATUSES, kernel_columns, problem_columns
@@ -101,7 +102,8 @@ class _Rows:
     def _check_kernels(self) -> None:
         names, of_row = self._encoded("kernel")
         first = _first_rows(of_row, len(names))
-        columns = kernel_columns(self.op)
+        there = self.table.column_names
+        columns = tuple(name for name in kernel_columns(self.op) if name not in LATER_FIELDS or name in there)
         if not any(self._is_there(column) for column in columns):
             return  # older and foreign files have the name alone
         shared = [name for name in problem_columns(self.op) if name in _kernel_fields(self.op)]

@@ -150,6 +150,7 @@ def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) 
         (FORWARD + "_eg", "GroupedConvTraits has no parameter for explicitgemm"),
         (FORWARD + "_epdefault", "epilogue default is not in this CK Tile"),
         (FORWARD + "_pad110", "padding"),
+        (FORWARD + "_f3x3", "specialization: this CK Tile has no Filter3x3"),
         (FORWARD + "_gm2", "num_groups_to_merge: .*forward kernel is launched group by group"),
         (FORWARD.replace("forward", "bwd_weight") + "_2s", "two_stage .*it has no ElementWiseShape"),
         (GEMM.replace("compv3", "preshufflev2"), "shuffled first"),
@@ -310,3 +311,8 @@ def test_names_are_compared_without_what_versions_vary() -> None:
     assert plain("kM_") == "m"
     assert plain("k_batch_") == "k_batch"
     assert plain("kernel") == "kernel"
+
+
+def test_a_specialization_is_that_of_the_traits(api: CkTileApi) -> None:
+    text = source_for(api, parse_kernel_name(FORWARD + "_f1x1p0"))
+    assert "GroupedConvTraits<2, ConvolutionSpecialization::Filter1x1Pad0," in text

@@ -13,8 +13,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.measured_tables import gfx950_file
+from tile_oracle.arch import load_arch
+from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import KERNEL_FIELDS, PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
+from tile_oracle.kernel.grouped_conv import SPECIALIZATIONS
 from tile_oracle.problem import GroupedConvProblem
 
 _NUMBERS = st.one_of(st.sampled_from((1, 2, 4, 8, 16, 32, 64, 128)), st.integers(1, 1 << 20))
@@ -55,6 +58,7 @@ def kernels(draw: st.DrawFn) -> GroupedConvKernel:
         pad_m=draw(flag),
         pad_n=draw(flag),
         pad_k=draw(flag),
+        specialization=draw(st.sampled_from(SPECIALIZATIONS)),
     )
 
 
@@ -283,3 +287,30 @@ def test_a_kernel_matches_the_problems_of_its_kind_only() -> None:
 
 def test_the_fields_are_all_there() -> None:
     assert tuple(field.name for field in fields(GroupedConvKernel)) == KERNEL_FIELDS
+
+
+@pytest.mark.parametrize(
+    ("special", "token", "fits", "fits_not"),
+    [
+        ("Filter1x1Pad0", "f1x1p0", {"stride_h": 2}, {"pad_w": 1}),
+        ("Filter1x1Stride1Pad0", "f1x1s1p0", {}, {"stride_h": 2}),
+        ("Filter3x3", "f3x3", {"Y": 3, "X": 3, "C": 8, "pad_h": 1}, {"Y": 3, "X": 3}),
+    ],
+)
+def test_a_specialization_is_in_the_name_and_says_which_problems_a_kernel_is_for(
+    special: str, token: str, fits: dict[str, int], fits_not: dict[str, int]
+) -> None:
+    kernel = replace(published(), specialization=special)
+    assert kernel.name.endswith(f"_dsb_si_{token}")
+    plain = GroupedConvProblem("forward", "bf16", 2, 2, 64, 64, 8, 9, 9, 1, 1)
+    arch = load_arch("gfx950")
+    assert arch.problem_refusal(kernel, replace(plain, **fits)) is None
+    reason = arch.problem_refusal(kernel, replace(plain, **fits_not))
+    assert str(reason).startswith(f"specialization: {special} is for filters of extent")
+    assert arch.problem_refusal(published(), replace(plain, **fits_not)) is None
+    for name, refusal in (("cpu", load_arch("cpu").refusals(kernel)), ("kernels/gpu", gpu_refusals(kernel))):
+        assert any(name in one and "for all filters" in one for one in refusal)
+
+
+def gpu_refusals(kernel: GroupedConvKernel) -> list[str]:
+    return [reason for reason in [gpu_code_refusal(kernel, "gfx950")] if reason is not None]

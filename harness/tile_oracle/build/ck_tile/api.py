@@ -95,6 +95,7 @@ _TAKES_ONE_EACH = re.compile(
 )
 _ONE_WINDOW_EACH = re.compile(r"\boperator\(\)\(\s*a_block_window,\s*b_block_window\b")
 _WINDOW_LENGTH = re.compile(r"tile_windows\w*\.at\(I0\)\.get_length\(")
+_SPECIALIZATIONS = re.compile(r"\benum\s+(?:struct|class)\s+ConvolutionSpecialization\s*\{([^}]*)\}")
 _PERSISTENT = re.compile(r"\bUsePersistentKernel\s*=")
 _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 
@@ -134,7 +135,7 @@ class CkTileApi:
     missing: operation or direction -> why no kernel of it can be made. gemm_layouts: direction -> layouts of
     A, B and C that the implicit GEMM must have. warp_tiles: data type -> what its matrix instructions cover.
     nearest: what CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT must be for results to be rounded to the nearest bf16,
-    where they would be cut off; "" where they are rounded anyway.
+    where they would be cut off; "" where they are rounded anyway. specializations: those of convolutions.
     """
 
     headers: CkTileHeaders
@@ -145,6 +146,7 @@ class CkTileApi:
     warp_tiles: Mapping[str, frozenset[tuple[int, int, int]]]
     includes: tuple[str, ...]
     nearest: str = ""
+    specializations: frozenset[str] = frozenset()
 
     def merges_groups(self, direction: str) -> bool:
         """Whether a direction's launch is planned with groups that share a workgroup.
@@ -269,6 +271,7 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
         MappingProxyType(_warp_tiles(whole)),
         tuple(name for name in INCLUDES if (headers.include / name).is_file()),
         _nearest(headers.text("ck_tile/core/config.hpp")),
+        _specializations(whole),
     )
 
 
@@ -342,6 +345,11 @@ def _warp_tiles(text: str) -> dict[str, frozenset[tuple[int, int, int]]]:
         if a == b and a in ours:
             found.setdefault(ours[a], set()).add((int(m), int(n), int(k)))
     return {dtype: frozenset(tiles) for dtype, tiles in found.items()}
+
+
+def _specializations(text: str) -> frozenset[str]:
+    found = _SPECIALIZATIONS.search(text)
+    return frozenset(re.findall(r"\w+", found[1])) if found else frozenset()
 
 
 def _nearest(config: str) -> str:

@@ -21,6 +21,8 @@ def unit(api: CkTileApi, kernel: GroupedConvKernel) -> str:
     check_there(api, direction)
     pipeline = pipeline_of(api, kernel, kernel.double_smem_buffer, api.gemm_layouts[direction])
     _check_has(api, kernel, pipeline)
+    if kernel.specialization not in api.specializations:
+        raise KernelError(f"specialization: this CK Tile has no {kernel.specialization}")
     kernel_class, args_class = CONV_KERNELS[direction]
     vectors = {"vectorsizea": kernel.vector_a, "vectorsizeb": kernel.vector_b, "vectorsizec": kernel.vector_c}
     widths = {name: str(width) for name, width in vectors.items()}
@@ -86,7 +88,7 @@ def _traits(api: CkTileApi, kernel: GroupedConvKernel, widths: dict[str, str]) -
         "GroupedConvTraits",
         {
             "ndimspatial": str(kernel.ndim),
-            "convspecialization": "ConvolutionSpecialization::Default",
+            "convspecialization": f"ConvolutionSpecialization::{kernel.specialization}",
             "inlayout": _CONV + image,
             "weilayout": _CONV + filters,
             "dslayout": "tuple<>",

@@ -20,7 +20,10 @@ _ROW_BYTES, _ROW_BYTES_OF_ONE_IMAGE = 24, 16
 
 
 def code_refusal(kernel: GroupedConvKernel, arch: str) -> str | None:
-    """Whether tiles and the table of rows that forward and bwd_data keep beside them fit into LDS."""
+    """What kernels/gpu lacks: code for one specialization, or LDS for the tiles and the table of rows that
+    forward and bwd_data keep beside them."""
+    if kernel.specialization != "Default":
+        return f"specialization {kernel.specialization}: kernels/gpu has code for all filters alone"
     if GPU_MACHINES[arch] != "amdgcn":
         return None
     rules = load_arch(arch)

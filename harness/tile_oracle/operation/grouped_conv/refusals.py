@@ -115,6 +115,8 @@ def _option_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
         yield f"num_groups_to_merge: {merged} is not one of {', '.join(map(str, merging.values))}"
     if kernel.explicit_gemm and merged != 1:
         yield f"explicit_gemm: {arch.kernels.options['explicit_gemm'].why}; num_groups_to_merge must be 1"
+    if kernel.specialization != "Default" and arch.name == "cpu":
+        yield f"specialization: kernels on {arch.name} are for all filters, not for {kernel.specialization}"
     if not (kernel.pad_m and kernel.pad_n and kernel.pad_k) and not arch.kernels.paddings_may_be_off:
         yield f"padding: {arch.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
 
@@ -140,6 +142,7 @@ def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConv
     """Why a kernel that the architecture allows cannot compute this problem of its kind."""
     if problem.G % kernel.num_groups_to_merge:
         yield f"num_groups_to_merge: {kernel.num_groups_to_merge} does not divide G = {problem.G}"
+    yield from _filter_refusals(kernel, problem)
     if kernel.explicit_gemm and not (
         set(problem.filter) == {1} and set(problem.stride) == {1} and set(problem.pad) == {0}
     ):
@@ -160,3 +163,17 @@ def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConv
                 f"vectors: pad_{axis} is off and {letter}/G = {channels[letter]} is not a multiple of "
                 f"vector_{operand} = {width}"
             )
+
+
+def _filter_refusals(kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
+    """What a specialization asks of the problem, as Composable Kernel checks it."""
+    special = kernel.specialization
+    if special == "Filter3x3":
+        if set(problem.filter) != {3} or problem.C != problem.G:
+            yield f"specialization: {special} is for filters of extent 3 and one input channel a group"
+    elif special != "Default":
+        stride_1 = special == "Filter1x1Stride1Pad0"
+        strides = set(problem.stride) if not stride_1 else {1}
+        if set(problem.filter) != {1} or set(problem.pad) != {0} or set(problem.stride) != strides:
+            stride = ", stride 1" if stride_1 else ""
+            yield f"specialization: {special} is for filters of extent 1{stride} and no padding"

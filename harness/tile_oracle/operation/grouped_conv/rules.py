@@ -12,7 +12,7 @@ from tile_oracle.arch import Arch, Triple, known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.json_tree import JsonTree
 from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
-from tile_oracle.kernel.grouped_conv import PUBLISHED_VECTORS, GroupedConvKernel
+from tile_oracle.kernel.grouped_conv import PUBLISHED_VECTORS, SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.operation.grouped_conv.refusals import CONTIGUOUS_CHANNELS
 from tile_oracle.operation.kind import Kind
 from tile_oracle.pool.rule_parts import (
@@ -58,6 +58,7 @@ class ConvRuleBlock:
     two_stage: tuple[bool, ...]
     vectors: tuple[VectorRule, ...]
     padding: tuple[tuple[bool, bool, bool], ...]
+    specialization: tuple[str, ...] = ("Default",)
 
     @property
     def candidates(self) -> int:
@@ -69,7 +70,7 @@ class ConvRuleBlock:
         buffers = (None,) if self.double_smem_buffer is None else self.double_smem_buffer
         axes = (
             self.pipeline, self.scheduler, self.epilogue, buffers, self.split_image, self.num_groups_to_merge,
-            self.explicit_gemm, self.two_stage, self.vectors, self.padding,
+            self.explicit_gemm, self.two_stage, self.vectors, self.padding, self.specialization,
         )  # fmt: skip
         return tiles * math.prod(len(axis) for axis in axes)
 
@@ -81,9 +82,19 @@ class ConvRuleBlock:
         """Every combination of the lists; what a rule leaves open is computed for the architecture."""
         direction, dtype, ndim = str(kind.words["direction"]), kind.dtype, int(kind.words["ndim"])
         others = [
-            (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding)
+            (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding, special)
             for pipeline in self.pipeline
-            for scheduler, epilogue, double, split, merge, explicit, two_stage, padding in itertools.product(
+            for (
+                scheduler,
+                epilogue,
+                double,
+                split,
+                merge,
+                explicit,
+                two_stage,
+                padding,
+                special,
+            ) in itertools.product(
                 self.scheduler,
                 self.epilogue,
                 self.double_smem_buffer or (arch.double_smem_buffer_required(pipeline),),
@@ -92,6 +103,7 @@ class ConvRuleBlock:
                 self.explicit_gemm,
                 self.two_stage,
                 self.padding,
+                self.specialization,
             )
         ]
         for rule in self.tiles:
@@ -128,6 +140,7 @@ _REQUIRED = ("arch", "tiles", "pipeline")
 _OPTIONAL = (
     "about", "direction", "dtype", "ndim", "tile_k", "scheduler", "epilogue", "double_smem_buffer",
     "split_image", "num_groups_to_merge", "explicit_gemm", "two_stage", "vectors", "padding",
+    "specialization",
 )  # fmt: skip
 
 
@@ -171,6 +184,7 @@ def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> ConvRuleBl
         padding=filled(part["padding"], tuple(read_padding(item) for item in part["padding"].items()))
         if "padding" in part
         else ((True, True, True),),
+        specialization=texts("specialization", SPECIALIZATIONS, ("Default",)),
     )
 
 
