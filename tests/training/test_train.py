@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import lightgbm as lgb
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,6 +15,7 @@ from tests.made_records import make_kernels, make_problems, make_records, true_t
 from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.tree_targets import TARGETS
 from tile_oracle.model.trees import TreeSettings
 from tile_oracle.problem import GroupedConvProblem
@@ -21,6 +24,7 @@ from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
 from tile_oracle.training.train import mine_hard_examples, train
 from tile_oracle.training.training_rows import training_rows, with_importance
+from tile_oracle.training.warm_start import physical_of
 
 FEW = TreeSettings(trees=30)
 
@@ -190,6 +194,67 @@ def test_a_warm_start_adds_trees_and_says_where_it_came_from(records: pd.DataFra
         train(more, few_trees("log_time_97"), warm_start=tmp_path / "old")
     with pytest.raises(ModelError, match="trained for arch gfx950"):
         train(more.assign(arch="gfx942"), few_trees("log_time"), warm_start=tmp_path / "old")
+
+
+def trees_of(booster: lgb.Booster) -> list[str]:
+    """The text of every tree, without its number."""
+    text = booster.model_to_string(num_iteration=-1).split("\nend of trees")[0]
+    return [tree.partition("\n")[2].rstrip() for tree in text.split("\nTree=")[1:]]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "targets"),
+    [("tflops_97", ("tflops", "latency", "bandwidth")), ("default", ("latency",))],
+)
+def test_a_warm_start_grows_every_member_from_its_own_old_trees(
+    records: pd.DataFrame, tmp_path: Path, recipe: str, targets: tuple[str, ...]
+) -> None:
+    old = train(records, few_trees(recipe), targets=targets, n_splits=2)
+    old.save(tmp_path / "old")
+    more = make_records(make_problems(30, seed=5), make_kernels(), seed=5)
+    grown = train(more, few_trees(recipe), warm_start=tmp_path / "old", warm_trees=20)
+    grown.save(tmp_path / "grown")
+    loaded = Predictor.load(tmp_path / "grown")
+    assert [member.name for member in loaded.ranker.members] == [m.name for m in old.ranker.members]
+    assert (loaded.spec.picks, loaded.spec.log_targets) == (old.spec.picks, old.spec.log_targets)
+    for before, after in zip(tree_members(old.ranker), tree_members(loaded.ranker), strict=True):
+        for first, then in zip(before.boosters, after.boosters, strict=True):
+            assert len(trees_of(then)) == 50
+            assert trees_of(then)[:30] == trees_of(first)
+        added = 20 * len(before.boosters)
+        assert grown.manifest["n_estimators_of"][before.name] == {"prev": added // 20 * 30, "new": added}
+    assert physical_of(loaded.ranker) == physical_of(old.ranker)
+    rows = training_rows(more).table
+    for member in (m for m in loaded.ranker.members if not m.relative):
+        error = np.abs(loaded.scores(rows)[member.name] - np.log(rows["latency_ms"].to_numpy()))
+        assert np.median(error) < 0.5, member.name
+
+
+def test_a_warm_start_refuses_what_it_would_lose_or_cannot_grow(
+    records: pd.DataFrame, tmp_path: Path
+) -> None:
+    train(records, few_trees("tflops_97"), n_splits=2).save(tmp_path / "old")
+    train(records, few_trees("physical"), n_splits=2).save(tmp_path / "no_trees")
+    with pytest.raises(ModelError, match="has no member latency; it has tflops"):
+        train(records, few_trees("tflops_97"), targets=("latency",), warm_start=tmp_path / "old")
+    with pytest.raises(ModelError, match="no_trees has no trees to grow"):
+        train(records, warm_start=tmp_path / "no_trees")
+    assert train(records, warm_start=tmp_path / "old", warm_trees=2).spec.recipe == "tflops_97"
+
+
+def test_a_warm_start_keeps_a_target_that_was_trained_without_its_logarithm(
+    records: pd.DataFrame, tmp_path: Path
+) -> None:
+    rows = training_rows(records).table
+    recipe = few_trees("tflops_97")
+    plain = replace(TARGETS["tflops"], logged=False)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(TARGETS, "tflops", plain)
+        train(records, recipe, n_splits=2).save(tmp_path / "old")
+    model = train(records, recipe, warm_start=tmp_path / "old", warm_trees=20)
+    assert model.spec.log_targets == ()
+    predicted = model.ranker.tflops(rows, group_codes(rows))
+    assert np.median(np.abs(predicted / rows["tflops"].to_numpy() - 1)) < 0.5
 
 
 def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd.DataFrame) -> None:

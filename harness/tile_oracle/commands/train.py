@@ -76,13 +76,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="records whose rows of other directions teach as well (may be repeated): kernels of one family "
         "behave alike. Nothing is judged by them",
     )
-    parser.add_argument("--warm-start", metavar="FOLDER", help="grow further trees on an existing model")
+    parser.add_argument(
+        "--warm-start", metavar="FOLDER", help="grow further trees on every target of an existing model"
+    )
     parser.add_argument(
         "--warm-trees",
         type=int,
         default=200,
         metavar="N",
-        help="trees to add per member (default: %(default)s)",
+        help="trees to add to each booster (default: %(default)s)",
     )
     parser.add_argument(
         "--hard-examples",

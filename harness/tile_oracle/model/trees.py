@@ -110,10 +110,10 @@ class TreeData:
             None if self.unseen is None else self.unseen[mask],
         )
 
-    def columns(self, mask: npt.NDArray[np.bool_]) -> TreeData:
-        """The same rows with these features alone."""
-        unseen = None if self.unseen is None else np.ascontiguousarray(self.unseen[:, mask])
-        return replace(self, features=np.ascontiguousarray(self.features[:, mask]), unseen=unseen)
+    def columns(self, chosen: npt.NDArray[np.bool_ | np.int_]) -> TreeData:
+        """The same rows with these features alone: a mask, or their indices in the order wanted."""
+        unseen = None if self.unseen is None else np.ascontiguousarray(self.unseen[:, chosen])
+        return replace(self, features=np.ascontiguousarray(self.features[:, chosen]), unseen=unseen)
 
 
 def grow(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-import lightgbm as lgb
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -18,12 +17,13 @@ from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
-from tile_oracle.model.tree_targets import label, target_named
+from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
 from tile_oracle.training.auxiliary_rows import is_companion
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.training_rows import IMPORTANCE
+from tile_oracle.training.warm_start import grown_physical, old_trees, physical_of, with_kernels
 
 Report = Callable[[str], None]
 """Called with one line of progress."""
@@ -53,7 +53,9 @@ def fit(
 ) -> Ranker:
     """A ranker trained on every row of a training table (`training_rows(...).table`), companions included.
 
-    `start`: a model whose trees are grown further (warm start); its features must be the recipe's.
+    `start`: a model that is grown further (warm start). The recipe must have just its tree members
+    (training.warm_start makes it so). Its aliases and its physical model stay: the old trees were fitted to
+    what these leave over. Kernels that they do not know are added.
 
     Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
     of trees. Raises ModelError for rows that cannot be used, and for companions where the recipe merges
@@ -66,7 +68,10 @@ def fit(
         )
     hardware = hardware_figures(arch)
     aliases = Aliases()
-    if recipe.aliases:
+    if start is not None:
+        aliases = with_kernels(start.aliases, rows)
+        rows = merge(rows, aliases) if aliases.representative else rows
+    elif recipe.aliases:
         aliases = explain_aliases(rows, find_aliases(rows), hardware)
         rows = merge(rows, aliases)
         effort.say(
@@ -84,10 +89,15 @@ def fit(
     members: list[Member] = []
     if recipe.physical:
         effort.say("  physical: fitting the terms of every kernel's time")
-        physical = fit_physical(rows, near, hardware)
+        old_physical = None if start is None else physical_of(start)
+        if old_physical is None:
+            physical = fit_physical(rows, near, hardware)
+        else:
+            physical = grown_physical(old_physical, rows, near, hardware)
         members.append(physical)
     for part in recipe.trees:
-        target = target_named(part.target)
+        old = None if start is None else old_trees(start, part)
+        target = target_named(part.target) if old is None else old.target
         if target.name == "correction":
             if physical is None:
                 raise ModelError(f"recipe {recipe.name}: a correction needs the physical model")
@@ -104,7 +114,7 @@ def fit(
         if code is not None and schema.optional:
             known = schema.compute(rows.assign(**code.columns(rows["kernel"])), hardware)
             data = replace(data, features=known, unseen=data.features)
-        trees = _fit_trees(part, data, own, effort, start, kept)
+        trees = _fit_trees(part, target, data, own, effort, old, kept)
         members.append(
             CorrectionMember(physical, trees) if target.name == "correction" and physical else trees
         )
@@ -128,19 +138,24 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
 
 def _fit_trees(
     part: TreePart,
+    target: Target,
     data: TreeData,
     own: npt.NDArray[np.bool_],
     effort: Effort,
-    start: Ranker | None,
+    old: TreeMember | None,
     code: CodeTable | None,
 ) -> TreeMember:
     """own: marks the rows that are not companions. In an ensemble every second booster trains on these alone:
-    it knows frequently measured kernels better, the others know the rest better."""
-    target, schema = target_named(part.target), schema_named(part.schema)
+    it knows frequently measured kernels better, the others know the rest better.
+    old: the member that a warm start grows."""
+    schema = schema_named(part.schema)
     settings, valid, names = part.settings, None, schema.names
-    if 0 < part.strongest < len(names):
+    if old is not None:
+        data = data.columns(np.array([names.index(name) for name in old.feature_names]))
+        names = old.feature_names
+    elif 0 < part.strongest < len(names):
         looking = replace(part, strongest=0, ensemble=1, settings=_GAIN_SETTINGS)
-        first = _fit_trees(looking, data, own, replace(effort, report=None), None, code)
+        first = _fit_trees(looking, target, data, own, replace(effort, report=None), None, code)
         kept = set(list(importances(first.boosters, names))[: part.strongest])
         data = data.columns(np.array([name in kept for name in names]))
         names = tuple(name for name in names if name in kept)
@@ -152,7 +167,7 @@ def _fit_trees(
             held = group_folds(train_data.groups, _STOPPING_SHARE, seed) == 0
             train_data, valid = train_data.take(~held), train_data.take(held)
         effort.say(f"  {target.name}: growing up to {settings.trees} trees (seed {seed})")
-        init = None if start is None else _init_booster(start, part, number, names)
+        init = None if old is None else old.boosters[number]
         boosters.append(
             grow(
                 target,
@@ -167,21 +182,6 @@ def _fit_trees(
             )
         )
     return TreeMember(target, schema, names, tuple(boosters), code or CodeTable())
-
-
-def _init_booster(start: Ranker, part: TreePart, number: int, names: tuple[str, ...]) -> lgb.Booster:
-    """The booster that a warm start grows further."""
-    for member in tree_members(start):
-        if member.name == part.target and number < len(member.boosters):
-            if member.feature_names != names:
-                wanted, have = set(names), set(member.feature_names)
-                raise ModelError(
-                    f"warm start: the old model's features are not those of {part.schema} "
-                    f"(missing {', '.join(sorted(wanted - have)) or 'none'}; "
-                    f"unknown {', '.join(sorted(have - wanted)) or 'none'})"
-                )
-            return member.boosters[number]
-    raise ModelError(f"warm start: the old model has no member {part.target} number {number}")
 
 
 def _every_fifth(effort: Effort) -> Callable[[int, int], None] | None:

@@ -31,7 +31,6 @@ from tile_oracle.model.store import (
     importances_file,
     json_bytes,
     metrics_file,
-    read_manifest,
     write_folder,
 )
 from tile_oracle.model.trees import importances
@@ -45,6 +44,7 @@ from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
 from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
 from tile_oracle.training.training_rows import IMPORTANCE, training_rows, with_importance
+from tile_oracle.training.warm_start import WarmStart
 from tile_oracle.version import __version__
 from tile_oracle.vouched_files import MANIFEST_FILE
 
@@ -129,11 +129,11 @@ def train(
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
     `arch`, `direction` and `dtype` choose rows; each may be left out where the records have only one.
-    `recipe`: by default what suits them (`suited_recipe`).
-    `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on an
-    existing model with the same features; it is not cross-validated, since the old model may have seen
-    the held-out problems. `hard_example_rounds` repeats the training with more weight on the problems
-    that were picked badly, and keeps the best round. `weights`: how much rows count
+    `recipe`: by default what suits them (`suited_recipe`), or the old model's in a warm start.
+    `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
+    booster of an existing model with the same features; it is not cross-validated, since the old model may
+    have seen the held-out problems. `hard_example_rounds` repeats the training with more weight on the
+    problems that were picked badly, and keeps the best round. `weights`: how much rows count
     (`with_importance`). `choose` looks for a better recipe first (training.compact). `also`: records
     whose rows of other directions teach as well (training.auxiliary_rows); in a fold those of held-out
     shapes do not. `code`: figures of further kernels' binaries for the folder.
@@ -155,9 +155,14 @@ def train(
     kind, records = _one_kind(records, wanted)
     usable = training_rows(records)
     rows = usable.table if weights is None else with_importance(usable.table, weights)
-    if recipe is None:
-        recipe = suited_recipe(op, kind["arch"], has_code=bool(CodeTable.of(rows).figures))
-    chosen = (recipe_named(recipe) if isinstance(recipe, str) else recipe).for_op(op).with_targets(targets)
+    start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
+    if start is not None:
+        chosen = start.recipe(recipe, op, targets).with_trees(warm_trees)
+    else:
+        if recipe is None:
+            recipe = suited_recipe(op, kind["arch"], has_code=bool(CodeTable.of(rows).figures))
+        named = recipe_named(recipe) if isinstance(recipe, str) else recipe
+        chosen = named.for_op(op).with_targets(targets)
     effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     teaching, taught_by = None, dict[str, int]()
     if also is not None:
@@ -168,10 +173,6 @@ def train(
             str(name): int(n) for name, n in teaching["direction"].value_counts().sort_index().items()
         }
         effort.say(f"taught as well by {', '.join(f'{n} rows of {name}' for name, n in taught_by.items())}")
-    start = None
-    if warm_start is not None:
-        start = _warm(Path(warm_start), kind)
-        chosen = chosen.with_trees(warm_trees)
     if hard_example_rounds and start is None:
         rows, rounds = mine_hard_examples(chosen, rows, kind["arch"], hard_example_rounds, n_splits, effort)
     else:
@@ -198,19 +199,13 @@ def train(
         checks.append(check(rows, validation.table, grouping, validation.n_splits, scores=chosen.orders_only))
         kept = validation.table if kept is None else kept
     effort.say("fitting all rows")
-    ranker = fit(chosen, learnt, kind["arch"], effort, start)
+    ranker = fit(chosen, learnt, kind["arch"], effort, None if start is None else start.ranker)
     if code is not None:
         ranker = ranker.knowing(code)
     spec = spec_of(chosen, ranker, kind, rows, _names(records, "device"))
     manifest = manifest_of(ranker, rows, usable.left_out, records, effort.seed, sources)
     if start is not None:
-        old = sum(b.num_trees() for member in tree_members(start) for b in member.boosters)
-        manifest |= {
-            "warm_start_from": Path(str(warm_start)).name,
-            "prev_n_estimators": old,
-            "new_n_estimators": manifest["total_n_estimators"] - old,
-            "warm_start_manifest": read_manifest(Path(str(warm_start))),
-        }
+        manifest |= start.lineage(ranker)
     if rounds:
         manifest["hard_example_rounds"] = rounds
     if taught_by:
@@ -253,24 +248,6 @@ def mine_hard_examples(
             **{IMPORTANCE: before * np.where(weighted["problem"].isin(hard), _HARD_WEIGHT, 1.0)}
         )
     return best, figures
-
-
-def _warm(folder: Path, kind: dict[str, str]) -> Ranker:
-    """The model that a warm start goes on from. Raises ModelError when it is of another kind."""
-    from tile_oracle.model.predictor import Predictor
-
-    old = Predictor.load(folder)
-    have = {
-        "arch": old.spec.arch,
-        "direction": old.spec.direction or kind.get("direction", ""),
-        "dtype": old.spec.dtype,
-    }
-    for name, value in kind.items():
-        if have[name] != value:
-            raise ModelError(
-                f"warm start: {folder} was trained for {name} {have[name]}, the records are {value}"
-            )
-    return old.ranker
 
 
 def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:

@@ -1,0 +1,161 @@
+"""A warm start: an existing model whose boosters all grow further, each on its own target.
+
+The grown model has the old one's members, features, aliases and picks, and each booster begins with the old
+booster's trees. What does not fit is refused: a model never loses a member.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.features.feature_table import Array
+from tile_oracle.features.schemas import schema_named
+from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.model_folder import ModelSpec
+from tile_oracle.model.physics import PhysicalModel, fit_physical
+from tile_oracle.model.ranker import Ranker, TreeMember, tree_members
+from tile_oracle.model.store import read_manifest
+from tile_oracle.model.trees import PUBLISHED_SETTINGS, TreeSettings
+from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """The model that a training goes on from."""
+
+    folder: Path
+    spec: ModelSpec
+    ranker: Ranker
+
+    @classmethod
+    def of(cls, folder: Path, kind: Mapping[str, str]) -> WarmStart:
+        """The model in a folder. Raises ModelError when it was trained for another kind than `kind` (arch,
+        dtype and, for convolutions, direction), or has no trees."""
+        from tile_oracle.model.predictor import Predictor
+
+        old = Predictor.load(folder)
+        have = {
+            "arch": old.spec.arch,
+            "direction": old.spec.direction or kind.get("direction", ""),
+            "dtype": old.spec.dtype,
+        }
+        for name, value in kind.items():
+            if have[name] != value:
+                raise ModelError(
+                    f"warm start: {folder} was trained for {name} {have[name]}, the records are {value}"
+                )
+        if not tree_members(old.ranker):
+            raise ModelError(f"warm start: {folder} has no trees to grow: train without --warm-start")
+        return cls(folder, old.spec, old.ranker)
+
+    def recipe(self, named: str | Recipe | None, op: str, targets: Sequence[str] = ()) -> Recipe:
+        """How every tree member of the model grows. A target that the recipe has too grows with its settings,
+        any other with those it was trained with.
+
+        named: the recipe that the user chose; by default the model's own.
+        Raises ModelError for a recipe or `targets` with a member that the model lacks, and for one that reads
+        other features.
+        """
+        known = RECIPES.get(self.spec.recipe or "")
+        if named is None:
+            own = None if known is None else known.for_op(op)
+            wanted = Recipe(self.spec.recipe or "published", "the old model's own") if own is None else own
+        else:
+            wanted = (recipe_named(named) if isinstance(named, str) else named).for_op(op)
+        parts = {part.target: part for part in wanted.with_targets(targets).trees}
+        for part in parts.values():
+            self._check(part, old_trees(self.ranker, part))
+        trees = []
+        for member in tree_members(self.ranker):
+            part = parts.get(member.name) or TreePart(
+                member.name, member.schema.name, self._settings(member.name)
+            )
+            part = replace(part, schema=member.schema.name, ensemble=len(member.boosters), strongest=0)
+            trees.append(part)
+        return replace(
+            wanted,
+            trees=tuple(trees),
+            weights=dict(self.ranker.weights),
+            aliases=bool(self.ranker.aliases.representative),
+            physical=physical_of(self.ranker) is not None,
+        )
+
+    def _check(self, part: TreePart, member: TreeMember) -> None:
+        if member.schema.name == part.schema:
+            return
+        wanted, have = set(schema_named(part.schema).names), set(member.feature_names)
+        raise ModelError(
+            f"warm start: the old model's features are not those of {part.schema} "
+            f"(missing {', '.join(sorted(wanted - have)) or 'none'}; "
+            f"unknown {', '.join(sorted(have - wanted)) or 'none'})"
+        )
+
+    def _settings(self, target: str) -> TreeSettings:
+        """The settings that a member was trained with; the published ones where the folder says others."""
+        params: Any = self.spec.params.get(target, self.spec.params)
+        names = {field.name for field in fields(TreeSettings)}
+        if isinstance(params, Mapping) and set(params) == names:
+            return TreeSettings(**params)
+        return PUBLISHED_SETTINGS
+
+    def lineage(self, grown: Ranker) -> dict[str, Any]:
+        """What train_manifest.json says of the old model, and how many trees each member had and gained."""
+        before, after = _tree_counts(self.ranker), _tree_counts(grown)
+        return {
+            "warm_start_from": self.folder.name,
+            "prev_n_estimators": sum(before.values()),
+            "new_n_estimators": sum(after.values()) - sum(before.values()),
+            "n_estimators_of": {
+                name: {"prev": count, "new": after[name] - count} for name, count in before.items()
+            },
+            "warm_start_manifest": read_manifest(self.folder),
+        }
+
+
+def old_trees(start: Ranker, part: TreePart) -> TreeMember:
+    """The member of the old model that a part grows. Raises ModelError."""
+    for member in tree_members(start):
+        if member.name == part.target:
+            return member
+    have = ", ".join(member.name for member in tree_members(start))
+    raise ModelError(f"warm start: the old model has no member {part.target}; it has {have}")
+
+
+def physical_of(ranker: Ranker) -> PhysicalModel | None:
+    """The physical time model of a ranker, where it has one."""
+    return next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
+
+
+def grown_physical(
+    old: PhysicalModel, rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float]
+) -> PhysicalModel:
+    """The old model, with coefficients fitted for the kernels of a training table that it does not know.
+
+    weight: how much each row counts, (rows,).
+    """
+    unknown = ~rows["kernel"].isin(old.coefficients.keys()).to_numpy()
+    if not unknown.any():
+        return old
+    found = fit_physical(rows[unknown], weight[unknown], hardware)
+    if (found.terms, found.schema) != (old.terms, old.schema):
+        raise ModelError("warm start: the old physical model has other terms than this version's: train anew")
+    return replace(old, coefficients={**found.coefficients, **old.coefficients})
+
+
+def with_kernels(aliases: Aliases, rows: pd.DataFrame) -> Aliases:
+    """The aliases, in which every kernel of a training table that they do not know stands for itself. A model
+    without aliases keeps none."""
+    if not aliases.representative:
+        return aliases
+    more = {str(name): str(name) for name in sorted(rows["kernel"].unique())}
+    return replace(aliases, representative={**more, **aliases.representative})
+
+
+def _tree_counts(ranker: Ranker) -> dict[str, int]:
+    return {m.name: sum(booster.num_trees() for booster in m.boosters) for m in tree_members(ranker)}
