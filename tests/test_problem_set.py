@@ -174,7 +174,7 @@ class TestRefusals:
             ("N,C,K,Hi,Wi,Y\n1,8,8,9,9,3\n", 1, "no column X; a header row needs at least N,C,K,Hi,Wi,Y,X"),
             ("N,C,K,Hi,Wi,Y,X,stride\n" + ROW, 1, "column 8, 'stride', is unknown; did you mean stride_"),
             ("# c\nN,C,K,hi,Wi,Y,X\n" + ROW, 2, "column 4, 'hi', is unknown; did you mean Hi?"),
-            ("kernel," + SHORT + "k," + ROW, 1, "column 1, 'kernel', is unknown; known are direction, dtype"),
+            ("M,N,K,Hi\n1,2,3,4\n", 1, "column 4, 'Hi', is unknown; known are dtype, layout"),
             ("N," + SHORT + "1," + ROW, 1, "column N is there twice"),
             (SHORT + "1,8,16,9,9,3\n", 2, "6 cells where the header row has 7 columns"),
             (SHORT + ROW + "1,8,16,9,9,3,3,1\n", 3, "8 cells where the header row has 7 columns"),

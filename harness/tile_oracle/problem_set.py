@@ -1,16 +1,12 @@
-"""Problem sets: CSV files of problems, shipped ones by name and a user's own by path.
+"""Problem sets: files of problems, shipped ones by name and a user's own by path.
 
-A file begins with comment lines (`# `) that say where the set comes from; then a header row of problem
-fields; then one problem a row. A file is of one operation, which its columns say (M, N, K: a GEMM; else a
-convolution); a column `op` may say it too. Columns of fields with a default may be left out, and so may
-direction (forward), dtype (bf16), layout (rcr), G (1) and ndim (3 where a row's depth columns say more than
-the defaults, else 2). A column `source` may say where each problem comes from. Blank and comment lines are
-skipped.
+A user's file is a CSV table (`problem_list.problem_table`), a list of MIOpenDriver command lines
+(`problem_list.miopen_driver`) or a Python file of tile_engine's problems (`problem_list.tile_engine`); its
+name or its first lines say which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
 
-import csv
 import difflib
 import hashlib
 import os
@@ -22,22 +18,22 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tile_oracle.data_files import data_folder
-from tile_oracle.errors import ProblemError, ProblemSetError
+from tile_oracle.errors import ProblemSetError
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem
-from tile_oracle.spreadsheet import cell_text, safe_cell
+from tile_oracle.problem_list.list_file import MAX_LINE_BYTES, ListFile, quoted
+from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
+from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
+from tile_oracle.problem_list.tile_engine import engine_problems
+from tile_oracle.spreadsheet import safe_cell
 from tile_oracle.user_file import open_regular
 
 MAX_ROWS = 1_000_000
 MAX_FILE_BYTES = 256 * 2**20
-MAX_LINE_BYTES = 64 * 2**10
-
-SOURCE_COLUMN = "source"
-OP_COLUMN = "op"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
-_NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
-_BOM = b"\xef\xbb\xbf"
+_LIST_OF_FILE = re.compile(r"(?P<path>.+\.py):(?P<list>[A-Za-z_][A-Za-z0-9_]*)")
+_SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]*(?::[A-Za-z0-9_]*)?$")
 
 
 @dataclass(frozen=True)
@@ -47,7 +43,8 @@ class ProblemSet:
     path: the file; None for several sets together. provenance: the comment lines above the header
     row. sha256: of the file's bytes (of the parts' hashes for several sets together). sources: one
     text a problem, "" where the file does not say. repeated_rows: rows that said an earlier problem
-    again and were left out. parts: the single sets of several sets together.
+    again and were left out. parts: the single sets of several sets together. notes: what else of the file
+    was not read.
     """
 
     name: str
@@ -58,6 +55,7 @@ class ProblemSet:
     sources: tuple[str, ...]
     repeated_rows: int = 0
     parts: tuple[ProblemSet, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 def list_problem_sets() -> tuple[str, ...]:
@@ -66,24 +64,32 @@ def list_problem_sets() -> tuple[str, ...]:
 
 
 def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
-    """A shipped set by its name, or a user's own file by its path (it has a `/` or ends in `.csv`).
+    """A shipped set by its name, or a user's own file by its path (`is_path`). `FILE.py:NAME` is one list of
+    a Python file.
 
     Rows that repeat a problem are an error in a shipped set; in a user's own file they are counted and
     left out. Raises ProblemSetError, one line with file, line number, what is wrong and what would be
     right.
     """
     text = os.fspath(name_or_path)
-    is_path = not isinstance(name_or_path, str) or os.sep in text or text.lower().endswith(".csv")
     shipped = _shipped()
-    if not is_path:
+    if isinstance(name_or_path, str) and not is_path(text):
         if text not in shipped:
             raise ProblemSetError(_unknown_name(text, shipped))
         return _load(shipped[text], text, repeats_allowed=False)
+    of_file = _LIST_OF_FILE.fullmatch(text)
     try:
-        path = Path(text).expanduser()
+        path = Path(of_file["path"] if of_file else text).expanduser()
     except RuntimeError as error:
-        raise ProblemSetError(f"{_quoted(text)}: {error}; write the whole path") from None
+        raise ProblemSetError(f"{quoted(text)}: {error}; write the whole path") from None
+    if of_file:
+        return _load(path, of_file["list"], repeats_allowed=True, list_name=of_file["list"])
     return _load(path, path.stem, repeats_allowed=path not in shipped.values())
+
+
+def is_path(text: str) -> bool:
+    """Whether a text names a file rather than a shipped set: it has a `/`, or ends like a file (`.csv`)."""
+    return os.sep in text or _SUFFIX.search(text) is not None
 
 
 def load_problem_sets(names_or_paths: str) -> ProblemSet:
@@ -92,11 +98,22 @@ def load_problem_sets(names_or_paths: str) -> ProblemSet:
     texts = [text.strip() for text in names_or_paths.split(",")]
     if not all(texts):
         raise ProblemSetError(
-            f"{_quoted(names_or_paths)} has an empty name; separate sets by single commas: "
+            f"{quoted(names_or_paths)} has an empty name; separate sets by single commas: "
             "forward_smoke,my_shapes.csv"
         )
     sets = tuple(load_problem_set(text) for text in dict.fromkeys(texts))
     return sets[0] if len(sets) == 1 else merge_problem_sets(sets)
+
+
+def reading_notes(problem_set: ProblemSet) -> tuple[str, ...]:
+    """What of a user's files was not read or is there more than once, for people."""
+    parts = problem_set.parts or (problem_set,)
+    repeats = [
+        f"{part.name}: {part.repeated_rows:,} rows or lines repeat an earlier problem and count once"
+        for part in parts
+        if part.repeated_rows
+    ]
+    return (*(f"{part.name}: {note}" for part in parts for note in part.notes), *repeats)
 
 
 def merge_problem_sets(sets: Iterable[ProblemSet]) -> ProblemSet:
@@ -125,11 +142,12 @@ def problem_from_dimensions(text: str) -> Problem:
     for part in text.split(","):
         name, equals, cell = part.partition("=")
         if not equals or not name.strip() or '"' in part:
-            raise ProblemSetError(f"{_quoted(part)} is not a dimension; write C=64, joined by commas")
+            raise ProblemSetError(f"{quoted(part)} is not a dimension; write C=64, joined by commas")
         names.append(name.strip())
         cells.append(cell.strip())
     rows = BytesIO(f"{','.join(names)}\n{','.join(cells)}\n".encode())
-    return _Reader(rows, _quoted(text), repeats_allowed=True).read(Path(), "").problems[0]
+    file = ListFile(rows, Path(), quoted(text))
+    return next(ProblemTable(file, further_columns=False).problems())[0]
 
 
 def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], provenance: str) -> str:
@@ -159,13 +177,13 @@ def _unknown_name(name: str, shipped: Iterable[str]) -> str:
     known = sorted(shipped)
     close = difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}."
-    return f"no problem set is called {_quoted(name)}: {hint} Your own file is given by its path, ./my.csv"
+    return f"no problem set is called {quoted(name)}: {hint} Your own file is given by its path, ./my.csv"
 
 
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def _load(path: Path, name: str, *, repeats_allowed: bool) -> ProblemSet:
+def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None = None) -> ProblemSet:
     shown = _shown(path)
     try:
         if path.is_dir():
@@ -180,161 +198,60 @@ def _load(path: Path, name: str, *, repeats_allowed: bool) -> ProblemSet:
                 f"{MAX_FILE_BYTES // 2**20}: split the file"
             )
         with open_regular(path) as file:
-            return _Reader(file, shown, repeats_allowed).read(path, name)
+            listed = ListFile(file, path, shown)
+            return _collected(listed, name, _rows(listed, file, list_name), repeats_allowed=repeats_allowed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ProblemSetError(f"{shown} cannot be read: {reason}") from None
 
 
-class _Reader:
-    """Reads one file, line by line, so that no file, however large or strange, fills the memory."""
+def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[tuple[Problem, str]]:
+    """The reader of the file's kind, which its name or its first lines say."""
+    if listed.path.suffix.lower() == ".py":
+        return engine_problems(listed, list_name)
+    head = file.read(MAX_LINE_BYTES).decode("utf-8", errors="replace")
+    file.seek(0)
+    if is_driver_list(head.removeprefix("\ufeff")):
+        return driver_problems(listed)
+    return ProblemTable(listed, further_columns=True).problems()
 
-    def __init__(self, file: BinaryIO, shown: str, repeats_allowed: bool) -> None:
-        self._file = file
-        self._shown = shown
-        self._repeats_allowed = repeats_allowed
-        self._sha256 = hashlib.sha256()
-        self._line = 0
-        self._header_seen = False
-        self._provenance: list[str] = []
-        self._operation = operation_of_columns(())
 
-    def read(self, path: Path, name: str) -> ProblemSet:
-        first_line: dict[Problem, int] = {}
-        sources: list[str] = []
-        repeated = 0
-        rows = csv.reader(self._lines(), strict=True)
-        try:
-            header = next(rows, None)
-            if header is None:
-                raise self._error(
-                    "no header row; it would be: " + ",".join(self._operation.required), line=False
-                )
-            self._header_seen = True
-            columns = self._columns(header)
-            for count, cells in enumerate(rows, 1):
-                if count > MAX_ROWS:
-                    raise self._error(f"more than {MAX_ROWS:,} rows: split the file")
-                problem, source = self._problem(columns, cells)
-                earlier = first_line.setdefault(problem, self._line)
-                if earlier == self._line:
-                    sources.append(source)
-                elif self._repeats_allowed:
-                    repeated += 1
-                else:
-                    raise self._error(f"{problem.id} is on line {earlier} already; remove one of the two")
-        except csv.Error as error:
-            raise self._error(f"not CSV: {error}") from None
-        if not first_line:
-            raise self._error("a header but no problems below it", line=False)
-        return ProblemSet(
-            name=name,
-            problems=tuple(first_line),
-            path=path,
-            provenance="\n".join(self._provenance),
-            sha256=self._sha256.hexdigest(),
-            sources=tuple(sources),
-            repeated_rows=repeated,
-        )
-
-    def _lines(self) -> Iterator[str]:
-        """The lines that hold cells; comment lines above the header row are kept as provenance."""
-        while raw := self._file.readline(MAX_LINE_BYTES):
-            self._sha256.update(raw)
-            self._line += 1
-            if len(raw) >= MAX_LINE_BYTES:
-                raise self._error(f"a line of more than {MAX_LINE_BYTES:,} bytes: this is no problem set")
-            if self._line == 1:
-                raw = raw.removeprefix(_BOM)
-            try:
-                text = raw.decode("utf-8").rstrip("\r\n")
-            except UnicodeDecodeError:
-                raise self._error("not UTF-8 text; save the file as CSV in UTF-8") from None
-            if "\0" in text:
-                raise self._error("a zero byte: this is a binary file, not CSV")
-            if text.startswith("#"):
-                if not self._header_seen:
-                    self._provenance.append(text.lstrip("#").strip())
-            elif text.strip():
-                yield text
-
-    def _columns(self, header: list[str]) -> list[str]:
-        names = [name.strip() for name in header]
-        self._operation = operation_of_columns(names)
-        known = (*self._operation.problem_fields, SOURCE_COLUMN, OP_COLUMN)
-        for position, name in enumerate(names):
-            if name not in known:
-                hint = _closest(name, known)
-                raise self._error(f"column {position + 1}, {_quoted(name)}, is unknown; {hint}")
-            if name in names[:position]:
-                raise self._error(f"column {name} is there twice; remove one")
-        required = self._operation.required
-        missing = [name for name in required if name not in names]
-        if missing:
-            raise self._error(
-                f"no column {', '.join(missing)}; a header row needs at least {','.join(required)}"
-            )
-        return names
-
-    def _problem(self, columns: list[str], cells: list[str]) -> tuple[Problem, str]:
-        if len(cells) != len(columns):
-            raise self._error(f"{len(cells)} cells where the header row has {len(columns)} columns")
-        words = {**self._operation.defaults, SOURCE_COLUMN: "", OP_COLUMN: self._operation.name}
-        numbers: dict[str, int] = {}
-        for name, cell in zip(columns, cells, strict=True):
-            cell = cell.strip()
-            if name in words:
-                words[name] = cell
-            elif (cell.isdigit() and cell.isascii() and len(cell) < 20) or _NEGATIVE.fullmatch(cell):
-                numbers[name] = int(cell)
-            else:
-                raise self._error(f"{name} = {_quoted(cell)} is not an integer; {_integer_hint(cell)}")
-        if words[OP_COLUMN] != self._operation.name:
-            raise self._error(
-                f"op = {_quoted(words[OP_COLUMN])} in a file with the columns of {self._operation.name}; "
-                f"write {self._operation.name}, or give problems of each operation a file of their own"
-            )
-        try:
-            given = {name: words[name] for name in self._operation.defaults} | numbers
-            problem = self._operation.problem(**self._operation.completed(given))
-            return problem, cell_text(words[SOURCE_COLUMN])
-        except ProblemError as error:
-            raise self._error(str(error)[:300]) from None
-
-    def _error(self, message: str, *, line: bool = True) -> ProblemSetError:
-        return ProblemSetError(
-            f"{self._shown}:{self._line}: {message}" if line else f"{self._shown}: {message}"
-        )
+def _collected(
+    file: ListFile, name: str, rows: Iterable[tuple[Problem, str]], *, repeats_allowed: bool
+) -> ProblemSet:
+    first_line: dict[Problem, int] = {}
+    sources: list[str] = []
+    repeated = 0
+    for count, (problem, source) in enumerate(rows, 1):
+        if count > MAX_ROWS:
+            raise file.error(f"more than {MAX_ROWS:,} rows: split the file")
+        if problem not in first_line:
+            first_line[problem] = file.line
+            sources.append(source)
+        elif repeats_allowed:
+            repeated += 1
+        else:
+            raise file.error(f"{problem.id} is on line {first_line[problem]} already; remove one of the two")
+    if not first_line:
+        raise file.error("; ".join(["no problem in it", *file.notes]), 0)
+    return ProblemSet(
+        name=name,
+        problems=tuple(first_line),
+        path=file.path,
+        provenance="\n".join(file.provenance),
+        sha256=file.sha256.hexdigest(),
+        sources=tuple(sources),
+        repeated_rows=repeated,
+        notes=tuple(file.notes),
+    )
 
 
 # ---- texts --------------------------------------------------------------------------------------
 
 
-def _quoted(text: str) -> str:
-    """A cell or a name for a message: one line, not too long."""
-    return repr(text if len(text) <= 60 else text[:57] + "...")
-
-
 def _shown(path: Path) -> str:
     text = str(path)
-    return text if text.isprintable() and len(text) < 4096 else _quoted(text)
-
-
-def _closest(name: str, known: tuple[str, ...]) -> str:
-    by_lower = {word.lower(): word for word in known}
-    close = difflib.get_close_matches(name[:60].lower(), by_lower, n=1, cutoff=0.6)
-    return f"did you mean {by_lower[close[0]]}?" if close else f"known are {', '.join(known)}"
-
-
-def _integer_hint(cell: str) -> str:
-    if not cell:
-        return "fill the cell, or leave out the whole column for its default"
-    try:
-        value = float(cell)
-    except ValueError:
-        return "write digits only"
-    whole = value == value and abs(value) < 2**53 and value == int(value)
-    return f"write {int(value)}" if whole else "write digits only"
+    return text if text.isprintable() and len(text) < 4096 else quoted(text)
 
 
 def _csv_cell(text: str) -> str:

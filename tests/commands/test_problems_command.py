@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tile_oracle.commands import problems
-from tile_oracle.errors import ProblemSetError
+from tile_oracle.errors import HarnessError, ProblemSetError
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 
 
@@ -58,6 +59,51 @@ def test_ones_own_file_with_repeated_rows_and_rude_characters(said, tmp_path: Pa
     assert "my: 1 problems" in text
     assert "left out: 2 rows that repeat an earlier problem" in text
     assert "\x1b" not in text
+
+
+def test_command_lines_of_miopen_become_a_problem_set(said, tmp_path: Path) -> None:
+    layers, table = tmp_path / "layers.txt", tmp_path / "layers.csv"
+    line = "MIOpenDriver convfp16 -n 2 -c 8 -H 9 -W 9 -k 16 -y 3 -x 3 -F 3\n"
+    layers.write_text(f"cd /opt/rocm\n{line}{line}")
+    text = said(str(layers), "-o", str(table))
+    assert "2 problems in" in text
+    assert "layers: 1 lines without a command of MIOpenDriver" in text
+    assert "layers: 2 rows or lines repeat an earlier problem" in text
+    written = load_problem_set(table)
+    assert written.problems == load_problem_set(layers).problems
+    assert written.sources == ("layers.txt:2", "layers.txt:2")
+    assert f"from layers.txt, sha256 {load_problem_set(layers).sha256}" in written.provenance
+
+
+def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Path) -> None:
+    table, layers = tmp_path / "half.csv", tmp_path / "half.txt"
+    said("forward_smoke", "bwd_data_smoke", "--dtype", "fp16", "-o", str(table))
+    smoke = (*load_problem_set("forward_smoke").problems, *load_problem_set("bwd_data_smoke").problems)
+    assert load_problem_set(table).problems == tuple(replace(one, dtype="fp16") for one in smoke)
+    layers.write_text(said(str(table), "--miopen"))
+    assert load_problem_set(layers).problems == load_problem_set(table).problems
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-o", "a.csv"], "name the sets or files"),
+        (["forward_smoke", "--dtype", "fp16"], "give -o FILE.csv or --miopen, too"),
+        (["forward_smoke", "--dtype", "int8", "--miopen"], "dtype 'int8' is not one of"),
+        (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
+        (["gemm_smoke", "--miopen"], "is no convolution"),
+        (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems of one operation"),
+        (["./mine.csv", "-o", "mine.csv"], "is what is read"),
+    ],
+)
+def test_what_cannot_be_written(
+    said, tmp_path: Path, monkeypatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("mine.csv").write_text("N,C,K,Hi,Wi,Y,X\n1,8,8,9,9,3,3\n")
+    with pytest.raises(HarnessError, match=message):
+        said(*arguments)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.csv"]
 
 
 def test_an_unknown_set_is_an_error() -> None:

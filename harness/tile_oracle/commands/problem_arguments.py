@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from tile_oracle.problem import Problem, problem_from_id
-from tile_oracle.problem_set import list_problem_sets, load_problem_set, problem_from_dimensions
+from tile_oracle.problem_set import is_path, list_problem_sets, load_problem_set, problem_from_dimensions
 
 PROBLEM_HELP = (
-    "problem id, dimensions (N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1), a set's name or a CSV file"
+    "problem id, dimensions (N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1), a set's name or a file of "
+    "problems"
 )
 
 
@@ -20,7 +20,7 @@ def problems_of_arguments(words: Sequence[str]) -> list[Problem]:
     for word in words:
         if "=" in word:
             found[problem_from_dimensions(word)] = None
-        elif word in sets or os.sep in word or word.lower().endswith(".csv"):
+        elif word in sets or is_path(word):
             found.update(dict.fromkeys(load_problem_set(word).problems))
         else:
             found[problem_from_id(word)] = None

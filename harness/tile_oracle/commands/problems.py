@@ -1,17 +1,28 @@
-"""`tile-oracle problems`: which problem sets there are, and what is in one."""
+"""`tile-oracle problems`: which problem sets there are, what is in one, and one as CSV."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
 
-from tile_oracle.problem import Problem, kind_text
-from tile_oracle.problem_set import ProblemSet, list_problem_sets, load_problem_set
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import ProblemSetError
+from tile_oracle.problem import GroupedConvProblem, Problem, kind_text
+from tile_oracle.problem_list.miopen_driver import driver_command
+from tile_oracle.problem_set import (
+    ProblemSet,
+    format_problem_set,
+    list_problem_sets,
+    load_problem_set,
+    reading_notes,
+)
 from tile_oracle.problem_slices import slice_names, slices_of
 from tile_oracle.text_table import text_table
 
-HELP = "list the problem sets, or describe some of them"
+HELP = "list the problem sets, describe some of them, or convert a file of problems to CSV"
 
 _EXAMPLES = """\
 examples:
@@ -19,6 +30,9 @@ examples:
   tile-oracle problems forward_smoke                what is in one set, and where it comes from
   tile-oracle problems ./my_shapes.csv              the same for a file of your own
   tile-oracle problems forward_smoke --ids          only the ids, one a line
+  tile-oracle problems layers.txt -o layers.csv     MIOpenDriver command lines as a problem set
+  tile-oracle problems problems/forward_training.py --dtype fp16 -o training.csv   tile_engine's lists
+  tile-oracle problems forward_smoke --miopen       command lines that run the problems in MIOpen
 
 a file of your own:
   # my model, batch 1
@@ -38,11 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle problems`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "A table of the shipped problem sets or, given names or paths, each of them in detail."
+        "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
+        "CSV table, a list of MIOpenDriver command lines, or a Python file with tile_engine's problems, "
+        "which is read and never run."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
-        "sets", nargs="*", metavar="NAME", help="name of a shipped set, or path of a CSV file"
+        "sets", nargs="*", metavar="NAME", help="name of a shipped set, or path of a file of problems"
+    )
+    parser.add_argument("-o", "--out", metavar="FILE.csv", help="write the problems as one problem set")
+    parser.add_argument("--dtype", metavar="NAME", help="write them in this data type (with -o or --miopen)")
+    parser.add_argument(
+        "--miopen", action="store_true", help="print each problem as a command line of MIOpenDriver"
     )
     parser.add_argument("--ids", action="store_true", help="print only the ids of the problems, one a line")
     parser.add_argument(
@@ -51,15 +72,63 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was asked for. Raises ProblemSetError."""
+    """Prints what was asked for, or writes it. Raises ProblemSetError, ProblemError."""
+    if (args.out or args.miopen or args.dtype) and not args.sets:
+        raise ProblemSetError("name the sets or files that -o, --miopen or --dtype is for")
+    if args.dtype and not (args.out or args.miopen):
+        raise ProblemSetError("--dtype is for what is written: give -o FILE.csv or --miopen, too")
     sets = [load_problem_set(name) for name in (args.sets or list_problem_sets())]
-    if args.ids:
+    if args.out:
+        print(_write(sets, Path(args.out), args.dtype))
+    elif args.miopen:
+        print("\n".join(map(_miopen_command, _in_dtype(sets, args.dtype))))
+    elif args.ids:
         print("\n".join(dict.fromkeys(problem.id for one in sets for problem in one.problems)))
     elif args.sets:
         print("\n\n".join(describe_problem_set(one, first=args.first) for one in sets))
     else:
         print(describe_problem_sets(sets))
     return 0
+
+
+def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, str]:
+    """The problems of all sets, each once, with their sources; in another data type where one is given."""
+    found: dict[Problem, str] = {}
+    for one in sets:
+        for problem, source in zip(one.problems, one.sources, strict=True):
+            found.setdefault(replace(problem, dtype=dtype) if dtype else problem, source)
+    return found
+
+
+def _miopen_command(problem: Problem) -> str:
+    if not isinstance(problem, GroupedConvProblem):
+        raise ProblemSetError(f"{problem.id} is no convolution: MIOpenDriver's conv cannot run it")
+    return driver_command(problem)
+
+
+def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
+    """Writes the sets as one CSV file; what was done, in words."""
+    if out.suffix.lower() != ".csv":
+        raise ProblemSetError(f"{out}: a problem set is written as CSV; name it {out.stem or 'set'}.csv")
+    if any(one.path is not None and one.path.resolve() == out.resolve() for one in sets):
+        raise ProblemSetError(f"{out} is what is read: write to another file")
+    problems = _in_dtype(sets, dtype)
+    provenance = [
+        line
+        for one in sets
+        for line in (*one.provenance.splitlines(), f"from {_origin(one)}, sha256 {one.sha256}")
+    ]
+    text = format_problem_set(problems, problems.values(), "\n".join(map(_printable, provenance)))
+    try:
+        write_atomically(out, text.encode())
+    except OSError as error:
+        raise ProblemSetError(f"cannot write {out}: {error.strerror}") from None
+    notes = [f"  {_printable(note)}" for one in sets for note in reading_notes(one)]
+    return "\n".join([f"{len(problems):,} problems in {_printable(str(out))}", *notes])
+
+
+def _origin(one: ProblemSet) -> str:
+    return one.name if one.path is None else one.path.name
 
 
 def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
@@ -92,6 +161,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
     lines.append(f"  sha256  {problem_set.sha256}")
     if problem_set.repeated_rows:
         lines.append(f"  left out: {problem_set.repeated_rows:,} rows that repeat an earlier problem")
+    lines += [f"  left out: {_printable(note)}" for note in problem_set.notes]
     if problem_set.provenance:
         lines += ["", *(f"  {_printable(line)}".rstrip() for line in problem_set.provenance.splitlines())]
 

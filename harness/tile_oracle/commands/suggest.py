@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
     parser.add_argument("--budget", type=int, default=50, metavar="N", help="pairs (default: %(default)s)")
-    parser.add_argument("--problem-set", metavar="NAME", help="set or CSV file of problems to choose from")
+    parser.add_argument("--problem-set", metavar="NAME", help="set or file of problems to choose from")
     parser.add_argument(
         "--model", metavar="FOLDER", help="the first picks of this model that are not measured"
     )

@@ -72,6 +72,9 @@ class Operation:
     marks: columns that tell a table of this operation where it has no column `op`.
     required: columns that a problem set must have; defaults: what text columns say when they are left out;
     completed: fills in what is computed from the given columns.
+    outputs: properties of a problem that a table may state beside its fields; they are checked, and
+    `completed` may compute fields from them. foreign_columns: what other programs call a column, in lower
+    case, and what it is here, for messages.
     model_type: what model folders call the operation. models_by: fields of a kind that each have models of
     their own.
     family_varies: fields in which problems of one family differ (the layer's size, not its weights).
@@ -117,6 +120,8 @@ class Operation:
     problem_refusals: Callable[[Arch, Any, Any], Iterator[str]]
     defaults: Mapping[str, str] = field(default_factory=dict)
     completed: Callable[[dict[str, Any]], dict[str, Any]] = _as_given
+    outputs: tuple[str, ...] = ()
+    foreign_columns: Mapping[str, str] = field(default_factory=dict)
     models_by: tuple[str, ...] = ("dtype",)
     family_varies: tuple[str, ...] = ()
     fold_fields: tuple[str, ...] | None = None

@@ -33,8 +33,9 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--problem-set",
         metavar="SETS",
-        help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own CSV "
-        "files, separated by commas. Without test files on the command line the plugin's own sweep runs",
+        help="measure these problem sets: names that `tile-oracle problems` lists, or paths of your own "
+        "files (CSV, MIOpenDriver command lines, tile_engine's .py), separated by commas. Without test files "
+        "on the command line the plugin's own sweep runs",
     )
     add(
         "--kernel-set",

@@ -11,7 +11,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, Problem, kind_text
-from tile_oracle.problem_set import ProblemSet, load_problem_sets
+from tile_oracle.problem_set import ProblemSet, load_problem_sets, reading_notes
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.pairs import read_pairs
 
@@ -32,7 +32,7 @@ class Plan:
     pools: dict[Kind, tuple[Kernel, ...]]
     listed: Mapping[str, frozenset[str]] | None = None
     notes: tuple[str, ...] = ()
-    """What a person should be told of the kernel set."""
+    """What a person should be told of the problem sets and the kernel set."""
 
     @property
     def sets(self) -> tuple[ProblemSet, ...]:
@@ -108,7 +108,7 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
                 f"{kind_text(kind)} on {arch}: see `tile-oracle kernels`"
             )
-    plan = Plan(problem_set, pools, notes=load_rule_set(rules).notes)
+    plan = Plan(problem_set, pools, notes=(*reading_notes(problem_set), *load_rule_set(rules).notes))
     if options.pairs is None:
         return plan
     of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}

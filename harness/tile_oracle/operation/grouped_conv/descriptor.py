@@ -9,6 +9,7 @@ from tile_oracle.kernel.grouped_conv import GroupedConvKernel, parse_grouped_con
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
 from tile_oracle.operation.grouped_conv.arguments import arguments
+from tile_oracle.operation.grouped_conv.columns import FOREIGN_COLUMNS
 from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
 from tile_oracle.operation.grouped_conv.slices import CONV_SLICES
 from tile_oracle.problem.grouped_conv import DIRECTIONS, DTYPES, GroupedConvProblem
@@ -26,9 +27,22 @@ _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
 
 def _completed(values: dict[str, Any]) -> dict[str, Any]:
-    """One group where the columns say nothing of groups; 3D where one of the depth says more than 1."""
+    """One group where the columns say nothing of groups; 3D where one of the depth says more than 1; the
+    padding of an output extent where only that is given."""
     deep = any(values.get(name, default) != default for name, default in _DEPTH_DEFAULTS.items())
-    return {"G": 1, "ndim": 3 if deep else 2} | values
+    deep |= values.get("Do", 1) > 1
+    pads = {f"pad_{axis}": pad for axis in "dhw" if (pad := _pad_of_output(values, axis)) is not None}
+    return {"G": 1, "ndim": 3 if deep else 2} | pads | values
+
+
+def _pad_of_output(values: Mapping[str, Any], axis: str) -> int | None:
+    """The least symmetric padding with which an output is as large as it is said to be."""
+    inside, taps, outside = {"d": ("Di", "Z", "Do"), "h": ("Hi", "Y", "Ho"), "w": ("Wi", "X", "Wo")}[axis]
+    if f"pad_{axis}" in values or outside not in values:
+        return None
+    reach = (values.get(taps, 1) - 1) * values.get(f"dilation_{axis}", 1) + 1
+    covered = (values[outside] - 1) * values.get(f"stride_{axis}", 1) + reach
+    return int(max(0, -((values.get(inside, 1) - covered) // 2)))
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -99,6 +113,8 @@ GROUPED_CONV = Operation(
     marks=("direction",),
     required=("N", "C", "K", "Hi", "Wi", "Y", "X"),
     model_type="grouped_conv",
+    outputs=("Do", "Ho", "Wo"),
+    foreign_columns=FOREIGN_COLUMNS,
     models_by=("direction", "dtype"),
     defaults={"direction": "forward", "dtype": "bf16"},
     completed=_completed,

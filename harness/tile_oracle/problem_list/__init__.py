@@ -1,0 +1,1 @@
+"""Files that list problems; one module reads each kind."""

@@ -1,0 +1,225 @@
+"""Command lines of MIOpenDriver, in lists, scripts and logs: `MIOpenDriver convbfp16 -n 16 -c 256 ...`.
+
+Names, meanings and defaults of the options are those of MIOpen's driver. `-F` is a sum of directions
+(1 forward, 2 data gradient, 4 weight gradient), and 0, the default, is all three. Layouts say how MIOpen
+stores the tensors and are not part of a problem.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.problem_list.list_file import ListFile, quoted
+
+_DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
+_PROGRAMS = {dtype: program for program, dtype in _DTYPES.items()}
+
+_DIMENSIONS: tuple[tuple[str, str, str, int], ...] = (
+    ("N", "batchsize", "n", 100),
+    ("C", "in_channels", "c", 3),
+    ("K", "out_channels", "k", 32),
+    ("G", "group_count", "g", 1),
+    ("Di", "in_d", "!", 32),
+    ("Hi", "in_h", "H", 32),
+    ("Wi", "in_w", "W", 32),
+    ("Z", "fil_d", "@", 3),
+    ("Y", "fil_h", "y", 3),
+    ("X", "fil_w", "x", 3),
+    ("stride_d", "conv_stride_d", "#", 1),
+    ("stride_h", "conv_stride_h", "u", 1),
+    ("stride_w", "conv_stride_w", "v", 1),
+    ("pad_d", "pad_d", "$", 0),
+    ("pad_h", "pad_h", "p", 0),
+    ("pad_w", "pad_w", "q", 0),
+    ("dilation_d", "dilation_d", "^", 1),
+    ("dilation_h", "dilation_h", "l", 1),
+    ("dilation_w", "dilation_w", "j", 1),
+)
+"""Our field, the long and the short option, and the default."""
+
+_MEANINGFUL = {"spatial_dim": "_", "forw": "F", "mode": "m", "pad_mode": "z"}
+_WITHOUT_MEANING = {
+    "in_layout": "I", "out_layout": "O", "fil_layout": "f", "pad_val": "r", "iter": "i", "verify": "V",
+    "verification_cache": "C", "time": "t", "wall": "w", "search": "s", "printconv": "P", "dump_output": "o",
+    "in_data": "d", "weights": "e", "bias": "b", "trans_output_pad_d": "%", "trans_output_pad_h": "Y",
+    "trans_output_pad_w": "X", "tensor_vect": "Z", "vector_length": "L", "in_bias": "a", "dout_data": "D",
+    "solution": "S", "gpualloc": "G", "in_cast_type": "U", "out_cast_type": "T", "wei_cast_type": "R",
+}  # fmt: skip
+"""Options that say how MIOpen runs, stores or checks, and nothing of the problem."""
+
+_LONG = {
+    **{short: long for _, long, short, _ in _DIMENSIONS},
+    **{short: long for group in (_MEANINGFUL, _WITHOUT_MEANING) for long, short in group.items()},
+}
+_OPTIONS = frozenset(_LONG.values())
+
+_DRIVER = re.compile(r"(?:^|[\s/\\'\"])MIOpenDriver(?:\.exe)?['\"]?\s+(?P<rest>.*)")
+_BARE = re.compile(r"\s*(?P<rest>conv[a-z0-9]*\s+-.*)")
+_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_HEADER = re.compile(r"\s*\w+\s*(?:,\s*\w*\s*)+")
+
+
+def is_driver_list(head: str) -> bool:
+    """Whether the first lines of a file are MIOpenDriver's rather than a table."""
+    lines = [line for line in head.splitlines() if line.strip() and not line.startswith("#")]
+    if not lines or _HEADER.fullmatch(lines[0]):
+        return False
+    return any(_command(line) is not None for line in lines)
+
+
+def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
+    """Every problem of every line, one a direction, with its line as the source. Lines that hold no
+    convolution are counted in the file's notes. Raises ProblemSetError."""
+    skipped: Counter[str] = Counter()
+    for text in file.lines():
+        if not text.strip() or text.lstrip().startswith("#"):
+            continue
+        words = _words(file, text)
+        if words is None:
+            skipped["lines without a command of MIOpenDriver"] += 1
+        elif not words or not words[0].startswith("conv"):
+            skipped[f"commands of MIOpenDriver that are no convolution ({_operation(words)})"] += 1
+        else:
+            try:
+                problems = _problems(words)
+            except ProblemError as error:
+                raise file.error(str(error)[:300]) from None
+            for problem in problems:
+                yield problem, f"{file.path.name}:{file.line}"
+    file.notes += [f"{count:,} {what}" for what, count in sorted(skipped.items())]
+
+
+def driver_command(problem: GroupedConvProblem) -> str:
+    """The command line with which MIOpenDriver runs a problem: what `driver_problems` reads back."""
+    deep = problem.ndim == 3
+    words = ["MIOpenDriver", _PROGRAMS[problem.dtype]]
+    if deep:
+        words += [
+            "--spatial_dim",
+            "3",
+            "--in_layout",
+            "NDHWC",
+            "--fil_layout",
+            "NDHWC",
+            "--out_layout",
+            "NDHWC",
+        ]
+    else:
+        words += ["--in_layout", "NHWC", "--fil_layout", "NHWC", "--out_layout", "NHWC"]
+    for field, long, *_ in _DIMENSIONS:
+        if deep or (not field.endswith("_d") and field not in ("Di", "Z")):
+            words += [f"--{long}", str(getattr(problem, field))]
+    words += ["--mode", "conv", "--forw", str(1 << DIRECTIONS.index(problem.direction)), "--time", "1"]
+    return " ".join(words)
+
+
+# ---- a line -----------------------------------------------------------------------------------------
+
+
+def _command(text: str) -> str | None:
+    """What stands behind the program's name; None where a line has no such command."""
+    found = _DRIVER.search(text) or _BARE.match(text)
+    return None if found is None else found["rest"]
+
+
+def _words(file: ListFile, text: str) -> list[str] | None:
+    command = _command(text)
+    if command is None:
+        return None
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise file.error(f"not a command line: {error}; write one command a line") from None
+
+
+def _operation(words: list[str]) -> str:
+    word = words[0] if words else "none named"
+    return word if word.isalnum() and len(word) < 30 else quoted(word)
+
+
+def _problems(words: list[str]) -> list[GroupedConvProblem]:
+    program, *options = words
+    dtype = _DTYPES.get(program)
+    if dtype is None:
+        raise ProblemError(f"{quoted(program)} is not one of {', '.join(_DTYPES)}")
+    given = _options(options)
+    ndim = _integer(given, "spatial_dim", 2)
+    if ndim not in (2, 3):
+        raise ProblemError(f"--spatial_dim {ndim}: write 2 or 3")
+    mode = given.get("mode", "conv")
+    if mode != "conv":
+        raise ProblemError(f"--mode {quoted(mode)} is no convolution; only --mode conv is")
+    values = {
+        field: _integer(given, long, default)
+        for field, long, _, default in _DIMENSIONS
+        if ndim == 3 or (not field.endswith("_d") and field not in ("Di", "Z"))
+    }
+    values["G"] = max(values["G"], 1)
+    _apply_pad_mode(given.get("pad_mode", "default"), values, "dhw"[3 - ndim :])
+    return [
+        GroupedConvProblem(direction=direction, dtype=dtype, ndim=ndim, **values)
+        for direction in _directions(_integer(given, "forw", 0))
+    ]
+
+
+def _options(words: list[str]) -> dict[str, str]:
+    """Long name -> value."""
+    given: dict[str, str] = {}
+    rest = iter(words)
+    for word in rest:
+        name, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        long = name[2:] if name.startswith("--") else _LONG.get(name[1:], "") if name.startswith("-") else ""
+        if long not in _OPTIONS:
+            if name in (">", ">>", "|", "&&", "||", ";", "&", "2>&1") or name.startswith((">", "2>", "|")):
+                break  # the shell's, not the driver's
+            raise ProblemError(
+                f"{quoted(word)} is no option of MIOpenDriver's conv; write -n 16 or --batchsize 16"
+            )
+        if not equals:
+            following = next(rest, None)
+            if following is None:
+                raise ProblemError(f"{quoted(word)} has no value; write {name} 1")
+            value = following
+        if given.get(long, value) != value:
+            raise ProblemError(
+                f"--{long} is given twice, as {quoted(given[long])} and {quoted(value)}; keep one"
+            )
+        given[long] = value
+    return given
+
+
+def _integer(given: Mapping[str, str], long: str, default: int) -> int:
+    text = given.get(long)
+    if text is None:
+        return default
+    if not _INTEGER.fullmatch(text):
+        raise ProblemError(f"--{long} {quoted(text)} is not an integer; write digits only")
+    return int(text)
+
+
+def _directions(forw: int) -> list[str]:
+    if not 0 <= forw <= 7:
+        raise ProblemError(f"-F {forw} is no sum of 1 (forward), 2 (data gradient) and 4 (weight gradient)")
+    return [name for bit, name in enumerate(DIRECTIONS) if forw == 0 or forw >> bit & 1]
+
+
+def _apply_pad_mode(pad_mode: str, values: dict[str, int], axes: str) -> None:
+    """Padding by MIOpen's modes `same` and `valid`, which hold for filters without dilation."""
+    if pad_mode not in ("default", "conv", "same", "valid"):
+        raise ProblemError(f"--pad_mode {quoted(pad_mode)} is not one of default, same, valid")
+    filters = {"d": "Z", "h": "Y", "w": "X"}
+    extents = {"d": "Di", "h": "Hi", "w": "Wi"}
+    plain = all(values[f"dilation_{axis}"] == 1 for axis in axes)
+    if pad_mode in ("default", "conv") or not (plain or all(values[filters[axis]] == 1 for axis in axes)):
+        return
+    for axis in axes:
+        stride = values[f"stride_{axis}"]
+        if stride < 1:
+            return  # GroupedConvProblem says so
+        over = values[extents[axis]] % stride or stride
+        values[f"pad_{axis}"] = max(values[filters[axis]] - over, 0) // 2 if pad_mode == "same" else 0

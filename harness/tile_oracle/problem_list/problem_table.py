@@ -1,0 +1,193 @@
+"""Tables of problems: CSV files with a header row, a problem a row.
+
+Comment lines (`# `) above the header row say where the problems come from. A file is of one operation, which
+its columns say (M, N, K: a GEMM; else a convolution); a column `op` may say it too. Columns of fields with a
+default may be left out, and so may direction (forward), dtype (bf16), layout (rcr), G (1) and ndim (3 where a
+row's depth columns say more than the defaults, else 2). Blank and comment lines are skipped.
+
+A table of results is a table of problems, too. Where it names kernels and has no column for direction or
+dtype, the kernels' names say these. Outputs (Ho, Wo) are checked, and give the padding where no column does.
+Other columns are not read, and the set's notes name them. A column that looks like a misspelt field is an
+error.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tile_oracle.errors import ProblemError, ProblemSetError
+from tile_oracle.operation import Kind, Operation, operation_of_columns, operations
+from tile_oracle.problem import Problem
+from tile_oracle.problem_list.list_file import ListFile, quoted
+from tile_oracle.spreadsheet import cell_text
+
+SOURCE_COLUMN = "source"
+OP_COLUMN = "op"
+_KERNEL_COLUMNS = ("kernel", "kernel_name", "name")
+
+_NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
+_ALIKE = 0.86
+"""How alike a column and a field must be (difflib) for the column to be a misspelt field: above dtype_a and
+dtype, below padh and pad_h."""
+
+
+class ProblemTable:
+    """One table. further_columns: whether columns that are no fields may stand in it."""
+
+    def __init__(self, file: ListFile, *, further_columns: bool) -> None:
+        self._file = file
+        self._further_columns = further_columns
+        self._operation = operation_of_columns(())
+        self._kinds: Mapping[str, Kind] = {}
+
+    def problems(self) -> Iterator[tuple[Problem, str]]:
+        """Every row's problem and source. Raises ProblemSetError."""
+        rows = csv.reader(self._lines(), strict=True)
+        try:
+            header = next(rows, None)
+            if header is None:
+                raise self._file.error("no header row; it would be: " + ",".join(self._operation.required), 0)
+            columns = self._columns(header)
+            empty = True
+            for cells in rows:
+                if cells != header:  # shards of one table, one behind the other, repeat it
+                    empty = False
+                    yield self._problem(columns, cells)
+            if empty:
+                raise self._file.error("a header but no problems below it", 0)
+        except csv.Error as error:
+            raise self._file.error(f"not CSV: {error}") from None
+
+    def _lines(self) -> Iterator[str]:
+        """The lines that hold cells; comment lines above the header row are kept as provenance."""
+        header_seen = False
+        for text in self._file.lines():
+            if text.startswith("#"):
+                if not header_seen:
+                    self._file.provenance.append(text.lstrip("#").strip())
+            elif text.strip():
+                header_seen = True
+                yield text
+
+    # ---- the header row ---------------------------------------------------------------------
+
+    def _columns(self, header: list[str]) -> list[str]:
+        names = [name.strip() for name in header]
+        operation = self._operation = operation_of_columns(names)
+        known = (*operation.problem_fields, *operation.outputs, SOURCE_COLUMN, OP_COLUMN)
+        further = [name for name in names if name not in known]
+        for name in names:
+            if name and names.count(name) > 1:
+                raise self._file.error(f"column {name} is there twice; remove one")
+        unknown = {name: hint for name in further if (hint := self._meant(name, known)) is not None}
+        if unknown:
+            raise self._unknown_columns(names, unknown, known)
+        missing = [name for name in operation.required if name not in names]
+        if missing:
+            raise self._file.error(
+                f"no column {', '.join(missing)}; a header row needs at least {','.join(operation.required)}"
+            )
+        self._note(further)
+        if set(_KERNEL_COLUMNS) & set(further):
+            self._kinds = {operation.kernel_prefix(kind): kind for kind in operation.kinds({})}
+        return names
+
+    def _note(self, further: Sequence[str]) -> None:
+        unread = [name for name in further if name not in _KERNEL_COLUMNS]
+        if unread:
+            shown = ", ".join(name if name.isprintable() else quoted(name) for name in unread[:12])
+            more = f" and {len(unread) - 12:,} more" if len(unread) > 12 else ""
+            self._file.notes.append(f"columns that are not read: {shown}{more}"[:500])
+
+    def _meant(self, name: str, known: Sequence[str]) -> str | None:
+        """What a column that is no field was meant to be, "" if nobody knows; None: it may stand there."""
+        foreign = self._operation.foreign_columns.get(name.lower())
+        if foreign is not None:
+            return foreign
+        by_lower = {word.lower(): word for word in known}
+        close = difflib.get_close_matches(name[:60].lower(), by_lower, n=1, cutoff=_ALIKE)
+        if close:
+            return by_lower[close[0]]
+        elsewhere = any(name in one.problem_fields for one in operations())
+        return "" if elsewhere or not self._further_columns else None
+
+    def _unknown_columns(
+        self, names: list[str], unknown: Mapping[str, str], known: Sequence[str]
+    ) -> ProblemSetError:
+        (first, hint), *others = unknown.items()
+        meant = f"did you mean {hint}?" if hint else f"known are {', '.join(known)}"
+        rest = [f"{quoted(name)} {hint}" for name, hint in others if hint][:16]
+        return self._file.error(
+            f"column {names.index(first) + 1}, {quoted(first)}, is unknown; {meant}"
+            + (f" (and {', '.join(rest)})" if rest else "")
+        )
+
+    # ---- a row ------------------------------------------------------------------------------
+
+    def _problem(self, columns: list[str], cells: list[str]) -> tuple[Problem, str]:
+        operation = self._operation
+        if len(cells) != len(columns):
+            raise self._file.error(f"{len(cells)} cells where the header row has {len(columns)} columns")
+        row = {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}
+        given: dict[str, Any] = {**operation.defaults, **self._said_by_kernel(row)}
+        for name, cell in row.items():
+            if name in operation.defaults:
+                given[name] = cell
+            elif name in operation.problem_fields or name in operation.outputs:
+                given[name] = self._integer(name, cell)
+        op = row.get(OP_COLUMN, operation.name)
+        if op != operation.name:
+            raise self._file.error(
+                f"op = {quoted(op)} in a file with the columns of {operation.name}; "
+                f"write {operation.name}, or give problems of each operation a file of their own"
+            )
+        try:
+            problem = problem_of_values(operation, given)
+        except ProblemError as error:
+            raise self._file.error(str(error)[:300]) from None
+        return problem, cell_text(row.get(SOURCE_COLUMN, ""))
+
+    def _said_by_kernel(self, row: Mapping[str, str]) -> dict[str, str | int]:
+        """Direction, data type and the like, as the name of a row's kernel says them; what it does not say
+        is left to the defaults."""
+        if not self._kinds:
+            return {}
+        name = next(row[column] for column in _KERNEL_COLUMNS if column in row)
+        kind = next((kind for prefix, kind in self._kinds.items() if name.startswith(prefix)), None)
+        return {} if kind is None else dict(kind.words)
+
+    def _integer(self, name: str, cell: str) -> int:
+        if (cell.isdigit() and cell.isascii() and len(cell) < 20) or _NEGATIVE.fullmatch(cell):
+            return int(cell)
+        raise self._file.error(f"{name} = {quoted(cell)} is not an integer; {_integer_hint(cell)}")
+
+
+def problem_of_values(operation: Operation, values: Mapping[str, Any]) -> Problem:
+    """The problem of an operation with these fields and outputs; what was left out is completed, and outputs
+    are checked. Raises ProblemError."""
+    completed = operation.completed(dict(values))
+    problem = operation.problem(
+        **{name: value for name, value in completed.items() if name in operation.problem_fields}
+    )
+    for name in operation.outputs:
+        if name in values and values[name] != getattr(problem, name):
+            raise ProblemError(
+                f"{name} = {values[name]}, but the other dimensions give {name} = {getattr(problem, name)}; "
+                f"correct them, or remove the column {name}"
+            )
+    return problem
+
+
+def _integer_hint(cell: str) -> str:
+    if not cell:
+        return "fill the cell, or leave out the whole column for its default"
+    try:
+        value = float(cell)
+    except ValueError:
+        return "write digits only"
+    whole = value == value and abs(value) < 2**53 and value == int(value)
+    return f"write {int(value)}" if whole else "write digits only"
