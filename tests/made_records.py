@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from tile_oracle.kernel import PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
-from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operation.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.schema import arrow_schema
 
 

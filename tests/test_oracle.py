@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import RecordError
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import (
     KEY_COLUMNS,
     final_measurements,
@@ -20,7 +21,6 @@ from tile_oracle.oracle import (
     problem_table,
     problems_of,
 )
-from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.record.schema import PROBLEM_COLUMNS, STATUSES, arrow_schema
 from tile_oracle.training.training_rows import training_rows
 

@@ -16,8 +16,9 @@ import pandas as pd
 
 from benchmarks.gpu.run import load_plugin
 from tile_oracle.arch import load_arch
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
-from tile_oracle.problem import GroupedConvProblem, Problem
+from tile_oracle.problem import Problem
 from tile_oracle.problem_set import format_problem_set, load_problem_sets
 from tile_oracle.record.dataset import load_records
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence

@@ -17,10 +17,11 @@ from pathlib import Path
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
-from tile_oracle.kernel import EPILOGUES, SCHEDULERS, Kernel
+from tile_oracle.kernel import EPILOGUES, SCHEDULERS, Kernel, TiledKernel
 from tile_oracle.kernel.fields import triple
 from tile_oracle.operation import operation_named, operation_names
-from tile_oracle.problem import DIRECTIONS, DTYPES, Problem, kind_text
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
+from tile_oracle.problem import Problem, kind_text
 
 Triple = tuple[int, int, int]
 
@@ -185,11 +186,11 @@ class Arch:
         demands = self.kernels.pipelines.get(pipeline)
         return demands is not None and demands.double_smem_buffer == "required"
 
-    def workgroup_threads(self, kernel: Kernel) -> int:
+    def workgroup_threads(self, kernel: TiledKernel) -> int:
         """Threads of a workgroup: waves x wavefront size."""
         return math.prod(kernel.waves) * self.hardware.wavefront_size
 
-    def lds_bytes(self, kernel: Kernel) -> int:
+    def lds_bytes(self, kernel: TiledKernel) -> int:
         """Local memory of a workgroup in bytes: (tile_m + tile_n)·tile_k elements, twice if double buffered.
 
         Counts the operands that the pipeline stages. (The published feature lds_usage_estimate is another
@@ -197,11 +198,12 @@ class Arch:
         """
         pipeline = self.kernels.pipelines.get(kernel.pipeline)
         staged = pipeline.staged if pipeline is not None else ("a", "b")
-        rows = kernel.tile_m * ("a" in staged) + kernel.tile_n * ("b" in staged)
+        tile_m, tile_n, tile_k = kernel.tile
+        rows = tile_m * ("a" in staged) + tile_n * ("b" in staged)
         element = self.lds_element_bytes or self.element_bytes[kernel.dtype]
-        return int(rows * kernel.tile_k * element) * (1 + self.double_buffered(kernel))
+        return int(rows * tile_k * element) * (1 + self.double_buffered(kernel))
 
-    def double_buffered(self, kernel: Kernel) -> bool:
+    def double_buffered(self, kernel: TiledKernel) -> bool:
         """Whether tiles have two buffers in local memory: as the kernel says, else as its pipeline does."""
         said = kernel.double_smem_buffer
         return self.double_smem_buffer_required(kernel.pipeline) if said is None else said
@@ -232,7 +234,7 @@ class Arch:
         """All reasons against the kernel; empty when it is allowed."""
         return tuple(operation_named(kernel.op).refusals(self, kernel))
 
-    def pipeline_refusals(self, kernel: Kernel, offered: Iterable[str]) -> Iterator[str]:
+    def pipeline_refusals(self, kernel: TiledKernel, offered: Iterable[str]) -> Iterator[str]:
         """What stands against pipeline and scheduler of any operation; `offered`: its pipelines."""
         name = kernel.pipeline
         pipeline = self.kernels.pipelines.get(name)

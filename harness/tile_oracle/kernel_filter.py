@@ -32,7 +32,8 @@ from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel
 from tile_oracle.operation import operation_named, operation_names
-from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 
 MAX_CHARACTERS = 4096
 MAX_TOKENS = 600

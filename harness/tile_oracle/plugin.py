@@ -87,14 +87,14 @@ def pytest_pycollect_makemodule(module_path: Path, parent: pytest.Collector) -> 
 
 @pytest.fixture
 def problem(request: pytest.FixtureRequest) -> Problem:
-    """A problem of --problem-set (tile_oracle.problem.GroupedConvProblem); tests run once for each."""
+    """A problem of --problem-set (tile_oracle.problem.Problem); tests run once for each."""
     chosen: Problem = _parameter(request)
     return chosen
 
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest) -> Kernel:
-    """A kernel of --kernel-set that is a candidate for `problem` (tile_oracle.kernel.GroupedConvKernel)."""
+    """A kernel of --kernel-set that is a candidate for `problem` (tile_oracle.kernel.Kernel)."""
     chosen: Kernel = _parameter(request)
     return chosen
 

@@ -22,8 +22,8 @@ from benchmarks.gpu.figures import (
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.arch import load_arch
 from tile_oracle.build.toolchain import zig_folder
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import pool_of_kind
-from tile_oracle.problem import DIRECTIONS
 from tile_oracle.problem_set import load_problem_sets
 
 ROOT = Path(__file__).resolve().parents[2]

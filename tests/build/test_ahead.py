@@ -17,7 +17,7 @@ from tile_oracle.build.ahead_build import Progress, build_ahead
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.isa import Cpu, this_cpu
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
 MakeKernel = Callable[..., GroupedConvKernel]

@@ -27,7 +27,8 @@ from tile_oracle.build.toolchain import compiler_environment, zig_folder
 from tile_oracle.commands import doctor
 from tile_oracle.device.gpu_work import WORK_KERNELS
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import Kernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.operation.gemm.kernel import parse_gemm_name
 
 SAYS = (
     "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"

@@ -12,7 +12,9 @@ from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
-from tile_oracle.kernel import GroupedConvKernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operation.gemm.kernel import parse_gemm_name
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
 
 def test_a_translation_unit_says_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:

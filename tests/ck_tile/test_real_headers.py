@@ -26,10 +26,12 @@ from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolch
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel import GroupedConvKernel, parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.pool import kernel_pool, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
-from tile_oracle.problem import DIRECTIONS, GemmProblem, GroupedConvProblem
 
 DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
 

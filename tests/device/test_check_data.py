@@ -24,7 +24,9 @@ from tile_oracle.device.check_data import (
 from tile_oracle.device.product_check import product_check
 from tile_oracle.device.reference import exact_output, exact_values
 from tile_oracle.number_formats import decode, encode
-from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.problem import Problem
 
 _REST = (
     "bf16-n2-g3-c9-k21-i6x5-f3x2-s2x1-p1x0-d1x2",

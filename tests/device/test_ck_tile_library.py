@@ -23,7 +23,8 @@ from tile_oracle.build.code_facts import code_facts
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.gpu import GpuTarget
 from tile_oracle.target.gpu_presence import Presence
 
@@ -194,7 +195,7 @@ def test_what_is_too_large_for_32_bits_is_not_passed_on(
     script = f"""
 import ctypes
 from pathlib import Path
-from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.device.ck_tile_library import CkTileLibrary
 from tile_oracle.device.gpu_abi import Unlaunchable
 library = CkTileLibrary(Path({str(libraries[FORWARD])!r}), ctypes.CDLL({str(runtime)!r}))

@@ -15,9 +15,9 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import schema_named
-from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.pool import kernel_pool
-from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
 
 SCHEMA = schema_named("grouped_conv_own_3")
 POOLS = {

@@ -24,10 +24,10 @@ from tile_oracle import number_formats
 from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.device import check_data, reference
-from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"

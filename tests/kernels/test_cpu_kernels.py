@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.data_files import data_folder
-from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 KERNELS = data_folder("kernels") / "cpu"
 UNSUPPORTED = 1

@@ -22,9 +22,12 @@ from tile_oracle.device.gpu import GpuDevice
 from tile_oracle.device.gpu_work import Buffer, DeviceWork
 from tile_oracle.device.reference import exact_output
 from tile_oracle.device.runtime.driver import Launch
-from tile_oracle.kernel import Kernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.number_formats import STORAGE, Array, decode, encode
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation.gemm.kernel import parse_gemm_name
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import Problem
 
 PROBLEMS = (
     *(

@@ -16,9 +16,13 @@ from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.problems import awkward_problems
 from tile_oracle.arch import load_arch
 from tile_oracle.device.gpu_abi import Unlaunchable
-from tile_oracle.kernel import GroupedConvKernel, Kernel, parse_gemm_name, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.operation.gemm.kernel import parse_gemm_name
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.problem import Problem
 
 POOL = os.environ.get("TILE_ORACLE_EMULATED_POOL", "tiny")
 ARCHS = ("gfx950", "sm_90")

@@ -12,13 +12,13 @@ from evil_target import NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
 from tile_oracle.build.builder import Builder
 from tile_oracle.errors import KernelError, RecordError
-from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import IDENTITY
 from tile_oracle.record.run import RunLog, open_run
 

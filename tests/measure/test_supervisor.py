@@ -17,11 +17,11 @@ from evil_target import FLAG, MODES, NOISE_ALLOWED, EvilTarget, evil_kernel, sma
 
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.errors import BuildError, TargetError
-from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
 SETTINGS = SweepSettings(

@@ -18,8 +18,9 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.trees import TreeSettings
+from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.pool import kernel_pool
-from tile_oracle.problem import GemmProblem, problem_from_id
+from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.run import RunLog, open_run

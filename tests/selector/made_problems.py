@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Kind, Problem
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import Kind, Problem
 
 
 def random_problems(kind: Kind, count: int, seed: int = 0) -> list[Problem]:

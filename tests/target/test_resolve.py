@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import BuildError, TargetError
-from tile_oracle.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
-from tile_oracle.problem import GroupedConvProblem
 from tile_oracle.target import TargetOptions, resolve_target
 
 PROBLEM = GroupedConvProblem("forward", "bf16", 2, 1, 16, 16, 1, 8, 8, 3, 3)

@@ -29,14 +29,16 @@ from tile_oracle.features.groups import fold_codes, group_codes
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS
-from tile_oracle.kernel import GemmKernel, parse_kernel_name
+from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import find_aliases, merge
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.operation import Kind
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import problems_of
 from tile_oracle.pool import gemm_pool
-from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem, GroupedConvProblem
 from tile_oracle.record.importers import write_records
 from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.cross_validation import out_of_fold

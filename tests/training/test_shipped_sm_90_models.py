@@ -18,8 +18,8 @@ from tile_oracle.evaluation.candidates import without_refused
 from tile_oracle.evaluation.evaluate import rank_records
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.model.predictor import Predictor, find_model
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
 from tile_oracle.oracle import final_measurements, find_oracles
-from tile_oracle.problem import DIRECTIONS
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset import read_rows
 from tile_oracle.record.merge import merge_records

@@ -13,7 +13,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.build.isa import GPU_MACHINES
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, tiled
 from tile_oracle.operation import operation_named
 
 ABI_VERSION = 1
@@ -119,8 +119,9 @@ def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
     made_by = operation_named(kernel.op).for_gpus
     if made_by is None:
         return f"{kernel.op} kernels have no code for {arch}"
-    if kernel.pipeline not in GPU_PIPELINES:
-        return f"pipeline {kernel.pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
+    pipeline = tiled(kernel).pipeline
+    if pipeline not in GPU_PIPELINES:
+        return f"pipeline {pipeline!r} has no code for GPUs: there is {', '.join(GPU_PIPELINES)}"
     dtypes = made_by.GPU_DTYPES[GPU_MACHINES[arch]]
     if kernel.dtype not in dtypes:
         why = " (its matrix unit has tf32, which is not fp32)" if kernel.dtype == "fp32" else ""
@@ -132,14 +133,15 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
     refusal, made_by = gpu_code_refusal(kernel, arch), operation_named(kernel.op).for_gpus
     if refusal is not None or made_by is None:
         raise KernelError(refusal)
+    made = tiled(kernel)
     macros: dict[str, object] = {
         "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
-        "TO_PIPELINE": f"TO_{kernel.pipeline.upper()}",
-        "TO_SCHEDULER": f"TO_{kernel.scheduler.upper()}",
-        "TO_EPILOGUE": f"TO_{kernel.epilogue.upper()}",
+        "TO_PIPELINE": f"TO_{made.pipeline.upper()}",
+        "TO_SCHEDULER": f"TO_{made.scheduler.upper()}",
+        "TO_EPILOGUE": f"TO_{made.epilogue.upper()}",
     }
     macros |= made_by.macros(kernel, arch)
-    for field, values in (("tile", kernel.tile), ("wave", kernel.waves), ("warp_tile", kernel.warp_tile)):
+    for field, values in (("tile", made.tile), ("wave", made.waves), ("warp_tile", made.warp_tile)):
         macros |= {f"TO_{field}_{axis}".upper(): value for axis, value in zip("mnk", values, strict=True)}
     macros |= {f"TO_PAD_{axis}".upper(): int(getattr(kernel, f"pad_{axis}")) for axis in "mnk"}
     lines = [f"#define {name} {value}" for name, value in macros.items()]
@@ -148,7 +150,7 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
 
 def lds_buffers(kernel: Kernel, arch: str) -> int:
     """How many buffers a kernel's tiles have in LDS: one, or two in turn."""
-    return 1 + load_arch(arch).double_buffered(kernel)
+    return 1 + load_arch(arch).double_buffered(tiled(kernel))
 
 
 def device_work_source(arch: str) -> str:

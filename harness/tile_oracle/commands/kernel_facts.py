@@ -14,7 +14,7 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import CodeFacts, code_facts
 from tile_oracle.build.complaint import complaint
 from tile_oracle.build.occupancy import COMPUTE_UNITS
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, TiledKernel, tiled
 
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20
@@ -97,7 +97,7 @@ def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -
 
 def _row_key(each: bool) -> Callable[[KernelFacts], tuple[object, ...]]:
     def key(one: KernelFacts) -> tuple[object, ...]:
-        kernel = one.kernel
+        kernel = tiled(one.kernel)
         family = (kernel.tile, kernel.waves, kernel.warp_tile, kernel.pipeline)
         return (*family, kernel.name) if each else family
 
@@ -105,7 +105,7 @@ def _row_key(each: bool) -> Callable[[KernelFacts], tuple[object, ...]]:
 
 
 def _row(group: Sequence[KernelFacts], arch: Arch) -> tuple[str, ...]:
-    kernel, simds = group[0].kernel, COMPUTE_UNITS[arch.name].simds
+    kernel, simds = tiled(group[0].kernel), COMPUTE_UNITS[arch.name].simds
     facts = [one.facts for one in group]
     return (
         *("x".join(map(str, triple)) for triple in (kernel.tile, kernel.waves, kernel.warp_tile)),
@@ -119,7 +119,7 @@ def _row(group: Sequence[KernelFacts], arch: Arch) -> tuple[str, ...]:
     )
 
 
-def matrix_instructions_per_k_step(kernel: Kernel, arch: Arch) -> int:
+def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
     """What a wave issues for one step of tile_k, by the kernel's fields."""
     per_wave = (
         tile // (wave * warp)
@@ -129,7 +129,7 @@ def matrix_instructions_per_k_step(kernel: Kernel, arch: Arch) -> int:
     if arch.name.startswith("sm_"):
         blocks *= math.prod(warp // block for warp, block in zip(kernel.warp_tile, _MMA_BLOCK, strict=True))
     elif kernel.dtype == "fp32" or _SHALLOW_MFMA_DEPTH in kernel.warp_tile[:2]:
-        blocks *= kernel.warp_tile_k // _SHALLOW_MFMA_DEPTH
+        blocks *= kernel.warp_tile[2] // _SHALLOW_MFMA_DEPTH
     elif kernel.dtype == "fp8" and kernel.warp_tile in _TWO_OF_FP8:
         blocks *= 2
     return blocks

@@ -26,9 +26,11 @@ from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
-from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, TiledKernel, parse_kernel_name, tiled
 from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import Operation, operation_named, operation_names
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import (
     PoolExplanation,
     RuleSet,
@@ -37,7 +39,7 @@ from tile_oracle.pool import (
     load_rule_set,
     rules_of,
 )
-from tile_oracle.problem import DIRECTIONS, DTYPES, GEMM_DTYPES, GEMM_LAYOUTS, Kind, kind_text
+from tile_oracle.problem import Kind, kind_text
 from tile_oracle.text_table import text_table
 
 _DTYPES = tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES)))
@@ -274,10 +276,11 @@ def _kind_table(kinds: Sequence[_Kind], filtered: bool) -> list[str]:
 
 
 def _tile_table(kind: _Kind, filtered: bool) -> list[str]:
-    kernels = kind.pool.accepted
+    accepted = kind.pool.accepted
     title = f"{kind.arch}, {kind_text(kind.kind)}: {_size(kind.pool, filtered)} kernels"
     if "pipeline" not in operation_named(kind.kind.op).kernel_fields:
-        return [title, "", *(kernel.name for kernel in kernels)]
+        return [title, "", *(kernel.name for kernel in accepted)]
+    kernels = [tiled(kernel) for kernel in accepted]
     pipelines = list(dict.fromkeys(kernel.pipeline for kernel in sorted(kernels, key=lambda k: k.pipeline)))
     counts = Counter((_tiling(kernel), kernel.pipeline) for kernel in kernels)
     rows = [("tile", "waves", "warp tile", *pipelines, "all")]
@@ -294,7 +297,7 @@ def _size(pool: PoolExplanation, filtered: bool) -> str:
     return f"{size} of {len(pool.accepted) + len(pool.filtered_out):,}" if filtered else size
 
 
-def _tiling(kernel: Kernel) -> tuple[str, str, str]:
+def _tiling(kernel: TiledKernel) -> tuple[str, str, str]:
     return (_x(kernel.tile), _x(kernel.waves), _x(kernel.warp_tile))
 
 
@@ -349,10 +352,10 @@ def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[s
         else:
             sets = _sets_with(kernel, arch)
             takes = ""
-            if "pipeline" in kernel.as_row():
+            if "pipeline" in operation_named(kernel.op).kernel_fields:
                 takes = (
-                    f"{arch.workgroup_threads(kernel):,} threads, "
-                    f"{arch.lds_bytes(kernel):,} of {arch.lds_limit_bytes:,} LDS bytes; "
+                    f"{arch.workgroup_threads(tiled(kernel)):,} threads, "
+                    f"{arch.lds_bytes(tiled(kernel)):,} of {arch.lds_limit_bytes:,} LDS bytes; "
                 )
             lines.append(
                 f"{name:<8} allowed; {takes}"

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.operation.on_device import sums_of_products
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, gemm_shape
 
 Integers = npt.NDArray[np.int32]
 
@@ -113,7 +113,7 @@ def _widest(length: int, other: int) -> int:
 
 def dense(problem: Problem) -> Pattern:
     """Wide integers everywhere."""
-    length = problem.gemm_shape[2]
+    length = gemm_shape(problem)[2]
     full = min((1 << MANTISSA_BITS[problem.dtype]) - 1, _WIDE_FP32)
     large = max(1, min(full, _widest(length, 1)))
     small = max(1, min(full, _widest(length, large)))
@@ -127,7 +127,7 @@ def mantissa(problem: Problem) -> tuple[Pattern, ...]:
     """Full mantissas, and sums that cancel. Of fp32, either operand's in turn: a product has 48 bits."""
     bits, exponent = MANTISSA_BITS[problem.dtype], _EXPONENTS[problem.dtype]
     full = (1 << (bits - 1), (1 << bits) - 1)
-    length = problem.gemm_shape[2]
+    length = gemm_shape(problem)[2]
     if problem.dtype != "fp32":
         wide = min(full[1], _widest(length, full[1]))
         # Of a very deep sum no product of full mantissas fits: then no column cancels.
@@ -142,7 +142,7 @@ def mantissa(problem: Problem) -> tuple[Pattern, ...]:
 
 def countable(problem: Problem) -> Pattern:
     """Results that are stored exactly, for problems that are checked by products."""
-    length = problem.gemm_shape[2]
+    length = gemm_shape(problem)[2]
     if problem.result_dtype == "fp32":
         room = max(1, _ROOM_FOR_PRODUCTS // (length * column_count(problem)))
         first = min(255, room, _widest(length, 1))

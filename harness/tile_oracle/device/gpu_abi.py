@@ -7,8 +7,10 @@ import struct
 from dataclasses import dataclass
 
 from tile_oracle.device.runtime.driver import Geometry
+from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
 from tile_oracle.operation.on_gpu import on_gpu
-from tile_oracle.problem import DIRECTIONS, GEMM_LAYOUTS, Problem
+from tile_oracle.problem import Problem
 
 ABI_VERSION = 1
 KERNEL, FINISH, LAUNCH_INFO = "to_conv", "to_finish", "to_launch_info"

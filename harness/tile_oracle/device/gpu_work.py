@@ -22,7 +22,7 @@ from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launc
 from tile_oracle.device.stray_values import POISON_BYTE
 from tile_oracle.number_formats import STORAGE
 from tile_oracle.operation.on_gpu import on_gpu
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, gemm_shape
 
 GUARD_BYTES = 256 << 10
 """Before and after each buffer; a multiple of every alignment that a kernel may count on."""
@@ -180,7 +180,7 @@ class DeviceWork:
         name, args = on_gpu(problem.op).by_definition(problem, first, second, out)
         values, stride = _sample(problem, sample)
         extent = (c_longlong(values), c_longlong(stride))
-        if problem.gemm_shape[2] >= _LONG_SUM and values <= _FEW_VALUES:
+        if gemm_shape(problem)[2] >= _LONG_SUM and values <= _FEW_VALUES:
             self._run(f"{name}_long", min(values, _MOST_BLOCKS), args, *extent)
         else:
             self._run(name, _blocks(values), args, *extent)

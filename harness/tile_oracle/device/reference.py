@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from tile_oracle.number_formats import Array, encode
 from tile_oracle.operation.on_device import sums_of_products
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, gemm_shape
 
 Integers = npt.NDArray[np.integer[Any]]
 
@@ -38,7 +38,7 @@ _BLOCK = 1 << 20
 
 def reduction_length(problem: Problem) -> int:
     """How many products one output value sums: the implicit GEMM's K."""
-    return problem.gemm_shape[2]
+    return gemm_shape(problem)[2]
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,13 @@ from typing import Any
 
 from tile_oracle.arch import Arch, load_arch
 from tile_oracle.errors import KernelError, ModelError
-from tile_oracle.kernel import SCHEDULERS, GemmKernel, GroupedConvKernel, Kernel
+from tile_oracle.kernel import SCHEDULERS, Kernel
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.operation.gemm.refusals import gemm_pipelines
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Problem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import Problem
 
 Axes = tuple[tuple[Any, ...], ...]
 

@@ -1,52 +1,109 @@
 """Kernels: one compiled configuration each; one class an operation.
 
-What all have: `op`, `dtype`, `tile`, `waves`, `warp_tile`, `pipeline`, `scheduler`, `epilogue`, `pad_m`,
-`pad_n`, `pad_k`, `kind`, `matches`, `name`, `short_name`, `as_row` and `from_row`. Names and fields
-convert both ways without loss: `parse_kernel_name`.
+Names and fields convert both ways without loss: `parse_kernel_name`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, shortened
-from tile_oracle.kernel.gemm import GEMM_KERNEL_FIELDS, GemmKernel, parse_gemm_name
-from tile_oracle.kernel.grouped_conv import (
-    KERNEL_FIELDS,
-    PUBLISHED_TILES,
-    PUBLISHED_VECTORS,
-    GroupedConvKernel,
-    parse_grouped_conv_name,
-)
-from tile_oracle.operation import find_operation, operation_named, operation_names
+from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
+from tile_oracle.problem import Problem
 
 __all__ = [
     "EPILOGUES",
-    "GEMM_KERNEL_FIELDS",
-    "KERNEL_FIELDS",
     "PIPELINE_NAME",
-    "PUBLISHED_TILES",
-    "PUBLISHED_VECTORS",
     "SCHEDULERS",
-    "GemmKernel",
-    "GroupedConvKernel",
     "Kernel",
+    "TiledKernel",
     "kernel_from_row",
-    "parse_gemm_name",
-    "parse_grouped_conv_name",
     "parse_kernel_name",
+    "tiled",
 ]
 
-Kernel = GroupedConvKernel | GemmKernel
-"""A kernel of any operation."""
+
+class Kernel(Protocol):
+    """A kernel of any operation: a frozen dataclass, whose fields are columns of records.
+
+    op: its operation's name.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    op: ClassVar[str]
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the operands."""
+
+    @property
+    def kind(self) -> Kind:
+        """What problem and kernel must share."""
+
+    def matches(self, problem: Problem) -> bool:
+        """Whether the kernel is for the problem's kind."""
+
+    @property
+    def name(self) -> str:
+        """The full name: every field can be read back from it (`parse_kernel_name`)."""
+
+    @property
+    def short_name(self) -> str:
+        """The name without what a matching problem already says."""
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
+
+
+class TiledKernel(Kernel, Protocol):
+    """A kernel that multiplies matrices tile by tile: what kernels/ and CK Tile have.
+
+    tile: rows, columns and depth of a workgroup's tile (elements). waves: along each axis of the tile.
+    warp_tile: what one matrix instruction sequence of a wave covers. double_smem_buffer: whether tiles have
+    two buffers in local memory; None: as the pipeline demands.
+    """
+
+    @property
+    def tile(self) -> tuple[int, int, int]: ...
+    @property
+    def waves(self) -> tuple[int, int, int]: ...
+    @property
+    def warp_tile(self) -> tuple[int, int, int]: ...
+    @property
+    def pipeline(self) -> str: ...
+    @property
+    def scheduler(self) -> str: ...
+    @property
+    def epilogue(self) -> str: ...
+    @property
+    def pad_m(self) -> bool: ...
+    @property
+    def pad_n(self) -> bool: ...
+    @property
+    def pad_k(self) -> bool: ...
+    @property
+    def double_smem_buffer(self) -> bool | None: ...
+
+
+def tiled(kernel: Kernel) -> TiledKernel:
+    """The kernel as one that has tiles. Raises KernelError for one that has none."""
+    if "pipeline" not in kernel.__dataclass_fields__:
+        raise KernelError(f"{kernel.op} kernels have no tiles: {shortened(kernel.name)}")
+    return cast(TiledKernel, kernel)
 
 
 def parse_kernel_name(name: str) -> Kernel:
     """The kernel that a full name means, whatever its operation. Raises KernelError."""
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
-    return operation_named(next(named, GroupedConvKernel.op)).parse_kernel(name)
+    return operation_named(next(named, DEFAULT_OPERATION)).parse_kernel(name)
 
 
 def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:

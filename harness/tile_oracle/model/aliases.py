@@ -8,7 +8,7 @@ features. A kernel that was never measured can have a known twin among those tha
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -73,11 +73,10 @@ class Aliases:
         if known is not None:
             return known, self.offset.get(name, 0.0)
         kernel = kernel or parse_kernel_name(name)
-        twins = operation_named(kernel.op).pipeline_twins
-        if kernel.pipeline in twins:
-            twin = self.representative.get(replace(kernel, pipeline=twins[kernel.pipeline]).name)
-            if twin is not None:
-                return twin, -_TWIN_BONUS
+        alike = operation_named(kernel.op).timed_like(kernel)
+        twin = None if alike is None else self.representative.get(alike.name)
+        if twin is not None:
+            return twin, -_TWIN_BONUS
         return name, UNMEASURED_CAUTION
 
     def canonical(self, rows: Columns) -> tuple[dict[str, Column], Column]:

@@ -23,7 +23,7 @@ from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.groups import group_codes
 from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, TERMS, is_step_term
-from tile_oracle.kernel import Kernel, parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
 from tile_oracle.model.aliases import Aliases, merge, own_fields
 from tile_oracle.model.noise import NoiseModel
 from tile_oracle.operation import operation_named
@@ -85,7 +85,9 @@ class PhysicalModel:
 
     def _grown(self, kernel: Kernel, other: str) -> Array:
         """Another kernel's coefficients with its steps scaled to this kernel's tile."""
-        volumes = [float(math.prod(tile)) for tile in (kernel.tile, parse_kernel_name(other).tile)]
+        volumes = [
+            float(math.prod(tile)) for tile in (tiled(kernel).tile, tiled(parse_kernel_name(other)).tile)
+        ]
         growth = (volumes[0] / volumes[1]) ** _STEP_GROWTH
         scale = np.array([growth if is_step_term(term) else 1.0 for term in self.terms])
         return np.asarray(np.array(self.coefficients[other]) * scale)
@@ -208,7 +210,7 @@ _DIFFERENCES: Mapping[str, Mapping[str, float]] = {
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
     """All that `_nearest` and the growth of a step look at."""
     others = tuple(getattr(kernel, name) for name in _DIFFERENCES[kernel.op])
-    return (kernel.op, kernel.tile, kernel.waves, *others)
+    return (kernel.op, tiled(kernel).tile, tiled(kernel).waves, *others)
 
 
 def _nearest(wanted: Sequence[Kernel], names: Sequence[str]) -> list[str]:

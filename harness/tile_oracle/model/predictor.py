@@ -76,8 +76,8 @@ class Predictor:
 
         With `target` (tflops, latency, bandwidth, ...), that member's own prediction: TFLOPS, GB/s, else ms.
         """
-        one = isinstance(problems, Problem)
-        listed: Sequence[Problem] = [problems] if isinstance(problems, Problem) else problems
+        one = not isinstance(problems, Sequence)
+        listed = problems if isinstance(problems, Sequence) else [problems]
         self._check(listed, kernels)
         shape = (len(listed), len(kernels))
         if 0 in shape:

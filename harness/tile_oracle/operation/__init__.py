@@ -10,6 +10,7 @@ from __future__ import annotations
 from tile_oracle.operation.descriptor import Operation
 from tile_oracle.operation.kind import Kind
 from tile_oracle.operation.registry import (
+    DEFAULT_OPERATION,
     ENTRY_POINTS,
     find_operation,
     operation_named,
@@ -20,6 +21,7 @@ from tile_oracle.operation.registry import (
 )
 
 __all__ = [
+    "DEFAULT_OPERATION",
     "ENTRY_POINTS",
     "Kind",
     "Operation",

@@ -54,6 +54,10 @@ class RuleBlock(Protocol):
         """What it proposes for a kind that it covers. Raises RuleError."""
 
 
+def _like_none(kernel: Kernel) -> None:
+    return None
+
+
 def _as_given(values: dict[str, Any]) -> dict[str, Any]:
     return values
 
@@ -96,7 +100,7 @@ class Operation:
     None: it takes no arrays of callers.
     features: what models read of its problems and kernels; None: it has no models.
     derived_columns: properties of its problems that tables from elsewhere may have in place of fields.
-    pipeline_twins: pipelines that were seen to time alike: unmeasured -> measured.
+    timed_like: another kernel that measurements show to time like this one, or None.
     """
 
     name: str
@@ -136,7 +140,7 @@ class Operation:
     arguments: Callable[[Any], tuple[Argument, Argument, Argument]] | None = None
     features: Callable[[], OperationFeatures] | None = None
     derived_columns: tuple[str, ...] = ()
-    pipeline_twins: Mapping[str, str] = field(default_factory=dict)
+    timed_like: Callable[[Any], Kernel | None] = _like_none
 
     @cached_property
     def problem_fields(self) -> tuple[str, ...]:

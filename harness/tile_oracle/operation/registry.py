@@ -26,7 +26,7 @@ _OWN = {
     "grouped_conv": "tile_oracle.operation.grouped_conv.descriptor:GROUPED_CONV",
     "gemm": "tile_oracle.operation.gemm.descriptor:GEMM",
 }
-_DEFAULT = "grouped_conv"
+DEFAULT_OPERATION = "grouped_conv"
 """Of tables that say nothing else: the first operation, whose older records name none."""
 
 
@@ -58,12 +58,12 @@ def operation_names() -> tuple[str, ...]:
 
 def operation_of_columns(columns: Collection[str]) -> Operation:
     """The operation of a table that does not name it, by its columns."""
-    return next((one for one in operations() if set(one.marks) & set(columns)), _own(_DEFAULT))
+    return next((one for one in operations() if set(one.marks) & set(columns)), _own(DEFAULT_OPERATION))
 
 
 def operation_of_prefix(text: str) -> Operation:
     """The operation whose problem ids begin like this text; grouped convolution where none do."""
-    return next((one for one in operations() if text.startswith(one.id_prefixes)), _own(_DEFAULT))
+    return next((one for one in operations() if text.startswith(one.id_prefixes)), _own(DEFAULT_OPERATION))
 
 
 @cache

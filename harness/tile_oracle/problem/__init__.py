@@ -1,13 +1,10 @@
-"""Problems: one operation instance each, frozen and validated; one class an operation.
-
-What all have: `op`, `dtype`, `key`, `family`, `kind`, `id` and `from_id`, `as_row` and `from_row`,
-`operand_shapes`, `gemm_shape`, `flops`, `bytes`, `tflops`.
-"""
+"""Problems: one operation instance each, frozen and validated; one class an operation."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import Field
+from typing import Any, ClassVar, Protocol, Self, cast
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import (
@@ -18,35 +15,90 @@ from tile_oracle.operation import (
     operation_of_columns,
     operation_of_prefix,
 )
-from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS, GEMM_PROBLEM_FIELDS, GemmProblem
-from tile_oracle.problem.grouped_conv import (
-    DIRECTIONS,
-    DTYPE_BYTES,
-    DTYPES,
-    PROBLEM_FIELDS,
-    GroupedConvProblem,
-)
 
 __all__ = [
-    "DIRECTIONS",
-    "DTYPES",
-    "DTYPE_BYTES",
-    "GEMM_DTYPES",
-    "GEMM_LAYOUTS",
-    "GEMM_PROBLEM_FIELDS",
-    "PROBLEM_FIELDS",
-    "GemmProblem",
-    "GroupedConvProblem",
     "Kind",
     "Problem",
+    "gemm_shape",
     "kernel_prefix",
     "kind_text",
     "problem_from_id",
     "problem_from_row",
 ]
 
-Problem = GroupedConvProblem | GemmProblem
-"""A problem of any operation."""
+
+class Problem(Protocol):
+    """A problem of any operation: a frozen dataclass, whose fields are columns of records.
+
+    op: its operation's name.
+    """
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+    op: ClassVar[str]
+
+    @property
+    def dtype(self) -> str:
+        """The data type of the operands."""
+
+    @property
+    def result_dtype(self) -> str:
+        """The data type of the result."""
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """All that tells this problem from another one. Join by this, never by an index."""
+
+    @property
+    def family(self) -> tuple[Any, ...]:
+        """The key without what varies within a family: one layer, whatever the batch."""
+
+    @property
+    def kind(self) -> Kind:
+        """What problem and kernel must share."""
+
+    @property
+    def id(self) -> str:
+        """Readable and reversible (`from_id`)."""
+
+    @classmethod
+    def from_id(cls, text: str) -> Self:
+        """The inverse of `id`. Raises ProblemError."""
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The operands and, last, the result as they lie in memory, outermost extent first."""
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the operands and the result."""
+
+    def tflops(self, latency_ms: float) -> float:
+        """TFLOPS at a latency in milliseconds."""
+
+
+class _SumOfProducts(Problem, Protocol):
+    @property
+    def gemm_shape(self) -> tuple[int, int, int]: ...
+
+
+def gemm_shape(problem: Problem) -> tuple[int, int, int]:
+    """M, N and K of the (implicit) GEMM of a problem whose results are sums of products. Raises
+    ProblemError for another one."""
+    if not hasattr(problem, "gemm_shape"):
+        raise ProblemError(f"{problem.id} is no sum of products: {problem.op} has no GEMM")
+    return cast(_SumOfProducts, problem).gemm_shape
 
 
 def problem_from_id(text: str) -> Problem:

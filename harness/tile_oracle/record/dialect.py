@@ -10,7 +10,9 @@ from types import MappingProxyType
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.problem import GemmProblem, GroupedConvProblem, Kind, Problem
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import Kind, Problem
 
 Claim = Callable[[str, Problem], bool]
 """Whether a row's text is so of its problem."""

@@ -9,9 +9,9 @@ from functools import cache
 import pyarrow as pa
 
 from tile_oracle.errors import RecordError
-from tile_oracle.kernel import KERNEL_FIELDS
 from tile_oracle.operation import Operation, find_operation, operation_names
-from tile_oracle.problem import PROBLEM_FIELDS
+from tile_oracle.operation.grouped_conv.kernel import KERNEL_FIELDS
+from tile_oracle.operation.grouped_conv.problem import PROBLEM_FIELDS
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
 """What can become of a pair. Only `ok` counts for an oracle."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 from tile_oracle.errors import TargetError
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, TiledKernel, tiled
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.operation import operation_named
 from tile_oracle.oracle import final_measurements, find_oracles
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, gemm_shape
 
 _RIGHT = ("ok", "noisy")
 _AT_ONCE = 4
@@ -82,16 +83,20 @@ def model_free_order(problem: Problem, kernels: Iterable[Kernel]) -> list[Kernel
 
     Pipelines take turns; within one, the kernel whose tiles cover the implicit GEMM with the least padding
     comes first, of equals the one with the larger tile (it loads operands less often), then by name.
+    Kernels of an operation without tiles are ordered by name.
     """
+    if "pipeline" not in operation_named(problem.op).kernel_fields:
+        return sorted(kernels, key=lambda kernel: kernel.name)
+    shape = gemm_shape(problem)
 
-    def by_fit(kernel: Kernel) -> tuple[int, int, str]:
+    def by_fit(kernel: TiledKernel) -> tuple[int, int, str]:
         covered = math.prod(
-            -(-extent // tile) * tile for extent, tile in zip(problem.gemm_shape, kernel.tile, strict=True)
+            -(-extent // tile) * tile for extent, tile in zip(shape, kernel.tile, strict=True)
         )
         return covered, -kernel.tile[0] * kernel.tile[1], kernel.name
 
     pipelines: dict[str, list[Kernel]] = {}
-    for kernel in sorted(kernels, key=by_fit):
+    for kernel in sorted(map(tiled, kernels), key=by_fit):
         pipelines.setdefault(kernel.pipeline, []).append(kernel)
     turns = zip_longest(*(pipelines[name] for name in sorted(pipelines)))
     return [kernel for turn in turns for kernel in turn if kernel is not None]

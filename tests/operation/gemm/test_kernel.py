@@ -10,15 +10,10 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel import (
-    GEMM_KERNEL_FIELDS,
-    GemmKernel,
-    GroupedConvKernel,
-    kernel_from_row,
-    parse_gemm_name,
-    parse_kernel_name,
-)
-from tile_oracle.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
+from tile_oracle.kernel import kernel_from_row, parse_kernel_name
+from tile_oracle.operation.gemm.kernel import GEMM_KERNEL_FIELDS, GemmKernel, parse_gemm_name
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
 PUBLISHED = "gemm_fp16_rcr_compv3_cshuffle_intrawave_False_True_False_False_256x128x64_2x2x1_32x32x16"
 

@@ -13,22 +13,15 @@ from hypothesis import strategies as st
 from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation import Kind
-from tile_oracle.problem import (
-    GEMM_DTYPES,
-    GEMM_LAYOUTS,
-    GEMM_PROBLEM_FIELDS,
-    GemmProblem,
-    GroupedConvProblem,
-    kind_text,
-    problem_from_id,
-    problem_from_row,
-)
-from tile_oracle.problem.pointwise import (
+from tile_oracle.operation.gemm.pointwise import (
     DIRECTION_OF_LAYOUT,
     operands_swapped,
     pointwise_conv,
     result_transposed,
 )
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GEMM_PROBLEM_FIELDS, GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import kind_text, problem_from_id, problem_from_row
 
 ROW = {"dtype": "bf16", "layout": "rcr", "M": 3, "N": 5, "K": 7}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.problem import GemmProblem
+from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.problem_set import format_problem_set, load_problem_set, merge_problem_sets
 
 

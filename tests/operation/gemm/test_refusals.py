@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.arch import known_archs, load_arch
-from tile_oracle.kernel import GemmKernel, parse_gemm_name
+from tile_oracle.operation.gemm.kernel import GemmKernel, parse_gemm_name
+from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.operation.gemm.refusals import gemm_dtypes, gemm_pipelines
-from tile_oracle.problem import GemmProblem, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 GPU = parse_gemm_name(
     "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_128x128x64_2x2x1_32x32x16"

@@ -10,9 +10,11 @@ import pytest
 
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
-from tile_oracle.kernel import GemmKernel, GroupedConvKernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.pool import (
     explain_gemm_pool,
     gemm_pool,
@@ -21,7 +23,6 @@ from tile_oracle.pool import (
     pool_for_problem,
     pool_of_kind,
 )
-from tile_oracle.problem import GEMM_LAYOUTS, GemmProblem
 
 KINDS = [("gfx950", dtype, layout) for dtype in ("bf16", "fp16", "fp8") for layout in GEMM_LAYOUTS]
 KINDS += [("cpu", dtype, layout) for dtype in ("bf16", "fp16", "fp32") for layout in ("rcr", "rrr", "crr")]

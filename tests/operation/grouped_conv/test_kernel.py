@@ -16,9 +16,14 @@ from tests.measured_tables import gfx950_file
 from tile_oracle.arch import load_arch
 from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel import KERNEL_FIELDS, PUBLISHED_TILES, GroupedConvKernel, parse_kernel_name
-from tile_oracle.kernel.grouped_conv import SPECIALIZATIONS
-from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operation.grouped_conv.kernel import (
+    KERNEL_FIELDS,
+    PUBLISHED_TILES,
+    SPECIALIZATIONS,
+    GroupedConvKernel,
+)
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 _NUMBERS = st.one_of(st.sampled_from((1, 2, 4, 8, 16, 32, 64, 128)), st.integers(1, 1 << 20))
 _TRIPLES = st.tuples(_NUMBERS, _NUMBERS, _NUMBERS)

@@ -12,7 +12,13 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import HarnessError, ProblemError
-from tile_oracle.problem import DIRECTIONS, DTYPE_BYTES, DTYPES, PROBLEM_FIELDS, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import (
+    DIRECTIONS,
+    DTYPE_BYTES,
+    DTYPES,
+    PROBLEM_FIELDS,
+    GroupedConvProblem,
+)
 
 LAYER = {
     "direction": "forward",

@@ -23,7 +23,7 @@ from tile_oracle.build.ck_tile.declarations import (
 )
 from tile_oracle.build.ck_tile.headers import CkTileHeaders
 from tile_oracle.errors import KernelError
-from tile_oracle.problem import DIRECTIONS
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
 
 INCLUDES = (
     "ck_tile/core.hpp",

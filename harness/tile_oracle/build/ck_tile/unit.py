@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tile_oracle.build.ck_tile.api import DTYPES, PIPELINE_CLASSES, CkTileApi, Pipeline
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import TiledKernel
 
 _GEMM = "tensor_layout::gemm::"
 _GROUPED_TILES = ("8", "4")
@@ -48,7 +48,7 @@ def check_there(api: CkTileApi, what: str) -> None:
 
 
 def pipeline_of(
-    api: CkTileApi, kernel: Kernel, double_buffer: bool, layouts: tuple[str, str, str]
+    api: CkTileApi, kernel: TiledKernel, double_buffer: bool, layouts: tuple[str, str, str]
 ) -> Pipeline:
     """The pipeline's class, if it has what the kernel asks for. Raises KernelError."""
     name = kernel.pipeline
@@ -88,7 +88,7 @@ def pipeline_of(
     return found
 
 
-def _scheduler(kernel: Kernel, pipeline: Pipeline) -> str:
+def _scheduler(kernel: TiledKernel, pipeline: Pipeline) -> str:
     """What the block GEMM is told: with a pipeline that never reads fragments it must do so by itself."""
     return "Default" if pipeline.loads_by_itself else kernel.scheduler.capitalize()
 
@@ -103,7 +103,7 @@ def partitioner(api: CkTileApi, *, spatially_local: bool) -> str:
     return api.arguments(plain, shape)
 
 
-def unit_text(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitParts) -> str:
+def unit_text(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: UnitParts) -> str:
     """The whole unit. Raises KernelError."""
     shape = api.arguments(
         "TileGemmShape",
@@ -169,7 +169,7 @@ def unit_text(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitPar
     return "\n".join(lines)
 
 
-def _traits(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitParts, template: str) -> str:
+def _traits(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: UnitParts, template: str) -> str:
     a, b, c = (_GEMM + layout for layout in parts.layouts)
     persistent = {"usepersistentkernel": "true"} if parts.persistent else {}
     groups = _groups(pipeline)
@@ -190,7 +190,7 @@ def _traits(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitParts
     )
 
 
-def _problem(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitParts, template: str) -> str:
+def _problem(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: UnitParts, template: str) -> str:
     widths = {name: value for name, value in parts.widths.items() if name != "vectorsizec"}
     return api.arguments(
         template,
@@ -208,7 +208,7 @@ def _problem(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitPart
     )
 
 
-def _epilogue(api: CkTileApi, kernel: Kernel, pipeline: Pipeline, parts: UnitParts) -> str:
+def _epilogue(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: UnitParts) -> str:
     c = _GEMM + parts.layouts[2]
     widths = parts.widths
     epilogue = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tile_oracle.operation.descriptor import Argument
-from tile_oracle.problem.gemm import GemmProblem
+from tile_oracle.operation.gemm.problem import GemmProblem
 
 _AXES = {"a": ("M K", "K M"), "b": ("K N", "N K"), "c": ("M N", "N M")}
 """Of rows one after the other (r), and of columns (c)."""

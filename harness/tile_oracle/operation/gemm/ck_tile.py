@@ -5,8 +5,8 @@ from __future__ import annotations
 from tile_oracle.build.ck_tile.api import CkTileApi
 from tile_oracle.build.ck_tile.unit import UnitParts, check_there, partitioner, pipeline_of, unit_text
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.gemm import GemmKernel
-from tile_oracle.problem.gemm import GemmProblem
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import GemmProblem
 
 _LETTERS = {"r": "RowMajor", "c": "ColumnMajor"}
 

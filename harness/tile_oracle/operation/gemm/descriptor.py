@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from tile_oracle.kernel.gemm import GemmKernel, parse_gemm_name
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
 from tile_oracle.operation.gemm.arguments import arguments
+from tile_oracle.operation.gemm.kernel import GemmKernel, parse_gemm_name
+from tile_oracle.operation.gemm.pointwise import DIRECTION_OF_LAYOUT, result_transposed
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
 from tile_oracle.operation.gemm.slices import GEMM_SLICES
 from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
-from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
-from tile_oracle.problem.pointwise import DIRECTION_OF_LAYOUT, result_transposed
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch

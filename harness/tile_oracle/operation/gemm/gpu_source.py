@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_oracle.arch import load_arch
-from tile_oracle.kernel.gemm import GemmKernel
-from tile_oracle.problem.gemm import RESULT_DTYPES
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import RESULT_DTYPES
 
 HEADER = "gemm"
 

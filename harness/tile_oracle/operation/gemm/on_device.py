@@ -14,9 +14,9 @@ from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.device.reference import Integers
 from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.operation.gemm.pointwise import operands_swapped, pointwise_conv
+from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.operation.grouped_conv import on_device as convolution
-from tile_oracle.problem.gemm import GemmProblem
-from tile_oracle.problem.pointwise import operands_swapped, pointwise_conv
 
 _BLOCK = 1 << 20
 """Products at once."""

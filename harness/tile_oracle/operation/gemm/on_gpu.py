@@ -16,7 +16,7 @@ from tile_oracle.device.gpu_abi import (
     ceil_div,
 )
 from tile_oracle.device.runtime.driver import Geometry
-from tile_oracle.problem.gemm import GemmProblem
+from tile_oracle.operation.gemm.problem import GemmProblem
 
 _MOST_TILES = 2**30
 """A kernel adds the number of its workgroups to that of a tile."""

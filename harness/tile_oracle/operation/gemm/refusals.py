@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from tile_oracle.arch import Arch, listed
 from tile_oracle.kernel.fields import triple
-from tile_oracle.kernel.gemm import GemmKernel
-from tile_oracle.problem.gemm import GEMM_DTYPES, GemmProblem
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GemmProblem
 
 PRESHUFFLE_LAYOUT = "rcr"
 """B is shuffled column by column, so its columns must lie in one piece, and A's rows beside them."""

@@ -11,10 +11,10 @@ from tile_oracle.arch import Arch, known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.json_tree import JsonTree
 from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
-from tile_oracle.kernel.gemm import GemmKernel
+from tile_oracle.operation.gemm.kernel import GemmKernel
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
 from tile_oracle.operation.kind import Kind
 from tile_oracle.pool.rule_parts import TileRule, filled, read_padding, read_pipeline, read_tile, tilings
-from tile_oracle.problem.gemm import GEMM_DTYPES, GEMM_LAYOUTS
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tile_oracle.problem.gemm import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
 
 
 def _of_layout(layout: str) -> Callable[[GemmProblem], bool]:

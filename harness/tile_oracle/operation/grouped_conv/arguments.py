@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_oracle.operation.descriptor import Argument
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 _NAMES: Mapping[str, tuple[str, str, str]] = MappingProxyType(
     {"forward": ("x", "w", "y"), "bwd_data": ("dy", "w", "dx"), "bwd_weight": ("x", "dy", "dw")}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from tile_oracle.build.ck_tile.api import CONV_KERNELS, CONV_LAYOUTS, CONVERT, CkTileApi, Pipeline
 from tile_oracle.build.ck_tile.unit import UnitParts, check_there, partitioner, pipeline_of, unit_text
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel.grouped_conv import GroupedConvKernel
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 _CONV = "tensor_layout::convolution::"
 _LETTERS = {"forward": "f", "bwd_data": "d", "bwd_weight": "w"}

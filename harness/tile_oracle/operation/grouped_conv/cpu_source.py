@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tile_oracle.errors import KernelError
 
 if TYPE_CHECKING:
-    from tile_oracle.kernel import Kernel
+    from tile_oracle.kernel import TiledKernel
 
 CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
     {"basic_v1": "TO_DIRECT", "mem": "TO_PACK_B", "compv3": "TO_PACK_AB", "compv4": "TO_PACK_AB_DOUBLE"}
@@ -17,7 +17,7 @@ CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
 """Pipeline -> what kernels/cpu calls it."""
 
 
-def cpu_source(kernel: Kernel, direction: str, ndim: int, transposed: bool = False) -> str:
+def cpu_source(kernel: TiledKernel, direction: str, ndim: int, transposed: bool = False) -> str:
     """The text for a kernel that runs as a convolution; `transposed`: it writes its result transposed.
 
     Raises KernelError for a pipeline that has no code.
@@ -30,11 +30,9 @@ def cpu_source(kernel: Kernel, direction: str, ndim: int, transposed: bool = Fal
         "TO_DIRECTION": f"TO_{direction.upper()}",
         "TO_DTYPE": f"TO_{kernel.dtype.upper()}",
         "TO_NDIM": ndim,
-        "TO_TILE_M": kernel.tile_m,
-        "TO_TILE_N": kernel.tile_n,
-        "TO_TILE_K": kernel.tile_k,
-        "TO_MICRO_M": kernel.warp_tile_m,
-        "TO_MICRO_N": kernel.warp_tile_n,
+        **{f"TO_TILE_{axis}": size for axis, size in zip("MNK", kernel.tile, strict=True)},
+        "TO_MICRO_M": kernel.warp_tile[0],
+        "TO_MICRO_N": kernel.warp_tile[1],
         "TO_PIPELINE": CPU_PIPELINES[kernel.pipeline],
     }
     if transposed:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.kernel.grouped_conv import GroupedConvKernel, parse_grouped_conv_name
 from tile_oracle.operation.bands import BANDS
 from tile_oracle.operation.descriptor import Operation, RuleBlock
 from tile_oracle.operation.grouped_conv.arguments import arguments
 from tile_oracle.operation.grouped_conv.columns import FOREIGN_COLUMNS
 from tile_oracle.operation.grouped_conv.cpu_source import cpu_source
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel, parse_grouped_conv_name
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.operation.grouped_conv.slices import CONV_SLICES
-from tile_oracle.problem.grouped_conv import DIRECTIONS, DTYPES, GroupedConvProblem
 
 if TYPE_CHECKING:
     from tile_oracle.arch import Arch
@@ -43,6 +44,11 @@ def _pad_of_output(values: Mapping[str, Any], axis: str) -> int | None:
     reach = (values.get(taps, 1) - 1) * values.get(f"dilation_{axis}", 1) + 1
     covered = (values[outside] - 1) * values.get(f"stride_{axis}", 1) + reach
     return int(max(0, -((values.get(inside, 1) - covered) // 2)))
+
+
+def _timed_like(kernel: GroupedConvKernel) -> GroupedConvKernel | None:
+    """compv5 times like compv3, as the public gfx950 measurements show."""
+    return replace(kernel, pipeline="compv3") if kernel.pipeline == "compv5" else None
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -137,7 +143,6 @@ GROUPED_CONV = Operation(
     arguments=arguments,
     features=_features,
     derived_columns=("Ho", "Wo"),
-    # The public gfx950 measurements show them to time alike.
-    pipeline_twins={"compv5": "compv3"},
+    timed_like=_timed_like,
 )
 """Grouped convolution: forward, data gradient, weight gradient, in 2D and 3D."""

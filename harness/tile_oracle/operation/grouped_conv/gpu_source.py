@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.isa import GPU_MACHINES
-from tile_oracle.kernel.grouped_conv import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
 HEADER = "grouped_conv"
 

@@ -17,8 +17,8 @@ from tile_oracle.device.guarded_memory import GuardedBuffer
 from tile_oracle.device.reference import Integers
 from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
 from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.operation.grouped_conv.weighted_product import first_of_row, weighted, weighted_product
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
 
 __all__ = [
     "bytes_read",

@@ -18,7 +18,7 @@ from tile_oracle.device.gpu_abi import (
     ceil_div,
 )
 from tile_oracle.device.runtime.driver import Geometry
-from tile_oracle.problem.grouped_conv import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 
 _MOST_POSITIONS = 2**30
 """From here on kernels cannot tell a position outside of the image from what they write for "nowhere"."""

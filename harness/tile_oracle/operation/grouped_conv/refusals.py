@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 from tile_oracle.arch import Arch, listed
 from tile_oracle.kernel.fields import triple
-from tile_oracle.kernel.grouped_conv import GroupedConvKernel
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 _REGISTER_BYTES = 4
 

@@ -12,7 +12,8 @@ from tile_oracle.arch import Arch, Triple, known_archs
 from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.json_tree import JsonTree
 from tile_oracle.kernel.fields import EPILOGUES, SCHEDULERS
-from tile_oracle.kernel.grouped_conv import PUBLISHED_VECTORS, SPECIALIZATIONS, GroupedConvKernel
+from tile_oracle.operation.grouped_conv.kernel import PUBLISHED_VECTORS, SPECIALIZATIONS, GroupedConvKernel
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.operation.grouped_conv.refusals import CONTIGUOUS_CHANNELS
 from tile_oracle.operation.kind import Kind
 from tile_oracle.pool.rule_parts import (
@@ -24,7 +25,6 @@ from tile_oracle.pool.rule_parts import (
     read_tile,
     tilings,
 )
-from tile_oracle.problem.grouped_conv import DIRECTIONS, DTYPES
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 
 def is_depthwise(problem: GroupedConvProblem) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from tile_oracle.device.check_data import Integers
 from tile_oracle.device.product_check import Vector, times, weighted_rows
 from tile_oracle.number_formats import Array, decode
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 
 def weighted(problem: GroupedConvProblem, out: Array, weights: Vector) -> Vector:

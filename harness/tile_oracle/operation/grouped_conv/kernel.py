@@ -33,8 +33,9 @@ from tile_oracle.kernel.fields import (
     triple_of,
     values_of_row,
 )
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.operation.kind import Kind
-from tile_oracle.problem import DIRECTIONS, DTYPES, Problem
+from tile_oracle.problem import Problem
 
 PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {
     (16, 64, 64): ((1, 4, 1), (16, 16, 16)),

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from tile_oracle.problem.gemm import GemmProblem
-from tile_oracle.problem.grouped_conv import GroupedConvProblem
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 DIRECTION_OF_LAYOUT: Mapping[str, str] = MappingProxyType(
     {"rcr": "forward", "rrr": "bwd_data", "crr": "bwd_weight", "ccr": "bwd_data"}

@@ -29,8 +29,9 @@ from tile_oracle.kernel.fields import (
     triple_of,
     values_of_row,
 )
+from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
 from tile_oracle.operation.kind import Kind
-from tile_oracle.problem import GEMM_DTYPES, GEMM_LAYOUTS, Problem
+from tile_oracle.problem import Problem
 
 
 @dataclass(frozen=True)
