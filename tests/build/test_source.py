@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from tile_oracle.build import source
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.operation.gemm import gpu_source
 from tile_oracle.operation.gemm.kernel import parse_gemm_name
 from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
@@ -113,7 +113,7 @@ def test_a_gemm_that_no_registers_hold_is_refused_and_what_is_not_fits(
     assert all(str(reasons[text]).startswith("registers: ") for text in too_large)
     assert "256 for sums and 128 for tiles under way are more than the 320" in str(reasons[in_mem])
     assert all(reasons[text] is None for text in fitting)
-    monkeypatch.setattr(source, "_too_many_registers", lambda *_: None)
+    monkeypatch.setattr(gpu_source, "_too_many_registers", lambda *_: None)
     with Builder("gfx950", build_dir=tmp_path, runs_here=False) as builder:
         for text in reasons:
             built = builder.submit(parse_gemm_name(text)).result()
