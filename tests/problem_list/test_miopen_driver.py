@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.problem import GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_list import tile_engine
 from tile_oracle.problem_set import ProblemSet, load_problem_set, load_problem_sets
 

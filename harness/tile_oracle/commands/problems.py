@@ -10,7 +10,8 @@ from pathlib import Path
 
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.problem import GroupedConvProblem, Problem, kind_text
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import (
     ProblemSet,

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 
 _DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
