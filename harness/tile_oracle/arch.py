@@ -11,7 +11,7 @@ import difflib
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from tile_oracle.data_files import data_folder
@@ -166,6 +166,14 @@ class Arch:
     register_limit: RegisterLimit | None = None
     peak: Peak | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
+    most_threads: int = 1024
+    listed_only: bool = True
+    """Whether convolutions are of our own family: waves and warp tiles of the lists, and whole loads."""
+
+    @cached_property
+    def unlisted(self) -> Arch:
+        """The same for kernels of a library, which says itself what waves, warp tiles and loads it has."""
+        return replace(self, listed_only=False)
 
     @property
     def dtypes(self) -> tuple[str, ...]:
@@ -390,6 +398,7 @@ def _read_arch(
         kernels=kernels,
         element_bytes=element_bytes,
         waves=waves,
+        most_threads=most_threads,
         warp_tiles=_warp_tiles(members["warp_tiles"], combinations),
         lds_limit_bytes=lds["limit_bytes"].integer(),
         lds_element_bytes=lds["element_bytes"].integer(1) if "element_bytes" in lds else None,

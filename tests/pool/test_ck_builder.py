@@ -121,7 +121,7 @@ def test_sets_are_kept_apart(checkout: Path) -> None:
         (GOOD[:-1], "not of the form"),
         (GOOD.replace("Fwd", "Fwd2"), "not among the headers' grouped convolutions"),
         (GOOD.replace("256, ", "", 1), "has 14 values, not 13"),
-        (GOOD.replace("Default", "Filter1x1Pad0"), "specialisation Filter1x1Pad0"),
+        (GOOD.replace("Default", "Filter5x5"), "specialization Filter5x5 is not one of"),
         (GOOD.replace("128, 128", "128, many"), "NPerBlock is not a number"),
         (GOOD.replace("128, 128", "-128, 128"), "MPerBlock is not a number"),
         (GOOD.replace("v3>", "v9>"), "pipeline version v9"),
@@ -179,11 +179,13 @@ def test_without_a_checkout_the_option_is_named() -> None:
 
 
 def test_what_the_architecture_refuses_is_refused(checkout: Path) -> None:
-    # Eight waves of 64 along m are nothing that gfx950 lists.
-    write(checkout, GOOD.replace("<256, 128, 128", "<512, 512, 64").replace("32, 32, 2, 2", "32, 32, 2, 2"))
+    # (512 + 512) x 256 elements of 2 bytes are more LDS than gfx950 has.
+    write(checkout, GOOD.replace("<256, 128, 128, 64", "<1024, 512, 512, 256").replace("2, 2, 8", "4, 4, 8"))
     explained = explain_pool("forward", "bf16", 2, "gfx950", rules_of("profiler", checkout))
     assert not explained.accepted
-    assert len(explained.refused) == 1
+    (refused,) = explained.refused
+    assert refused.reason.startswith("LDS: ")
+    assert refused.place == "experimental/configs/forward/profiler/nhwgc_bf16.conf:1"
 
 
 def test_the_command_shows_counts_and_what_was_left_out(checkout: Path) -> None:

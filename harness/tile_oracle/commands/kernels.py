@@ -123,7 +123,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--ndim", type=int, choices=(2, 3), help="rank of a convolution (default: both)")
     parser.add_argument(
         "--kernel-set", default="default", metavar="SET",
-        help=f"{', '.join(list_rule_sets())}, or the path of a .json file (default: %(default)s)",
+        help=f"{', '.join(list_rule_sets())}, or the path of a .json or a .conf file (default: %(default)s)",
     )  # fmt: skip
     parser.add_argument(
         "--ck-tile",
@@ -314,16 +314,21 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20)
         f"kernel set {_printable(rule_set.name)} on {archs}, {problems}: "
         f"{accepted + len(refused):,} proposed, {accepted:,} allowed, {len(refused):,} refused"
     ]
+    if rule_set.left_out:
+        lines += ["", f"lines that make no kernel ({len(rule_set.left_out):,})"]
+        lines += [f"  {place}: {reason}" for place, reason in rule_set.left_out]
     if not refused:
-        return lines[0]
+        return "\n".join(lines)
     by_rule = Counter(one.rule for one in refused).most_common()
     lines += ["", "refused for"]
     lines += text_table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
     reasons = Counter(one.reason for one in refused).most_common()
-    examples = {one.reason: one.kernel.name for one in reversed(refused)}
+    examples = {one.reason: one for one in reversed(refused)}
     lines += ["", f"reasons, the first that speaks against a kernel counts ({len(reasons):,} different)"]
     for reason, count in reasons[:first]:
-        lines += [f"  {count:>7,}  {reason}", f"           e.g. {examples[reason]}"]
+        example = examples[reason]
+        lines += [f"  {count:>7,}  {reason}", f"           e.g. {example.kernel.name}"]
+        lines += [f"           of {_printable(example.place)}"] if example.place else []
     if len(reasons) > first:
         rest = sum(count for _, count in reasons[first:])
         lines.append(f"  {rest:>7,}  for {len(reasons) - first:,} other reasons; --first shows more")

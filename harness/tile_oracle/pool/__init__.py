@@ -7,7 +7,6 @@ counted as unsupported.
 
 from __future__ import annotations
 
-import itertools
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -41,10 +40,14 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Refused:
-    """A kernel that the rules propose and the architecture does not allow, with its first reason."""
+    """A kernel that the rules propose and the architecture does not allow, with its first reason.
+
+    place: where it stands in the set's file; "" where blocks do not say.
+    """
 
     kernel: Kernel
     reason: str
+    place: str = ""
 
     @property
     def rule(self) -> str:
@@ -176,17 +179,22 @@ def _explain(kind: Kind, arch: Arch, rule_set: RuleSet, where: KernelFilter | No
         raise RuleError(
             f"kernel set {shown(rule_set.name)} has no rules for {kind_text(kind)} on {arch.name}"
         )
-    proposed = itertools.chain.from_iterable(block.kernels(kind, arch) for block in covering)
+    judge = arch.unlisted if rule_set.of_library else arch
     reasons: dict[Kernel, str | None] = {}
-    for kernel in proposed:
-        if kernel not in reasons:
-            reasons[kernel] = arch.refusal(kernel)
+    places: dict[Kernel, str] = {}
+    for block in covering:
+        for kernel in block.kernels(kind, arch):
+            if kernel not in reasons:
+                reasons[kernel] = judge.refusal(kernel)
+                places[kernel] = getattr(block, "place", "")
     # Numbers are ordered as numbers, tile before pipeline.
     ordered = sorted(reasons, key=attrgetter(*operation.kernel_fields))
     return PoolExplanation(
         accepted=tuple(kernel for kernel in ordered if reasons[kernel] is None),
         refused=tuple(
-            Refused(kernel, reason) for kernel in ordered if (reason := reasons[kernel]) is not None
+            Refused(kernel, reason, places[kernel])
+            for kernel in ordered
+            if (reason := reasons[kernel]) is not None
         ),
         filtered_out=(),
     )

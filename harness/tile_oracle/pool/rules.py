@@ -31,12 +31,14 @@ Rules for GEMM kernels are a list of blocks of their own, "gemm" beside "blocks"
 with `tile_k`, `scheduler`, `epilogue` and `padding` as above, and `persistent` [false].
 
 The sets `profiler` and `tests` are no files of ours: they are read from a checkout's CK Builder config files
-(tile_oracle.pool.ck_builder), and are named with it: `profiler@DIR` (`rules_of`).
+(tile_oracle.pool.ck_builder), and are named with it: `profiler@DIR` (`rules_of`). A set may also be one such
+file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout).
 """
 
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -48,7 +50,15 @@ from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
 from tile_oracle.operation import Kind, operations
 from tile_oracle.operation.descriptor import RuleBlock
-from tile_oracle.pool.ck_builder import BUILDER_SETS, BuilderLine, read_builder_configs
+from tile_oracle.pool.ck_builder import (
+    BUILDER_SETS,
+    SUFFIXES,
+    BuilderConfigs,
+    read_builder_configs,
+    read_builder_file,
+)
+from tile_oracle.pool.ck_builder_line import BuilderLine
+from tile_oracle.pool.rule_parts import TileRule
 
 MAX_CANDIDATES = 250_000
 """Candidates of a set's blocks together: more is a slip, and would take minutes to look at."""
@@ -56,12 +66,18 @@ MAX_CANDIDATES = 250_000
 
 @dataclass(frozen=True, eq=False)
 class RuleSet:
-    """Named lists of blocks: operation -> its blocks. notes: what a person should be told of the set."""
+    """Named lists of blocks: operation -> its blocks. notes: what a person should be told of the set.
+
+    left_out: (place, reason) of what the set's files list and no block says. of_library: the kernels are
+    a library's own, which the lists of tile-oracle's family do not bind (`Arch.unlisted`).
+    """
 
     name: str
     about: str
     blocks: Mapping[str, tuple[RuleBlock, ...]]
     notes: tuple[str, ...] = ()
+    left_out: tuple[tuple[str, str], ...] = ()
+    of_library: bool = False
 
     def archs(self, op: str) -> tuple[str, ...]:
         """The architectures that the set has kernels of an operation for."""
@@ -83,11 +99,13 @@ def list_rule_sets() -> tuple[str, ...]:
 
 def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
     """What `load_rule_set` takes for a kernel set and the checkout beside it: profiler and tests need one."""
-    return f"{kernel_set}@{ck_tile}" if kernel_set in BUILDER_SETS and ck_tile is not None else kernel_set
+    read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith(SUFFIXES)
+    return f"{kernel_set}@{ck_tile}" if read_with_it and ck_tile is not None else kernel_set
 
 
 def load_rule_set(name_or_path: str) -> RuleSet:
-    """A shipped rule set by name, a user's own by the path of its .json file, or a checkout's (`rules_of`).
+    """A shipped rule set by name, a user's own by the path of its .json or .conf file, or a checkout's
+    (`rules_of`).
 
     Raises RuleError.
     """
@@ -99,6 +117,9 @@ def load_rule_set(name_or_path: str) -> RuleSet:
                 "Kernel: name it with --ck-tile DIR"
             )
         return _builder_set(set_name, Path(checkout))
+    config = _CONFIG_FILE.fullmatch(name_or_path)
+    if config is not None:
+        return _config_set(name_or_path, Path(config[1]), Path(config[2]) if config[2] else None)
     if name_or_path.endswith(".json"):
         path = Path(name_or_path)
         name = name_or_path
@@ -110,7 +131,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         close = difflib.get_close_matches(name_or_path[:100], known, 1)
         hint = f"did you mean {close[0]}?" if close else f"shipped sets: {', '.join(known)}"
         raise RuleError(
-            f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json)"
+            f"kernel set {shown(name_or_path)} is not known; {hint} (a file's name ends in .json or .conf)"
         )
     try:
         path = path.absolute()
@@ -159,12 +180,32 @@ def _with_installed(rule_set: RuleSet) -> RuleSet:
     return replace(rule_set, blocks={**rule_set.blocks, **more}) if more else rule_set
 
 
+_CONFIG_FILE = re.compile(r"(.*\.conf(?:ig)?)(?:@(.*))?", re.DOTALL)
+
+
 @lru_cache(maxsize=4)
 def _builder_set(name: str, folder: Path) -> RuleSet:
-    configs = read_builder_configs(name, folder)
-    blocks = tuple(_builder_block(line, configs.archs) for line in configs.lines)
+    return _of_configs(f"{name}@{folder}", read_builder_configs(name, folder), of_library=True)
+
+
+def _config_set(name: str, path: Path, checkout: Path | None) -> RuleSet:
+    try:
+        stat = path.stat()
+    except (OSError, ValueError):
+        raise RuleError(f"kernel set {shown(str(path))}: there is no such file") from None
+    return _read_config(name, path.absolute(), checkout, stat.st_mtime_ns, stat.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read_config(name: str, path: Path, checkout: Path | None, mtime_ns: int, size_bytes: int) -> RuleSet:
+    # Time and size are part of the cache's key only: an edited file is read again.
+    return _of_configs(name, read_builder_file(path, checkout), of_library=checkout is not None)
+
+
+def _of_configs(name: str, configs: BuilderConfigs, *, of_library: bool) -> RuleSet:
+    blocks = {"grouped_conv": tuple(_builder_block(line, configs.archs) for line in configs.lines)}
     about = f"{configs.files} config files in {configs.folder}"
-    return RuleSet(f"{name}@{folder}", about, {"grouped_conv": blocks}, notes=configs.notes)
+    return RuleSet(name, about, blocks, configs.notes, configs.left_out, of_library)
 
 
 def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
@@ -177,7 +218,7 @@ def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
         direction=(line.direction,),
         dtype=(line.dtype,),
         ndim=(line.ndim,),
-        tiles=(line.tile,),
+        tiles=(TileRule(line.tile, (line.waves,), (line.warp_tile,)),),
         tile_k=(),
         pipeline=(line.pipeline,),
         scheduler=(line.scheduler,),
@@ -185,8 +226,9 @@ def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
         double_smem_buffer=(line.double_smem_buffer,),
         split_image=(line.split_image,),
         num_groups_to_merge=(line.num_groups_to_merge,),
-        explicit_gemm=(False,),
+        explicit_gemm=(line.explicit_gemm,),
         two_stage=(line.two_stage,),
         vectors=(VectorRule(line.vectors),),
         padding=((True, True, True),),
+        specialization=(line.specialization,),
     )

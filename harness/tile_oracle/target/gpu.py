@@ -7,7 +7,7 @@ from concurrent.futures import Future
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.build.kernel_source import KernelSource, open_kernel_source
+from tile_oracle.build.kernel_source import CK_TILE, KernelSource, open_kernel_source
 from tile_oracle.errors import DeviceMissingError
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
@@ -42,7 +42,8 @@ class GpuTarget:
         if not presence.usable:
             raise DeviceMissingError(f"--target {self.name} cannot run here: {presence.why}")
         self._presence = presence
-        self._arch = load_arch(self.arch)
+        arch = load_arch(self.arch)
+        self._arch = arch.unlisted if source is not None and source.implementation == CK_TILE else arch
         self.builder = Builder(
             self.arch,
             toolchain=options.toolchain,

@@ -51,9 +51,12 @@ def _pipeline_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
 
 
 def _tile_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
-    if kernel.waves not in arch.waves:
+    threads = arch.workgroup_threads(kernel)
+    if not arch.listed_only and threads > arch.most_threads:
+        yield f"waves: {triple(kernel.waves)} are {threads:,} threads; {arch.name} has {arch.most_threads:,}"
+    if arch.listed_only and kernel.waves not in arch.waves:
         yield f"waves: {triple(kernel.waves)} is not one of {listed(arch.waves)} on {arch.name}"
-    if kernel.warp_tile not in arch.warp_tiles[kernel.dtype]:
+    if arch.listed_only and kernel.warp_tile not in arch.warp_tiles[kernel.dtype]:
         yield (
             f"warp tile: {triple(kernel.warp_tile)} is not one of {listed(arch.warp_tiles[kernel.dtype])} "
             f"for {kernel.dtype} on {arch.name}"
@@ -88,7 +91,7 @@ def _vector_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
                 f"vectors: vector_{operand} = {width} of {kernel.dtype} is {width * element:.0f} bytes, "
                 f"a load on {arch.name} moves at most {family.max_vector_bytes}"
             )
-    if family.whole_loads:
+    if family.whole_loads and arch.listed_only:
         threads = arch.workgroup_threads(kernel)
         for operand, rows, width in (("a", "m", kernel.vector_a), ("b", "n", kernel.vector_b)):
             elements = (kernel.tile_m if rows == "m" else kernel.tile_n) * kernel.tile_k
