@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tile_oracle.arch import load_arch
+from tile_oracle.cli import main
 from tile_oracle.errors import RuleError
-from tile_oracle.kernel import GroupedConvKernel
 from tile_oracle.operation import Kind, operation_named
-from tile_oracle.operation.grouped_conv.kernel import SPECIALIZATIONS
+from tile_oracle.operation.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.pool import explain_pool, kernel_pool, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder_line import FORMS, UnreadableLineError, read_line
 
@@ -109,6 +109,20 @@ def test_fp32_multiplies_eight_deep(tmp_path: Path) -> None:
     line = f"{FWD}<64, 64, 64, 32, Default, 32, 32, 2, 2, 1, 1, 1, 1, 1, 1>"
     found = read_line("x:1", line, Path("ndhwgc_fp32.conf"), {})
     assert (found.warp_tile, found.ndim) == ((32, 32, 8), 3)
+
+
+def test_every_line_that_is_no_candidate_is_listed_with_its_place(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write(tmp_path, *UPSTREAM, "nonsense")
+    asked = ["kernels", "--kernel-set", path, "--arch", "gfx950"]
+    assert main([*asked, "--refused", "--list"]) == 0
+    refused = capsys.readouterr().out.splitlines()
+    assert main([*asked, "--list"]) == 0
+    candidates = capsys.readouterr().out.splitlines()
+    assert all(line.startswith(f"{path}:") for line in refused)
+    assert len(refused) + len(candidates) == len(UPSTREAM) + 1
+    assert refused[-1] == f"{path}:13: not of the form Class<number, ...>"
 
 
 def test_beside_a_checkout_the_library_says_which_waves_there_are(tmp_path: Path) -> None:

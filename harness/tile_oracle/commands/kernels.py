@@ -134,7 +134,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels that this is true for")
     parser.add_argument("--list", action="store_true", help="print the names, one a line")
     parser.add_argument(
-        "--refused", action="store_true", help="explain what the architectures refuse of the rule set"
+        "--refused",
+        action="store_true",
+        help="explain what the architectures refuse of the rule set (with --list: a line each)",
     )
     parser.add_argument(
         "--facts", action="store_true",
@@ -174,7 +176,12 @@ def run(args: argparse.Namespace) -> int:
     kinds = list(_kinds(rule_set, args, where))
     if args.facts or args.verify:
         return _print_facts(kinds, args)
-    if args.list:
+    if args.list and args.refused:
+        for refused in (refused for kind in kinds for refused in kind.pool.refused):
+            print(f"{_printable(refused.place)}: {refused.kernel.name}: {refused.reason}")
+        for place, reason in rule_set.left_out:
+            print(f"{_printable(place)}: {reason}")
+    elif args.list:
         for kind in kinds:
             for kernel in kind.pool.accepted:
                 print(kernel.name)
