@@ -1,7 +1,7 @@
 """The pytest plugin `tile_oracle`: options, fixtures and registration; the hooks are in session/.
 
 This module is imported by every pytest run of an environment that has tile-oracle, so it imports nothing
-heavy until --problem-set is given.
+heavy until --problem-set or --oracle is given.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "tile_oracle: tests of kernels on problems (given by the plugin)")
-    if config.getoption("--problem-set") is None:
+    if config.getoption("--problem-set") is None and config.getoption("--oracle") is None:
         return
     if config.getoption("dist", "no") == "each":
         raise pytest.UsageError("--dist each would measure every pair once a worker: use -n with --dist load")

@@ -1,8 +1,8 @@
 """Problem sets: files of problems, shipped ones by name and a user's own by path.
 
 A user's file is a CSV table (`problem_list.problem_table`), a list of MIOpenDriver command lines
-(`problem_list.miopen_driver`) or a Python file of tile_engine's problems (`problem_list.tile_engine`); its
-name or its first lines say which. Shipped sets are CSV.
+(`problem_list.miopen_driver`), a Python file of tile_engine's problems (`problem_list.tile_engine`) or the
+records of a run (`problem_list.recorded`); its name or its first lines say which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import BinaryIO
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.operation import operation_named, operation_of_columns
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_list.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
@@ -84,7 +84,8 @@ def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
         raise ProblemSetError(f"{quoted(text)}: {error}; write the whole path") from None
     if of_file:
         return _load(path, of_file["list"], repeats_allowed=True, list_name=of_file["list"])
-    return _load(path, path.stem, repeats_allowed=path not in shipped.values())
+    name = path.name if path.is_dir() else path.stem
+    return _load(path, name, repeats_allowed=path not in shipped.values())
 
 
 def is_path(text: str) -> bool:
@@ -103,6 +104,19 @@ def load_problem_sets(names_or_paths: str) -> ProblemSet:
         )
     sets = tuple(load_problem_set(text) for text in dict.fromkeys(texts))
     return sets[0] if len(sets) == 1 else merge_problem_sets(sets)
+
+
+def problem_set_of_ids(ids: Iterable[str], path: Path) -> ProblemSet:
+    """The problems of these ids as the set that a file or folder of records is. Raises ProblemError."""
+    problems = tuple(dict.fromkeys(problem_from_id(text) for text in ids))
+    return ProblemSet(
+        name=path.name if path.is_dir() else path.stem,
+        problems=problems,
+        path=path,
+        provenance="",
+        sha256=hashlib.sha256("\n".join(problem.id for problem in problems).encode()).hexdigest(),
+        sources=("",) * len(problems),
+    )
 
 
 def reading_notes(problem_set: ProblemSet) -> tuple[str, ...]:
@@ -186,6 +200,8 @@ def _unknown_name(name: str, shipped: Iterable[str]) -> str:
 def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None = None) -> ProblemSet:
     shown = _shown(path)
     try:
+        if (path / "measurements").is_dir():
+            return _of_records(path, name)
         if path.is_dir():
             raise ProblemSetError(f"{shown} is a folder; give the path of a CSV file in it")
         if not path.is_file():
@@ -197,12 +213,22 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
                 f"{shown} has {file_bytes / 2**20:.0f} MiB, a problem set at most "
                 f"{MAX_FILE_BYTES // 2**20}: split the file"
             )
+        if path.suffix.lower() == ".parquet":
+            return _of_records(path, name)
         with open_regular(path) as file:
             listed = ListFile(file, path, shown)
             return _collected(listed, name, _rows(listed, file, list_name), repeats_allowed=repeats_allowed)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise ProblemSetError(f"{shown} cannot be read: {reason}") from None
+
+
+def _of_records(path: Path, name: str) -> ProblemSet:
+    """The problems of a file of records, or of a run's folder."""
+    from tile_oracle.problem_list.recorded import recorded_problems  # pyarrow, which tables need not load
+
+    listed = ListFile(BytesIO(), path, _shown(path))
+    return _collected(listed, name, recorded_problems(listed), repeats_allowed=True)
 
 
 def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[tuple[Problem, str]]:

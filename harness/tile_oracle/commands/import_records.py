@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
 import pandas as pd
 
+from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import RecordError
-from tile_oracle.record.importers import import_file, write_records
+from tile_oracle.problem_set import format_problem_set, problem_set_of_ids
+from tile_oracle.record.importers import import_file, plain_name, write_records
 from tile_oracle.record.schema import op_of
 
 HELP = "convert published CSV or JSON results and benchmark logs into records"
 
 _EXAMPLES = """\
 examples:
-  tile-oracle import benchmark.csv --arch gfx950 -o gfx950.parquet
+  tile-oracle import benchmark.csv --arch gfx950 -o gfx950.parquet     and gfx950_problems.csv
   tile-oracle import a.csv b.json run.log --arch gfx950 -o all.parquet
   tile-oracle import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
 
@@ -41,7 +46,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--arch", required=True, metavar="ARCH", help="architecture that was measured, gfx950 for one"
     )
-    parser.add_argument("-o", "--out", required=True, metavar="OUT", help="parquet file to write")
+    parser.add_argument(
+        "-o",
+        "--out",
+        required=True,
+        metavar="OUT",
+        help="parquet file to write; its problems are written beside it, as gfx950_problems.csv is for "
+        "gfx950.parquet",
+    )
     parser.add_argument(
         "--trust-unverified",
         action="store_true",
@@ -63,8 +75,23 @@ def run(args: argparse.Namespace) -> int:
     op_of(frame["op"].iloc[0] for frame in frames)
     records = pd.concat(frames, ignore_index=True) if len(frames) > 1 else frames[0]
     write_records(records, args.out)
+    problems = _write_problem_set(records, args.files, Path(args.out))
     print(
         f"{len(records)} records of {records['problem'].nunique()} problems and "
-        f"{records['kernel'].nunique()} kernels in {args.out}"
+        f"{records['kernel'].nunique()} kernels in {args.out}, the problems in {problems}"
     )
+    print(f"replay them: pytest --oracle={shlex.quote(args.out)}")
     return 0
+
+
+def _write_problem_set(records: pd.DataFrame, files: Sequence[str], out: Path) -> Path:
+    """The recorded problems as a set, beside the records. Raises RecordError."""
+    recorded = problem_set_of_ids(map(str, records["problem"].unique()), out)
+    path = out.with_name(f"{out.stem}_problems.csv")
+    provenance = f"the problems of {out.name}, imported from {', '.join(Path(file).name for file in files)}"
+    text = format_problem_set(recorded.problems, recorded.sources, plain_name(provenance))
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}") from None
+    return path

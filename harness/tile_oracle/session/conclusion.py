@@ -143,7 +143,7 @@ def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
     """What a person types to have the suspects measured again."""
     options, run = session.options, session.run
     assert run is not None
-    words = ["pytest", "--problem-set", options.problem_set]
+    words = ["pytest", "--problem-set", options.problem_set or str(options.oracle)]
     if options.kernel_set_asked:
         words += ["--kernel-set", options.kernel_set]
     return shlex.join([*words, *session.settle_options(run, folder / SUSPECTS)])

@@ -58,7 +58,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--oracle",
         metavar="FILE",
-        help="replay these records: a file of `tile-oracle oracle` or `tile-oracle merge`, or a run's folder",
+        help="replay these records: a file of `tile-oracle import`, `oracle` or `merge`, or a run's folder; "
+        "without --problem-set all problems in it",
     )
     add(
         "--pairs",
@@ -190,9 +191,12 @@ def add_options(parser: pytest.Parser) -> None:
 
 @dataclass(frozen=True)
 class SessionOptions:
-    """The options, read and converted: durations in seconds, paths as paths."""
+    """The options, read and converted: durations in seconds, paths as paths.
 
-    problem_set: str
+    problem_set: None with `oracle` alone, which is for the problems that are recorded there.
+    """
+
+    problem_set: str | None
     kernel_set: str
     kernel_set_asked: bool
     kernel_filter: str | None

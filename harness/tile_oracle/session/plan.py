@@ -11,7 +11,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.pool import load_rule_set, pool_of_kind, rules_of
 from tile_oracle.problem import Kind, Problem, kind_text
-from tile_oracle.problem_set import ProblemSet, load_problem_sets, reading_notes
+from tile_oracle.problem_set import ProblemSet, reading_notes
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.pairs import read_pairs
 
@@ -69,38 +69,61 @@ class Plan:
         return None if self.listed is None else sum(map(len, self.listed.values()))
 
 
-def as_recorded(plan: Plan, recorded: Iterable[Kernel], kernel_filter: str | None) -> Plan:
-    """The plan with the kernels that were recorded as candidates, whatever the rules of today name; in the
-    rules' order, then those that the rules do not name. A kind of which none was recorded stays as it is."""
-    where = KernelFilter(kernel_filter) if kernel_filter else None
+Pools = dict[Kind, tuple[Kernel, ...]]
+
+
+def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilter | None) -> Pools:
+    """The kernels that were recorded as candidates, whatever the rules of today name; in the rules' order,
+    then those that the rules do not name. A kind of which none was recorded stays as it is."""
     by_kind: dict[Kind, dict[str, Kernel]] = {}
     for kernel in recorded:
         if where is None or where.matches(kernel):
             by_kind.setdefault(kernel.kind, {})[kernel.name] = kernel
     pools = {}
-    for kind, pool in plan.pools.items():
+    for kind, pool in of_rules.items():
         own = by_kind.get(kind, {})
         known = [kernel for kernel in pool if kernel.name in own]
         names = {kernel.name for kernel in known}
         pools[kind] = (*known, *(kernel for name, kernel in own.items() if name not in names)) or pool
-    return replace(plan, pools=pools)
+    return pools
 
 
-def make_plan(options: SessionOptions, arch: str) -> Plan:
-    """Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used."""
-    problem_set = load_problem_sets(options.problem_set)
+def _of_rules(
+    options: SessionOptions, arch: str, kinds: Iterable[Kind], where: KernelFilter | None
+) -> tuple[Pools, tuple[str, ...]]:
+    """The pools of the kernel set, and its notes. Raises RuleError."""
+    rules = rules_of(options.kernel_set, options.ck_tile)
+    pools = {kind: pool_of_kind(kind, arch=arch, rules=rules, where=where) for kind in kinds}
+    return pools, load_rule_set(rules).notes
+
+
+def make_plan(
+    options: SessionOptions,
+    arch: str,
+    problem_set: ProblemSet,
+    recorded: Iterable[Kernel] | None = None,
+) -> Plan:
+    """recorded: the candidates of a replay, whatever the kernel set says; None: those of the kernel set.
+
+    Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
+    """
     where = KernelFilter(options.kernel_filter) if options.kernel_filter else None
     ops = dict.fromkeys(problem.op for problem in problem_set.problems)
     if len(ops) > 1:
         raise ProblemSetError(
-            f"--problem-set {options.problem_set} has problems of {' and '.join(ops)}: a run records one "
+            f"--problem-set {problem_set.name} has problems of {' and '.join(ops)}: a run records one "
             "operation, so run each on its own"
         )
-    rules = rules_of(options.kernel_set, options.ck_tile)
-    pools = {
-        kind: pool_of_kind(kind, arch=arch, rules=rules, where=where)
-        for kind in dict.fromkeys(problem.kind for problem in problem_set.problems)
-    }
+    kinds = dict.fromkeys(problem.kind for problem in problem_set.problems)
+    pools: Pools
+    try:
+        pools, notes = _of_rules(options, arch, kinds, where)
+    except RuleError:
+        if recorded is None:
+            raise
+        pools, notes = dict.fromkeys(kinds, ()), ()  # records say more than rules that are not here
+    if recorded is not None:
+        pools = _as_recorded(pools, recorded, where)
     for kind, pool in pools.items():
         if not pool:
             narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
@@ -108,7 +131,7 @@ def make_plan(options: SessionOptions, arch: str) -> Plan:
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
                 f"{kind_text(kind)} on {arch}: see `tile-oracle kernels`"
             )
-    plan = Plan(problem_set, pools, notes=(*reading_notes(problem_set), *load_rule_set(rules).notes))
+    plan = Plan(problem_set, pools, notes=(*reading_notes(problem_set), *notes))
     if options.pairs is None:
         return plan
     of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}

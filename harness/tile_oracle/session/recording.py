@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.errors import RecordError
+from tile_oracle.errors import ProblemError, RecordError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.store import is_model_folder, model_folders, oracle_device, shipped_models
-from tile_oracle.problem_set import ProblemSet, load_problem_sets
+from tile_oracle.problem_set import ProblemSet, load_problem_sets, problem_set_of_ids
 from tile_oracle.record.dataset import load_records, measurements_folder
 from tile_oracle.record.dataset_file import digest_of, read_about
 from tile_oracle.record.journal import PART_GLOB
@@ -59,6 +59,13 @@ class Recording:
                 f"--problem-set {problem_set.name} cannot be replayed from {self.paths[0]}: {lacks} "
                 f"{'(see --kernel-set) ' if of_set.any() else ''}is recorded there"
             )
+
+    def problem_set(self) -> ProblemSet:
+        """All recorded problems, in the order of the records. Raises RecordError."""
+        try:
+            return problem_set_of_ids(map(str, self.records["problem"].unique()), self.paths[0])
+        except ProblemError as error:
+            raise RecordError(f"{self.paths[0]}: {error}") from None
 
     def kernels(self) -> tuple[Kernel, ...]:
         """The recorded kernels, by name."""
@@ -172,7 +179,7 @@ class _Shipped:
 def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
     """A file for every problem set, all of one device. Several devices: the first in the order of
     --target auto."""
-    sets = load_problem_sets(options.problem_set)
+    sets = load_problem_sets(options.problem_set or "")
     names = [part.name for part in sets.parts or (sets,)]
     of_set = {name: _oracles_of(options, name) for name in names}
     devices = [

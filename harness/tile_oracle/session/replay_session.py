@@ -11,9 +11,10 @@ from typing import Any
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
+from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import Plan, as_recorded
+from tile_oracle.session.plan import Plan, make_plan
 from tile_oracle.session.recording import Recording, find_recording
 from tile_oracle.session.replay import Replay, kernels_outside
 from tile_oracle.session.session import Session
@@ -37,9 +38,10 @@ class ReplaySession(Session):
         super().__init__(_as_recorded(options, recording), target, recording.why, **process)
 
     def _make_plan(self) -> Plan:
-        plan = super()._make_plan()
-        if not self.options.kernel_set_asked:
-            plan = as_recorded(plan, self.recording.kernels(), self.options.kernel_filter)
+        options, recording = self.options, self.recording
+        asked = load_problem_sets(options.problem_set) if options.problem_set else recording.problem_set()
+        recorded = None if options.kernel_set_asked else recording.kernels()
+        plan = make_plan(options, self.target.arch, asked, recorded)
         pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
         for part in plan.sets:
             self.recording.check(part, pool)

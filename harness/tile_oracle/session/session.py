@@ -13,6 +13,7 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
+from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.dataset_file import digest_of
 from tile_oracle.record.journal import left_unsealed
 from tile_oracle.record.run import Run, join_run, open_run
@@ -71,7 +72,7 @@ class Session(ABC):
         self.keep_samples = False
 
     def _make_plan(self) -> Plan:
-        return make_plan(self.options, self.target.arch)
+        return make_plan(self.options, self.target.arch, load_problem_sets(self.options.problem_set or ""))
 
     def _deadline(self) -> float | None:
         return None if self.options.budget_s is None else time.monotonic() + self.options.budget_s

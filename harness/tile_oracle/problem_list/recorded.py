@@ -1,0 +1,47 @@
+"""The problems that records hold, as a list: a parquet file of records, or a run's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem_list.list_file import ListFile
+from tile_oracle.user_file import refuse_special
+
+MEASUREMENTS = "measurements"
+"""The folder in a run's folder that holds its records."""
+
+_COLUMN = "problem"
+
+
+def recorded_problems(file: ListFile) -> Iterator[tuple[Problem, str]]:
+    """Every recorded problem once, in the order of the records. Raises ProblemSetError, and OSError for what
+    is no regular file."""
+    found: dict[str, None] = {}
+    for part in _parts(file.path):
+        refuse_special(part)
+        try:
+            with pq.ParquetFile(part) as opened:
+                if _COLUMN not in opened.schema_arrow.names:
+                    raise file.error(
+                        f"no column {_COLUMN}: these are no records; `tile-oracle import` makes some", 0
+                    )
+                for batch in opened.iter_batches(columns=[_COLUMN]):
+                    found.update(dict.fromkeys(batch.column(0).unique().to_pylist()))
+        except pa.ArrowException as error:
+            raise file.error(f"{part.name} is not parquet: {str(error).splitlines()[0][:200]}", 0) from None
+    file.sha256.update("\n".join(map(str, found)).encode("utf-8", "replace"))
+    for text in found:
+        try:
+            yield problem_from_id(str(text)), ""
+        except ProblemError as error:
+            raise file.error(f"{str(error)[:300]} (a record's {_COLUMN})", 0) from None
+
+
+def _parts(path: Path) -> list[Path]:
+    return sorted((path / MEASUREMENTS).glob("*.parquet")) if path.is_dir() else [path]

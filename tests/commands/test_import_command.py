@@ -1,0 +1,67 @@
+"""`tile-oracle import` from the files to a session that replays them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.pytest_project import Project
+from tile_oracle.cli import main
+from tile_oracle.problem_set import load_problem_set
+
+HEADER = "kernel,problem_idx,N,C,K,G,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,latency_ms"
+KERNELS = ("16x64x64_compv3_intrawave", "64x64x64_compv3_intrawave", "64x128x64_mem_interwave")
+
+
+@pytest.fixture
+def published(project: Project) -> Path:
+    """Results as they are published: 3 kernels on 4 problems."""
+    rows = [
+        f"grouped_conv_forward_bf16_2d_{kernel},{n},{n},64,64,1,8,8,3,3,1,1,1,1,{0.001 * n * (1 + at)}"
+        for n in (1, 2, 4, 8)
+        for at, kernel in enumerate(KERNELS)
+    ]
+    return project.write("bench.csv", "\n".join([HEADER, *rows]) + "\n")
+
+
+def test_the_problems_stand_beside_the_records(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = published.with_name("gfx950.parquet")
+    assert main(["import", str(published), "--arch", "gfx950", "-o", str(out)]) == 0
+    said = capsys.readouterr().out
+    beside = out.with_name("gfx950_problems.csv")
+    assert f"12 records of 4 problems and 3 kernels in {out}, the problems in {beside}" in said
+    assert f"replay them: pytest --oracle={out}" in said
+    written = load_problem_set(beside)
+    assert written.problems == load_problem_set(published).problems
+    assert written.problems == load_problem_set(out).problems
+    assert written.provenance == "the problems of gfx950.parquet, imported from bench.csv"
+
+
+def test_the_records_alone_are_a_session(project: Project, published: Path) -> None:
+    """Their problems, and only the kernels that were recorded, whether rules name them or not."""
+    out = project.folder / "gfx950.parquet"
+    assert main(["import", str(published), "--arch", "gfx950", "-o", str(out)]) == 0
+    alone = project.pytest("--oracle=gfx950.parquet", "--model=out-of-fold", "--allow=no-baseline")
+    assert alone.status == 0, alone.output
+    assert "4 problems, 12 pairs replayed" in alone.output
+    assert "records: 12 pairs of 4 problems and 3 kernels" in alone.output
+    (run,) = project.runs
+    assert set(project.records(run)["kernel"]) == {f"grouped_conv_forward_bf16_2d_{name}" for name in KERNELS}
+    again = project.pytest(f"--oracle={run}", "--model=none")
+    assert "4 problems, 12 pairs replayed" in again.output
+    asked = project.pytest("--oracle=gfx950.parquet", "--problem-set=gfx950.parquet", "--kernel-set=tiny")
+    assert asked.status != 0
+    assert "12 pairs replayed" not in asked.output
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("none.parquet", "none.parquet"), ("text.parquet", "text.parquet")],
+)
+def test_what_holds_no_records_is_one_line(project: Project, name: str, message: str) -> None:
+    project.write("text.parquet", "no parquet")
+    done = project.pytest(f"--oracle={name}")
+    assert done.status == 4, done.output
+    assert message in done.output
+    assert "INTERNALERROR" not in done.output
