@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from tile_oracle.arch.occupancy import occupancy
 from tile_oracle.build.ck_tile.library import code_object_in, instances, most_demanding
 from tile_oracle.build.code_object import KernelFacts, inspect_code_object
 from tile_oracle.build.elf import DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf, Symbol
 from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
-from tile_oracle.build.occupancy import occupancy
 from tile_oracle.errors import BuildError
 
 KERNEL = "to_conv"
@@ -32,7 +32,7 @@ class CodeFacts:
     agprs, sgprs: accumulator and scalar registers. lds_bytes: LDS (shared memory) of a workgroup, static
     and dynamic. scratch_bytes: private memory of a work-item. spills: registers that did not fit (on NVIDIA
     the words of a work-item's stack frame: kernels/gpu has no other use for one). workgroups_per_cu,
-    waves_per_cu: what a compute unit holds at once (build.occupancy). loop_matrix_instructions: in
+    waves_per_cu: what a compute unit holds at once (arch.occupancy). loop_matrix_instructions: in
     the body of the main loop, counted in the code: mostly one step of tile_k, of `mem` some.
     """
 

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from tile_oracle.arch import Arch
+from tile_oracle.arch.occupancy import compute_unit
 from tile_oracle.build.ahead_build import Progress, build_all
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import CodeFacts, code_facts
 from tile_oracle.build.complaint import complaint
-from tile_oracle.build.occupancy import COMPUTE_UNITS
 from tile_oracle.kernel import Kernel, TiledKernel, tiled
 
 _MOST_VGPRS = 512
@@ -105,7 +105,7 @@ def _row_key(each: bool) -> Callable[[KernelFacts], tuple[object, ...]]:
 
 
 def _row(group: Sequence[KernelFacts], arch: Arch) -> tuple[str, ...]:
-    kernel, simds = tiled(group[0].kernel), COMPUTE_UNITS[arch.name].simds
+    kernel, simds = tiled(group[0].kernel), compute_unit(arch.name).simds
     facts = [one.facts for one in group]
     return (
         *("x".join(map(str, triple)) for triple in (kernel.tile, kernel.waves, kernel.warp_tile)),

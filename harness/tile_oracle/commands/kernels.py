@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.arch import Arch, known_archs, load_arch
+from tile_oracle.arch.occupancy import archs_with_occupancy
 from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
-from tile_oracle.build.occupancy import COMPUTE_UNITS
 from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.commands.build import describe_progress
 from tile_oracle.commands.kernel_facts import (
@@ -201,8 +201,8 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     arch = load_arch(args.arch)
     if args.verify and arch.name not in VERIFIABLE:
         raise RuleError(f"--verify is for {', '.join(VERIFIABLE)}: nothing reads the code of {arch.name}")
-    if arch.name not in COMPUTE_UNITS:
-        raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(COMPUTE_UNITS)}")
+    if arch.name not in archs_with_occupancy():
+        raise RuleError(f"--facts is for GPUs: give --arch {' or '.join(archs_with_occupancy())}")
     allowed = [kernel for kind in kinds for kernel in kind.pool.accepted]
     refusals = {kernel: gpu_code_refusal(kernel, arch.name) for kernel in allowed}
     reasons = Counter(reason for reason in refusals.values() if reason is not None)

@@ -15,7 +15,6 @@ from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.kernel import SCHEDULERS, Kernel
 from tile_oracle.operation.gemm.kernel import GemmKernel
 from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.gemm.refusals import gemm_pipelines
 from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem
@@ -95,7 +94,7 @@ def _conv_axes(arch: Arch, dtype: str) -> Axes:
         tuple(arch.waves),
         tuple(arch.warp_tiles.get(dtype, ())),
         *(_MULTIPLES, _MULTIPLES, _depths(arch, dtype)),
-        arch.pipelines,
+        arch.pipelines(GroupedConvKernel.op),
         SCHEDULERS,
         *(_FLAG, _FLAG),
     )
@@ -127,7 +126,7 @@ def _gemm_axes(arch: Arch, dtype: str) -> Axes:
         tuple(arch.waves),
         tuple(dict.fromkeys((*arch.warp_tiles.get(dtype, ()), *shuffled))),
         *(_MULTIPLES, _MULTIPLES, _depths(arch, dtype)),
-        gemm_pipelines(arch),
+        arch.pipelines(GemmKernel.op),
         SCHEDULERS,
         arch.kernels.epilogues,
         *(_FLAG if arch.kernels.paddings_may_be_off else (True,) for _ in "mnk"),

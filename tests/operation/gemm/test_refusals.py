@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from tile_oracle.arch import known_archs, load_arch
 from tile_oracle.operation.gemm.kernel import GemmKernel, parse_gemm_name
 from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.gemm.refusals import gemm_dtypes, gemm_pipelines
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 GPU = parse_gemm_name(
@@ -114,8 +113,8 @@ def test_a_problem_of_another_kind_is_refused() -> None:
 def test_every_architecture_multiplies_something() -> None:
     for name in known_archs():
         arch = load_arch(name)
-        assert "bf16" in gemm_dtypes(arch)
-        assert {"basic_v1", "mem", "compv3"} <= set(gemm_pipelines(arch))
+        assert "bf16" in arch.dtypes("gemm")
+        assert {"basic_v1", "mem", "compv3"} <= set(arch.pipelines("gemm"))
 
 
 def test_a_tile_that_threads_cannot_share_is_refused() -> None:

@@ -3,7 +3,7 @@
 All are 0 where the binary is not known: `code_known` tells that from a true 0. How many waves a SIMD holds
 follows from the architecture's register file (kernels/arch_specs.json), as the hardware allocates it: in
 whole granules, at most as many waves as it has slots for. Where a record itself says how many workgroups a
-compute unit holds, that counts.
+compute unit holds, that counts: `tile_oracle.arch.occupancy` has worked it out, by finer formulas than these.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from tile_oracle.arch import Arch, listed
 from tile_oracle.kernel.fields import triple
 from tile_oracle.operation.gemm.kernel import GemmKernel
-from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GemmProblem
+from tile_oracle.operation.gemm.problem import GemmProblem
 
 PRESHUFFLE_LAYOUT = "rcr"
 """B is shuffled column by column, so its columns must lie in one piece, and A's rows beside them."""
@@ -18,24 +18,10 @@ PRESHUFFLE_LAYOUT = "rcr"
 _CPU = "cpu"
 
 
-def gemm_dtypes(arch: Arch) -> tuple[str, ...]:
-    """The data types that the architecture multiplies, in the order of GEMM_DTYPES."""
-    return tuple(dtype for dtype in GEMM_DTYPES if dtype in arch.warp_tiles)
-
-
-def gemm_pipelines(arch: Arch) -> tuple[str, ...]:
-    """The GEMM pipelines that the architecture can run."""
-    return tuple(
-        name
-        for name, pipeline in arch.kernels.pipelines.items()
-        if GemmKernel.op in pipeline.ops and name not in arch.pipelines_refused
-    )
-
-
 def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
     """All reasons against the kernel, in the order in which they are looked at."""
     if kernel.dtype not in arch.warp_tiles:
-        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(gemm_dtypes(arch))}"
+        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
         return
     yield from _pipeline_refusals(arch, kernel)
     yield from _tile_refusals(arch, kernel)
@@ -46,7 +32,7 @@ def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
 
 
 def _pipeline_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
-    yield from arch.pipeline_refusals(kernel, gemm_pipelines(arch))
+    yield from arch.pipeline_refusals(kernel)
     if kernel.pipeline not in arch.kernels.pipelines:
         return
     if kernel.epilogue not in arch.kernels.epilogues:

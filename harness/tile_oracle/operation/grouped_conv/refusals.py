@@ -26,7 +26,7 @@ GEMM axis that these channels lie on."""
 def refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
     """All reasons against the kernel, in the order in which they are looked at."""
     if kernel.dtype not in arch.warp_tiles:
-        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes)}"
+        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
         return
     yield from _pipeline_refusals(arch, kernel)
     yield from _tile_refusals(arch, kernel)
@@ -36,7 +36,7 @@ def refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
 
 
 def _pipeline_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
-    yield from arch.pipeline_refusals(kernel, arch.pipelines)
+    yield from arch.pipeline_refusals(kernel)
     name = kernel.pipeline
     pipeline = arch.kernels.pipelines.get(name)
     if pipeline is None:

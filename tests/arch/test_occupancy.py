@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tile_oracle.arch.occupancy import Occupancy, archs_with_occupancy, compute_unit, occupancy
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.build.isa import isa_for
 from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
-from tile_oracle.build.occupancy import COMPUTE_UNITS, Occupancy, occupancy
 from tile_oracle.build.source import headers_for, source_for
 from tile_oracle.build.toolchain import compiler_environment
+from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
 
 
@@ -39,14 +40,19 @@ def test_sm_90(threads: int, registers: int, lds_bytes: int, blocks: int) -> Non
     assert occupancy("sm_90", threads, registers, lds_bytes) == Occupancy(blocks, blocks * warps)
 
 
+def test_an_architecture_without_figures_is_refused() -> None:
+    with pytest.raises(RuleError, match=r"a compute unit of gfx942 holds, only for gfx950, sm_90$"):
+        occupancy("gfx942", 256, 64, 0)
+
+
 @given(
-    st.sampled_from(sorted(COMPUTE_UNITS)),
+    st.sampled_from(archs_with_occupancy()),
     st.integers(1, 1024),
     st.integers(1, 512),
     st.integers(0, 160 << 10),
 )
 def test_what_is_held_fits(arch: str, threads: int, vgprs: int, lds_bytes: int) -> None:
-    unit, held = COMPUTE_UNITS[arch], occupancy(arch, threads, vgprs, lds_bytes)
+    unit, held = compute_unit(arch), occupancy(arch, threads, vgprs, lds_bytes)
     waves = -(-threads // unit.lanes)
     assert held.waves_per_cu == held.workgroups_per_cu * waves
     assert held.waves_per_cu <= unit.simds * unit.waves_per_simd

@@ -1,0 +1,146 @@
+"""What an architecture allows a kernel to be, and in one sentence why it refuses one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from tile_oracle.arch.specs import ComputeUnit, Hardware, KernelFamily, Peak, RegisterLimit, Triple
+from tile_oracle.kernel import Kernel, TiledKernel
+from tile_oracle.kernel.fields import triple
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Problem, kind_text
+
+_LISTED = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Arch:
+    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` are its judgement."""
+
+    name: str
+    family: str
+    hardware: Hardware
+    kernels: KernelFamily
+    element_bytes: Mapping[str, float]
+    waves: tuple[Triple, ...]
+    warp_tiles: Mapping[str, tuple[Triple, ...]]
+    lds_limit_bytes: int
+    lds_element_bytes: int | None
+    lds_why: str
+    pipelines_refused: Mapping[str, str]
+    register_limit: RegisterLimit | None = None
+    peak: Peak | None = None
+    compute_unit: ComputeUnit | None = None
+    preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
+    most_threads: int = 1024
+    listed_only: bool = True
+    """Whether convolutions are of our own family: waves and warp tiles of the lists, and whole loads."""
+
+    @cached_property
+    def unlisted(self) -> Arch:
+        """The same for kernels of a library, which says itself what waves, warp tiles and loads it has."""
+        return replace(self, listed_only=False)
+
+    def dtypes(self, op: str) -> tuple[str, ...]:
+        """The data types that the architecture multiplies, in the order of the operation's."""
+        known = operation_named(op).kind_fields["dtype"]
+        return tuple(str(dtype) for dtype in known if dtype in self.warp_tiles)
+
+    def pipelines(self, op: str) -> tuple[str, ...]:
+        """The pipelines of an operation that the architecture can run."""
+        return tuple(
+            name
+            for name, pipeline in self.kernels.pipelines.items()
+            if op in pipeline.ops and name not in self.pipelines_refused
+        )
+
+    def double_smem_buffer_required(self, pipeline: str) -> bool:
+        """Whether the pipeline exists with two buffers only (False for a pipeline that is not known)."""
+        demands = self.kernels.pipelines.get(pipeline)
+        return demands is not None and demands.double_smem_buffer == "required"
+
+    def workgroup_threads(self, kernel: TiledKernel) -> int:
+        """Threads of a workgroup: waves x wavefront size."""
+        return math.prod(kernel.waves) * self.hardware.wavefront_size
+
+    def lds_bytes(self, kernel: TiledKernel) -> int:
+        """Local memory of a workgroup in bytes: (tile_m + tile_n)·tile_k elements, twice if double buffered.
+
+        Counts the operands that the pipeline stages. (The published feature lds_usage_estimate is another
+        formula, and a feature only.) On cpu: the packed panels.
+        """
+        pipeline = self.kernels.pipelines.get(kernel.pipeline)
+        staged = pipeline.staged if pipeline is not None else ("a", "b")
+        tile_m, tile_n, tile_k = kernel.tile
+        rows = tile_m * ("a" in staged) + tile_n * ("b" in staged)
+        element = self.lds_element_bytes or self.element_bytes[kernel.dtype]
+        return int(rows * tile_k * element) * (1 + self.double_buffered(kernel))
+
+    def double_buffered(self, kernel: TiledKernel) -> bool:
+        """Whether tiles have two buffers in local memory: as the kernel says, else as its pipeline does."""
+        said = kernel.double_smem_buffer
+        return self.double_smem_buffer_required(kernel.pipeline) if said is None else said
+
+    def widest_vectors(self, dtype: str, tile: Triple, waves: Triple) -> Triple:
+        """The widest vector widths (elements of A, B, C) that a tile of these waves can be moved with."""
+        family = self.kernels
+        if family.fixed_vectors is not None:
+            return family.fixed_vectors
+        widest = int(family.max_vector_bytes / self.element_bytes[dtype])
+        threads = waves[0] * waves[1] * waves[2] * self.hardware.wavefront_size
+
+        def whole(elements: int) -> int:
+            width = widest
+            while family.whole_loads and width > 1 and elements % (threads * width):
+                width //= 2
+            return width
+
+        return (whole(tile[0] * tile[2]), whole(tile[1] * tile[2]), widest)
+
+    # ---- kernels ----------------------------------------------------------------------------
+
+    def refusal(self, kernel: Kernel) -> str | None:
+        """Why the architecture does not allow the kernel (the first reason), or None when it does."""
+        return next(operation_named(kernel.op).refusals(self, kernel), None)
+
+    def refusals(self, kernel: Kernel) -> tuple[str, ...]:
+        """All reasons against the kernel; empty when it is allowed."""
+        return tuple(operation_named(kernel.op).refusals(self, kernel))
+
+    def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
+        """What stands against pipeline and scheduler of any operation."""
+        name = kernel.pipeline
+        pipeline = self.kernels.pipelines.get(name)
+        if pipeline is None:
+            yield f"pipeline: {self.name} has no {name}, only {', '.join(self.pipelines(kernel.op))}"
+            return
+        if kernel.op not in pipeline.ops:
+            yield f"pipeline: {name} is for {' and '.join(pipeline.ops)}, not for {kernel.op}"
+        if name in self.pipelines_refused:
+            yield f"pipeline: {name} on {self.name}: {self.pipelines_refused[name]}"
+        if kernel.scheduler not in pipeline.schedulers:
+            allowed = " or ".join(pipeline.schedulers)
+            yield f"scheduler: {name} on {self.name} is {allowed}, not {kernel.scheduler}"
+
+    # ---- problems ---------------------------------------------------------------------------
+
+    def problem_refusal(self, kernel: Kernel, problem: Problem) -> str | None:
+        """Why a kernel that the architecture allows cannot compute this problem, or None when it can."""
+        if not kernel.matches(problem):
+            return (
+                f"kind: the kernel is for {kind_text(kernel.kind)}, the problem is {kind_text(problem.kind)}"
+            )
+        return next(operation_named(kernel.op).problem_refusals(self, kernel, problem), None)
+
+    def able(self, kernels: Iterable[Kernel], problem: Problem) -> list[Kernel]:
+        """Those of the kernels that can compute this problem, in their order."""
+        return [kernel for kernel in kernels if self.problem_refusal(kernel, problem) is None]
+
+
+def listed(triples: tuple[Triple, ...]) -> str:
+    """The first few of a list, and how many more there are."""
+    more = f" and {len(triples) - _LISTED} more" if len(triples) > _LISTED else ""
+    return ", ".join(map(triple, triples[:_LISTED])) + more
