@@ -49,11 +49,15 @@ def commands(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a reader has it: the files that docs/usage.md and docs/ck_tile.md show, and a clock."""
+    """A folder as a reader has it: the files that some pages show, and a clock."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "clock_that_jumps.py").write_text(CLOCK_THAT_JUMPS)
     (folder / "my_shapes.csv").write_text(blocks(GUIDE, "csv")[0])
     (folder / "nhwgc_bf16.conf").write_text(blocks(ROOT / "docs" / "ck_tile.md", "conf")[0])
+    lists = ROOT / "docs" / "problem_lists.md"
+    (folder / "layers.txt").write_text(blocks(lists, "text")[0])
+    (folder / "forward_training.py").write_text(blocks(lists, "py")[0])
+    (folder / "bench.csv").write_text(blocks(lists, "csv")[0])
     (folder / "test_mine.py").write_text(blocks(GUIDE, "python")[0])
     return folder
 
