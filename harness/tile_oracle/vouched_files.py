@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -90,10 +90,14 @@ def vouch_for(folder: Path, names: Iterable[str], error: type[HarnessError]) -> 
         _write_manifest(folder, manifest, {**manifest[FILES], **_digests(folder, names, error)}, error)
 
 
-def seal_folder(folder: Path, error: type[HarnessError]) -> int:
-    """Writes digests of all files that lie in a model folder into its manifest; how many. What the manifest
-    says besides stays the same; digests that it has are replaced. Raises `error`."""
-    manifest = _unchecked(folder / MANIFEST_FILE, error)
+def seal_folder(
+    folder: Path,
+    error: type[HarnessError],
+    complete: Callable[[dict[str, Any]], Mapping[str, Any]] = dict,
+) -> int:
+    """Writes digests of all files that lie in a model folder into its manifest; how many. Digests that it has
+    are replaced. `complete` makes the manifest say more; by default nothing else changes. Raises `error`."""
+    manifest = complete(_unchecked(folder / MANIFEST_FILE, error))
     names = [
         entry.name
         for entry in sorted(folder.iterdir())

@@ -12,7 +12,8 @@ import pytest
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RecordError
-from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset import load_records, read_rows
+from tile_oracle.record.dataset_file import records_table
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.journal import rows_table
 from tile_oracle.record.schema import arrow_schema
@@ -121,4 +122,4 @@ def test_the_rules_hold_when_records_are_loaded(make_row: Callable[..., Row], tm
 def test_shipped_records_keep_the_rules() -> None:
     folder = data_folder("models") / "grouped_conv_forward_bf16_cpu"
     for path in (folder / "training.parquet", *folder.glob("*/*/*.parquet")):
-        check_rows(pq.read_table(path), "grouped_conv", path)
+        check_rows(records_table(read_rows(path)), "grouped_conv", path)

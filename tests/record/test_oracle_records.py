@@ -6,15 +6,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tile_oracle.cli import main
 from tile_oracle.errors import RecordError
 from tile_oracle.oracle import final_measurements, find_oracles
+from tile_oracle.problem import problem_from_row
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import dataset_bytes, read_about, write_dataset
 from tile_oracle.record.journal import rows_table
+from tile_oracle.record.oracle_file import oracle_bytes
 from tile_oracle.record.oracle_records import oracle_records, records_to_learn_from
 
 Row = dict[str, Any]
@@ -39,6 +42,36 @@ def test_a_file_holds_every_column_of_every_row(tmp_path: Path, make_row: MakeRo
     pd.testing.assert_frame_equal(found, expected)
     assert read_about(path) == {"kernel set": "tiny"}
     assert pd.read_parquet(path).shape == expected.shape
+
+
+def test_an_oracle_file_is_smaller_and_gives_back_every_other_bit(tmp_path: Path, make_row: MakeRow) -> None:
+    draw = np.random.default_rng(0)
+    rows = [make_row(n, device="X", busy_ms=2.5, spread=float(draw.random())) for n in range(9)]
+    rows += [make_row(9, status="wrong", latency_ms=None, tflops=None, spread=None)]
+    exact = table_of(*rows)
+    flops = exact["problem"].map({row["problem"]: problem_from_row(row).flops for row in rows})
+    exact["latency_ms"] = exact["latency_ms"].where(exact["latency_ms"].isna(), draw.random(10) + 0.5)
+    exact["tflops"] = flops / (exact["latency_ms"] * 1e9)
+    exact["latency_min_ms"] = None
+    path, plain = tmp_path / "o.parquet", tmp_path / "plain.parquet"
+    path.write_bytes(oracle_bytes(exact, {"kernel set": "tiny"}))
+    write_dataset(exact, plain)
+    assert not {"tflops", "busy_ms"} & set(pd.read_parquet(path).columns)
+    assert path.stat().st_size < plain.stat().st_size
+    found, expected = load_records(path), load_records(plain)
+    assert found["busy_ms"].isna().all()
+    pd.testing.assert_frame_equal(
+        found.drop(columns="busy_ms"), expected.drop(columns="busy_ms"), check_exact=True
+    )
+    assert read_about(path) == {"kernel set": "tiny"}
+
+
+def test_throughputs_that_do_not_follow_to_the_bit_are_stored(tmp_path: Path, make_row: MakeRow) -> None:
+    row = make_row(1)
+    rounded = table_of({**row, "tflops": row["tflops"] * (1 + 1e-9)})
+    path = tmp_path / "o.parquet"
+    path.write_bytes(oracle_bytes(rounded))
+    assert load_records(path)["tflops"].tolist() == rounded["tflops"].tolist()
 
 
 def test_the_order_of_the_rows_does_not_show(make_row: MakeRow) -> None:

@@ -26,6 +26,7 @@ examples:
 With --model the file is written where `pytest --target replay` looks for it: into the model's folder, beside
 the baseline (MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet). The file has every row of the records, all rounds
 and statuses, of one device and of each kernel's newest binary; it is read like any other file of records.
+Left out are busy_ms, which no replay reads, and tflops, which reading computes from latency_ms.
 """
 
 
@@ -88,8 +89,9 @@ def write_oracle(
     from tile_oracle.judge.baseline_file import baseline_path
     from tile_oracle.model.store import oracle_file
     from tile_oracle.record.dataset import read_rows
-    from tile_oracle.record.dataset_file import write_dataset
+    from tile_oracle.record.dataset_file import write_whole
     from tile_oracle.record.merge import merge_records
+    from tile_oracle.record.oracle_file import oracle_bytes
     from tile_oracle.record.oracle_records import oracle_records
     from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, pool_of_sources
     from tile_oracle.vouched_files import vouch_for_oracle
@@ -105,7 +107,7 @@ def write_oracle(
             raise RecordError("an oracle needs a file, or a model's folder and a problem set")
         named = summary.device or str(records["arch"].iloc[0])
         out = oracle_file(baseline_path(model.parent, model.name, named, problem_set.name, pool))
-    write_dataset(records, out, about)
+    write_whole(oracle_bytes(records, about), out)
     vouch_for_oracle(out, RecordError)
     lines = summary.lines()
     if ids is not None and summary.problems < len(ids):

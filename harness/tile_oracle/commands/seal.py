@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 HELP = "write SHA-256 digests of model folders' files, so that damage to them is noticed"
@@ -22,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Writes the digest of every file of a model folder into its train_manifest.json, and into each of "
-        "its baselines the digest of the oracle beside it. Nothing else in the files changes."
+        "its baselines the digest of the oracle beside it. A manifest of an older version also gets the "
+        "list of training problems, from training.parquet or out_of_fold.parquet. Nothing else changes."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("models", nargs="+", metavar="MODEL", type=Path, help="a model folder")
@@ -32,12 +34,13 @@ def run(args: argparse.Namespace) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     from tile_oracle.errors import GateError, ModelError
     from tile_oracle.model.store import SPEC_FILE, baseline_files, is_model_folder
+    from tile_oracle.training.trained_on import with_problems
     from tile_oracle.vouched_files import seal_baseline, seal_folder
 
     for folder in args.models:
         if not is_model_folder(folder):
             raise ModelError(f"{folder} is no model folder: it has no {SPEC_FILE}")
-        files = seal_folder(folder, ModelError)
+        files = seal_folder(folder, ModelError, partial(with_problems, folder))
         baselines = baseline_files(folder)
         for baseline in baselines:
             seal_baseline(baseline, GateError)

@@ -21,13 +21,14 @@ from tile_oracle.evaluation.picks_file import read_picks
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.model.store import OUT_OF_FOLD_FILE, STUDY_FILE, json_bytes, read_json
+from tile_oracle.model.store import STUDY_FILE, json_bytes, read_json
 from tile_oracle.oracle import final_measurements, find_oracles, problems_of, records_op
 from tile_oracle.training.cross_validation import predicted_pairs
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.trained_on import trained_on
 from tile_oracle.training.training_rows import training_rows
-from tile_oracle.vouched_files import check_file, vouch_for
+from tile_oracle.vouched_files import vouch_for
 
 SCHEMA = 1
 DIGITS = 4
@@ -161,12 +162,8 @@ def _judged(
 
 def _is_new_to(folder: Path, test: pd.DataFrame) -> bool:
     """Whether the shipped model was trained on none of the test's problems, as far as its folder says."""
-    path = folder / OUT_OF_FOLD_FILE
-    if not path.is_file():
-        return False
-    check_file(path, ModelError)
-    seen = pd.read_parquet(path, columns=["problem"])["problem"]
-    return not test["problem"].isin(seen).any()
+    learnt = trained_on(folder)
+    return learnt.known and not test["problem"].isin(list(learnt.problems)).any()
 
 
 def _row(name: str, kind: str, evaluation: Evaluation) -> dict[str, Any]:

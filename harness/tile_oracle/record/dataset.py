@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tile_oracle.errors import RecordError
 from tile_oracle.kernel.fields import LATER_FIELDS
+from tile_oracle.record.derived_columns import TFLOPS, with_tflops
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.invariants import check_rows
 from tile_oracle.record.journal import (
@@ -40,7 +41,8 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
     """Records of runs, folders of parts or parquet files, as one frame with the schema's columns in order.
 
     op: the operation that the records must be of; left out, it is the one that they are of.
-    Journals that dead processes left are sealed first. Columns added since a file was written are null.
+    Journals that dead processes left are sealed first. Columns that a file lacks are null, except `tflops`,
+    which follows from the latency.
     Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
     for what is missing, damaged or not a record, or of another operation, and for records of native and of
     CK Tile's kernels together, which have the same names.
@@ -159,5 +161,8 @@ def _read_part(path: Path, op: str | None) -> pd.DataFrame:
         else:
             arrays.append(pa.nulls(table.num_rows, field.type))
     whole = with_later_fields(pa.Table.from_arrays(arrays, schema=schema))
-    check_rows(whole, op_of([op, *pc.unique(table.column("op")).to_pylist()]), path)
+    found = op_of([op, *pc.unique(table.column("op")).to_pylist()])
+    check_rows(whole, found, path)
+    if TFLOPS not in table.column_names:
+        whole = with_tflops(whole, found)
     return whole.to_pandas()

@@ -50,11 +50,12 @@ def content_keys(records: pd.DataFrame) -> pd.Series:
     import pandas as pd
 
     # By way of Arrow, whose types are the schema's: pandas makes floats of whole numbers beside a null.
-    rows = zip(*_table(records).to_pydict().values(), strict=True)
+    rows = zip(*records_table(records).to_pydict().values(), strict=True)
     return pd.Series([repr(row) for row in rows], index=records.index, dtype=object)
 
 
-def _table(records: pd.DataFrame) -> pa.Table:
+def records_table(records: pd.DataFrame) -> pa.Table:
+    """Records of one operation as an Arrow table of its schema. Raises RecordError."""
     import pyarrow as pa
 
     op = op_of(records["op"].unique()) if len(records) else operation_of_columns(records.columns).name
@@ -73,11 +74,10 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
     """
     import pyarrow as pa
 
-    table = _table(in_order(records))
-    footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
+    table = records_table(in_order(records))
     floats = [field.name for field in table.schema if pa.types.is_floating(field.type)]
     return table_bytes(
-        table.replace_schema_metadata(footer),
+        with_about(table, about),
         compression="zstd",
         compression_level=_LEVEL,
         use_dictionary=[name for name in table.column_names if name not in floats],
@@ -86,9 +86,19 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
     )
 
 
+def with_about(table: pa.Table, about: Mapping[str, Any] | None) -> pa.Table:
+    """The table with what its file's footer says (`read_about`) as its only metadata."""
+    footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
+    return table.replace_schema_metadata(footer)
+
+
 def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | None = None) -> int:
     """Writes `dataset_bytes` whole or not at all; its size in bytes. Raises RecordError."""
-    data = dataset_bytes(records, about)
+    return write_whole(dataset_bytes(records, about), path)
+
+
+def write_whole(data: bytes, path: Path) -> int:
+    """Writes a file whole or not at all, with the folders above it; its size in bytes. Raises RecordError."""
     try:
         make_folder(path.parent)
         write_atomically(path, data)

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from tile_oracle.errors import HarnessError, ModelError
 from tile_oracle.model.store import OUT_OF_FOLD_FILE, TRAINING_FILE, read_manifest
+from tile_oracle.record.dataset import load_records
 from tile_oracle.training.training_rows import training_rows
 from tile_oracle.vouched_files import MANIFEST_FILE
 
@@ -71,6 +72,21 @@ def trained_on(folder: Path) -> TrainedOn:
         if (folder / name).is_file():
             return TrainedOn(dict.fromkeys(_problems_in(folder / name), ""), _is_whole(manifest))
     return TrainedOn({}, known=False)
+
+
+def with_problems(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest of an older folder with its training problems, as the tables in the folder have them. Only
+    training records give digests. A manifest that names its problems stays as it is, also one that has no
+    table. Raises ModelError or RecordError for a table that cannot be read."""
+    if PROBLEMS_KEY in manifest:
+        return dict(manifest)
+    if (folder / TRAINING_FILE).is_file():
+        rows = training_rows(load_records(folder / TRAINING_FILE)).table
+        return {**manifest, PROBLEMS_KEY: problem_digests(rows)}
+    if (folder / OUT_OF_FOLD_FILE).is_file():
+        problems = sorted(_problems_in(folder / OUT_OF_FOLD_FILE))
+        return {**manifest, PROBLEMS_KEY: dict.fromkeys(problems, "")}
+    return dict(manifest)
 
 
 def overlap(folders: Iterable[Path], records: pd.DataFrame, problems: Collection[str]) -> Overlap:

@@ -1,0 +1,67 @@
+"""The oracle file that replayed sessions read: a file of records that is as small as parquet makes it.
+
+Every column is stored in that of its encodings which comes out smallest, at zstd's highest level. All values
+that are stored are those of the records to the bit. Left out are columns that no replay reads, and `tflops`
+where it follows from `latency_ms` (record.derived_columns).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.record.dataset_file import in_order, records_table, with_about
+from tile_oracle.record.derived_columns import without_tflops
+from tile_oracle.record.schema import op_of
+from tile_oracle.record.sealed_parquet import table_bytes
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import pyarrow as pa
+
+NOT_REPLAYED = ("busy_ms",)
+"""How long a pair kept the device: it tells a session that measures how long the rest will take."""
+
+_LEVEL = 22
+_DICTIONARY, _PLAIN = "dictionary", "PLAIN"
+
+
+def oracle_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) -> bytes:
+    """Records of one operation as the parquet file of an oracle, sorted; the same rows and `about` give the
+    same bytes (with the same version of pyarrow).
+
+    about: JSON values for the footer. Raises RecordError for rows that are no records.
+    """
+    ordered = in_order(records)
+    table = records_table(ordered).drop_columns(list(NOT_REPLAYED))
+    if len(ordered):
+        table = without_tflops(table, op_of(ordered["op"].unique()))
+    chosen = {name: _smallest(table.select([name])) for name in table.column_names}
+    return _file(with_about(table, about), chosen)
+
+
+def _smallest(column: pa.Table) -> str:
+    """The encoding that makes a table of one column smallest; of equals the first."""
+    (name,) = column.column_names
+    return min(_encodings(column.schema.field(name).type), key=lambda one: len(_file(column, {name: one})))
+
+
+def _encodings(type_: pa.DataType) -> tuple[str, ...]:
+    import pyarrow as pa
+
+    if pa.types.is_floating(type_):
+        return (_DICTIONARY, _PLAIN, "BYTE_STREAM_SPLIT")
+    if pa.types.is_integer(type_) or pa.types.is_timestamp(type_):
+        return (_DICTIONARY, _PLAIN, "DELTA_BINARY_PACKED")
+    return (_DICTIONARY,)
+
+
+def _file(table: pa.Table, encodings: Mapping[str, str]) -> bytes:
+    return table_bytes(
+        table,
+        compression="zstd",
+        compression_level=_LEVEL,
+        use_dictionary=[name for name, one in encodings.items() if one == _DICTIONARY],
+        column_encoding={name: one for name, one in encodings.items() if one != _DICTIONARY},
+        write_statistics=False,
+    )
