@@ -30,16 +30,16 @@ class JsonTree:
     path: str = ""
 
     @classmethod
-    def read(cls, path: Path) -> JsonTree:
-        """The document in a file of at most MAX_FILE_BYTES. Raises RuleError."""
+    def read(cls, path: Path, most_bytes: int = MAX_FILE_BYTES) -> JsonTree:
+        """The document in a file of at most `most_bytes`. Raises RuleError."""
         name = path.name
         try:
             with open_regular(path) as file:
-                data = file.read(MAX_FILE_BYTES + 1)
+                data = file.read(most_bytes + 1)
         except OSError as error:
             raise RuleError(f"{shown(name)} cannot be read: {error.strerror or error}") from None
-        if len(data) > MAX_FILE_BYTES:
-            raise RuleError(f"{shown(name)} is larger than {MAX_FILE_BYTES:,} bytes: not a file of rules")
+        if len(data) > most_bytes:
+            raise RuleError(f"{shown(name)} is larger than {most_bytes:,} bytes: not a file of rules")
         try:
             value = json.loads(data.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
         except UnicodeDecodeError as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tile_oracle.arch import Arch, known_archs, load_arch
 from tile_oracle.arch.occupancy import archs_with_occupancy
+from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
 from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.commands.build import describe_progress
@@ -30,6 +31,8 @@ from tile_oracle.kernel import Kernel, TiledKernel, parse_kernel_name, tiled
 from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import Operation, operation_named, operation_names
 from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operation.grouped_conv.kernel_lists import instances_json, traits_json
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import (
     PoolExplanation,
@@ -139,6 +142,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="explain what the architectures refuse of the rule set (with --list: a line each)",
     )
     parser.add_argument(
+        "-o", "--output", type=Path, metavar="FILE",
+        help="write the kernels to a file: a dispatcher's instance list (.json), or names, one a line (.txt)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--traits", action="store_true", help="with -o FILE.json: write tile_engine's trait list instead"
+    )
+    parser.add_argument(
         "--facts", action="store_true",
         help="compile the kernels for the GPU --arch and show what each tile and pipeline takes of it; exit "
         "status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not compile "
@@ -176,7 +186,9 @@ def run(args: argparse.Namespace) -> int:
     kinds = list(_kinds(rule_set, args, where))
     if args.facts or args.verify:
         return _print_facts(kinds, args)
-    if args.list and args.refused:
+    if args.output is not None:
+        print(_write_list(kinds, args.output, traits=args.traits))
+    elif args.list and args.refused:
         for refused in (refused for kind in kinds for refused in kind.pool.refused):
             print(f"{_printable(refused.place)}: {refused.kernel.name}: {refused.reason}")
         for place, reason in rule_set.left_out:
@@ -190,6 +202,34 @@ def run(args: argparse.Namespace) -> int:
     else:
         print("\n".join([count_kernels(rule_set, kinds, filtered=where is not None), *rule_set.notes]))
     return 0
+
+
+def _write_list(kinds: Sequence[_Kind], path: Path, *, traits: bool) -> str:
+    """Writes the accepted kernels as a list; what was written, in words. Raises RuleError or KernelError."""
+    kernels = [kernel for kind in kinds for kernel in kind.pool.accepted]
+    if not kernels:
+        raise RuleError("there is no kernel to write: --refused says why")
+    if path.suffix == ".txt" and not traits:
+        text = "".join(f"{kernel.name}\n" for kernel in dict.fromkeys(kernels))
+    elif path.suffix == ".json":
+        first, *others = kinds
+        if others or first.kind.op != "grouped_conv":
+            raise RuleError(
+                f"{path.name} holds one kind of convolution: give --arch, --direction, --dtype and --ndim"
+            )
+        listed = [kernel for kernel in kernels if isinstance(kernel, GroupedConvKernel)]
+        if traits:
+            of_default = explain_pool_of_kind(first.kind, first.arch, "default").accepted
+            text = traits_json(listed, [one for one in of_default if isinstance(one, GroupedConvKernel)])
+        else:
+            text = instances_json(listed)
+    else:
+        raise RuleError(f"{path.name} ends neither in .json nor, without --traits, in .txt")
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise RuleError(f"{path} cannot be written: {error.strerror}") from None
+    return f"{path}: {len(kernels):,} kernels"
 
 
 def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:

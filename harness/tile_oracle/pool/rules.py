@@ -32,7 +32,8 @@ with `tile_k`, `scheduler`, `epilogue` and `padding` as above, and `persistent` 
 
 The sets `profiler` and `tests` are no files of ours: they are read from a checkout's CK Builder config files
 (tile_oracle.pool.ck_builder), and are named with it: `profiler@DIR` (`rules_of`). A set may also be one such
-file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout).
+file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A .json file may also be a
+list of Composable Kernel's dispatcher or tile_engine (tile_oracle.operation.grouped_conv.kernel_lists).
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ def list_rule_sets() -> tuple[str, ...]:
 
 def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
     """What `load_rule_set` takes for a kernel set and the checkout beside it: profiler and tests need one."""
-    read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith(SUFFIXES)
+    read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith((*SUFFIXES, ".json"))
     return f"{kernel_set}@{ck_tile}" if read_with_it and ck_tile is not None else kernel_set
 
 
@@ -120,9 +121,10 @@ def load_rule_set(name_or_path: str) -> RuleSet:
     config = _CONFIG_FILE.fullmatch(name_or_path)
     if config is not None:
         return _config_set(name_or_path, Path(config[1]), Path(config[2]) if config[2] else None)
-    if name_or_path.endswith(".json"):
-        path = Path(name_or_path)
-        name = name_or_path
+    json_file = _JSON_FILE.fullmatch(name_or_path)
+    if json_file is not None:
+        path, checkout = Path(json_file[1]), json_file[2] or ""
+        name_or_path = json_file[1]
     elif name_or_path in list_rule_sets():
         path = data_folder("kernels") / "rules" / f"{name_or_path}.json"
         return _with_installed(_read(path, name_or_path, 0, 0))
@@ -140,13 +142,15 @@ def load_rule_set(name_or_path: str) -> RuleSet:
         raise RuleError(f"kernel set {shown(name_or_path)}: there is no such file") from None
     if not S_ISREG(stat.st_mode):
         raise RuleError(f"kernel set {shown(name_or_path)} is not a file")
-    return _read(path, name, stat.st_mtime_ns, stat.st_size)
+    return _read(path, name_or_path, stat.st_mtime_ns, stat.st_size, checkout)
 
 
 @lru_cache(maxsize=64)
-def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
+def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str = "") -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
-    tree = JsonTree.read(path)
+    tree = JsonTree.read(path, _MOST_BYTES)
+    if isinstance(tree.value, dict) and not {"instances", "trait_config"}.isdisjoint(tree.value):
+        return _of_kernel_list(tree, name, checkout)
     readers = {one.rules_key: one for one in operations()}
     given = [key for key in readers if isinstance(tree.value, dict) and key in tree.value]
     needed = given[0] if given else next(iter(readers))
@@ -168,6 +172,16 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int) -> RuleSet:
     return RuleSet(name, top["about"].text() if "about" in top else "", blocks)
 
 
+def _of_kernel_list(tree: JsonTree, name: str, checkout: str) -> RuleSet:
+    from tile_oracle.operation.grouped_conv.kernel_lists import read_kernel_list
+
+    listed = read_kernel_list(tree, lambda: load_rule_set("default").blocks["grouped_conv"])
+    blocks = {"grouped_conv": listed.blocks}
+    of_library = listed.names_instances and checkout != ""
+    whole_name = f"{name}@{checkout}" if of_library else name
+    return RuleSet(whole_name, listed.about, blocks, listed.notes, listed.left_out, of_library)
+
+
 @lru_cache(maxsize=64)
 def _with_installed(rule_set: RuleSet) -> RuleSet:
     """A shipped set, with the blocks that installed operations have for a set of this name."""
@@ -180,6 +194,8 @@ def _with_installed(rule_set: RuleSet) -> RuleSet:
     return replace(rule_set, blocks={**rule_set.blocks, **more}) if more else rule_set
 
 
+_MOST_BYTES = 16 << 20
+_JSON_FILE = re.compile(r"(.*\.json)(?:@(.*))?", re.DOTALL)
 _CONFIG_FILE = re.compile(r"(.*\.conf(?:ig)?)(?:@(.*))?", re.DOTALL)
 
 
