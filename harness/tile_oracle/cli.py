@@ -43,7 +43,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "oracle": "make the oracle file that sessions replay from recorded measurements",
     },
     "Look": {
-        "problems": "list the problem sets, or describe some of them",
+        "problems": "list the problem sets, describe some of them, or convert a file of problems to CSV",
         "kernels": "list and count the kernels of a rule set, explain refusals and names",
         "report": "make the report of a run again from its parquet files",
         "features": "list the feature schemas, or compute the features of a problem and a kernel",
