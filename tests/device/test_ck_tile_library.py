@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from tests.pytest_project import SHORTLY, Project
@@ -355,6 +356,30 @@ from tile_oracle.target import gpu_presence
 
 gpu_presence.KFD = Path("/dev/null")  # may be opened by everybody
 """
+
+
+def test_a_model_picks_among_the_kernels_that_the_checkout_builds(
+    libraries: dict[str, Path], runtime: Path, folder: Path, project: Project
+) -> None:
+    """The shipped model would pick compv5, which is not there; in the session and in its replay."""
+    project.write("amd_machine.py", AMD_MACHINE)
+    project.problem_set("convs.csv", ("forward-bf16-n2-c64-k64-i8x8-f3x3-p1",))
+    where = "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'compv5', 'mem')"
+    environment = {
+        "PYTHONPATH": f"{project.folder}{os.pathsep}{ROOT}",
+        "LD_LIBRARY_PATH": str(runtime.parent),
+        "RECORD_TO": str(folder / "picks.txt"),
+        "TILE_ORACLE_HIP_HEADERS": str(folder / "hip"),
+    }
+    asked = ("-p", "amd_machine", "--problem-set", "convs.csv", "--toolchain", "ziglang")
+    own = ("--ck-tile", DOUBLE, "--kernel-filter", where, "--build-dir", folder / "cache")
+    measured = project.pytest(*asked, *own, "--run-name", "first", *SHORTLY, environment=environment)
+    replayed = project.pytest("--target", "replay", "--oracle", "reports/first", "--run-name", "second")
+    for name, finished in (("first", measured), ("second", replayed)):
+        selection = pd.read_parquet(project.folder / "reports" / name / "selection.parquet")
+        assert selection["pick_kernel"].tolist() == [FORWARD], finished.output[-3000:]
+        assert selection["kernels_ranked"].tolist() == [1]
+        assert "21 kernels of the kernel set not built by this checkout" in finished.output
 
 
 def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(

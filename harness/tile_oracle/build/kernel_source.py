@@ -20,6 +20,8 @@ from tile_oracle.problem import Problem
 
 ENTRY_POINTS = "tile_oracle.kernel_sources"
 NATIVE, CK_TILE = "native", "ck_tile"
+NOT_IN_SOURCE = "ck_tile: "
+"""How the reason begins why a checkout has no code of a kernel, whatever the problem is."""
 
 
 class KernelSource(Protocol):

@@ -11,13 +11,16 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
 from tile_oracle.problem import problem_from_id
+from tile_oracle.record.not_built import not_built
 
 
 def rank_recorded(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
     """Predictions (problem, kernel, predicted_tflops) for all recorded problems and kernels, as a session
     that replays these records makes them."""
     predictor = predictor.knowing(CodeTable.of(records))
-    kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
+    lacking = not_built(records)
+    names = sorted(str(name) for name in records["kernel"].unique())
+    kernels = [parse_kernel_name(name) for name in names if name not in lacking]
     return without_refused(rank_all(predictor, problems_of(records), kernels), records, predictor.spec.arch)
 
 

@@ -101,13 +101,15 @@ class Training:
 class Candidates:
     """How large the pool was, in kernels. ranked: what the model chose among. recorded: those of the
     replayed records, trained: those that the model was trained on; None where there is no such thing.
-    recorded_ranked, trained_ranked: how many of them were ranked."""
+    recorded_ranked, trained_ranked: how many of them were ranked. not_built: those of the kernel set that the
+    library's checkout does not build, among which no model chooses."""
 
     ranked: int = 0
     recorded: int | None = None
     recorded_ranked: int = 0
     trained: int | None = None
     trained_ranked: int = 0
+    not_built: int = 0
 
 
 @dataclass(frozen=True)

@@ -279,6 +279,11 @@ def scope_notes(data: ReportData) -> list[str]:
             f"{count(len(data.alone), 'problem')} with one candidate, which is 100 % by construction: "
             f"left out of the verdict"
         )
+    if pool.not_built:
+        notes.append(
+            f"{count(pool.not_built, 'kernel')} of the kernel set not built by this checkout: the model "
+            f"chose among the other {pool.ranked:,}"
+        )
     if pool.recorded is not None and pool.recorded_ranked < pool.recorded:
         notes.append(
             f"ranked {pool.recorded_ranked:,} of {count(pool.recorded, 'recorded kernel')}: a smaller "

@@ -21,6 +21,7 @@ from tile_oracle.judge.verdict import CANNOT_TELL, FAILED, IN_SAMPLE, INCOMPLETE
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import digest_of
+from tile_oracle.record.not_built import not_built
 from tile_oracle.report.data import (
     THROTTLED,
     Candidates,
@@ -33,7 +34,7 @@ from tile_oracle.report.data import (
 from tile_oracle.report.files import write_report
 from tile_oracle.session.models import NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
 from tile_oracle.session.outcome import Outcome
-from tile_oracle.session.plan import set_name
+from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
 from tile_oracle.version import __version__
 
@@ -107,10 +108,11 @@ def analyse_set(
     ids = {problem.id for problem in part.problems}
     own = records[records["problem"].isin(ids)]
     device = _most_common(own, "device")
+    lacking = session.lacking() | not_built(own)
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
-        rankings, ranked_by = rank(choice, plan, part, own, session.target.arch, held)
+        rankings, ranked_by = rank(choice, without(plan, lacking), part, own, session.target.arch, held)
     else:
         rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
@@ -134,7 +136,7 @@ def analyse_set(
         baseline=baseline,
         criteria=session.criteria,
         training=_training(session, choice, own, ids),
-        candidates=_candidates(session, choice, part),
+        candidates=_candidates(session, choice, part, lacking),
         settled_by=_settling_command(session, part, folder),
     )
 
@@ -250,13 +252,19 @@ def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set
     return Training(found.problems, found.same_measurements, found.known, counted)
 
 
-def _candidates(session: Session, choice: ModelChoice, part: ProblemSet) -> Candidates:
-    """How the pool compares with what was recorded and with what the model was trained on."""
+def _candidates(
+    session: Session, choice: ModelChoice, part: ProblemSet, lacking: frozenset[str]
+) -> Candidates:
+    """How the pool compares with what was recorded and with what the model was trained on. lacking: names of
+    kernels that are not built."""
     plan, kinds = session.plan, {problem.kind for problem in part.problems}
-    pool = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
+    whole = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
+    pool = whole - lacking
     trained = None
     listed = session.recorded_kernels()
-    recorded = None if listed is None else {kernel.name for kernel in listed if kernel.kind in kinds}
+    recorded = (
+        None if listed is None else {kernel.name for kernel in listed if kernel.kind in kinds} - lacking
+    )
     if choice.folders:
         from tile_oracle.model.store import kernels_trained_on
 
@@ -267,6 +275,7 @@ def _candidates(session: Session, choice: ModelChoice, part: ProblemSet) -> Cand
         recorded_ranked=len(pool & (recorded or set())),
         trained=len(trained) if trained else None,
         trained_ranked=len(pool & (trained or set())),
+        not_built=len(whole & lacking),
     )
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from tile_oracle.build.kernel_source import NATIVE
 from tile_oracle.cores import usable_cores
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -17,10 +18,11 @@ from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem import Kind, Problem, problem_from_id
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.models import AUTO, Picks
 from tile_oracle.session.options import SessionOptions
+from tile_oracle.session.plan import without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.target import TargetOptions, resolve_target
@@ -73,6 +75,25 @@ class LiveSession(Session):
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
         return 0
 
+    @cached_property
+    def _lacking(self) -> frozenset[str]:
+        builder = self.target.builder
+        if builder is None or builder.source.implementation == NATIVE:
+            return frozenset()
+        problems: dict[Kind, list[Problem]] = {}
+        for problem in self.plan.problems:
+            problems.setdefault(problem.kind, []).append(problem)
+        refusal = builder.source.refusal
+        return frozenset(
+            kernel.name
+            for kind, pool in self.plan.pools.items()
+            for kernel in pool
+            if all(refusal(kernel, problem) is not None for problem in problems.get(kind, ()))
+        )
+
+    def lacking(self) -> frozenset[str]:
+        return self._lacking
+
     def recorded_kernels(self) -> None:
         return None
 
@@ -106,7 +127,7 @@ class LiveSession(Session):
             self._planned,
             self._log,
             keep_samples=self.keep_samples,
-            picks=Picks(self.models, self.plan, self._held).of,
+            picks=Picks(self.models, without(self.plan, self.lacking()), self._held).of,
         )
 
     def _planned(self, problem: Problem) -> Sequence[Kernel]:

@@ -169,11 +169,15 @@ def rank(
             folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
         }
         for kind, folder in choice.folders.items():
+            if not plan.pools[kind]:
+                continue
             of_kind = [problem for problem in problems.problems if problem.kind == kind]
             # Many problems at once: of the time that one takes, most goes into making its columns.
             for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
                 some = of_kind[first : first + _PROBLEMS_AT_ONCE]
                 frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
+        if not frames:
+            return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
         scores = any(predictor.ranker.orders_only for predictor in predictors.values())
         table = pd.concat(frames, ignore_index=True)
         ranked_by = RankedBy(FOLDER, choice.name, order_only=scores)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tile_oracle.errors import ProblemSetError, RuleError
@@ -67,6 +67,14 @@ class Plan:
     def listed_count(self) -> int | None:
         """How many pairs --pairs lists; None without it."""
         return None if self.listed is None else sum(map(len, self.listed.values()))
+
+
+def without(plan: Plan, names: Collection[str]) -> Plan:
+    """The plan less the kernels of these names."""
+    if not names:
+        return plan
+    pools = {kind: tuple(k for k in pool if k.name not in names) for kind, pool in plan.pools.items()}
+    return replace(plan, pools=pools)
 
 
 Pools = dict[Kind, tuple[Kernel, ...]]

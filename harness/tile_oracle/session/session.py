@@ -71,6 +71,11 @@ class Session(ABC):
         self._begun: set[str] = set()
         self.keep_samples = False
 
+    def lacking(self) -> frozenset[str]:
+        """Names of the candidates that the kernel source has no code of, so that no model can pick them; what
+        records show besides is not among them (tile_oracle.evaluation.candidates.not_built)."""
+        return frozenset()
+
     def _make_plan(self) -> Plan:
         return make_plan(self.options, self.target.arch, load_problem_sets(self.options.problem_set or ""))
 

@@ -13,7 +13,7 @@ from tile_oracle.build.ck_tile.library import what_is_wrong_with_library
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import CkTileToolchain, find_ck_tile_toolchain
 from tile_oracle.build.isa import Isa
-from tile_oracle.build.kernel_source import CK_TILE
+from tile_oracle.build.kernel_source import CK_TILE, NOT_IN_SOURCE
 from tile_oracle.build.source import Headers, read_headers
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
@@ -48,7 +48,7 @@ class CkTileSource:
                 self.unit(kernel)
                 self._missing[kernel] = None
             except KernelError as error:
-                self._missing[kernel] = f"ck_tile: {error}"
+                self._missing[kernel] = f"{NOT_IN_SOURCE}{error}"
         return self._missing[kernel]
 
     def unit(self, kernel: Kernel) -> str:

@@ -1,0 +1,25 @@
+"""Which kernels a library's checkout does not have, as records show it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tile_oracle.build.kernel_source import NATIVE, NOT_IN_SOURCE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def not_built(records: pd.DataFrame) -> frozenset[str]:
+    """Names of the kernels that a library's checkout does not build, as all their rows show: it has no code
+    of them, or their code did not compile. No model can pick them there.
+
+    Kernels of tile-oracle's own family are not among them: its rules promise every one of them.
+    """
+    library = records[records["implementation"].fillna(NATIVE) != NATIVE]
+    if library.empty:
+        return frozenset()
+    detail = library["detail"].fillna("").astype(str)
+    no_code = (library["status"] == "unsupported") & detail.str.startswith(NOT_IN_SOURCE)
+    never = (no_code | (library["status"] == "build_error")).groupby(library["kernel"].astype(str)).all()
+    return frozenset(never[never].index)
