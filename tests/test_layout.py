@@ -1,31 +1,80 @@
-"""The packages of the model side import in one direction only."""
+"""How the packages of tile_oracle import each other: in one direction, and never in a circle."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 import tile_oracle
+from tile_oracle.operation import operations
 
 ORDER = ("features", "model", "training", "evaluation", "exploration")
 PACKAGE = Path(tile_oracle.__file__).parent
 
+OPERATIONS = {
+    f"operation.{one.name}" for one in operations() if one.problem.__module__.startswith("tile_oracle")
+}
+"""Rooms of their own: they know what they are made of, and nothing knows them but by their descriptors."""
 
-def imported_packages(path: Path) -> set[str]:
-    """The packages of tile_oracle that a module imports, also inside its functions."""
+MODULES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in PACKAGE.rglob("*.py")
+    if path != PACKAGE / "__init__.py"
+}
+
+
+@cache
+def imported_modules(module: str) -> frozenset[str]:
+    """Modules of tile_oracle that a module imports, also inside its functions, but not for types alone."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tile_oracle."):
-            found.add(str(node.module).split(".")[1])
-    return found
+    for node in executed(ast.parse(MODULES[module].read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("tile_oracle."):
+            inside = str(node.module).partition(".")[2]
+            names = {f"{inside}.{name.name}".lstrip(".") for name in node.names}
+            found |= {name if name in MODULES else inside for name in names}
+    return frozenset(found & MODULES.keys()) - {module}
+
+
+def executed(tree: ast.AST) -> Iterator[ast.AST]:
+    for node in ast.iter_child_nodes(tree):
+        if not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield node
+            yield from executed(node)
+
+
+def room(module: str) -> str | None:
+    """The package that a module lies in; None for modules beside the packages."""
+    own = next((name for name in OPERATIONS if f"{module}.".startswith(f"{name}.")), None)
+    first = module.partition(".")[0]
+    return own or (first if (PACKAGE / first).is_dir() else None)
 
 
 @pytest.mark.parametrize("package", ORDER)
 def test_model_side_imports_in_one_direction(package: str) -> None:
-    modules = list((PACKAGE / package).rglob("*.py"))
+    modules = [module for module in MODULES if room(module) == package]
     assert modules
     later = set(ORDER[ORDER.index(package) + 1 :])
-    wrong = {str(path): packages for path in modules if (packages := imported_packages(path) & later)}
+    wrong = {module: bad for module in modules if (bad := later & set(map(room, imported_modules(module))))}
     assert not wrong
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    tuple(TopologicalSorter({module: imported_modules(module) for module in MODULES}).static_order())
+
+
+def test_no_two_packages_import_each_other() -> None:
+    between: dict[tuple[str, str], set[str]] = {}
+    for module in MODULES:
+        for other in imported_modules(module):
+            here, there = room(module), room(other)
+            if here is not None and there is not None and here != there:
+                between.setdefault((here, there), set()).add(f"{module} -> {other}")
+    assert ("build", "operation") in between
+    assert ("operation.gemm", "build") in between
+    both = {pair: between[pair] | between[pair[::-1]] for pair in between if pair[::-1] in between}
+    assert not both

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tile_oracle.build.kernel_source import find_source_provider, kernel_source_option, open_kernel_source
+from tile_oracle.build.source_providers import find_source_provider, kernel_source_option, open_kernel_source
 from tile_oracle.errors import BuildError
 
 LOOPS = r'''

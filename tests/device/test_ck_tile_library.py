@@ -280,7 +280,7 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS
-    from tile_oracle.target.resolve import TargetOptions
+    from tile_oracle.target.base import TargetOptions
 
     monkeypatch.setenv(HIP_HEADERS, str(double.hip_folder(folder)))
     options = TargetOptions("ziglang", folder / "cache", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -11,6 +12,9 @@ import tile_oracle
 
 ROOT = Path(tile_oracle.__file__).parent
 PARENTS = ("plugin", "cli", "registry.registry", "commands.doctor")
+
+WORKERS_PARTS = {"on_device", "on_gpu"}
+"""The parts of an operation that its descriptor loads for a worker alone."""
 
 
 @cache
@@ -22,20 +26,34 @@ def file_of(module: str) -> Path | None:
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """Modules of ours that a module imports, inside functions, too, but not for types alone."""
+    """Modules of ours that a module imports, inside functions, too, but not for types alone.
+
+    Of a descriptor all parts count but the worker's. Modules that are named by a text, as the operations are
+    in `operation.registry`, count, too.
+    """
     file = file_of(module)
     assert file is not None
     found = set()
     for node in _executed(ast.parse(file.read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tile_oracle":
             inside = (node.module or "").partition(".")[2]
-            names = [inside, *(f"{inside}.{name.name}".lstrip(".") for name in node.names)]
+            parts = [n.name for n in node.names if not (is_descriptor(module) and n.name in WORKERS_PARTS)]
+            names = [inside, *(f"{inside}.{name}".lstrip(".") for name in parts)]
         elif isinstance(node, ast.Import):
             names = [n.name.partition(".")[2] for n in node.names if n.name.startswith("tile_oracle.")]
+        elif isinstance(node, ast.Constant) and _MODULE.fullmatch(str(node.value)):
+            names = [str(node.value).partition(":")[0].partition(".")[2]]
         else:
             continue
         found |= {name for name in names if name and file_of(name) is not None}
     return frozenset(found)
+
+
+def is_descriptor(module: str) -> bool:
+    return module.startswith("operation.") and module.endswith(".descriptor")
+
+
+_MODULE = re.compile(r"tile_oracle(?:\.\w+)+:\w+")
 
 
 def _executed(tree: ast.AST) -> Iterator[ast.AST]:
@@ -62,6 +80,19 @@ def test_the_parent_imports_nothing_of_the_device_folder() -> None:
     assert "measure.supervisor" in reached
     assert "target.gfx950" in reached
     assert not [module for module in reached if module.split(".")[0] == "device"]
+
+
+def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
+    reached = reached_from("operation.registry")
+    assert {"operation.gemm.descriptor", "operation.gemm.ck_tile", "operation.gemm.rules"} <= reached
+    commands = [f"commands.{path.stem}" for path in (ROOT / "commands").glob("*.py")]
+    for module in reached_from(*PARENTS, *commands) - {"operation.descriptor"}:
+        file = file_of(module)
+        assert file is not None
+        asked = {
+            n.attr for n in _executed(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.Attribute)
+        }
+        assert not asked & {"worker", *WORKERS_PARTS}, module
 
 
 def test_the_worker_is_what_opens_devices() -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from tests.verify.mutants import MUTANTS, Mutant
 from tile_oracle.build.builder import NOTE, REFUSE, Builder
+from tile_oracle.build.disassembly import find_disassembler
 from tile_oracle.build.source import headers_for, lds_buffers
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.verify.sources import find_disassembler
 from tile_oracle.verify.verifier import verify_assembly
 
 KERNELS = {

@@ -11,7 +11,8 @@ from pathlib import Path
 from tile_oracle.build.ahead_build import AheadReport, Progress, build_ahead
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
-from tile_oracle.build.kernel_source import KernelSource, kernel_source_option, open_kernel_source
+from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tile_oracle.build.builder import Builder
+from tile_oracle.build.disassembly import read_assembly
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.verify.findings import Report
 from tile_oracle.verify.rules import RULES
-from tile_oracle.verify.sources import read_assembly
 from tile_oracle.verify.verifier import verify_parsed
 
 _KERNELS_SHOWN = 10

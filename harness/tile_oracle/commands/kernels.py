@@ -31,8 +31,6 @@ from tile_oracle.kernel import Kernel, TiledKernel, parse_kernel_name, tiled
 from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import Operation, operation_named, operation_names
 from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.kernel_lists import instances_json, traits_json
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import (
     PoolExplanation,
@@ -213,16 +211,16 @@ def _write_list(kinds: Sequence[_Kind], path: Path, *, traits: bool) -> str:
         text = "".join(f"{kernel.name}\n" for kernel in dict.fromkeys(kernels))
     elif path.suffix == ".json":
         first, *others = kinds
-        if others or first.kind.op != "grouped_conv":
+        lists = operation_named(first.kind.op).kernel_lists
+        if others or lists is None:
             raise RuleError(
                 f"{path.name} holds one kind of convolution: give --arch, --direction, --dtype and --ndim"
             )
-        listed = [kernel for kernel in kernels if isinstance(kernel, GroupedConvKernel)]
         if traits:
             of_default = explain_pool_of_kind(first.kind, first.arch, "default").accepted
-            text = traits_json(listed, [one for one in of_default if isinstance(one, GroupedConvKernel)])
+            text = lists().traits_json(kernels, of_default)
         else:
-            text = instances_json(listed)
+            text = lists().instances_json(kernels)
     else:
         raise RuleError(f"{path.name} ends neither in .json nor, without --traits, in .txt")
     try:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import (
@@ -82,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     if args.out:
         print(_write(sets, Path(args.out), args.dtype))
     elif args.miopen:
-        print("\n".join(map(_miopen_command, _in_dtype(sets, args.dtype))))
+        print("\n".join(map(driver_command, _in_dtype(sets, args.dtype))))
     elif args.ids:
         print("\n".join(dict.fromkeys(problem.id for one in sets for problem in one.problems)))
     elif args.sets:
@@ -99,12 +98,6 @@ def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, st
         for problem, source in zip(one.problems, one.sources, strict=True):
             found.setdefault(replace(problem, dtype=dtype) if dtype else problem, source)
     return found
-
-
-def _miopen_command(problem: Problem) -> str:
-    if not isinstance(problem, GroupedConvProblem):
-        raise ProblemSetError(f"{problem.id} is no convolution: MIOpenDriver's conv cannot run it")
-    return driver_command(problem)
 
 
 def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:

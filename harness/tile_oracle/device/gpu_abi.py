@@ -7,8 +7,6 @@ import struct
 from dataclasses import dataclass
 
 from tile_oracle.device.runtime.driver import Geometry
-from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
 from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem
 
@@ -60,8 +58,8 @@ class Unlaunchable(Exception):
     """The kernel cannot be launched for this problem; the message says why."""
 
 
-_COMPUTED = (*DIRECTIONS, *GEMM_LAYOUTS)
-"""What the number `direction` of to_launch_info means."""
+_COMPUTED = ("forward", "bwd_data", "bwd_weight", "rcr", "rrr", "crr", "ccr")
+"""What the number `direction` of to_launch_info means: directions of convolutions, then layouts of GEMMs."""
 
 
 @dataclass(frozen=True)

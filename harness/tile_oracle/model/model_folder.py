@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.errors import ModelError
+from tile_oracle.model.model_text import check_model_text
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
-from tile_oracle.selector.model_text import check_model_text
 from tile_oracle.user_file import read_bytes
 from tile_oracle.vouched_files import check_bytes
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tile_oracle.kernel import Kernel
     from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource
+    from tile_oracle.operation.kernel_lists import KernelLists
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
     from tile_oracle.problem import Problem
@@ -86,6 +87,8 @@ class Operation:
     slices: name -> whether a problem belongs; they may overlap. bands: further slices, of an
     evaluation alone.
     rules_key, read_rules: where the operation's blocks stand in a rule set's file, and what reads one.
+    kernel_lists: lists of its kernels that programs of Composable Kernel read and write; None: there are
+    none.
     rules_folder: has NAME.json with the operation's blocks of the shipped rule set NAME; None: the set's own
     file has them.
     refusals, problem_refusals: the reasons of an architecture against a kernel, and against a kernel on a
@@ -131,6 +134,7 @@ class Operation:
     fold_fields: tuple[str, ...] | None = None
     slices: Mapping[str, Belongs] = field(default_factory=dict)
     bands: Mapping[str, Belongs] = field(default_factory=lambda: BANDS)
+    kernel_lists: Callable[[], KernelLists] | None = None
     rules_folder: Path | None = None
     cpu_source: Callable[[Any], str] | None = None
     gpu_source: Callable[[], GpuSource] | None = None

@@ -33,7 +33,7 @@ with `tile_k`, `scheduler`, `epilogue` and `padding` as above, and `persistent` 
 The sets `profiler` and `tests` are no files of ours: they are read from a checkout's CK Builder config files
 (tile_oracle.pool.ck_builder), and are named with it: `profiler@DIR` (`rules_of`). A set may also be one such
 file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A .json file may also be a
-list of Composable Kernel's dispatcher or tile_engine (tile_oracle.operation.grouped_conv.kernel_lists).
+list of Composable Kernel's dispatcher or tile_engine (tile_oracle.operation.kernel_lists).
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ from stat import S_ISREG
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import JsonTree, shown
-from tile_oracle.operation import Kind, operations
+from tile_oracle.operation import Kind, operation_named, operations
 from tile_oracle.operation.descriptor import RuleBlock
+from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelLists
 from tile_oracle.pool.ck_builder import (
     BUILDER_SETS,
     SUFFIXES,
@@ -58,8 +59,9 @@ from tile_oracle.pool.ck_builder import (
     read_builder_configs,
     read_builder_file,
 )
-from tile_oracle.pool.ck_builder_line import BuilderLine
-from tile_oracle.pool.rule_parts import TileRule
+
+_LISTED_OP = "grouped_conv"
+"""What kernel lists and the config files of CK Builder list, which do not name their operation."""
 
 MAX_CANDIDATES = 250_000
 """Candidates of a set's blocks together: more is a slip, and would take minutes to look at."""
@@ -149,7 +151,7 @@ def load_rule_set(name_or_path: str) -> RuleSet:
 def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str = "") -> RuleSet:
     # Time and size are part of the cache's key only: an edited file is read again.
     tree = JsonTree.read(path, _MOST_BYTES)
-    if isinstance(tree.value, dict) and not {"instances", "trait_config"}.isdisjoint(tree.value):
+    if isinstance(tree.value, dict) and not {INSTANCES, TRAITS}.isdisjoint(tree.value):
         return _of_kernel_list(tree, name, checkout)
     readers = {one.rules_key: one for one in operations()}
     given = [key for key in readers if isinstance(tree.value, dict) and key in tree.value]
@@ -173,13 +175,17 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
 
 
 def _of_kernel_list(tree: JsonTree, name: str, checkout: str) -> RuleSet:
-    from tile_oracle.operation.grouped_conv.kernel_lists import read_kernel_list
-
-    listed = read_kernel_list(tree, lambda: load_rule_set("default").blocks["grouped_conv"])
-    blocks = {"grouped_conv": listed.blocks}
+    listed = _kernel_lists().read_kernel_list(tree, lambda: load_rule_set("default").blocks[_LISTED_OP])
+    blocks = {_LISTED_OP: listed.blocks}
     of_library = listed.names_instances and checkout != ""
     whole_name = f"{name}@{checkout}" if of_library else name
     return RuleSet(whole_name, listed.about, blocks, listed.notes, listed.left_out, of_library)
+
+
+def _kernel_lists() -> KernelLists:
+    lists = operation_named(_LISTED_OP).kernel_lists
+    assert lists is not None
+    return lists()
 
 
 @lru_cache(maxsize=64)
@@ -219,32 +225,7 @@ def _read_config(name: str, path: Path, checkout: Path | None, mtime_ns: int, si
 
 
 def _of_configs(name: str, configs: BuilderConfigs, *, of_library: bool) -> RuleSet:
-    blocks = {"grouped_conv": tuple(_builder_block(line, configs.archs) for line in configs.lines)}
+    made = _kernel_lists().builder_block
+    blocks = {_LISTED_OP: tuple(made(line, configs.archs) for line in configs.lines)}
     about = f"{configs.files} config files in {configs.folder}"
     return RuleSet(name, about, blocks, configs.notes, configs.left_out, of_library)
-
-
-def _builder_block(line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
-    from tile_oracle.operation.grouped_conv.rules import ConvRuleBlock, VectorRule
-
-    return ConvRuleBlock(
-        place=line.place,
-        about="",
-        arch=archs,
-        direction=(line.direction,),
-        dtype=(line.dtype,),
-        ndim=(line.ndim,),
-        tiles=(TileRule(line.tile, (line.waves,), (line.warp_tile,)),),
-        tile_k=(),
-        pipeline=(line.pipeline,),
-        scheduler=(line.scheduler,),
-        epilogue=("cshuffle",),
-        double_smem_buffer=(line.double_smem_buffer,),
-        split_image=(line.split_image,),
-        num_groups_to_merge=(line.num_groups_to_merge,),
-        explicit_gemm=(line.explicit_gemm,),
-        two_stage=(line.two_stage,),
-        vectors=(VectorRule(line.vectors),),
-        padding=((True, True, True),),
-        specialization=(line.specialization,),
-    )

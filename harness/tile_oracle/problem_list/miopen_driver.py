@@ -11,9 +11,11 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from typing import cast
 
 from tile_oracle.errors import ProblemError
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.problem import Problem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 
 _DTYPES = {"conv": "fp32", "convfp16": "fp16", "convbfp16": "bf16"}
@@ -94,8 +96,14 @@ def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
     file.notes += [f"{count:,} {what}" for what, count in sorted(skipped.items())]
 
 
-def driver_command(problem: GroupedConvProblem) -> str:
-    """The command line with which MIOpenDriver runs a problem: what `driver_problems` reads back."""
+def driver_command(wanted: Problem) -> str:
+    """The command line with which MIOpenDriver runs a problem: what `driver_problems` reads back.
+
+    Raises ProblemError for a problem that is no convolution.
+    """
+    if wanted.op != GroupedConvProblem.op:
+        raise ProblemError(f"{wanted.id} is no convolution: MIOpenDriver's conv cannot run it")
+    problem = cast(GroupedConvProblem, wanted)
     deep = problem.ndim == 3
     words = ["MIOpenDriver", _PROGRAMS[problem.dtype]]
     if deep:

@@ -233,7 +233,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
     """Raises HarnessError for a value that cannot be meant."""
     value = config.getoption
 
-    from tile_oracle.build.kernel_source import kernel_source_option  # not for sessions that measure nothing
+    from tile_oracle.build.source_providers import kernel_source_option
 
     def path(name: str) -> Path | None:
         given = value(name)

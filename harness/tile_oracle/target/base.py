@@ -15,6 +15,20 @@ if TYPE_CHECKING:
     from tile_oracle.build.builder import Builder, BuildResult
 
 
+@dataclass(frozen=True)
+class TargetOptions:
+    """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set.
+
+    kernel_source: whose kernels are to run, as NAME or NAME=ARGUMENT; "" for our own.
+    """
+
+    toolchain: str = "auto"
+    build_dir: Path | None = None
+    jobs: int | None = None
+    isa: str = "native"
+    kernel_source: str = ""
+
+
 class Target(Protocol):
     """The parent's side. Nothing here may touch a device.
 

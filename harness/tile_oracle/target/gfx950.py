@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tile_oracle.target.base import TargetOptions
 from tile_oracle.target.gpu import GpuTarget
 from tile_oracle.target.gpu_presence import amd_presence
-from tile_oracle.target.resolve import TargetOptions
 
 
 class Gfx950Target(GpuTarget):

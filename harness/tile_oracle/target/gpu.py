@@ -7,12 +7,13 @@ from concurrent.futures import Future
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.builder import Builder, BuildResult
-from tile_oracle.build.kernel_source import CK_TILE, KernelSource, open_kernel_source
+from tile_oracle.build.kernel_source import CK_TILE, KernelSource
+from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.errors import DeviceMissingError
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
+from tile_oracle.target.base import TargetOptions
 from tile_oracle.target.gpu_presence import Presence, visible_device
-from tile_oracle.target.resolve import TargetOptions
 
 _BASE_TIMEOUT_S = 20.0
 _SECONDS_PER_TFLOP = 20.0

@@ -3,27 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
 
-from tile_oracle.build.kernel_source import CK_TILE, find_source_provider
+from tile_oracle.build.kernel_source import CK_TILE
+from tile_oracle.build.source_providers import find_source_provider
 from tile_oracle.errors import TargetError
-from tile_oracle.target.base import Target
+from tile_oracle.target.base import Target, TargetOptions
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
-
-
-@dataclass(frozen=True)
-class TargetOptions:
-    """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set.
-
-    kernel_source: whose kernels are to run, as NAME or NAME=ARGUMENT; "" for our own.
-    """
-
-    toolchain: str = "auto"
-    build_dir: Path | None = None
-    jobs: int | None = None
-    isa: str = "native"
-    kernel_source: str = ""
 
 
 def _cpu(options: TargetOptions) -> Target:

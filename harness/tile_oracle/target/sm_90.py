@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tile_oracle.target.base import TargetOptions
 from tile_oracle.target.gpu import GpuTarget
 from tile_oracle.target.gpu_presence import nvidia_presence
-from tile_oracle.target.resolve import TargetOptions
 
 
 class Sm90Target(GpuTarget):

@@ -23,7 +23,6 @@ from tile_oracle.build.ck_tile.declarations import (
 )
 from tile_oracle.build.ck_tile.headers import CkTileHeaders
 from tile_oracle.errors import KernelError
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
 
 INCLUDES = (
     "ck_tile/core.hpp",
@@ -261,7 +260,7 @@ def _detect(headers: CkTileHeaders) -> CkTileApi:
         if name in templates and (said := _gemm_layouts(templates[name])) is not None
     }
     missing = {"gemm": _missing_for_gemm(templates, pipelines)}
-    missing |= {d: _missing_for_conv(d, templates, pipelines, layouts) for d in DIRECTIONS}
+    missing |= {d: _missing_for_conv(d, templates, pipelines, layouts) for d in CONV_KERNELS}
     return CkTileApi(
         headers,
         MappingProxyType(templates),

@@ -70,7 +70,7 @@ class CkTileSource:
 
 
 class _Provider:
-    """See tile_oracle.build.kernel_source.SourceProvider. The argument is CK Tile's folder."""
+    """See tile_oracle.build.source_providers.SourceProvider. The argument is CK Tile's folder."""
 
     archs = ("gfx950",)
 

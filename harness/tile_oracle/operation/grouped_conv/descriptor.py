@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tile_oracle.json_tree import JsonTree
     from tile_oracle.operation.ck_tile import CkTileUnits
     from tile_oracle.operation.gpu_source import GpuSource
+    from tile_oracle.operation.kernel_lists import KernelLists
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
 
@@ -55,6 +56,12 @@ def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock
     from tile_oracle.operation.grouped_conv.rules import read_block
 
     return read_block(tree, tile_lists)
+
+
+def _kernel_lists() -> KernelLists:
+    from tile_oracle.operation.grouped_conv import kernel_lists
+
+    return kernel_lists
 
 
 def _refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
@@ -133,6 +140,7 @@ GROUPED_CONV = Operation(
     },
     rules_key="blocks",
     read_rules=_read_rules,
+    kernel_lists=_kernel_lists,
     refusals=_refusals,
     problem_refusals=_problem_refusals,
     cpu_source=_cpu_source,

@@ -25,10 +25,11 @@ from tile_oracle.errors import KernelError, RuleError
 from tile_oracle.json_tree import JsonTree
 from tile_oracle.operation.descriptor import RuleBlock
 from tile_oracle.operation.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
+from tile_oracle.operation.grouped_conv.rules import ConvRuleBlock, VectorRule
+from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelList
 from tile_oracle.operation.kind import Kind
-
-INSTANCES, TRAITS = "instances", "trait_config"
-"""The keys by which the two kinds of list are told apart, and from a rule set."""
+from tile_oracle.pool.ck_builder_line import BuilderLine
+from tile_oracle.pool.rule_parts import TileRule
 
 _DIRECTIONS = {
     "forward": "forward", "fwd": "forward", "bwd_data": "bwd_data", "backward_data": "bwd_data",
@@ -97,26 +98,6 @@ class NarrowedBlock:
         for kernel in self.whole.kernels(kind, arch):
             if all(getattr(kernel, name) in values for name, values in self.values.items()):
                 yield kernel
-
-
-@dataclass(frozen=True)
-class KernelList:
-    """blocks: as of a rule set. left_out: (place, reason) of instances that are no kernel here.
-    names_instances: the list names its kernels one by one.
-    """
-
-    about: str
-    blocks: tuple[RuleBlock, ...]
-    left_out: tuple[tuple[str, str], ...] = ()
-    names_instances: bool = False
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        if not self.left_out:
-            return ()
-        total = len(self.blocks) + len(self.left_out)
-        shown = [f"  {place}: {reason}" for place, reason in self.left_out[:5]]
-        return (f"{len(self.left_out)} of {total} instances were left out, the first:", *shown)
 
 
 def read_kernel_list(tree: JsonTree, standard: Callable[[], Sequence[RuleBlock]]) -> KernelList:
@@ -264,3 +245,31 @@ def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[Grouped
         )
     config = {trait: {"values": taken} for trait, taken in values.items()}
     return json.dumps({"variant": kernels[0].direction, TRAITS: config}) + "\n"
+
+
+# ---- config files of CK Builder -------------------------------------------------------------------
+
+
+def builder_block(line: BuilderLine, archs: tuple[str, ...]) -> ConvRuleBlock:
+    """The block of one line of a config file of CK Builder."""
+    return ConvRuleBlock(
+        place=line.place,
+        about="",
+        arch=archs,
+        direction=(line.direction,),
+        dtype=(line.dtype,),
+        ndim=(line.ndim,),
+        tiles=(TileRule(line.tile, (line.waves,), (line.warp_tile,)),),
+        tile_k=(),
+        pipeline=(line.pipeline,),
+        scheduler=(line.scheduler,),
+        epilogue=("cshuffle",),
+        double_smem_buffer=(line.double_smem_buffer,),
+        split_image=(line.split_image,),
+        num_groups_to_merge=(line.num_groups_to_merge,),
+        explicit_gemm=(line.explicit_gemm,),
+        two_stage=(line.two_stage,),
+        vectors=(VectorRule(line.vectors),),
+        padding=((True, True, True),),
+        specialization=(line.specialization,),
+    )
