@@ -10,7 +10,6 @@ A mutation is
 
 from __future__ import annotations
 
-import gzip
 import multiprocessing
 import random
 import re
@@ -21,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from tile_oracle.errors import ModelError
-from tile_oracle.model.store import shipped_models
+from tile_oracle.model.store import model_folders, shipped_models
 from tools.faults.campaign import Campaign, Outcome, main
 
 _OUTCOMES = ("refused", "scored", "died", "hung", "broken")
@@ -101,14 +100,18 @@ def originals() -> list[str]:
     import lightgbm as lgb
     import numpy as np
 
+    from tile_oracle.model.predictor import Predictor
+    from tile_oracle.model.ranker import tree_members
+
     draw = np.random.default_rng(0)
     x = np.column_stack([draw.normal(size=300), draw.integers(0, 50, 300)])
     settings = {"verbosity": -1, "num_leaves": 9, "min_data_per_group": 1, "cat_smooth": 1, "num_threads": 1}
     data = lgb.Dataset(x, label=x[:, 0] + x[:, 1] % 3, categorical_feature=[1], params=settings)
     found = [str(lgb.train(settings, data, 5).model_to_string())]
-    for path in sorted(shipped_models().glob("*/*.lgbm.gz")):
-        booster = lgb.Booster(model_str=gzip.decompress(path.read_bytes()).decode())
-        found.append(str(booster.model_to_string(num_iteration=_TREES)))
+    for folder in model_folders(shipped_models()):
+        for member in tree_members(Predictor.load(folder).ranker):
+            boosters = reversed(member.boosters)
+            found += [str(one.model_to_string(num_iteration=_TREES)) for one in boosters]
     return found
 
 

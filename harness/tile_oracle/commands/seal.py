@@ -11,6 +11,7 @@ HELP = "write SHA-256 digests of model folders' files, so that damage to them is
 _EXAMPLES = """\
 examples:
   tile-oracle seal models/mine          a folder that was made before there were digests, or changed by hand
+  tile-oracle seal --pack models/mine   the same trees in smaller files
 
 `train`, `study`, `ship`, `oracle` and `--update-baseline` write digests by themselves. This command is for
 folders of older versions and for files that were changed on purpose. It believes the files as they are: look
@@ -27,12 +28,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "list of training problems, from training.parquet or out_of_fold.parquet. Nothing else changes."
     )
     parser.epilog = _EXAMPLES
+    parser.add_argument(
+        "--pack",
+        action="store_true",
+        help="first store the same trees in files a fifth smaller: .lgbm.gz become .lgbm.zst, which only "
+        "tile-oracle reads",
+    )
     parser.add_argument("models", nargs="+", metavar="MODEL", type=Path, help="a model folder")
 
 
 def run(args: argparse.Namespace) -> int:
     """Seals the folders and says how many files each has. Raises HarnessError."""
     from tile_oracle.errors import GateError, ModelError
+    from tile_oracle.model.model_folder import repack
     from tile_oracle.model.store import SPEC_FILE, baseline_files, is_model_folder
     from tile_oracle.training.trained_on import with_problems
     from tile_oracle.vouched_files import seal_baseline, seal_folder
@@ -40,6 +48,8 @@ def run(args: argparse.Namespace) -> int:
     for folder in args.models:
         if not is_model_folder(folder):
             raise ModelError(f"{folder} is no model folder: it has no {SPEC_FILE}")
+        if args.pack:
+            repack(folder)
         files = seal_folder(folder, ModelError, partial(with_problems, folder))
         baselines = baseline_files(folder)
         for baseline in baselines:

@@ -15,7 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import ModelError
+from tile_oracle.model import packed_trees
 from tile_oracle.model.model_text import check_model_text
 from tile_oracle.model.store import SPEC_FILE, booster_file, read_json
 from tile_oracle.user_file import read_bytes
@@ -156,10 +158,10 @@ def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
 def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path, str]:
     """The file of a target's model, and LightGBM's text in it. Raises ModelError like `read_booster`."""
     packed = folder / booster_file(target, number)
-    plain = packed.with_suffix("")
-    path = plain if plain.exists() else packed
+    plain, by_column = packed.with_suffix(""), packed.with_suffix(".zst")
+    path = next((one for one in (plain, packed, by_column) if one.exists()), packed)
     try:
-        data = read_bytes(path, _MAX_PACKED_BYTES if path == packed else _MAX_MODEL_BYTES)
+        data = read_bytes(path, _MAX_MODEL_BYTES if path == plain else _MAX_PACKED_BYTES)
     except FileNotFoundError as error:
         raise ModelError(f"{folder} has no {plain.name} or {packed.name} ({error.strerror})") from None
     except OSError as error:
@@ -167,12 +169,30 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
     check_bytes(path, data, ModelError)
     if path == packed:
         data = _unpacked(path, data)
+    elif path == by_column:
+        data = packed_trees.unpacked(path, data, _MAX_MODEL_BYTES)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         raise ModelError(f"{path} is not a LightGBM model: byte {error.start:,} is not UTF-8") from None
     check_model_text(text, str(path))
     return path, text
+
+
+def repack(folder: Path) -> list[str]:
+    """Replaces every .lgbm.gz in a model folder by a smaller .lgbm.zst, which only tile-oracle reads; the
+    names of the new files. The digests in the manifest stay (see `vouched_files.seal_folder`). Raises
+    ModelError.
+    """
+    names = []
+    for old in sorted(folder.glob("model_*.lgbm.gz")):
+        data = read_bytes(old, _MAX_PACKED_BYTES)
+        check_bytes(old, data, ModelError)
+        new = old.with_suffix(".zst")
+        write_atomically(new, packed_trees.packed(_unpacked(old, data)))
+        old.unlink()
+        names.append(new.name)
+    return names
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:

@@ -1,6 +1,7 @@
 """The layout of models/ and of each model folder in it: which file is where, written whole, read checked.
 
-    model_{target}.lgbm[.gz]            one LightGBM model; further seeds: model_{target}.N.lgbm.gz
+    model_{target}.lgbm[.gz|.zst]       one LightGBM model; further seeds: model_{target}.N.lgbm.gz;
+                                        .zst: packed_trees, which shipped models have
     feature_spec.json                   operation, dtype, arch, features and targets, and how picks are made
     train_manifest.json                 what the model was trained on, and its lineage
     cv_metrics_{target}.json            cross-validated figures
