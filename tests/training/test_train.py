@@ -21,8 +21,9 @@ from tile_oracle.model.trees import TreeSettings
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.hard_examples import mine_hard_examples
 from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named, suited_recipe
-from tile_oracle.training.train import mine_hard_examples, train
+from tile_oracle.training.train import train
 from tile_oracle.training.training_rows import training_rows, with_importance
 from tile_oracle.training.warm_start import physical_of
 

@@ -38,8 +38,9 @@ from tile_oracle.problem import Problem
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.folds import group_folds
+from tile_oracle.training.model_documents import manifest_of, spec_of
 from tile_oracle.training.recipe import Recipe, TreePart
-from tile_oracle.training.train import RecipeChoice, TrainedModel, manifest_of, spec_of
+from tile_oracle.training.train import RecipeChoice, TrainedModel
 
 TOLERANCE_POINTS = 0.1
 """How much of the cross-validated mean, and of P10, a smaller model may lose against the best."""

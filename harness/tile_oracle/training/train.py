@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import lightgbm as lgb
-import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
@@ -36,21 +33,16 @@ from tile_oracle.model.store import (
 from tile_oracle.model.trees import importances
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
-from tile_oracle.selection import summarise
 from tile_oracle.training.auxiliary_rows import records_that_teach, with_companions
 from tile_oracle.training.cross_validation import cross_validate
-from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json, selection_of
+from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json
 from tile_oracle.training.fit import Effort, fit
+from tile_oracle.training.hard_examples import mine_hard_examples
+from tile_oracle.training.model_documents import manifest_of, names_in, spec_of
 from tile_oracle.training.recipe import Recipe, recipe_named, suited_recipe
-from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
-from tile_oracle.training.training_rows import IMPORTANCE, training_rows, with_importance
+from tile_oracle.training.training_rows import training_rows, with_importance
 from tile_oracle.training.warm_start import WarmStart
-from tile_oracle.version import __version__
 from tile_oracle.vouched_files import MANIFEST_FILE
-
-_MOST_RUNS = 100
-_HARD_UNDER = 0.95
-_HARD_WEIGHT = 3.0
 
 
 @dataclass(frozen=True)
@@ -143,6 +135,68 @@ def train(
     hard examples.
     """
     effort = effort or Effort()
+    data = _training_data(records, arch, direction, dtype, weights)
+    rows, kind, on = data.rows, data.kind, data.kind["arch"]
+    start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
+    if start is None:
+        chosen = _recipe(recipe, data).with_targets(targets)
+    else:
+        chosen = start.recipe(recipe, data.op, targets).with_trees(warm_trees)
+    effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
+    if also is not None and (choose is not None or hard_example_rounds):
+        raise ModelError("records that teach as well go with neither a smaller model nor hard examples")
+    teaching = None if also is None else _auxiliary_rows(also, kind, effort)
+    rounds: list[dict[str, float]] = []
+    if hard_example_rounds and start is None:
+        rows, rounds = mine_hard_examples(chosen, rows, on, hard_example_rounds, n_splits, effort)
+    found = RecipeChoice(chosen)
+    if choose is not None:
+        if start is not None:
+            raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
+        found = choose(chosen, rows, on, n_splits, effort)
+    learnt = rows if teaching is None else with_companions(rows, teaching)
+    if start is None:
+        tested = _cross_validated(found.recipe, rows, learnt, on, n_splits, effort)
+    else:
+        tested = _Tested("not cross-validated: a warm start's old model may have seen the held-out problems")
+        effort.say(tested.unchecked)
+    effort.say("fitting all rows")
+    ranker = fit(found.recipe, learnt, on, effort, None if start is None else start.ranker)
+    if code is not None:
+        ranker = ranker.knowing(code)
+    spec = spec_of(found.recipe, ranker, kind, rows, names_in(data.records, "device"))
+    manifest = manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources)
+    if start is not None:
+        manifest |= start.lineage(ranker)
+    if rounds:
+        manifest["hard_example_rounds"] = rounds
+    if teaching is not None:
+        manifest["taught_by"] = _rows_by_direction(teaching)
+    manifest |= found.manifest
+    return TrainedModel(
+        ranker, spec, manifest, tested.checks, tested.out_of_fold, tested.unchecked, found.files
+    )
+
+
+@dataclass(frozen=True)
+class _TrainingData:
+    """The records of one kind (arch, dtype and, for convolutions, direction), and their training rows."""
+
+    op: str
+    kind: dict[str, str]
+    records: pd.DataFrame
+    rows: pd.DataFrame
+    problems: int
+    left_out: Mapping[str, int]
+
+
+def _training_data(
+    records: pd.DataFrame,
+    arch: str | None,
+    direction: str | None,
+    dtype: str | None,
+    weights: pd.DataFrame | None,
+) -> _TrainingData:
     op = records_op(records)
     wanted = {"arch": arch, "direction": direction, "dtype": dtype}
     operation = operation_named(op)
@@ -155,99 +209,7 @@ def train(
     kind, records = _one_kind(records, wanted)
     usable = training_rows(records)
     rows = usable.table if weights is None else with_importance(usable.table, weights)
-    start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
-    if start is not None:
-        chosen = start.recipe(recipe, op, targets).with_trees(warm_trees)
-    else:
-        if recipe is None:
-            recipe = suited_recipe(op, kind["arch"], has_code=bool(CodeTable.of(rows).figures))
-        named = recipe_named(recipe) if isinstance(recipe, str) else recipe
-        chosen = named.for_op(op).with_targets(targets)
-    effort.say(f"{len(rows)} rows of {usable.problems} problems; recipe {chosen.name}: {chosen.meaning}")
-    teaching, taught_by = None, dict[str, int]()
-    if also is not None:
-        if choose is not None or hard_example_rounds:
-            raise ModelError("records that teach as well go with neither a smaller model nor hard examples")
-        teaching = training_rows(records_that_teach(also, kind)).table
-        taught_by = {
-            str(name): int(n) for name, n in teaching["direction"].value_counts().sort_index().items()
-        }
-        effort.say(f"taught as well by {', '.join(f'{n} rows of {name}' for name, n in taught_by.items())}")
-    if hard_example_rounds and start is None:
-        rows, rounds = mine_hard_examples(chosen, rows, kind["arch"], hard_example_rounds, n_splits, effort)
-    else:
-        rounds = []
-    found = RecipeChoice(chosen)
-    if choose is not None:
-        if start is not None:
-            raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
-        found = choose(chosen, rows, kind["arch"], n_splits, effort)
-        chosen = found.recipe
-    learnt = rows if teaching is None else with_companions(rows, teaching)
-    checks, kept, unchecked = [], None, ""
-    if start is not None:
-        unchecked = "not cross-validated: a warm start's old model may have seen the held-out problems"
-        effort.say(unchecked)
-    for grouping in GROUPINGS if start is None else ():
-        effort.say(f"cross-validating by {grouping}")
-        try:
-            validation = cross_validate(chosen, learnt, kind["arch"], n_splits, grouping, None, effort)
-        except ModelError as error:
-            unchecked = str(error)
-            effort.say(f"  {error}")
-            continue
-        checks.append(check(rows, validation.table, grouping, validation.n_splits, scores=chosen.orders_only))
-        kept = validation.table if kept is None else kept
-    effort.say("fitting all rows")
-    ranker = fit(chosen, learnt, kind["arch"], effort, None if start is None else start.ranker)
-    if code is not None:
-        ranker = ranker.knowing(code)
-    spec = spec_of(chosen, ranker, kind, rows, _names(records, "device"))
-    manifest = manifest_of(ranker, rows, usable.left_out, records, effort.seed, sources)
-    if start is not None:
-        manifest |= start.lineage(ranker)
-    if rounds:
-        manifest["hard_example_rounds"] = rounds
-    if taught_by:
-        manifest["taught_by"] = taught_by
-    manifest |= found.manifest
-    return TrainedModel(ranker, spec, manifest, tuple(checks), kept, unchecked, found.files)
-
-
-def mine_hard_examples(
-    recipe: Recipe,
-    rows: pd.DataFrame,
-    arch: str,
-    rounds: int,
-    n_splits: int = 5,
-    effort: Effort | None = None,
-) -> tuple[pd.DataFrame, list[dict[str, float]]]:
-    """Rows with the weights of the best round, and every round's cross-validated figures (percent).
-
-    Round 0 weighs all rows alike. In each further round the problems whose out-of-fold pick was under
-    95 % count three times as much as before. The best round is the one with the highest mean.
-    """
-    effort = effort or Effort()
-    weighted, best, figures, best_mean = rows, rows, [], -1.0
-    for number in range(rounds + 1):
-        predictions = cross_validate(
-            recipe, weighted, arch, n_splits, "problem", None, replace(effort, report=None)
-        )
-        found = selection_of(rows, predictions.table)
-        efficiency = summarise(found)
-        mean = efficiency.mean_percent or 0.0
-        figures.append({"round": number, "mean": mean, "P10": efficiency.p10_percent or 0.0})
-        effort.say(
-            f"hard examples, round {number}: mean {mean:.2f} %, P10 {efficiency.p10_percent or 0.0:.2f} %"
-        )
-        if mean > best_mean:
-            best, best_mean = weighted, mean
-        hard = found.loc[found["efficiency"] < _HARD_UNDER, "problem"]
-        before = weighted.get(IMPORTANCE, 1.0)
-        weighted = weighted.assign(
-            **{IMPORTANCE: before * np.where(weighted["problem"].isin(hard), _HARD_WEIGHT, 1.0)}
-        )
-    return best, figures
+    return _TrainingData(op, kind, records, rows, usable.problems, usable.left_out)
 
 
 def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:
@@ -270,76 +232,46 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
     return kind, records
 
 
-def spec_of(
-    recipe: Recipe,
-    ranker: Ranker,
-    kind: Mapping[str, str],
-    rows: pd.DataFrame,
-    devices: Sequence[str] = (),
-) -> ModelSpec:
-    """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
-    trees = tree_members(ranker)
-    first = trees[0] if trees else None
-    physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
-    schema = first.schema if first else physical.schema if physical else None
-    if schema is None:
-        raise ModelError(f"recipe {recipe.name} has no member to train")
-    settings = {part.target: asdict(part.settings) for part in recipe.trees}
-    return ModelSpec(
-        op_type=schema.op,
-        dtype=kind["dtype"],
-        arch=kind["arch"],
-        feature_names=first.feature_names if first else schema.names,
-        categorical_features=schema.categorical if first else (),
-        targets=tuple(member.name for member in ranker.members),
-        log_targets=tuple(member.name for member in trees if member.target.logged),
-        params=settings[first.name] if first and len(trees) == 1 else settings,
-        direction=kind.get("direction"),
-        ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())) if "ndim" in rows else (),
-        schema=schema.name,
-        recipe=recipe.name,
-        picks=dict(ranker.weights),
-        members={member.name: len(member.boosters) for member in trees if len(member.boosters) > 1},
-        feature_names_of={
-            member.name: member.feature_names
-            for member in trees
-            if first and member.feature_names != first.feature_names
-        },
-        aliases=ranker.aliases.as_json() if ranker.aliases.representative else {},
-        devices=tuple(devices),
-    )
+def _recipe(named: str | Recipe | None, data: _TrainingData) -> Recipe:
+    """The recipe that was asked for, else what suits the records; for their operation."""
+    if named is None:
+        named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).figures))
+    return (recipe_named(named) if isinstance(named, str) else named).for_op(data.op)
 
 
-def manifest_of(
-    ranker: Ranker,
-    rows: pd.DataFrame,
-    left_out: Mapping[str, int],
-    records: pd.DataFrame,
-    seed: int,
-    sources: Sequence[str],
-) -> dict[str, Any]:
-    """train_manifest.json of a ranker that was fitted to training rows of these records."""
-    total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
-    return {
-        "warm_start_from": None,
-        "prev_n_estimators": 0,
-        "new_n_estimators": total,
-        "total_n_estimators": total,
-        "data_rows": len(records),
-        "valid_rows": len(rows),
-        "unique_shapes": int(rows["problem"].nunique()),
-        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
-        "left_out": dict(left_out),
-        "sources": list(sources),
-        "runs": _names(records, "run")[:_MOST_RUNS],
-        "seed": seed,
-        "kernels": sorted(rows["kernel"].unique()),
-        PROBLEMS_KEY: problem_digests(rows),
-        "harness_version": __version__,
-        "lightgbm_version": lgb.__version__,
-    }
+def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
+    teaching = training_rows(records_that_teach(also, kind)).table
+    counts = _rows_by_direction(teaching).items()
+    effort.say(f"taught as well by {', '.join(f'{count} rows of {name}' for name, count in counts)}")
+    return teaching
 
 
-def _names(records: pd.DataFrame, column: str) -> list[str]:
-    """What the records say in a column, sorted; nothing where they do not have it."""
-    return sorted({str(name) for name in records[column].dropna()} - {""}) if column in records else []
+def _rows_by_direction(rows: pd.DataFrame) -> dict[str, int]:
+    return {str(name): int(count) for name, count in rows["direction"].value_counts().sort_index().items()}
+
+
+@dataclass(frozen=True)
+class _Tested:
+    """How cross-validation ended; see `TrainedModel`."""
+
+    unchecked: str = ""
+    checks: tuple[Check, ...] = ()
+    out_of_fold: pd.DataFrame | None = None
+
+
+def _cross_validated(
+    recipe: Recipe, rows: pd.DataFrame, learnt: pd.DataFrame, arch: str, n_splits: int, effort: Effort
+) -> _Tested:
+    """By problem and by family. learnt: the rows, and those that teach as well."""
+    checks, kept, unchecked = [], None, ""
+    for grouping in GROUPINGS:
+        effort.say(f"cross-validating by {grouping}")
+        try:
+            validation = cross_validate(recipe, learnt, arch, n_splits, grouping, None, effort)
+        except ModelError as error:
+            unchecked = str(error)
+            effort.say(f"  {error}")
+            continue
+        checks.append(check(rows, validation.table, grouping, validation.n_splits, scores=recipe.orders_only))
+        kept = validation.table if kept is None else kept
+    return _Tested(unchecked, tuple(checks), kept)

@@ -1,0 +1,96 @@
+"""What the JSON files of a model folder say of a model that was trained."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any
+
+import lightgbm as lgb
+import pandas as pd
+
+from tile_oracle.errors import ModelError
+from tile_oracle.model.model_folder import ModelSpec
+from tile_oracle.model.physics import PhysicalModel
+from tile_oracle.model.ranker import Ranker, tree_members
+from tile_oracle.training.recipe import Recipe
+from tile_oracle.training.trained_on import PROBLEMS_KEY, problem_digests
+from tile_oracle.version import __version__
+
+_MOST_RUNS = 100
+
+
+def spec_of(
+    recipe: Recipe,
+    ranker: Ranker,
+    kind: Mapping[str, str],
+    rows: pd.DataFrame,
+    devices: Sequence[str] = (),
+) -> ModelSpec:
+    """feature_spec.json of a ranker; `kind` has arch, dtype and, for convolutions, direction."""
+    trees = tree_members(ranker)
+    first = trees[0] if trees else None
+    physical = next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
+    schema = first.schema if first else physical.schema if physical else None
+    if schema is None:
+        raise ModelError(f"recipe {recipe.name} has no member to train")
+    settings = {part.target: asdict(part.settings) for part in recipe.trees}
+    return ModelSpec(
+        op_type=schema.op,
+        dtype=kind["dtype"],
+        arch=kind["arch"],
+        feature_names=first.feature_names if first else schema.names,
+        categorical_features=schema.categorical if first else (),
+        targets=tuple(member.name for member in ranker.members),
+        log_targets=tuple(member.name for member in trees if member.target.logged),
+        params=settings[first.name] if first and len(trees) == 1 else settings,
+        direction=kind.get("direction"),
+        ndims=tuple(sorted(int(value) for value in rows["ndim"].unique())) if "ndim" in rows else (),
+        schema=schema.name,
+        recipe=recipe.name,
+        picks=dict(ranker.weights),
+        members={member.name: len(member.boosters) for member in trees if len(member.boosters) > 1},
+        feature_names_of={
+            member.name: member.feature_names
+            for member in trees
+            if first and member.feature_names != first.feature_names
+        },
+        aliases=ranker.aliases.as_json() if ranker.aliases.representative else {},
+        devices=tuple(devices),
+    )
+
+
+def manifest_of(
+    ranker: Ranker,
+    rows: pd.DataFrame,
+    left_out: Mapping[str, int],
+    records: pd.DataFrame,
+    seed: int,
+    sources: Sequence[str],
+) -> dict[str, Any]:
+    """train_manifest.json of a ranker that was fitted to training rows of these records."""
+    total = sum(booster.num_trees() for member in tree_members(ranker) for booster in member.boosters)
+    return {
+        "warm_start_from": None,
+        "prev_n_estimators": 0,
+        "new_n_estimators": total,
+        "total_n_estimators": total,
+        "data_rows": len(records),
+        "valid_rows": len(rows),
+        "unique_shapes": int(rows["problem"].nunique()),
+        "timestamp": datetime.now(UTC).isoformat(timespec="seconds"),
+        "left_out": dict(left_out),
+        "sources": list(sources),
+        "runs": names_in(records, "run")[:_MOST_RUNS],
+        "seed": seed,
+        "kernels": sorted(rows["kernel"].unique()),
+        PROBLEMS_KEY: problem_digests(rows),
+        "harness_version": __version__,
+        "lightgbm_version": lgb.__version__,
+    }
+
+
+def names_in(records: pd.DataFrame, column: str) -> list[str]:
+    """What the records say in a column, sorted; nothing where they do not have it."""
+    return sorted({str(name) for name in records[column].dropna()} - {""}) if column in records else []
