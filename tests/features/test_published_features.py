@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -87,6 +89,42 @@ def test_a_grouped_strided_problem_column_by_column() -> None:
     assert found == pytest.approx(expected)
 
 
+def test_the_schema_of_ck_dsl_reads_the_tile_as_it_is_meant() -> None:
+    problem = GroupedConvProblem("forward", "fp16", 2, N=1, C=64, K=96, G=1, Hi=14, Wi=14, Y=1, X=1)
+    name = "grouped_conv_forward_fp16_2d_32x128x64_mem"
+    found = features_of(problem, name, "grouped_conv_113")
+    kernel = parse_kernel_name(name)
+    threads = 64 * math.prod(kernel.waves)
+    gemm_m, gemm_n, gemm_k = 14 * 14, 96, 64  # 7 x 1 output tiles of 32 x 128, one step of 64
+    expected = {
+        "block_size": threads, "gemm_m_per_block": 32, "gemm_n_per_block": 128, "gemm_k_per_block": 64,
+        "num_warps": threads / 4, "tile_volume": 32 * 128 * 64, "tile_mn": 32 * 128,
+        "lds_usage_estimate": (32 + 128) * 64 * 2, "lds_usage_ratio": (32 + 128) * 64 * 2 / 65536,
+        "block_tile_ratio_m": 32 / threads, "block_efficiency": 32 / 128, "K_per_C": 1.5,
+        "num_tiles_m": 7, "num_tiles_n": 1, "num_tiles_k": 1, "total_output_tiles": 7,
+        "tile_eff_m": 4 / 32, "tile_eff_n": 96 / 128, "tile_eff_k": 1.0, "cu_utilization": 7 / 256,
+        "ratio_gemm_k_to_tile_k": 1.0, "problem_smaller_than_tile_k": 0, "problem_smaller_than_tile_n": 1,
+        "log_gemm_m_n_ratio": math.log(gemm_m / gemm_n), "log_total_output_tiles": math.log(7),
+        "log_num_tiles_m": math.log(7), "is_mem_x_log_num_tiles_m": math.log(7),
+        "log_gemm_m_raw": math.log(gemm_m), "gemm_m_lt_num_cus": 1, "gemm_k_output": gemm_k,
+        "log_gemm_m_over_num_cus": math.log(gemm_m / 256), "is_mem_x_log_gemm_m_raw": math.log(gemm_m),
+        "log_cu_fill": math.log(7 / 256), "k_tiles_over_mn_tiles": 1 / 7,
+        "waves_per_max_occ": 7 / (256 * 32), "wave_quant_efficiency": 7 / 256,
+        "log_k_per_active_cu": math.log(1 / 7), "is_subwave": 1, "block_tile_ratio_n": 128 / threads,
+        "ratio_gemm_m_to_tile_m": 196 / 32, "ratio_gemm_n_to_tile_n": 96 / 128,
+        "overall_tile_efficiency": 4 / 32 * 96 / 128, "problem_smaller_than_tile_m": 0,
+    }  # fmt: skip
+    assert {name: found[name] for name in expected} == pytest.approx(expected)
+    older = features_of(problem, name)
+    same = set(older) - set(expected)
+    assert {name: found[name] for name in same} == {name: older[name] for name in same}
+    names = schema_named("grouped_conv_113").names
+    assert (len(names), len(schema_named("grouped_conv_101").names)) == (113, 101)
+    places = [names.index(name) for name in ("K_per_C", "gemm_k_per_block", "is_subwave", "hw_num_xcd")]
+    assert places == [46, 50, 100, 112]
+    assert [name for name in names if name in older] == list(schema_named("grouped_conv_97").names)
+
+
 def test_a_depthwise_dilated_3d_problem() -> None:
     problem = GroupedConvProblem(
         "forward", "fp32", 3, N=1, C=8, K=8, G=8, Hi=9, Wi=9, Y=3, X=3, dilation_h=2, dilation_w=2,
@@ -157,7 +195,7 @@ def test_no_problem_gives_nan_or_infinity(
     )  # fmt: skip
     kernel = parse_kernel_name(f"grouped_conv_{direction}_bf16_2d_{'x'.join(map(str, tile))}_{pipeline}")
     columns = pair_columns([problem], [kernel])
-    for name in ("grouped_conv_97", "grouped_conv_own_1"):
+    for name in ("grouped_conv_97", "grouped_conv_113", "grouped_conv_own_1"):
         schema = schema_named(name)
         found = dict(
             zip(

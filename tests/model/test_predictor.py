@@ -46,7 +46,9 @@ def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool
     return booster
 
 
-@pytest.mark.parametrize("schema", ["grouped_conv_83", "grouped_conv_91", "grouped_conv_97"])
+@pytest.mark.parametrize(
+    "schema", ["grouped_conv_83", "grouped_conv_91", "grouped_conv_97", "grouped_conv_101"]
+)
 @pytest.mark.parametrize("log", [True, False])
 def test_a_published_folder_of_any_width(
     records: pd.DataFrame, tmp_path: Path, schema: str, log: bool
@@ -62,6 +64,31 @@ def test_a_published_folder_of_any_width(
     ranked = predictor.rank(problems[1], kernels)
     assert [tflops for _, tflops in ranked] == sorted((t for _, t in ranked), reverse=True)
     assert predictor.select(problems[1], kernels) == kernels[int(np.argmax(expected[1]))]
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_a_model_of_ck_dsl_says_its_columns_and_its_logarithm(
+    records: pd.DataFrame, tmp_path: Path, log: bool
+) -> None:
+    booster = published_folder(tmp_path / "m", records, "grouped_conv_113", log)
+    path = tmp_path / "m" / "feature_spec.json"
+    spec = json.loads(path.read_text())
+    del spec["log_targets"], spec["categorical_features"]
+    good = {**spec, "feature_indices": list(range(113)), "tflops_log_transform": log}
+    path.write_text(json.dumps(good))
+    problem, kernels = make_problems(1, seed=7)[0], make_kernels()
+    rows = pair_columns([problem], kernels)
+    raw = booster.predict(schema_named("grouped_conv_113").compute(rows, hardware_figures("gfx950")))
+    expected = np.expm1(raw) if log else raw
+    assert Predictor.load(tmp_path / "m").predict(problem, kernels) == pytest.approx(expected)
+    for wrong, message in (
+        ({"feature_indices": [0, 1]}, "does not name a column for each of the 113"),
+        ({"tflops_log_transform": "yes"}, "neither true nor false"),
+        ({"log_targets": [] if log else ["tflops"]}, "contradicts log_targets"),
+    ):
+        path.write_text(json.dumps({**good, **wrong}))
+        with pytest.raises(ModelError, match=message):
+            Predictor.load(tmp_path / "m")
 
 
 def test_old_and_new_models_side_by_side_and_read_by_many_at_once(

@@ -212,6 +212,12 @@ def log2(x: Array) -> Array:
     return exact_math.log2(x) if of_trace is None else of_trace()
 
 
+def log(x: Array) -> Array:
+    """Natural logarithm, as `log2` is made."""
+    of_trace = getattr(x, "traced_log", None)
+    return exact_math.log(x) if of_trace is None else of_trace()
+
+
 def log2_of(x: Array) -> Array:
     """log2(max(x, 1)): sizes of 0 and 1 are both 0."""
     return log2(np.maximum(x, 1.0))

@@ -109,6 +109,7 @@ def read_spec(folder: Path) -> ModelSpec:
     if not names:
         raise ModelError(f"{path}: feature_names is missing or empty; without it no column can be chosen")
     targets = texts("targets", ("tflops",))
+    _check_indices(raw, names, path)
     for target in targets:
         if not _TARGET_NAME.fullmatch(target):
             raise ModelError(f"{path}: {target!r} is not a target's name")
@@ -128,7 +129,7 @@ def read_spec(folder: Path) -> ModelSpec:
         feature_names=names,
         categorical_features=texts("categorical_features"),
         targets=targets,
-        log_targets=texts("log_targets"),
+        log_targets=_log_targets(raw, texts("log_targets"), path),
         params=mapping("params"),
         direction=text("direction") or text("variant"),
         ndims=ndims,
@@ -140,6 +141,31 @@ def read_spec(folder: Path) -> ModelSpec:
         aliases=mapping("aliases"),
         devices=texts("devices"),
     )
+
+
+def _check_indices(raw: Mapping[str, Any], names: tuple[str, ...], path: Path) -> None:
+    """Models of CK DSL also say each feature's place in a wider table (`feature_indices`), whose columns
+    differ from version to version. So the names decide; the two must be as many. Raises ModelError."""
+    indices = raw.get("feature_indices")
+    if indices is None:
+        return
+    whole = isinstance(indices, list) and all(type(one) is int and one >= 0 for one in indices)
+    if not whole or len(set(indices)) != len(names) or len(indices) != len(names):
+        raise ModelError(
+            f"{path}: feature_indices does not name a column for each of the {len(names)} feature_names"
+        )
+
+
+def _log_targets(raw: Mapping[str, Any], listed: tuple[str, ...], path: Path) -> tuple[str, ...]:
+    """`log_targets`, where models of CK DSL say `tflops_log_transform`. Raises ModelError."""
+    said = raw.get("tflops_log_transform")
+    if said is None:
+        return listed
+    if not isinstance(said, bool):
+        raise ModelError(f"{path}: tflops_log_transform is neither true nor false")
+    if "log_targets" in raw and said != ("tflops" in listed):
+        raise ModelError(f"{path}: tflops_log_transform contradicts log_targets")
+    return (*(name for name in listed if name != "tflops"), *(("tflops",) if said else ()))
 
 
 def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:

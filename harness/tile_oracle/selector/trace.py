@@ -247,6 +247,10 @@ class Symbol(NDArrayOperatorsMixin):
         """tile_oracle.features.feature_table.log2 of this."""
         return Symbol(self.graph, self.graph.apply("log2", self.node))
 
+    def traced_log(self) -> Symbol:
+        """tile_oracle.features.feature_table.log of this."""
+        return Symbol(self.graph, self.graph.apply("log", self.node))
+
     def _symbol(self, value: Any) -> Symbol:
         if isinstance(value, Symbol):
             return value

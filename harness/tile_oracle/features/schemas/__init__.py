@@ -14,6 +14,7 @@ from tile_oracle.features.operation_features import OperationFeatures
 from tile_oracle.features.schemas.code_columns import CODE_FEATURES, CODE_INPUTS
 from tile_oracle.features.schemas.gemm_own import GEMM_OWN
 from tile_oracle.features.schemas.gemm_published import GEMM_55, GEMM_72
+from tile_oracle.features.schemas.grouped_conv_dsl import GROUPED_CONV_101, GROUPED_CONV_113
 from tile_oracle.features.schemas.grouped_conv_own import GROUPED_CONV_OWN
 from tile_oracle.features.schemas.grouped_conv_published import (
     GROUPED_CONV_83,
@@ -29,8 +30,11 @@ GEMM_OWN_2 = GEMM_OWN.extended("gemm_own_2", CODE_FEATURES, CODE_INPUTS)
 
 GROUPED_CONV_FEATURES = OperationFeatures(
     GROUPED_CONV_OWN,
-    (GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3, GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83),
-    fallback=(GROUPED_CONV_97, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+    (
+        *(GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
+        *(GROUPED_CONV_97, GROUPED_CONV_91, GROUPED_CONV_83, GROUPED_CONV_101, GROUPED_CONV_113),
+    ),
+    fallback=(GROUPED_CONV_97, GROUPED_CONV_113, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
     in_recipes=None,
 )
 GEMM_FEATURES = OperationFeatures(
