@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.build import native
-from tile_oracle.build.ahead_build import Progress
+from tile_oracle.build.prebuild import Progress
 from tile_oracle.build.source import read_headers
 from tile_oracle.commands import build
 from tile_oracle.commands.progress_line import ProgressLine

@@ -11,10 +11,10 @@ import pytest
 from tests.build.bare_machine import program, strip_machine
 from tile_oracle.build import cuda_programs
 from tile_oracle.build import gpu_toolchain as module
-from tile_oracle.build.ahead import AheadFolder
-from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain, find_ptxas
+from tile_oracle.build.prebuild import prebuild
+from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.source import DEVICE_WORK, source_for, source_suffix
 from tile_oracle.build.toolchain import zig_folder
 from tile_oracle.errors import BuildError, KernelError
@@ -209,9 +209,9 @@ def test_a_folder_made_ahead_needs_no_compiler(
     with monkeypatch.context() as there:
         there.setattr(module, "zig_folder", zig_folder)
         with Builder("gfx950", build_dir=tmp_path / "cache") as builder:
-            build_ahead(builder, [KERNEL], tmp_path / "ahead")
+            prebuild(builder, [KERNEL], tmp_path / "ahead")
             work = builder.device_work().path.read_bytes()
-    assert set(AheadFolder(tmp_path / "ahead").entries) == {KERNEL.name, DEVICE_WORK}
+    assert set(PrebuiltFolder(tmp_path / "ahead").entries) == {KERNEL.name, DEVICE_WORK}
     with Builder("gfx950", build_dir=tmp_path / "ahead") as here:
         assert here.toolchain is None
         binary = here.need(KERNEL).binary

@@ -16,11 +16,11 @@ import pandas as pd
 import pytest
 
 from tests.pytest_project import SHORTLY, Project
-from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from tile_oracle.build.code_facts import code_facts
+from tile_oracle.build.prebuild import prebuild
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import parse_kernel_name
@@ -305,7 +305,7 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
     builder: Builder, libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kernels = [parse_kernel_name(name) for name in libraries]
-    report = build_ahead(builder, kernels, tmp_path / "ahead")
+    report = prebuild(builder, kernels, tmp_path / "ahead")
     assert len(report.built) == len(kernels)
     assert not report.failed
 

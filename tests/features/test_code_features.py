@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.made_records import make_kernels, make_problems, make_records
-from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder
+from tile_oracle.build.prebuild import prebuild
 from tile_oracle.errors import BuildError, ModelError
 from tile_oracle.evaluation.evaluate import rank_all, rank_records
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
@@ -224,7 +224,7 @@ def test_a_damaged_table_is_said(folder: Path, tmp_path: Path) -> None:
 
 def test_a_folder_built_ahead_says_the_figures_of_its_kernels(tmp_path: Path) -> None:
     with Builder(arch="gfx950", build_dir=tmp_path / "cache", jobs=1, runs_here=False) as builder:
-        build_ahead(builder, [CONV], tmp_path / "ahead")
+        prebuild(builder, [CONV], tmp_path / "ahead")
     other = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3")
     table = CodeTable.of_build(tmp_path / "ahead", [CONV.name, other.name, "gemm_x"])
     assert set(table.figures) == {CONV.name}

@@ -21,8 +21,8 @@ import numpy as np
 import pytest
 
 from tile_oracle import number_formats
-from tile_oracle.build.ahead_build import build_ahead
 from tile_oracle.build.builder import Builder, BuildResult
+from tile_oracle.build.prebuild import prebuild
 from tile_oracle.device import check_data, reference
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -218,7 +218,7 @@ def open_driver(name: str):  # type: ignore[no-untyped-def]
 def main(arch: str, folder: Path) -> None:
     """Builds the kernels into a folder for a machine without a compiler."""
     with evil.evil_gpu_builder(folder.with_name(folder.name + "-work"), arch) as builder:
-        report = build_ahead(builder, all_kernels(), folder)
+        report = prebuild(builder, all_kernels(), folder)
     print(f"{report.kernels_in_folder} kernels in {folder}, {len(report.failed)} failed")
 
 

@@ -29,7 +29,7 @@ from benchmarks.gpu.run import load_plugin
 from tests.evil_gpu_kernels.evil_gpu import evil_gpu_kernel, evil_headers
 from tests.kernels.emulated_gpu import machine as emulated
 from tests.pytest_project import SHORTLY, Finished, Project, twice
-from tile_oracle.build.ahead import AheadFolder
+from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.toolchain import zig_folder
 from tile_oracle.data_files import data_folder
 from tile_oracle.target.device_state import why_not_readable
@@ -321,7 +321,7 @@ def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_p
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     first = complete(gpu, gpu.run(f"--build-dir={tmp_path / 'built'}", "--toolchain=/no/such/clang++"))
-    assert set(first["toolchain"].dropna()) == {AheadFolder(tmp_path / "built").facts.toolchain}
+    assert set(first["toolchain"].dropna()) == {PrebuiltFolder(tmp_path / "built").facts.toolchain}
 
 
 def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:

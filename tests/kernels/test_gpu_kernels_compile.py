@@ -57,7 +57,7 @@ def kernel(name: str) -> GroupedConvKernel:
 
 
 def compile_text(source: str, arch: str) -> subprocess.CompletedProcess[str]:
-    """Assembly (gfx950) or PTX (sm_90) on stdout, or the compiler's complaint on stderr."""
+    """Assembly (gfx950) or PTX (sm_90) on stdout, or the compiler's message on stderr."""
     toolchain = find_gpu_toolchain("ziglang", arch)
     with TemporaryDirectory() as folder:
         work = Path(folder)

@@ -11,17 +11,17 @@ from functools import partial
 from pathlib import Path
 from types import TracebackType
 
-from tile_oracle.build.ahead import is_ahead_folder
 from tile_oracle.build.binary import Binary, BuildResult
 from tile_oracle.build.cache import BuildCache, CacheEntry, default_cache_folder
 from tile_oracle.build.code_verifier import NOTE, REFUSE, VERIFIABLE, CodeVerifier
 from tile_oracle.build.compiler import Compiler
-from tile_oracle.build.complaint import complaint
+from tile_oracle.build.compiler_message import compiler_message
 from tile_oracle.build.isa import Isa, isa_for, this_cpu
 from tile_oracle.build.job_queue import Job, JobQueue
 from tile_oracle.build.kernel_source import NATIVE, KernelSource
 from tile_oracle.build.native import native_source
 from tile_oracle.build.prebuilt import PrebuiltKernels
+from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.build.source import DEVICE_WORK, Headers, device_work_source, source_suffix
 from tile_oracle.build.toolchain import Toolchain
 from tile_oracle.cores import usable_cores
@@ -89,7 +89,7 @@ class Builder:
             raise BuildError(f"jobs = {jobs}: at least one compiler must run")
         if not 0 < timeout_s <= _LONGEST_TIMEOUT_S:
             raise BuildError(f"compile timeout {timeout_s:g} s is not between 0 and {_LONGEST_TIMEOUT_S:g} s")
-        if build_dir is not None and prebuilt is None and is_ahead_folder(build_dir):
+        if build_dir is not None and prebuilt is None and is_prebuilt_folder(build_dir):
             build_dir, prebuilt = None, build_dir
         self._verifier = CodeVerifier(arch, verify)
         self.arch = arch
@@ -226,7 +226,9 @@ class Builder:
             with self.cache.try_lock(key) or nullcontext():
                 entry, ended = self._compiler.make(DEVICE_WORK, unit, key)
             if entry is None:
-                raise BuildError(f"kernels/gpu/device_work.hpp does not compile: {complaint(ended.log)}")
+                raise BuildError(
+                    f"kernels/gpu/device_work.hpp does not compile: {compiler_message(ended.log)}"
+                )
         return self._compiler.binary(key, entry)
 
     def describe(self) -> str:
@@ -240,7 +242,7 @@ class Builder:
         """
         result = self.need(kernel)
         if result.binary is None:
-            raise BuildError(f"{kernel.name} cannot be verified: {complaint(result.log)}")
+            raise BuildError(f"{kernel.name} cannot be verified: {compiler_message(result.log)}")
         return self._verifier.report(kernel, result.binary, self._assembly)
 
     def stats(self) -> BuildStats:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.cache import BuildCache, CacheEntry, content_key
-from tile_oracle.build.complaint import complaint
+from tile_oracle.build.compiler_message import compiler_message
 from tile_oracle.build.gpu_toolchain import ASSEMBLY
 from tile_oracle.build.isa import Isa
 from tile_oracle.build.kernel_source import KernelSource
@@ -133,7 +133,7 @@ class Compiler:
             command = self._toolchain.assembly_command(self._unit_name, ASSEMBLY, self._flags)
             ended = self._processes.run(command, work, self._timeout_s)
             if not ended.ok:
-                raise BuildError(f"{kernel.name} cannot be verified: {complaint(ended.log)}")
+                raise BuildError(f"{kernel.name} cannot be verified: {compiler_message(ended.log)}")
             return (work / ASSEMBLY).read_text("utf-8", "replace")
 
     def stop(self) -> None:

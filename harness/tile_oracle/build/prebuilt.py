@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from pathlib import Path
 
-from tile_oracle.build.ahead import AheadFolder
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.cache import content_key
 from tile_oracle.build.isa import Isa, this_cpu
 from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.source import ABI_VERSION, Headers
 from tile_oracle.build.toolchain import Toolchain
 from tile_oracle.errors import BuildError
@@ -22,12 +22,12 @@ class PrebuiltKernels:
 
     def __init__(self, folder: Path, of: KernelSource) -> None:
         """Raises BuildError for a folder that cannot be used for `of`'s architecture on this machine."""
-        self._ahead = AheadFolder(folder)
+        self._kernels = PrebuiltFolder(folder)
         self._of = of
-        if self._ahead.facts.arch != of.arch:
-            raise BuildError(f"{folder} holds kernels for {self._ahead.facts.arch}, not {of.arch}")
-        self._ahead.check_runs_on(this_cpu())
-        self.folder = self._ahead.folder
+        if self._kernels.facts.arch != of.arch:
+            raise BuildError(f"{folder} holds kernels for {self._kernels.facts.arch}, not {of.arch}")
+        self._kernels.check_runs_on(this_cpu())
+        self.folder = self._kernels.folder
 
     @property
     def implementation(self) -> str:
@@ -44,11 +44,11 @@ class PrebuiltKernels:
     @property
     def identity(self) -> str:
         """Of the folder's facts, toolchain and flags among them."""
-        return content_key(asdict(self._ahead.facts))
+        return content_key(asdict(self._kernels.facts))
 
     def why_stale(self, isa: Isa) -> str | None:
         """Why the folder does not hold what would be built now, or None."""
-        facts = self._ahead.facts
+        facts = self._kernels.facts
         if (facts.headers, facts.abi) != (self._of.identity, ABI_VERSION):
             return "was built from other kernel sources than these"
         if isa.name not in ("native", facts.isa):
@@ -62,7 +62,7 @@ class PrebuiltKernels:
         return self._of.unit(kernel)
 
     def prebuilt(self, name: str, unit: str) -> Binary | None:
-        return self._ahead.find(name, unit)
+        return self._kernels.find(name, unit)
 
     def find_toolchain(self, name: str) -> Toolchain:
         return self._of.find_toolchain(name)

@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from tile_oracle.build.ahead_build import AheadReport, Progress, build_ahead
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
 from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.progress_line import ProgressLine
@@ -121,7 +121,7 @@ def run(args: argparse.Namespace) -> int:
     ) as builder:
         kernels, left_out = _in_source(source, kernels) if source is not None else (kernels, [])
         with ProgressLine(sys.stderr) as line:
-            report = build_ahead(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
+            report = prebuild(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
         print("\n".join([*left_out, describe_report(report, builder)]))
     return 1 if report.failed else 0
 
@@ -198,7 +198,7 @@ def describe_progress(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def describe_report(report: AheadReport, builder: Builder) -> str:
+def describe_report(report: PrebuiltReport, builder: Builder) -> str:
     """What was built, what was not and why, and where it is."""
     lines: list[str] = []
     for number, result in enumerate(report.failed):

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from tile_oracle.arch import Arch
 from tile_oracle.arch.occupancy import compute_unit
-from tile_oracle.build.ahead_build import Progress, build_all
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import CodeFacts, code_facts
-from tile_oracle.build.complaint import complaint
+from tile_oracle.build.compiler_message import compiler_message
+from tile_oracle.build.prebuild import Progress, build_all
 from tile_oracle.kernel import Kernel, TiledKernel, tiled
 
 _MOST_VGPRS = 512
@@ -39,7 +39,7 @@ class KernelFacts:
         """Why the architecture's rules should not have allowed the kernel, or None."""
         facts = self.facts
         if not self.binary_bytes:
-            return f"does not compile: {complaint(self.log)}"
+            return f"does not compile: {compiler_message(self.log)}"
         if facts.spills:
             return f"spills {facts.spills} registers"
         if facts.scratch_bytes:

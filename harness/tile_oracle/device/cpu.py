@@ -118,7 +118,7 @@ class CpuDevice:
         failure = self._launch(library, args, checked.out)
         if failure is not None:
             return failure
-        wrong = checked.complaint()
+        wrong = checked.mismatch()
         if wrong is None:
             return None
         if number:
@@ -195,7 +195,7 @@ class CpuDevice:
             if self.cold_cache:
                 self._flush_caches()
             taken.append(self._time(library, args, timed, at_once))
-            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES and timed.complaint() is not None:
+            if timed.out.size <= _CHEAP_TO_COMPARE_BYTES and timed.mismatch() is not None:
                 result = self.verify(binary)
                 if result.status != "ok":
                     raise KernelFailed(result.detail, result.status, tainted=result.tainted)
@@ -222,7 +222,7 @@ class CpuDevice:
         assert args is not None, "sample() comes first"
         if not timed.out.slack_is(POISON_BYTE):
             return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
-        wrong = timed.complaint()
+        wrong = timed.mismatch()
         if wrong is None:
             return CheckResult("ok")
 
@@ -234,7 +234,7 @@ class CpuDevice:
             return None
 
         again()
-        right_now = timed.complaint() is None
+        right_now = timed.mismatch() is None
         result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.out, again)
         if result.status == "wrong" and right_now:
             return replace(result, detail=f"{result.detail}; right when it runs alone")

@@ -79,7 +79,7 @@ class CpuCheck(Protocol):
     def count(self) -> int:
         """Values compared."""
 
-    def complaint(self) -> str | None:
+    def mismatch(self) -> str | None:
         """What is wrong with the content of `out`, or None."""
 
 
@@ -99,7 +99,7 @@ class CpuTimed(Protocol):
     def renew(self) -> None:
         """Other operands, with another right result, and a poisoned output."""
 
-    def complaint(self) -> str | None:
+    def mismatch(self) -> str | None:
         """What is wrong with the output of the last run, or None."""
 
 
@@ -137,8 +137,8 @@ class CheckSet:
     def count(self) -> int:
         return self.expected.count
 
-    def complaint(self) -> str | None:
-        return self.comparison.complaint()
+    def mismatch(self) -> str | None:
+        return self.comparison.mismatch()
 
 
 class ProblemData:
@@ -260,9 +260,9 @@ class TimedData:
             (watched * out_size + out_size - 1 + self.out.address).astype(np.uint64),
         )
 
-    def complaint(self) -> str | None:
+    def mismatch(self) -> str | None:
         """What is wrong with the output of the last run, or None."""
-        return self._comparison.complaint(self.negated)
+        return self._comparison.mismatch(self.negated)
 
     def renew(self) -> None:
         """Other signs, and an output that nothing was written to."""
@@ -287,7 +287,7 @@ class Comparison:
         if isinstance(expected, Expectation):
             self._wanted = expected.values.reshape(-1).view(self._bits_type)
 
-    def complaint(self, signs: Array | None = None) -> str | None:
+    def mismatch(self, signs: Array | None = None) -> str | None:
         """What is wrong, or None. signs: which columns were negated."""
         problem, expected = self._problem, self._expected
         if isinstance(expected, ProductCheck):

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.build.ahead import AheadFolder
 from tile_oracle.build.code_facts import CODE_FACTS, code_facts
+from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.source import source_for
 from tile_oracle.errors import KernelError, ModelError
 from tile_oracle.features.columns import Column
@@ -51,7 +51,7 @@ class CodeTable:
     def of_build(cls, folder: Path | str, kernels: Iterable[str]) -> CodeTable:
         """The figures of these kernels from a folder that `tile-oracle build` made; those that it does not
         hold are left out. Raises BuildError for a folder that cannot be used."""
-        ahead = AheadFolder(Path(folder))
+        ahead = PrebuiltFolder(Path(folder))
         figures = {}
         for name in kernels:
             try:

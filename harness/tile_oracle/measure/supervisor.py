@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tile_oracle.build.complaint import shortened
+from tile_oracle.build.compiler_message import shortened
 from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.containment import Containment

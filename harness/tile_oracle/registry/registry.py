@@ -13,7 +13,7 @@ from typing import Any
 import numpy.typing as npt
 
 from tile_oracle.arch import load_arch
-from tile_oracle.build.complaint import complaint
+from tile_oracle.build.compiler_message import compiler_message
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -303,7 +303,7 @@ class Registry:
         future = target.build(kernel)
         cached, built = future.done(), future.result()
         if built.binary is None:
-            return Applied(built.status, complaint(built.log)), cached
+            return Applied(built.status, compiler_message(built.log)), cached
         return self._supervisor().apply(problem, built.binary.path, data), cached
 
     # ---- measuring --------------------------------------------------------------------------

@@ -113,7 +113,7 @@ class EmulatedGpu:
     ) -> EmulatedKernel:
         """`changes`: header of kernels/gpu -> (text, what to put in its place): a mistake to be found.
 
-        Raises subprocess.CalledProcessError with the compiler's complaint on stderr.
+        Raises subprocess.CalledProcessError with the compiler's message on stderr.
         """
         library = self.library(source_for(kernel, arch) + LAUNCHERS, arch, changes)
         return EmulatedKernel(self.module(library))

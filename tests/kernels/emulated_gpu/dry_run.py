@@ -21,7 +21,7 @@ from tests.evil_gpu_kernels.evil_gpu import evil_headers
 from tests.kernels.emulated_gpu.compiler import emulated_library, file_under
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.machine import PLUGIN, ROOT, EmulatedMachine, make_machine
-from tile_oracle.build.ahead import AheadFolder
+from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.source import DEVICE_WORK, device_work_source, source_for
 from tile_oracle.kernel import parse_kernel_name
 
@@ -33,13 +33,13 @@ def main(kit: Path, *steps: str) -> int:
         for name, include in (("kernels", None), ("evil", evil_headers(Path(folder) / "evil"))):
             unpacked = kit.resolve() / "unpacked" / name
             run.unpack(kit / f"{name}.tar.xz", unpacked)
-            _emulate(machine, AheadFolder(unpacked), include)
+            _emulate(machine, PrebuiltFolder(unpacked), include)
         environment = {**os.environ, **machine.environment(), "PYTEST_ADDOPTS": f"-p {PLUGIN}"}
         command = [sys.executable, str(ROOT / "benchmarks" / "gpu" / "run.py"), str(kit), *steps]
         return subprocess.run(command, env=environment, check=False).returncode
 
 
-def _emulate(machine: EmulatedMachine, built: AheadFolder, include: Path | None) -> None:
+def _emulate(machine: EmulatedMachine, built: PrebuiltFolder, include: Path | None) -> None:
     gpu = EmulatedGpu(machine.work)
     for number, (name, entry) in enumerate(built.entries.items(), 1):
         print(f"\r{built.folder.name}: {number} of {len(built.entries)} for the emulator", end="", flush=True)

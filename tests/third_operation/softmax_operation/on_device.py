@@ -34,7 +34,7 @@ def reference(values: Values) -> npt.NDArray[np.float64]:
     return np.asarray(shifted / shifted.sum(axis=1, keepdims=True))
 
 
-def complaint(out: Values, wanted: npt.NDArray[np.float64]) -> str | None:
+def mismatch(out: Values, wanted: npt.NDArray[np.float64]) -> str | None:
     missing = unwritten(out)
     if missing:
         return missing
@@ -58,8 +58,8 @@ class SoftmaxCheck:
     def count(self) -> int:
         return int(self.values.size)
 
-    def complaint(self) -> str | None:
-        return complaint(self.out.view(np.float32, self.values.shape), reference(self.values))
+    def mismatch(self) -> str | None:
+        return mismatch(self.out.view(np.float32, self.values.shape), reference(self.values))
 
 
 class SoftmaxTimed:
@@ -82,9 +82,9 @@ class SoftmaxTimed:
         self.inputs[0].writable(np.float32, values.shape)[:] = values
         self.out.fill(POISON_BYTE)
 
-    def complaint(self) -> str | None:
+    def mismatch(self) -> str | None:
         values = self._rounds[self._round % _ROUNDS]
-        return complaint(self.out.view(np.float32, values.shape), reference(values))
+        return mismatch(self.out.view(np.float32, values.shape), reference(values))
 
 
 class SoftmaxData:

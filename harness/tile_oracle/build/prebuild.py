@@ -8,10 +8,10 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from pathlib import Path
 
-from tile_oracle.build.ahead import AheadFacts, AheadWriter
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.isa import GPU_MACHINES
+from tile_oracle.build.prebuilt_folder import PrebuiltFacts, PrebuiltWriter
 from tile_oracle.build.source import ABI_VERSION, DEVICE_WORK, device_work_source
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
@@ -41,7 +41,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class AheadReport:
+class PrebuiltReport:
     """What a build ahead of time came to."""
 
     folder: Path
@@ -55,11 +55,11 @@ class AheadReport:
     elapsed_s: float
 
 
-def ahead_facts(builder: Builder) -> AheadFacts:
+def prebuilt_facts(builder: Builder) -> PrebuiltFacts:
     """What a builder's kernels have in common. Raises BuildError without a toolchain."""
     if builder.toolchain is None:
         raise BuildError("kernels cannot be compiled ahead of time without a compiler: pip install ziglang")
-    return AheadFacts(
+    return PrebuiltFacts(
         abi=ABI_VERSION,
         arch=builder.arch,
         features=builder.isa.features,
@@ -96,19 +96,19 @@ def build_all(
     return sorted(results, key=lambda result: result.kernel.name)
 
 
-def build_ahead(
+def prebuild(
     builder: Builder,
     kernels: Iterable[Kernel],
     folder: Path,
     on_progress: Callable[[Progress], None] = lambda progress: None,
-) -> AheadReport:
+) -> PrebuiltReport:
     """Builds kernels and writes the folder; `on_progress` is called about twice a second and at the end.
 
     A kernel that does not compile is in the report, not an error. Raises BuildError when the folder or
     the cache cannot be used; the folder then is as it was.
     """
     begin = time.monotonic()
-    writer = AheadWriter(folder, ahead_facts(builder))
+    writer = PrebuiltWriter(folder, prebuilt_facts(builder))
     results = build_all(builder, kernels, on_progress)
     for result in results:
         if result.binary is not None:
@@ -118,4 +118,4 @@ def build_ahead(
     built = tuple(result for result in results if result.binary is not None)
     failed = tuple(result for result in results if result.binary is None)
     in_folder = writer.finish(without=[result.kernel.name for result in failed])
-    return AheadReport(folder, built, failed, in_folder, writer.replaced, time.monotonic() - begin)
+    return PrebuiltReport(folder, built, failed, in_folder, writer.replaced, time.monotonic() - begin)

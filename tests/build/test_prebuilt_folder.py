@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.build import toolchain as toolchain_module
-from tile_oracle.build.ahead import MANIFEST, AheadFolder
-from tile_oracle.build.ahead_build import Progress, build_ahead
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.isa import Cpu, this_cpu
+from tile_oracle.build.prebuild import Progress, prebuild
+from tile_oracle.build.prebuilt_folder import MANIFEST, PrebuiltFolder
 from tile_oracle.errors import BuildError
 from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
@@ -29,7 +29,7 @@ BASELINE = "x86-64-v2" if X86 else "armv8-a"
 def folder(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
     """Three kernels, compiled ahead of time and carried to another place."""
     with make_builder(isa=BASELINE) as builder:
-        build_ahead(builder, [make_kernel(tile_m) for tile_m in (3, 2, 1)], tmp_path / "made")
+        prebuild(builder, [make_kernel(tile_m) for tile_m in (3, 2, 1)], tmp_path / "made")
     shutil.move(tmp_path / "made", tmp_path / "carried")
     shutil.rmtree(tmp_path / "cache")
     return tmp_path / "carried"
@@ -102,7 +102,7 @@ def test_building_twice_writes_the_same(
     texts = []
     for name in ("a", "b"):
         with make_builder(build_dir=tmp_path / f"cache {name}") as builder:
-            build_ahead(builder, [make_kernel(2), make_kernel(1), make_kernel(2)], tmp_path / name)
+            prebuild(builder, [make_kernel(2), make_kernel(1), make_kernel(2)], tmp_path / name)
         texts.append((tmp_path / name / MANIFEST).read_text())
     assert texts[0] == texts[1]
 
@@ -114,7 +114,7 @@ def test_a_folder_of_the_same_kind_is_added_to(
     folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     with make_builder(isa=BASELINE) as builder:
-        report = build_ahead(builder, [make_kernel(9)], folder)
+        report = prebuild(builder, [make_kernel(9)], folder)
     assert (report.kernels_in_folder, report.replaced) == (4, 0)
     assert len(manifest(folder)["kernels"]) == 4
 
@@ -124,7 +124,7 @@ def test_a_folder_of_another_kind_is_replaced(
 ) -> None:
     (include / "more.hpp").write_text("")
     with make_builder(isa=BASELINE) as builder:
-        report = build_ahead(builder, [make_kernel(9)], folder)
+        report = prebuild(builder, [make_kernel(9)], folder)
     assert (report.kernels_in_folder, report.replaced) == (1, 3)
     assert len(list((folder / "binaries").iterdir())) == 1
 
@@ -135,7 +135,7 @@ def test_what_does_not_compile_is_in_the_report(
     seen: list[Progress] = []
     with make_builder() as builder:
         kernels = [make_kernel(tile_m) for tile_m in (13, 1, 11)]
-        report = build_ahead(builder, kernels, tmp_path / "made", seen.append)
+        report = prebuild(builder, kernels, tmp_path / "made", seen.append)
     assert [result.kernel.tile_m for result in report.failed] == [11, 13]
     assert [result.kernel.tile_m for result in report.built] == [1]
     assert len(manifest(tmp_path / "made")["kernels"]) == 1
@@ -149,7 +149,7 @@ def test_somebody_elses_folder_is_left_alone(
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
     with make_builder() as builder, pytest.raises(BuildError, match=r"holds other things .'thesis.tex'"):
-        build_ahead(builder, [make_kernel()], tmp_path / "mine")
+        prebuild(builder, [make_kernel()], tmp_path / "mine")
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(
@@ -160,19 +160,19 @@ def test_a_folder_that_cannot_be_written_is_one_line(
         make_builder() as builder,
         pytest.raises(BuildError, match="file/made cannot be written: Not a directory"),
     ):
-        build_ahead(builder, [make_kernel()], tmp_path / "file" / "made")
+        prebuild(builder, [make_kernel()], tmp_path / "file" / "made")
 
 
 def test_no_kernel_is_an_error(tmp_path: Path, make_builder: MakeBuilder) -> None:
     with make_builder() as builder, pytest.raises(BuildError, match="no kernel to build"):
-        build_ahead(builder, [], tmp_path / "made")
+        prebuild(builder, [], tmp_path / "made")
 
 
 # ---- folders that do not fit ---------------------------------------------------------------------
 
 
 def test_missing_cpu_features_are_named(folder: Path) -> None:
-    ahead = AheadFolder(folder)
+    ahead = PrebuiltFolder(folder)
     ahead.check_runs_on(this_cpu())
     lacking = "sse4_2" if X86 else "asimd"
     with pytest.raises(BuildError, match=rf"built for {BASELINE}: this machine .* lacks {lacking};") as error:
@@ -339,7 +339,7 @@ def test_any_manifest_is_taken_or_refused(folder: Path, tmp_path: Path, data: st
     other.mkdir(exist_ok=True)
     (other / MANIFEST).write_text(json.dumps(content))
     try:
-        ahead = AheadFolder(other)
+        ahead = PrebuiltFolder(other)
     except BuildError:
         return
     assert all(Path(entry.binary).parent == Path("binaries") for entry in ahead.entries.values())

@@ -31,7 +31,7 @@ _BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin)")
 
 
 @dataclass(frozen=True)
-class AheadFacts:
+class PrebuiltFacts:
     """What all kernels of a folder have in common."""
 
     abi: int
@@ -49,7 +49,7 @@ class AheadFacts:
 
 
 @dataclass(frozen=True)
-class AheadEntry:
+class PrebuiltEntry:
     """One kernel of a folder."""
 
     binary: str
@@ -63,7 +63,7 @@ class AheadEntry:
     """Of the kernel's translation unit."""
 
 
-def is_ahead_folder(folder: Path) -> bool:
+def is_prebuilt_folder(folder: Path) -> bool:
     """Whether a folder was made ahead of time, by the presence of its manifest."""
     try:
         return (folder / MANIFEST).is_file()
@@ -76,7 +76,7 @@ def sha256_of_text(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-class AheadFolder:
+class PrebuiltFolder:
     """Kernels that another machine compiled. Raises BuildError when the manifest cannot be used."""
 
     def __init__(self, folder: Path) -> None:
@@ -113,7 +113,7 @@ class AheadFolder:
         )
 
 
-def _what_is_wrong_with(path: Path, folder: Path, entry: AheadEntry) -> str | None:
+def _what_is_wrong_with(path: Path, folder: Path, entry: PrebuiltEntry) -> str | None:
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
             return "leads out of its folder"
@@ -132,7 +132,7 @@ def _what_is_wrong_with(path: Path, folder: Path, entry: AheadEntry) -> str | No
 # ---- reading a manifest --------------------------------------------------------------------------
 
 
-def _read_manifest(folder: Path) -> tuple[AheadFacts, dict[str, AheadEntry]]:
+def _read_manifest(folder: Path) -> tuple[PrebuiltFacts, dict[str, PrebuiltEntry]]:
     path = folder / MANIFEST
     try:
         with path.open("rb") as file:
@@ -155,14 +155,14 @@ class _ManifestError(ValueError):
     """What is wrong with a manifest."""
 
 
-def _parse_manifest(content: bytes) -> tuple[AheadFacts, dict[str, AheadEntry]]:
+def _parse_manifest(content: bytes) -> tuple[PrebuiltFacts, dict[str, PrebuiltEntry]]:
     try:
         data = json.loads(content)
     except (ValueError, RecursionError):
         raise _ManifestError("not JSON") from None
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise _ManifestError(f"its format is not {FORMAT!r}")
-    facts = AheadFacts(
+    facts = PrebuiltFacts(
         abi=_number(data, "abi"),
         arch=_word(data, "arch"),
         features=_words(data, "features"),
@@ -179,11 +179,11 @@ def _parse_manifest(content: bytes) -> tuple[AheadFacts, dict[str, AheadEntry]]:
     return facts, {name: _entry(name, value) for name, value in kernels.items()}
 
 
-def _entry(name: str, data: object) -> AheadEntry:
+def _entry(name: str, data: object) -> PrebuiltEntry:
     if not isinstance(data, dict):
         raise _ManifestError(f"kernel {name[:120]!r} is not a mapping")
     try:
-        return AheadEntry(
+        return PrebuiltEntry(
             binary=_matching(data, "binary", _BINARY_NAME),
             bytes=_number(data, "bytes"),
             sha256=_matching(data, "sha256", _HASH),
@@ -225,24 +225,24 @@ def _matching(data: Mapping[str, object], name: str, pattern: re.Pattern[str]) -
 # ---- writing -------------------------------------------------------------------------------------
 
 
-class AheadWriter:
+class PrebuiltWriter:
     """Fills a folder: `add` each kernel, then `finish`. Until then the folder's old manifest stands.
 
     A folder of the same facts is added to; what it holds of other facts is dropped by `finish`.
     """
 
-    def __init__(self, folder: Path, facts: AheadFacts) -> None:
+    def __init__(self, folder: Path, facts: PrebuiltFacts) -> None:
         """Raises BuildError for a folder that holds something else, or cannot be written."""
         self.folder = folder.absolute()
         self.facts = facts
         self.replaced: int = 0
         """Kernels of an older manifest that do not fit and are dropped."""
-        self._old: dict[str, AheadEntry] = {}
-        self._entries: dict[str, AheadEntry] = {}
+        self._old: dict[str, PrebuiltEntry] = {}
+        self._entries: dict[str, PrebuiltEntry] = {}
         with self._writing():
             self.folder.mkdir(parents=True, exist_ok=True)
             strangers = sorted(p.name for p in self.folder.iterdir() if p.name not in (MANIFEST, BINARIES))
-        if is_ahead_folder(self.folder):
+        if is_prebuilt_folder(self.folder):
             old_facts, self._old = _read_manifest(self.folder)
             if old_facts == facts:
                 self._entries = dict(self._old)
@@ -265,7 +265,7 @@ class AheadWriter:
             content = binary.path.read_bytes()
             write_atomically(self.folder / name, content)
         digest = hashlib.sha256(content).hexdigest()
-        entry = AheadEntry(name, len(content), digest, binary.source_hash, sha256_of_text(source))
+        entry = PrebuiltEntry(name, len(content), digest, binary.source_hash, sha256_of_text(source))
         self._entries[kernel] = entry
 
     def finish(self, without: Iterable[str] = ()) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.build.complaint import complaint, shortened
+from tile_oracle.build.compiler_message import compiler_message, shortened
 
 
 def test_the_first_error_is_told_and_not_what_surrounds_it() -> None:
@@ -15,15 +15,15 @@ def test_the_first_error_is_told_and_not_what_surrounds_it() -> None:
         "gemm.hpp:13:65: note: expression evaluates to '320 <= 256'\n"
         "1 error generated when compiling for gfx950.\n"
     )
-    assert complaint(log) == "gemm.hpp:13:15: error: static assertion failed: too large"
-    assert complaint("killed\n\n") == "killed"
-    assert complaint("") == ""
+    assert compiler_message(log) == "gemm.hpp:13:15: error: static assertion failed: too large"
+    assert compiler_message("killed\n\n") == "killed"
+    assert compiler_message("") == ""
 
 
 @given(st.text(max_size=300), st.integers(1, 120))
 def test_a_log_is_shortened_to_its_end_and_its_complaint(log: str, most: int) -> None:
     kept = shortened(log, most)
-    assert len(kept) <= max(most, len(complaint(log))) + len("\n[...]\n")
-    assert complaint(log)[:most] in kept or complaint(log) in kept
+    assert len(kept) <= max(most, len(compiler_message(log))) + len("\n[...]\n")
+    assert compiler_message(log)[:most] in kept or compiler_message(log) in kept
     if len(log.strip()) <= most:
         assert kept == log.strip()
