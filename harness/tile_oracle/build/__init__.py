@@ -1,1 +1,1 @@
-"""Kernel -> binary: toolchains, source generation, content-addressed cache, builder, inspection."""
+"""From kernels to binaries: toolchains, source generation, content-addressed cache, builder, inspection."""

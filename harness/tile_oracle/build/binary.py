@@ -1,4 +1,4 @@
-"""What a build gives: a binary, and the result of building one kernel."""
+"""The results of a build: a binary, and the outcome for one kernel."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tile_oracle.kernel import Kernel
 
 @dataclass(frozen=True)
 class Binary:
-    """A file that a worker loads, and what made it."""
+    """A file that a worker loads, with its provenance."""
 
     path: Path
     source_hash: str
-    """sha256 over source, headers, flags, toolchain and CPU features: equal hashes are equal binaries."""
+    """sha256 over source, headers, flags, toolchain and CPU features. Equal hashes mean equal binaries."""
     bytes: int
     toolchain: str
     flags: tuple[str, ...]
@@ -24,7 +24,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class BuildResult:
-    """What became of one kernel."""
+    """The outcome of building one kernel."""
 
     kernel: Kernel
     status: str
@@ -32,10 +32,10 @@ class BuildResult:
     binary: Binary | None
     """Not None exactly when the status is ok."""
     log: str
-    """What the compiler said, shortened in the middle when it said very much."""
+    """The compiler's output; the middle of a very long output is left out."""
     seconds: float
     """Wall time of the compiler processes; 0.0 when nothing was compiled."""
     cached: bool
-    """Whether the binary was there already."""
+    """Whether the binary came from the cache or a prebuilt folder."""
     interrupted: bool = False
-    """Whether the compiler was killed from outside, again and again: the kernel may well compile."""
+    """Whether the compiler was killed from outside on every attempt. The kernel itself may well compile."""

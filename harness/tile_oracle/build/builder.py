@@ -1,4 +1,4 @@
-"""The builder: kernels in, futures of binaries out, compiled in the background and cached."""
+"""The builder compiles kernels in the background, caches the binaries and returns futures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _LONGEST_TIMEOUT_S = 24 * 3600.0
 
 @dataclass(frozen=True)
 class BuildStats:
-    """What a builder did so far. compile_seconds is the wall time of compiler processes, added up."""
+    """Counters of a builder. compile_seconds is the total wall time of the compiler processes."""
 
     compiled: int = 0
     cached: int = 0
@@ -55,8 +55,8 @@ class _Compile(Job):
 class Builder:
     """Builds kernels for one architecture.
 
-    Compilers run in background threads' child processes; nothing is ever loaded here. Results are
-    remembered, so asking again costs a dictionary lookup. Use as a context manager, or call `close`.
+    Background threads run compilers as child processes; this process never loads a binary. Results are kept,
+    so asking again costs a dictionary lookup. Use as a context manager, or call `close`.
     """
 
     def __init__(
@@ -73,17 +73,19 @@ class Builder:
         source: KernelSource | None = None,
         verify: str = "",
     ) -> None:
-        """`build_dir` is the cache's folder; one that `tile-oracle build` made is taken as `prebuilt`.
+        """Opens the cache and finds a toolchain.
 
-        `jobs` compilers run at once (default: one less than the cores, so that timed kernels have one);
-        `include` replaces the headers that ship for the architecture; `timeout_s` stops a compiler.
-        `runs_here`: refuse an instruction set that this machine lacks; False to build for another one.
-        `source`: whose kernels to build; ours by default.
-        `verify`: gfx950 machine code is verified as it is built (verify): NOTE keeps the report for
-        `report`, REFUSE makes a kernel with a finding a build_error.
+        build_dir: the cache folder. A folder made by `tile-oracle build` is used as `prebuilt` instead.
+        jobs: compilers that run at once. By default one fewer than the cores, to leave one for timed kernels.
+        include: replaces the headers that ship for the architecture.
+        timeout_s: time limit of one compiler process.
+        runs_here: refuse an instruction set that this machine lacks. False builds for another machine.
+        source: the kernel source; the project's own kernels by default.
+        verify: verify gfx950 machine code as it is built. NOTE stores the report for `report`. REFUSE also
+        turns a kernel with findings into a build_error.
 
-        Raises BuildError when there is no toolchain and nothing prebuilt, and for a folder, instruction
-        set or architecture that cannot be used.
+        Raises BuildError when there is neither a toolchain nor a prebuilt folder, and for a folder,
+        instruction set or architecture that cannot be used.
         """
         if jobs is not None and jobs < 1:
             raise BuildError(f"jobs = {jobs}: at least one compiler must run")
@@ -94,11 +96,11 @@ class Builder:
         self._verifier = CodeVerifier(arch, verify)
         self.arch = arch
         self.notes: list[str] = []
-        """What a person should be told once: a stale folder, a missing compiler."""
+        """Messages to show the user once, such as a stale folder."""
         own = source if source is not None else native_source(arch, include)
         self.source: KernelSource = own
         self.compiled_from = self.source.identity
-        """What is compiled, besides the units; `source` may be a folder of such binaries instead."""
+        """Identity of the sources to compile. `source` may be a prebuilt folder of them instead."""
         self.headers: Headers = self.source.headers
         self.isa: Isa = isa_for(arch, isa)
         missing = self.isa.missing(this_cpu()) if runs_here else ()
@@ -119,7 +121,7 @@ class Builder:
             self.toolchain, self._no_toolchain = None, str(error)
         self._use_unless_stale(folder)
         if build_dir is None:
-            # Without a compiler nothing is cached: a machine without a home folder is none the worse.
+            # Without a compiler nothing is cached, so no home folder is needed.
             build_dir = folder.folder if folder and not self.toolchain else default_cache_folder()
         suffix = self.toolchain.suffix if self.toolchain is not None else ".so"
         self.cache = BuildCache(build_dir, suffix, source_suffix(arch))
@@ -138,7 +140,7 @@ class Builder:
     # ---- asking -----------------------------------------------------------------------------
 
     def submit(self, kernel: Kernel) -> Future[BuildResult]:
-        """The future result of a kernel; compiled in the order of submission unless it is there already.
+        """Returns the future result of a kernel. Kernels without a binary compile in order of submission.
 
         The future raises BuildError when the build folder cannot be used or the builder was closed.
         """
@@ -149,7 +151,7 @@ class Builder:
             if kernel in self._futures:
                 return self._futures[kernel]
             future = self._futures[kernel] = Future()
-            # Shared between all who ask for the kernel, so none of them may cancel it.
+            # The future is shared by all callers that ask for this kernel: none of them may cancel it.
             future.set_running_or_notify_cancel()
             if self._closed:
                 future.set_exception(BuildError("the builder is closed"))
@@ -173,7 +175,7 @@ class Builder:
         return future
 
     def need(self, kernel: Kernel) -> BuildResult:
-        """The result of a kernel that is needed now: it goes to the front of the queue. Blocks.
+        """Moves a kernel to the front of the queue and waits for its result.
 
         Raises BuildError when the build folder cannot be used or the builder was closed.
         """
@@ -184,8 +186,10 @@ class Builder:
         return future.result()
 
     def source_hash(self, kernel: Kernel) -> str:
-        """The `source_hash` that the kernel's binary has or would have; nothing is compiled. "" for a kernel
-        that has no code here, or that this builder cannot compile and does not have."""
+        """The `source_hash` that the kernel's binary has or would have, without compiling it.
+
+        "" for a kernel that has no code on this architecture, or that is not prebuilt and cannot be compiled.
+        """
         try:
             unit = self.source.unit(kernel)
         except KernelError:
@@ -197,20 +201,20 @@ class Builder:
 
     @property
     def source_identity(self) -> str:
-        """Hash of all that decides the binaries besides the kernels: equal for runs that may be joined."""
+        """Hash of everything but the kernel that determines a binary. Runs may be joined when it is equal."""
         return self.source.identity if self._compiler is None else self._compiler.identity
 
     def device_work(self) -> Binary:
-        """The harness's own code for a GPU, compiled now unless it is there already. Blocks.
+        """Returns the harness's own GPU code (kernels/gpu/device_work.hpp), compiling it if necessary.
 
-        Raises BuildError when it cannot be had, and for an architecture that has none.
+        Raises BuildError when it cannot be built, and for an architecture that has none.
         """
         unit = device_work_source(self.arch)
         binary = self._prebuilt(DEVICE_WORK, unit)
         if binary is not None:
             return binary
         if self.source.implementation != NATIVE:
-            # Ours: the toolchain of other kernels may make something else than a module.
+            # Device work is native code; another source's toolchain may not produce loadable modules.
             with Builder(self.arch, build_dir=self.cache.folder, timeout_s=self._timeout_s) as own:
                 binary = own.device_work()
                 self.cache.mark(binary.source_hash)
@@ -222,7 +226,7 @@ class Builder:
         key = self._compiler.key(unit)
         entry = self.cache.find(key)
         if entry is None:
-            # Not waited for another session that builds it, too: entries are renamed into place.
+            # No wait for another session that builds it too: entries are renamed into place atomically.
             with self.cache.try_lock(key) or nullcontext():
                 entry, ended = self._compiler.make(DEVICE_WORK, unit, key)
             if entry is None:
@@ -232,13 +236,13 @@ class Builder:
         return self._compiler.binary(key, entry)
 
     def describe(self) -> str:
-        """Compiler and instruction set, in a line."""
+        """Compiler and instruction set on one line."""
         return f"{self.toolchain.identity}, {self.isa.name}" if self.toolchain else "prebuilt kernels"
 
     def report(self, kernel: Kernel) -> Report:
-        """What the verifier says of a kernel's machine code; compiled, or taken from the cache. Blocks.
+        """Returns the verifier's report on a kernel's machine code, building the kernel if necessary.
 
-        Raises BuildError for a kernel that does not build, or whose assembly cannot be had.
+        Raises BuildError for a kernel that does not build or whose assembly cannot be produced.
         """
         result = self.need(kernel)
         if result.binary is None:
@@ -246,12 +250,12 @@ class Builder:
         return self._verifier.report(kernel, result.binary, self._assembly)
 
     def stats(self) -> BuildStats:
-        """What was done so far."""
+        """Counters so far."""
         with self._lock:
             return self._stats
 
     def close(self) -> None:
-        """Stops compilers and gives up what is queued: its futures raise BuildError. Safe to call twice."""
+        """Stops compilers and drops queued jobs; their futures raise BuildError. Safe to call twice."""
         with self._lock:
             self._closed = True
         self._queue.close()
@@ -268,10 +272,10 @@ class Builder:
     ) -> None:
         self.close()
 
-    # ---- what is there already ----------------------------------------------------------------
+    # ---- cache and prebuilt kernels -----------------------------------------------------------
 
     def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
-        """The result, or (unit, key) of what must be compiled."""
+        """The result if no compiler is needed, else (translation unit, cache key)."""
         try:
             unit = self.source.unit(kernel)
         except KernelError as error:
@@ -316,13 +320,13 @@ class Builder:
     # ---- compiling ----------------------------------------------------------------------------
 
     def _run(self, job: _Compile) -> bool:
-        """False while another session (or thread) builds the same binary."""
+        """Builds a job. Returns False while another session or thread builds the same binary."""
         lock = None if self.cache.find(job.key) else self.cache.try_lock(job.key)
         if lock is None and self.cache.find(job.key) is None:
             job.locked_since = job.locked_since or time.monotonic()
             if time.monotonic() - job.locked_since <= 2 * self._timeout_s:
                 return False
-            # Its holder is stopped. Entries are renamed into place, so two builders do no harm.
+            # The lock's holder is probably suspended. Two builders are safe: entries are renamed into place.
         with lock or nullcontext():
             result = self._build(job)
         self._finish(job, result)
@@ -362,7 +366,7 @@ class Builder:
         with self._lock:
             self._compiles.pop(job.kernel, None)
             if result.interrupted:
-                self._futures.pop(job.kernel, None)  # the next one who asks has it tried again
+                self._futures.pop(job.kernel, None)  # the next request compiles it again
         with suppress(Exception):
             job.future.set_result(result)
 

@@ -1,19 +1,19 @@
-"""A content-addressed store of binaries that any number of sessions use at once.
+"""A content-addressed cache of binaries, shared by any number of concurrent sessions.
 
-Below its folder:
+Layout of the folder:
 
     ab/abcdef….entry/kernel.so      the binary (kernel.hsaco, kernel.ptx, kernel.cubin for GPUs)
-    ab/abcdef….entry/entry.json     its size and sha256, and what made it
-    ab/abcdef….entry/kernel.cpp     its translation unit, for people (kernel.hip, kernel.cu)
-    ab/abcdef….lock                 held while one session builds this entry
-    ab/abcdef….log                  what the compiler said when this entry last failed to build
-    use/….keys                      the entries that a living session uses; it holds a lock on the file
-    use/prune.lock                  held by whoever prunes, shared by sessions that write down a key
-    work/…                          folders of compilers at work
+    ab/abcdef….entry/entry.json     its size, sha256 and provenance
+    ab/abcdef….entry/kernel.cpp     its translation unit, for reference (kernel.hip, kernel.cu)
+    ab/abcdef….lock                 locked by the session that builds this entry
+    ab/abcdef….log                  compiler output of this entry's last failed build
+    use/….keys                      the entries that a live session uses; the session locks the file
+    use/prune.lock                  exclusive for pruning, shared for recording a key
+    work/…                          working folders of running compilers
 
-An entry is a folder that is renamed into place when it is complete, so it is there or not there; a
-killed compiler leaves a work folder, which a later session removes. A failure is kept as a log, which
-sessions that already run when it is written believe; a new session tries again.
+A complete entry is renamed into place, so an entry is never partial. A killed compiler leaves a work folder,
+which a later session removes. The log of a failed build counts as the result for sessions that were already
+running; a new session compiles again.
 """
 
 from __future__ import annotations
@@ -61,13 +61,13 @@ def default_cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def content_key(parts: Mapping[str, Any]) -> str:
-    """sha256 over all that decides a binary, hexadecimal."""
+    """sha256 over everything that determines a binary, hexadecimal."""
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class CacheEntry:
-    """One binary in the cache, its content checked when it was looked up."""
+    """One binary in the cache. Its checksum was verified at lookup."""
 
     path: Path
     bytes: int
@@ -75,11 +75,14 @@ class CacheEntry:
 
 
 class BuildCache:
-    """The store. Nothing but marks of use is written before something is built, and marks only where they can
-    be, so a read-only folder full of hits works."""
+    """The cache.
+
+    Lookups write nothing but use marks, and skip those where the folder is read-only. A read-only cache
+    therefore works as long as every lookup hits.
+    """
 
     def __init__(self, folder: Path, suffix: str = ".so", source_suffix: str = ".cpp") -> None:
-        """`suffix`, `source_suffix`: the endings of the names of binaries and translation units."""
+        """`suffix` and `source_suffix`: file name suffixes of binaries and translation units."""
         self.folder = folder.absolute()
         self._binary, self._source = "kernel" + suffix, "kernel" + source_suffix
         self._swept = False
@@ -91,7 +94,7 @@ class BuildCache:
         return self.folder / key[:2] / (key + suffix)
 
     def find(self, key: str) -> CacheEntry | None:
-        """The entry of a key, or None when there is none or its content is not what was written."""
+        """The entry of a key, or None when there is none or it is damaged."""
         folder = self._place(key, ".entry")
         self._uses.mark(key)
         try:
@@ -102,22 +105,22 @@ class BuildCache:
             return None
         if not good:
             return None
-        # The time of last use, by which a cache is pruned, to the hour. A read-only cache cannot keep it.
+        # The folder's mtime is the time of last use (to the hour), which pruning reads.
         with suppress(OSError):
             if time.time() - folder.stat().st_mtime > _USE_NOTED_S:
                 os.utime(folder)
         return CacheEntry(folder / self._binary, len(content), facts)
 
     def mark(self, key: str) -> None:
-        """The entry of a key is used until `close`: pruning leaves it alone."""
+        """Marks the entry of a key as used until `close`, so that pruning keeps it."""
         self._uses.mark(key)
 
     def close(self) -> None:
-        """The marks of use end. The store works on; looking an entry up marks it again."""
+        """Releases the use marks. The cache stays usable; another lookup marks the entry again."""
         self._uses.close()
 
     def try_lock(self, key: str) -> KeyLock | None:
-        """The right to build a key, or None while another session has it. Raises BuildError."""
+        """Locks a key for building; None while another session holds the lock. Raises BuildError."""
         path = self._place(key, ".lock")
         with self._writing():
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -133,12 +136,12 @@ class BuildCache:
                 except OSError:
                     os.close(descriptor)
                     raise
-                # Its last holder removed the file between our opening and our locking it.
+                # The previous holder removed the file after we opened it and before we locked it.
                 os.close(descriptor)
 
     @contextmanager
     def work_folder(self) -> Iterator[Path]:
-        """A fresh folder for one build, on the cache's own file system, removed at the end."""
+        """A fresh folder for one build, on the cache's file system, removed on exit."""
         with self._writing():
             work = self.folder / "work"
             work.mkdir(parents=True, exist_ok=True)
@@ -150,9 +153,9 @@ class BuildCache:
             shutil.rmtree(folder, ignore_errors=True)
 
     def add(self, key: str, binary: Path, source: str, facts: Mapping[str, Any]) -> CacheEntry:
-        """Puts a built binary into the cache, in place of a damaged entry if need be. Raises BuildError.
+        """Adds a binary to the cache and replaces a damaged entry. Raises BuildError.
 
-        `binary` lies in a work folder and is moved. The caller holds the key's lock.
+        `binary` is in a work folder and is moved from there. The caller holds the key's lock.
         """
         place = self._place(key, ".entry")
         self._uses.mark(key)
@@ -161,7 +164,7 @@ class BuildCache:
             entry = binary.parent / "entry"
             entry.mkdir()
             all_facts = dict(facts) | {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-            # Not flushed to the disk: what a power cut damages, the sha256 shows and is built again.
+            # No fsync: the sha256 detects what a power failure damages, and the entry is built again.
             binary.rename(entry / self._binary)
             (entry / _FACTS).write_text(json.dumps(all_facts, sort_keys=True, indent=1) + "\n", "utf-8")
             (entry / self._source).write_text(source, "utf-8")
@@ -180,15 +183,15 @@ class BuildCache:
         return CacheEntry(place / self._binary, len(content), all_facts)
 
     def keep_log(self, key: str, log: str) -> None:
-        """Keeps what the compiler said of a kernel that does not build. Raises BuildError."""
+        """Stores the compiler output of a failed build. Raises BuildError."""
         path = self._place(key, ".log")
         with self._writing():
             path.write_text(log, "utf-8")
 
     def log_since(self, key: str, time_s: float) -> str | None:
-        """What the compiler said if this entry failed to build since a time (seconds since the epoch).
+        """The compiler output if this entry failed to build after `time_s` (seconds since the epoch).
 
-        So the workers of one session, who all need the kernel, do not each fail on their own.
+        The workers of one session share the failure this way, and do not all compile the kernel.
         """
         path = self._place(key, ".log")
         try:
@@ -218,14 +221,14 @@ class BuildCache:
 
 
 class KeyLock:
-    """The right to build one key, until `release` or the end of this process, however it ends."""
+    """The lock on building one key, held until `release` or until this process exits, even by a crash."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self._path = path
         self._descriptor = descriptor
 
     def release(self) -> None:
-        """Gives the right back; removes the lock file, so that a cache holds no more files than entries."""
+        """Releases the lock and removes its file, so that lock files do not accumulate."""
         with suppress(OSError):
             self._path.unlink()
         os.close(self._descriptor)

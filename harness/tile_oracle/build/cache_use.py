@@ -1,8 +1,7 @@
-"""How much a cache of binaries holds, and removing what nobody has used for long.
+"""Lists the entries of the binary cache and prunes those not used for a long time.
 
-Sessions may build and load at the same time: an entry leaves by one rename, under the lock with which it
-would be built. What a living session uses (build.use_marks) and what was used in the last day stays,
-whatever is asked.
+Pruning is safe while sessions build and load: an entry is removed by one rename, under its build lock.
+Entries that a live session uses (build.use_marks) or that were used within the last day are always kept.
 """
 
 from __future__ import annotations
@@ -19,15 +18,17 @@ from tile_oracle.build.use_marks import USE_FOLDER, nobody_begins
 from tile_oracle.errors import BuildError
 
 IN_USE_S = 24 * 3600.0
-"""An entry that was used this recently may be loaded by a session that still runs: it is never removed."""
+"""An entry used this recently may still be loaded by a running session, so it is never removed."""
 
 _SUFFIX = ".entry"
 
 
 @dataclass(frozen=True)
 class EntryUse:
-    """One entry: its size on disk, when it was last built or looked up (seconds since the epoch), and what
-    it is, as far as its facts can be read."""
+    """One entry: size on disk, time of the last build or lookup (seconds since the epoch), architecture.
+
+    arch is "damaged" when the entry's facts cannot be read.
+    """
 
     key: str
     bytes: int
@@ -37,7 +38,7 @@ class EntryUse:
 
 @dataclass(frozen=True)
 class Pruned:
-    """What pruning removed, or would remove, and what stays."""
+    """The entries that pruning removed (or, in a dry run, would remove) and those it kept."""
 
     removed: tuple[EntryUse, ...]
     kept: tuple[EntryUse, ...]
@@ -48,10 +49,10 @@ class Pruned:
 
 
 def entries_in(folder: Path) -> list[EntryUse]:
-    """All entries of a cache folder, least recently used first; none where there is no such folder."""
+    """All entries of a cache folder, least recently used first; empty when the folder does not exist."""
     found = []
     for place in folder.glob(f"[0-9a-f][0-9a-f]/{'[0-9a-f]' * 64}{_SUFFIX}"):
-        # Another session may take an entry away while this one looks.
+        # Another session may remove an entry meanwhile.
         with suppress(OSError):
             size = sum(file.stat().st_size for file in place.iterdir())
             found.append(
@@ -68,10 +69,10 @@ def prune(
     dry_run: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> Pruned:
-    """Removes entries unused for so long, then the least recently used until at most `keep_bytes` are left.
+    """Removes entries unused for `unused_for_s`, then the least recently used beyond `keep_bytes` in total.
 
-    Entries used within `IN_USE_S` and entries that a session builds right now stay. `progress` is called with
-    (looked at, in all). Raises BuildError where the folder cannot be written.
+    Entries used within `IN_USE_S` and entries being built are kept. `progress` is called with
+    (entries processed, entries to process). Raises BuildError where the folder cannot be written.
     """
     entries = entries_in(folder)
     chosen = _chosen(entries, now_s, unused_for_s, keep_bytes)

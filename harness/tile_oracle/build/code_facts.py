@@ -1,4 +1,4 @@
-"""What a kernel takes of a GPU, read from its binary: the columns of a record that say so."""
+"""The GPU resources that a kernel uses, read from its binary, as columns of a record."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ _REGISTER_BYTES = 4
 
 @dataclass(frozen=True)
 class CodeFacts:
-    """None where the binary does not say (and everywhere on cpu).
+    """Resource use of a kernel. A field is None where the binary does not say; on cpu all are None.
 
-    vgprs: vector registers of a work-item, on AMD accumulators included; on NVIDIA its registers.
-    agprs, sgprs: accumulator and scalar registers. lds_bytes: LDS (shared memory) of a workgroup, static
-    and dynamic. scratch_bytes: private memory of a work-item. spills: registers that did not fit (on NVIDIA
-    the words of a work-item's stack frame: kernels/gpu has no other use for one). workgroups_per_cu,
-    waves_per_cu: what a compute unit holds at once (arch.occupancy). loop_matrix_instructions: in
-    the body of the main loop, counted in the code: mostly one step of tile_k, of `mem` some.
+    vgprs: vector registers of a work-item; on AMD including accumulators, on NVIDIA all registers.
+    agprs, sgprs: accumulator and scalar registers.
+    lds_bytes: LDS (shared memory) of a workgroup, static and dynamic.
+    scratch_bytes: private memory of a work-item.
+    spills: spilled registers. On NVIDIA the words of a work-item's stack frame, since kernels/gpu uses the
+    stack for nothing else.
+    workgroups_per_cu, waves_per_cu: active workgroups and waves of a compute unit (arch.occupancy).
+    loop_matrix_instructions: matrix instructions in the body of the main loop, counted in the machine code.
+    The body is one step of tile_k for most pipelines, and several steps for `mem`.
     """
 
     vgprs: int | None = None
@@ -52,9 +55,9 @@ CODE_FACTS: tuple[str, ...] = tuple(CodeFacts.__dataclass_fields__)
 
 @lru_cache(maxsize=4096)
 def code_facts(path: Path, arch: str) -> CodeFacts:
-    """The facts of a kernel's binary; of PTX, which the driver assembles, only its matrix instructions.
+    """The facts of a kernel's binary. For PTX, which the driver assembles, only the matrix instructions.
 
-    A binary that cannot be read has none either: it was looked at when it was built.
+    A binary that cannot be read gives no facts; the build has already checked it.
     """
     try:
         if arch.startswith("gfx"):
@@ -84,8 +87,10 @@ def _amd(path: Path, arch: str) -> CodeFacts:
 
 
 def _library(path: Path, arch: str) -> CodeFacts:
-    """Of a library of CK Tile's, whose LDS is all static: its most demanding instance. Its occupancy is left
-    open: with how many threads it is launched depends on the problem."""
+    """The facts of a CK Tile library's most demanding instance. All its LDS is static.
+
+    Occupancy is left out, because the number of threads in a launch depends on the problem.
+    """
     facts = most_demanding(instances(code_object_in(path, arch)))
     return _of_amd(facts, facts.lds_bytes)
 
@@ -102,7 +107,7 @@ def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
 
 
 def _cubin(data: bytes, arch: str) -> CodeFacts:
-    """By the section .nv.info: (form, attribute, size), then the value."""
+    """Reads the section .nv.info: records of (form, attribute, size), each followed by its value."""
     elf = Elf(data)
     kernel = next(number for number, symbol in enumerate(_symbols(elf)) if symbol.name == KERNEL)
     found: dict[int, int] = {}
@@ -126,7 +131,7 @@ def _cubin(data: bytes, arch: str) -> CodeFacts:
 
 
 def _attributes(body: bytes) -> Iterator[tuple[int, int, int]]:
-    """(attribute, symbol, value) of those that are about a symbol."""
+    """(attribute, symbol, value) of the attributes that belong to a symbol."""
     at = 0
     while at + 4 <= len(body):
         form, attribute, size = struct.unpack_from("<BBH", body, at)
@@ -139,16 +144,16 @@ def _attributes(body: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def _symbols(elf: Elf) -> list[Symbol]:
-    """The dynamic symbol table; the whole one of a file that has no other."""
+    """The dynamic symbol table, or the full symbol table when there is no dynamic one."""
     return list(elf.symbols(DYNAMIC_SYMBOLS)) or list(elf.symbols(SYMBOLS))
 
 
 def _symbol_bytes(elf: Elf, name: str) -> bytes:
-    """What lies at a symbol. Raises KeyError."""
+    """The bytes of a symbol. Raises KeyError."""
     return elf.symbol_bytes({symbol.name: symbol for symbol in _symbols(elf)}[name])
 
 
 def _launch_info(elf: Elf) -> tuple[int, int]:
-    """Threads and dynamic LDS in bytes: the second and third number of to_launch_info (kernels/gpu/abi.h)."""
+    """Threads and dynamic LDS bytes: the second and third integer of to_launch_info (kernels/gpu/abi.h)."""
     _, threads, lds_bytes = struct.unpack_from("<3i", _symbol_bytes(elf, _LAUNCH_INFO))
     return int(threads), int(lds_bytes)

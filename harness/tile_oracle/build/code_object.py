@@ -1,7 +1,7 @@
-"""What a GPU binary says of its kernels: AMD code objects by their note, PTX by its text.
+"""Kernel metadata in GPU binaries: the metadata note of AMD code objects, the text of PTX.
 
-The note is described in LLVM's "User Guide for AMDGPU Backend", code object metadata; its numbers are what
-the compiler allocated for one wave (registers), one work-item (scratch) and one workgroup (LDS).
+LLVM's "User Guide for AMDGPU Backend" describes the note under code object metadata. Its numbers are what the
+compiler allocated for one wave (registers), one work-item (scratch) and one workgroup (LDS).
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _PTX_GLOBAL = re.compile(r"\.visible\s+\.(?:global|const)\s[^;=]*?([A-Za-z_$][\w
 class KernelFacts:
     """One kernel of an AMD code object.
 
-    vgprs: vector registers that a work-item has, accumulator registers included; agprs: the latter alone.
-    scratch_bytes: private memory of a work-item; spills: registers that did not fit. lds_bytes: static
-    LDS; what a launch adds (dynamic LDS) is not in it.
+    vgprs: vector registers of a work-item, including accumulator registers. agprs: accumulator registers.
+    scratch_bytes: private memory of a work-item. vgpr_spills, sgpr_spills: spilled registers. lds_bytes:
+    static LDS, without the dynamic LDS of a launch.
     """
 
     name: str
@@ -46,7 +46,7 @@ class KernelFacts:
 
 @dataclass(frozen=True)
 class CodeObject:
-    """bytes: size of the file. arch: gfx950, with what it was built for beside (xnack, sramecc)."""
+    """bytes: size of the file. arch: the target, such as gfx950, with its features (xnack, sramecc)."""
 
     bytes: int
     arch: str
@@ -55,12 +55,12 @@ class CodeObject:
 
 
 def inspect_code_object(path: Path) -> CodeObject:
-    """Reads an AMD code object's note. Raises BuildError when the file is none, or is damaged."""
+    """Reads an AMD code object's note. Raises BuildError when the file is no code object or is damaged."""
     return read_code_object(_read(path), str(path))
 
 
 def read_code_object(data: bytes, where: str) -> CodeObject:
-    """The same of a code object in memory; `where` it is from, for the message."""
+    """Reads a code object in memory. `where`: its origin, for the error message."""
     try:
         return _code_object(data)
     except (*DAMAGED, TypeError, RecursionError, msgspec.MsgspecError):
@@ -104,9 +104,9 @@ def _kernel(entry: Mapping[str, Any]) -> KernelFacts:
 
 
 def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> str | None:
-    """Why a GPU binary cannot be used: damaged, for another machine, or without one of the `needed` names.
+    """Why a GPU binary cannot be used: damaged, for another machine, or lacking one of the `needed` symbols.
 
-    A cubin is only looked at from outside; its driver is the one that can read it.
+    Of a cubin only the ELF header is checked; the driver reads the rest.
     """
     data = _read(path)
     if machine == "amdgcn":

@@ -1,4 +1,4 @@
-"""Verification of machine code as it is built: reports beside binaries, and what a builder does with them."""
+"""Verifies machine code as it is built, and stores the reports beside the binaries."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tile_oracle.verify.verdicts import keep_verdict, read_verdict
 from tile_oracle.verify.verifier import verify_assembly
 
 NOTE, REFUSE = "note", "refuse"
-"""What a builder does with what the verifier finds."""
+"""What a builder does with findings: store them, or refuse the kernel."""
 
 VERIFIABLE = ("gfx950",)
 """Architectures whose machine code can be verified."""
 
 
 class CodeVerifier:
-    """Looks at each binary that is built, unless `mode` is ""."""
+    """Verifies each binary that is built, unless `mode` is ""."""
 
     def __init__(self, arch: str, mode: str) -> None:
         """Raises BuildError for an architecture whose code cannot be verified."""
@@ -34,11 +34,11 @@ class CodeVerifier:
         self._arch, self._mode = arch, mode
 
     def knows(self, entry: CacheEntry) -> bool:
-        """Whether nothing is left to look at in an entry of the cache."""
+        """Whether a cache entry needs no further verification."""
         return not self._mode or read_verdict(entry.path.parent) is not None
 
     def looking_at(self, kernel: Kernel) -> Callable[[Path, CacheEntry], None]:
-        """What looks at the kernel's work folder: an assembly that was made on the way is verified."""
+        """Returns a function that verifies the assembly in the kernel's work folder, if there is one."""
         return partial(self._look, kernel)
 
     def _look(self, kernel: Kernel, work: Path, made: CacheEntry) -> None:
@@ -47,7 +47,7 @@ class CodeVerifier:
             keep_verdict(made.path.parent, verify_assembly(text, lds_buffers(kernel, self._arch)))
 
     def judged(self, result: BuildResult, assembly: Callable[[Kernel], str]) -> BuildResult:
-        """The result, or a build_error where kernels with findings are refused."""
+        """The result; a build_error when the kernel has findings and the mode is REFUSE."""
         if not self._mode or result.binary is None:
             return result
         findings = self.report(result.kernel, result.binary, assembly).findings
@@ -57,7 +57,7 @@ class CodeVerifier:
         return replace(result, status="build_error", binary=None, log=log)
 
     def report(self, kernel: Kernel, binary: Binary, assembly: Callable[[Kernel], str]) -> Report:
-        """What is kept beside the binary, else what is found in `assembly(kernel)` and then kept."""
+        """The report stored beside the binary. If there is none, verifies `assembly(kernel)`."""
         kept = read_verdict(binary.path.parent)
         if kept is None:
             kept = verify_assembly(assembly(kernel), lds_buffers(kernel, self._arch))

@@ -1,4 +1,4 @@
-"""One way to compile: units of a kernel source in, entries of the cache out."""
+"""Compiles the translation units of one kernel source into cache entries."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 
 Made = tuple[CacheEntry | None, Ended]
-"""What became of a unit: no entry when it did not compile."""
+"""The outcome for a translation unit. The entry is None when it did not compile."""
 
 _KEY_VERSION = 1
 _TRIES_AFTER_SIGNAL = 2
 
 
 class Compiler:
-    """A kernel source, a toolchain and an instruction set: together with a unit they decide the binary."""
+    """A kernel source, a toolchain and an instruction set. They and a translation unit determine the
+    binary."""
 
     def __init__(
         self, source: KernelSource, toolchain: Toolchain, isa: Isa, cache: BuildCache, timeout_s: float
     ) -> None:
-        """Raises BuildError where the toolchain cannot make the code."""
+        """Raises BuildError when the toolchain cannot build for this source and instruction set."""
         self._source, self._toolchain, self._isa = source, toolchain, isa
         self._cache, self._timeout_s = cache, timeout_s
         self._flags = toolchain.flags(source.arch, isa)
@@ -58,15 +59,15 @@ class Compiler:
 
     @property
     def identity(self) -> str:
-        """Hash of all that decides the binaries besides the units."""
+        """Hash of everything but the translation unit that determines a binary."""
         return content_key(self._key_parts)
 
     def key(self, unit: str) -> str:
-        """The cache's key of a translation unit."""
+        """The cache key of a translation unit."""
         return content_key(self._key_parts | {"source": unit})
 
     def binary(self, key: str, entry: CacheEntry) -> Binary:
-        """An entry of the cache as what a worker loads."""
+        """A cache entry as the Binary that a worker loads."""
         arch, made_by = self._source.arch, self._toolchain.identity
         return Binary(entry.path, key, entry.bytes, made_by, self._flags, arch, self._isa.name)
 
@@ -77,7 +78,7 @@ class Compiler:
         key: str,
         look: Callable[[Path, CacheEntry], None] = lambda work, made: None,
     ) -> Made:
-        """Compiles a unit into the cache. `look` sees the work folder of what was made before it goes.
+        """Compiles a unit into the cache. `look` is called with the work folder before it is removed.
 
         Raises BuildError when the cache cannot be written, and after `stop`.
         """
@@ -113,8 +114,11 @@ class Compiler:
             return added, ended
 
     def make_again_if_killed(self, make: Callable[[], Made], run_fewer: Callable[[], None]) -> Made:
-        """What `make` returns. A compiler that a signal ended is tried again, one such at a time, after
-        `run_fewer`: the memory may not be enough for so many at once."""
+        """Calls `make`, and again when a signal killed the compiler.
+
+        The usual cause is a lack of memory. `run_fewer` therefore lowers the number of parallel compilers
+        first, and only one retry runs at a time.
+        """
         entry, ended = make()
         for _ in range(_TRIES_AFTER_SIGNAL):
             if entry is not None or not ended.interrupted:
@@ -125,7 +129,7 @@ class Compiler:
         return entry, ended
 
     def assembly(self, kernel: Kernel) -> str:
-        """The assembly of a kernel: by the same compiler with the same flags. Raises BuildError."""
+        """The kernel's assembly, from the same compiler with the same flags. Raises BuildError."""
         if not isinstance(self._toolchain, AssemblyToolchain):
             raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
         with self._cache.work_folder() as work:
@@ -137,7 +141,7 @@ class Compiler:
             return (work / ASSEMBLY).read_text("utf-8", "replace")
 
     def stop(self) -> None:
-        """Ends all compilers that run, and what is compiled from now on."""
+        """Kills all running compilers; later calls of `make` raise BuildError."""
         self._stopped = True
         self._processes.stop_all()
 
@@ -147,7 +151,7 @@ class Compiler:
         self._toolchain.prepare(work)
 
     def _run(self, work: Path, name: str) -> Ended:
-        """Runs the toolchain's commands and looks at what they made; all of it as one ending."""
+        """Runs the toolchain's commands, checks their output and combines logs and times."""
         log, seconds = "", 0.0
         for command in self._toolchain.commands(self._unit_name, self._output, self._flags):
             ended = self._processes.run(command, work, self._timeout_s)

@@ -1,4 +1,4 @@
-"""Where programs of CUDA's toolkit are, such as ptxas and nvcc."""
+"""Finds programs of the CUDA toolkit, such as ptxas and nvcc."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _WHEELS = ("cuda_nvcc", "cu13")
 
 
 def find_cuda_program(name: str) -> Path | None:
-    """The program of a name or path; None where there is none.
+    """Finds a program by name or path; None when it is not installed.
 
-    A name is looked for on PATH, below CUDA_HOME, in the wheel nvidia-cuda-nvcc (of CUDA 12, the extra
-    tile-oracle[cuda], it has ptxas alone), and where CUDA's packages put it.
+    A name is looked up on PATH, below CUDA_HOME, in the wheel nvidia-cuda-nvcc, and in /usr/local/cuda. The
+    wheel for CUDA 12 (the extra tile-oracle[cuda]) has only ptxas.
     """
     found = shutil.which(name)
     if found is not None:
@@ -32,7 +32,7 @@ def find_cuda_program(name: str) -> Path | None:
 
 
 def _wheel_folders() -> Iterator[Path]:
-    """Where wheels of CUDA's compiler lie in this Python: nvidia/cuda_nvcc (CUDA 12), nvidia/cu13 (13)."""
+    """Install folders of the CUDA compiler wheels: nvidia/cuda_nvcc (CUDA 12), nvidia/cu13 (CUDA 13)."""
     try:
         spec = importlib.util.find_spec("nvidia")
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""ELF files (64-bit, little-endian): their sections, symbols and notes. The data may be damaged."""
+"""Reads ELF files (64-bit, little-endian), which may be damaged: sections, symbols and notes."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 X86_64, AARCH64, CUDA, AMDGPU = 62, 183, 190, 224
 SYMBOLS, NOTES, DYNAMIC, DYNAMIC_SYMBOLS = 2, 7, 6, 11
-"""Types of sections."""
+"""Section types."""
 
 DAMAGED = (ValueError, struct.error, LookupError, OverflowError)
-"""What reading a damaged file raises."""
+"""The exceptions that reading a damaged file raises."""
 
 
 class Section(NamedTuple):
-    """A section header, as it stands in the file."""
+    """A section header, field by field as in the file."""
 
     name_offset: int
     type: int
@@ -30,7 +30,7 @@ class Section(NamedTuple):
 
 
 class Symbol(NamedTuple):
-    """section: its number, 0 for a symbol that is defined elsewhere. size: bytes from the address on."""
+    """section: index of its section, 0 for an undefined symbol. size: bytes from the address on."""
 
     name: str
     binding: int
@@ -40,7 +40,7 @@ class Symbol(NamedTuple):
 
 
 class Elf:
-    """A file in memory."""
+    """An ELF file in memory. Raises one of DAMAGED for invalid data."""
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
@@ -64,7 +64,7 @@ class Elf:
         return found
 
     def body(self, section: Section | str) -> bytes:
-        """What a section holds, by its name or its header."""
+        """The content of a section, given by name or header."""
         if isinstance(section, str):
             section = self.named_sections()[section]
         end = section.offset + section.size
@@ -73,7 +73,7 @@ class Elf:
         return self._data[section.offset : end]
 
     def symbols(self, *types: int) -> Iterator[Symbol]:
-        """The symbols of all tables of these types, in order, the empty first one included."""
+        """The symbols of all tables of these section types, in order, including the null symbol."""
         for section in self.sections:
             if section.type in types:
                 names = self.body(self.sections[section.link])
@@ -81,13 +81,13 @@ class Elf:
                     yield Symbol(_string(names, name), info >> 4, place, address, size)
 
     def symbol_bytes(self, symbol: Symbol) -> bytes:
-        """What lies at a symbol."""
+        """The bytes of a symbol."""
         section = self.sections[symbol.section]
         begin = symbol.address - section.address
         return self.body(section)[begin : begin + symbol.size]
 
     def libraries(self) -> Iterator[str]:
-        """The libraries that the file asks the loader for."""
+        """The shared libraries that the file needs (DT_NEEDED)."""
         for section in self.sections:
             if section.type == DYNAMIC:
                 names = self.body(self.sections[section.link])
@@ -96,7 +96,8 @@ class Elf:
                         yield _string(names, value)
 
     def notes(self) -> Iterator[tuple[int, bytes]]:
-        """(type, description) of every note: three words of header, name and description, padded to words."""
+        """(type, description) of every note. A note has a header of three words, then name and description,
+        each padded to words."""
         for section in self.sections:
             if section.type != NOTES:
                 continue

@@ -1,7 +1,7 @@
-"""Toolchains for GPUs: the ziglang wheel's clang, ROCm's or a system clang, hipcc; ptxas where there is one.
+"""Toolchains for GPUs: the ziglang wheel's clang, ROCm's clang, a system clang, hipcc; ptxas if installed.
 
-All of them are clang, and are given the same flags; what is not is nvcc (build.nvcc). Kernels need no
-vendor's headers and no device library.
+All of them are clang and get the same flags; build.nvcc is the exception. Kernels need neither vendor headers
+nor a device library.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _COMMON = (
     "-fno-rtti",
     "-ffp-contract=fast",
     "-fno-math-errno",
-    # Else a hash of the source's path would be in the binary.
+    # Otherwise the binary contains a hash of the source's path.
     "-fuse-cuid=none",
 )
 _LANGUAGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
@@ -44,7 +44,7 @@ _LANGUAGE: Mapping[str, tuple[str, ...]] = MappingProxyType(
         ),
         "nvptx": (
             *("-x", "cuda", "--cuda-gpu-arch={arch}", "--cuda-device-only", "-nocudainc", "-nocudalib"),
-            # PTX 8.0 is all that sm_90 needs; what clang would write by itself needs the newest driver.
+            # sm_90 needs PTX 8.0. clang's default version needs the newest driver.
             *("--cuda-feature=+ptx80", "-Wno-unknown-cuda-version"),
         ),
     }
@@ -56,7 +56,7 @@ HOW_TO_GET_ONE: Mapping[str, str] = MappingProxyType(
     }
 )
 ASSEMBLY = "kernel.s"
-"""The name, in the work folder, of a GPU kernel's assembly where a toolchain leaves it."""
+"""File name of a GPU kernel's assembly in the work folder."""
 
 _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 
@@ -65,8 +65,9 @@ _ROCM_CLANG = ("llvm/bin/clang++", "lib/llvm/bin/clang++")
 class GpuToolchain:
     """A clang that builds for one GPU architecture.
 
-    compiler: the command line's beginning. zig: the wheel's folder, for its clang, which has no headers of
-    its own beside it and no linker named lld. ptxas: NVIDIA's assembler, or None: then the driver assembles.
+    compiler: the start of the command line. zig: the ziglang wheel's folder, or None; its clang has neither
+    its own headers nor a linker named lld beside it. ptxas: NVIDIA's assembler; when None, the driver
+    assembles the PTX.
     """
 
     name: str
@@ -81,7 +82,7 @@ class GpuToolchain:
 
     @property
     def suffix(self) -> str:
-        """The ending of a binary's file name."""
+        """File name suffix of a binary."""
         if self.machine == "amdgcn":
             return ".hsaco"
         return ".cubin" if self.ptxas is not None else ".ptx"
@@ -97,7 +98,7 @@ class GpuToolchain:
             (resource / "include").symlink_to(self.zig / "lib" / "include")
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """What writes the same code as text (of sm_90: PTX)."""
+        """The command that writes the same code as text (PTX for sm_90)."""
         return (*self._compile(flags), "-S", source, "-o", output)
 
     def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
@@ -113,7 +114,7 @@ class GpuToolchain:
             return ((*compile_, "-S", source, "-o", "kernel.ptx"), assemble)
         if self.zig is None:
             return ((*compile_, "-c", source, "-o", output),)
-        # clang would look for a program lld on PATH; assembled and linked by hand it needs none.
+        # clang would look for lld on PATH. Assembling and linking in separate steps avoids that.
         zig = self.compiler[0]
         target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={self.arch}")
         return (
@@ -137,7 +138,7 @@ def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
                 return found
         raise BuildError(f"no compiler for {arch} was found: {HOW_TO_GET_ONE[machine]}")
     if is_nvcc(name) and machine != "nvptx":
-        raise BuildError(f"toolchain {name!r} makes no code for AMD's GPUs: {HOW_TO_GET_ONE[machine]}")
+        raise BuildError(f"toolchain {name!r} cannot build for AMD GPUs: {HOW_TO_GET_ONE[machine]}")
     found = _named("ziglang" if name == "zig" else name, arch, machine)
     if found is None:
         how = HOW_TO_GET_NVCC if is_nvcc(name) else HOW_TO_GET_ONE[machine]
@@ -146,7 +147,7 @@ def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
 
 
 def gpu_toolchain_names(machine: str) -> tuple[str, ...]:
-    """What auto looks for, in order."""
+    """The toolchains that auto tries, in order."""
     return ("ziglang", "rocm", "hipcc", "clang++") if machine == "amdgcn" else ("ziglang", "clang++", "nvcc")
 
 
@@ -166,7 +167,7 @@ def _which(name: str) -> Path | None:
 
 
 def rocm_folders() -> tuple[Path, ...]:
-    """Where ROCm may be: ROCM_PATH, beside hipcc, and where its packages put it."""
+    """Folders where ROCm may be installed: ROCM_PATH, the parent of hipcc's folder, /opt/rocm."""
     folders = [Path(os.environ["ROCM_PATH"])] if os.environ.get("ROCM_PATH") else []
     hipcc = _which("hipcc")
     if hipcc is not None:
@@ -183,7 +184,7 @@ def _rocm_clang() -> Path | None:
 
 
 def find_ptxas(machine: str = "nvptx") -> Path | None:
-    """NVIDIA's assembler (build.cuda_programs); None for other machines and where there is none."""
+    """Finds NVIDIA's assembler (build.cuda_programs); None when it is missing or the machine is not nvptx."""
     return find_cuda_program("ptxas") if machine == "nvptx" else None
 
 

@@ -1,4 +1,4 @@
-"""Cheap facts about a binary, read from the ELF file itself; nothing is loaded."""
+"""Facts about a binary, read from its ELF file without loading it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tile_oracle.build.elf import AARCH64, AMDGPU, CUDA, DAMAGED, DYNAMIC_SYMBOL
 from tile_oracle.errors import BuildError
 
 EXPORTS = ("to_abi_version", "to_workspace_bytes", "to_launch", "to_time")
-"""What a CPU kernel must export (kernels/cpu/abi.h)."""
+"""The functions that a CPU kernel must export (kernels/cpu/abi.h)."""
 
 _MACHINES = {X86_64: "x86_64", AARCH64: "aarch64", AMDGPU: "amdgcn", CUDA: "cuda"}
 _SHARED_OBJECT = 3
@@ -20,23 +20,23 @@ _WEAK = 2
 
 @dataclass(frozen=True)
 class BinaryFacts:
-    """What an ELF shared object says of itself."""
+    """Facts about an ELF shared object."""
 
     bytes: int
     machine: str
-    """x86_64, aarch64, or the ELF number of another machine."""
+    """x86_64, aarch64, or `machine` and the ELF number of another machine."""
     exports: frozenset[str]
     """Dynamic symbols that it defines."""
     imports: frozenset[str]
-    """Dynamic symbols that it needs from the process; weak ones are left out."""
+    """Dynamic symbols that it needs from the process, without weak ones."""
     libraries: tuple[str, ...]
-    """Libraries that it asks the loader for (DT_NEEDED)."""
+    """Libraries that it needs (DT_NEEDED)."""
 
 
 def inspect_binary(path: Path) -> BinaryFacts:
     """Reads the dynamic symbols of a 64-bit little-endian ELF shared object.
 
-    Raises BuildError when the file is none, or is damaged.
+    Raises BuildError when the file is not one or is damaged.
     """
     try:
         data = path.read_bytes()
@@ -63,9 +63,9 @@ def _facts(data: bytes) -> BinaryFacts:
 
 
 def what_is_wrong(facts: BinaryFacts, machine: str) -> str | None:
-    """Why a CPU kernel's binary could not be used on `machine`; None when it can be.
+    """Why a CPU kernel's binary cannot be used on `machine`, or None.
 
-    A name that this process does not have would fail to load in a worker, which has no more than it.
+    A symbol that this process cannot resolve cannot be resolved in a worker either.
     """
     if facts.machine != machine:
         return f"the binary is for {facts.machine}, not {machine}"

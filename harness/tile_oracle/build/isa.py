@@ -1,8 +1,8 @@
 """Instruction sets: what a build may use, and whether a machine has it.
 
 A name is `native`, a level (`x86-64-v3`, `armv8.2-a`) or a level with extensions
-(`x86-64-v4+avx512bf16`, `armv8.2-a+bf16+fp16`). Levels are those of the x86-64 psABI and of the Arm
-architecture; features are named as /proc/cpuinfo names them, since that is what a machine is asked.
+(`x86-64-v4+avx512bf16`, `armv8.2-a+bf16+fp16`). The levels are those of the x86-64 psABI and of the Arm
+architecture. Features have the names of /proc/cpuinfo, which is where a machine's features are read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _X86_LEVELS: dict[str, tuple[str, ...]] = {
     "x86-64-v3": ("abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"),
     "x86-64-v4": ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"),
 }
-"""Level -> what it adds to the level before."""
+"""Level -> the features that it adds to the previous level."""
 
 _X86_EXTENSIONS: dict[str, str] = {
     "amx-bf16": "amx_bf16",
@@ -37,7 +37,7 @@ _X86_EXTENSIONS: dict[str, str] = {
     "f16c": "f16c",
     "fma": "fma",
 }
-"""Extension as compilers name it -> as /proc/cpuinfo does."""
+"""Compiler's name of an extension -> its name in /proc/cpuinfo."""
 
 _ARM_LEVELS: dict[str, tuple[str, ...]] = {
     "armv8-a": ("asimd", "fp"),
@@ -60,20 +60,19 @@ _X86_INSTRUCTIONS = re.compile(
     r"3dnow\w*|abm|adx|aes|amx_\w+|avx\w*|bmi[12]|cmov|cmpccxadd|cx(8|16)|f16c|fma4?|fpu|fxsr|gfni|lahf_lm|mmx"
     r"|movbe|movdir\w+|pclmulqdq|pni|popcnt|s?sse\w*|sha\w*|sm[34]|tbm|vaes|vpclmulqdq|xop|xsave\w*"
 )
-"""Flags of /proc/cpuinfo that are instructions which a compiler may use. The others say what the
-processor, its firmware and the version of the operating system can do, which differs between machines
-that run the same code."""
+"""The flags of /proc/cpuinfo that are instructions for a compiler to use. The other flags describe the
+processor, firmware and kernel version, and differ between machines that run the same code."""
 
 
 @dataclass(frozen=True)
 class Cpu:
-    """What /proc/cpuinfo says: the machine's name, what every core can do, and which models they are."""
+    """A CPU according to /proc/cpuinfo: machine, the features common to all cores, models."""
 
     machine: str
-    """x86_64 or aarch64, as `uname -m` says."""
+    """x86_64 or aarch64, as printed by `uname -m`."""
     features: frozenset[str]
     model: str
-    """Vendor, family and model numbers: a compiler tunes by them even where features agree."""
+    """Vendor, family and model numbers. Compilers tune for the model, even where the features are equal."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +82,11 @@ class Isa:
     name: str
     machine: str
     flags: tuple[str, ...]
-    """What a compiler is told."""
+    """Compiler flags."""
     features: tuple[str, ...]
-    """What a machine must have to run the result, as /proc/cpuinfo names it, sorted."""
+    """The features that a machine needs to run the result, in the names of /proc/cpuinfo, sorted."""
     fingerprint: str
-    """Tells two instruction sets of one name apart: `native` means something else on every machine."""
+    """Distinguishes instruction sets of the same name: `native` differs from machine to machine."""
 
     def missing(self, cpu: Cpu) -> tuple[str, ...]:
         """The features that `cpu` lacks."""
@@ -96,7 +95,7 @@ class Isa:
 
 @lru_cache(maxsize=1)
 def this_cpu() -> Cpu:
-    """The machine that this process runs on. Without /proc/cpuinfo, one with no known features."""
+    """The CPU of this machine. Without /proc/cpuinfo it has no known features."""
     try:
         text = Path("/proc/cpuinfo").read_text("utf-8", "replace")
     except OSError:
@@ -105,7 +104,7 @@ def this_cpu() -> Cpu:
 
 
 def parse_cpuinfo(text: str, machine: str) -> Cpu:
-    """Reads the text of /proc/cpuinfo: features common to all cores, models of all of them."""
+    """Parses the text of /proc/cpuinfo: the features common to all cores, and all models."""
     features: frozenset[str] | None = None
     models: set[str] = set()
     for block in text.split("\n\n"):
@@ -128,9 +127,9 @@ def _pair(line: str) -> tuple[str, str]:
 
 
 def resolve_isa(name: str, cpu: Cpu | None = None) -> Isa:
-    """The instruction set that a name means. `native` is resolved on this machine.
+    """The instruction set of a name. `native` is resolved on this machine.
 
-    Raises BuildError for a name that is not known, with those that are.
+    Raises BuildError, which lists the known names, for an unknown name.
     """
     cpu = cpu or this_cpu()
     if name == "native":
@@ -173,25 +172,25 @@ def _check_extensions(name: str, extensions: list[str], known: Collection[str]) 
 
 
 GPU_MACHINES: Mapping[str, str] = MappingProxyType({"gfx950": "amdgcn", "sm_90": "nvptx"})
-"""Architecture of a GPU -> the machine that compilers make code for."""
+"""GPU architecture -> the compiler's target machine."""
 
 
 def isa_for(arch: str, name: str) -> Isa:
-    """What to build for: on cpu the named instruction set, on a GPU the architecture itself.
+    """The instruction set to build for: the named one on cpu, the architecture itself on a GPU.
 
-    Raises BuildError for an instruction set that is not known, or not the architecture's.
+    Raises BuildError for an instruction set that is unknown or does not belong to the architecture.
     """
     if arch not in GPU_MACHINES:
         return resolve_isa(name)
     if name not in ("native", arch):
-        raise BuildError(f"--isa {name} is for cpu: kernels for {arch} have no other instruction set")
+        raise BuildError(f"--isa {name} is for cpu: kernels for {arch} have only one instruction set")
     return Isa(arch, GPU_MACHINES[arch], (), (), arch)
 
 
 def missing_features(machine: str, features: Collection[str], cpu: Cpu) -> tuple[str, ...]:
-    """What `cpu` lacks of a machine name and /proc/cpuinfo features; empty when it can run the code.
+    """The machine or features that `cpu` lacks; empty when it can run the code.
 
-    Code for a GPU asks nothing of the CPU: whether there is such a GPU, its worker finds out.
+    Code for a GPU requires nothing of the CPU; the worker finds out whether the GPU is present.
     """
     if machine in GPU_MACHINES.values():
         return ()

@@ -1,4 +1,4 @@
-"""A queue of compile jobs that background threads work through."""
+"""A queue of compile jobs, run by background threads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POLL_S = 0.02
 
 
 class Job:
-    """What waits in a queue. urgent: somebody waits for it now."""
+    """A queued job. urgent: a caller is blocked on it."""
 
     urgent = False
 
@@ -23,12 +23,12 @@ J = TypeVar("J", bound=Job)
 
 
 class JobQueue(Generic[J]):
-    """Jobs in order, urgent ones first; threads start as they are needed."""
+    """Jobs in order, urgent ones first. Threads start on demand."""
 
     def __init__(self, threads: int, run: Callable[[J], bool], fail: Callable[[J, Exception], None]) -> None:
-        """`run` does a job, or returns False for one that has to wait: it is tried again soon.
+        """`run` runs a job; when it returns False, the job is queued again after a short wait.
 
-        `fail` is told why a job was given up: what `run` raised, or BuildError for a closed queue.
+        `fail` gets the reason why a job failed: the exception of `run`, or BuildError for a closed queue.
         """
         self._run, self._fail = run, fail
         self._most_threads = self._at_once = threads
@@ -39,7 +39,7 @@ class JobQueue(Generic[J]):
         self._closed = False
 
     def add(self, job: J) -> None:
-        """Puts a job at the end."""
+        """Appends a job."""
         with self._changed:
             closed = self._closed
             if not closed:
@@ -53,7 +53,7 @@ class JobQueue(Generic[J]):
             self._fail(job, BuildError("the builder is closed"))
 
     def hurry(self, job: J) -> None:
-        """Puts a job that has not begun at the front."""
+        """Moves a waiting job to the front."""
         with self._changed:
             if not job.urgent:
                 job.urgent = True
@@ -63,17 +63,17 @@ class JobQueue(Generic[J]):
 
     @property
     def waiting(self) -> tuple[J, ...]:
-        """The jobs that have not begun, the next one first."""
+        """The jobs that have not started, next one first."""
         with self._changed:
             return tuple(self._waiting)
 
     def run_fewer(self) -> None:
-        """Halves how many jobs run at once."""
+        """Halves the number of jobs that run at once."""
         with self._changed:
             self._at_once = max(1, self._at_once // 2)
 
     def close(self) -> None:
-        """Gives up all jobs that have not begun. Threads end after the job that they are at: `join`."""
+        """Fails all waiting jobs. Threads stop after their current job; `join` waits for them."""
         with self._changed:
             self._closed = True
             given_up = list(self._waiting)
@@ -101,7 +101,7 @@ class JobQueue(Generic[J]):
             try:
                 done = self._run(job)
             except Exception as error:
-                # Whoever waits for the job gets the error; this thread goes on for the others.
+                # The job's waiters get the error; this thread goes on with other jobs.
                 self._fail(job, error)
                 continue
             finally:
@@ -114,7 +114,7 @@ class JobQueue(Generic[J]):
     def _put_back(self, job: J) -> None:
         with self._changed:
             if not self._closed:
-                # Kept out of the queue meanwhile: other threads could not do it either.
+                # Not in the queue meanwhile: other threads could not run it either.
                 self._changed.wait(_POLL_S)
             closed = self._closed
             if not closed and job.urgent:

@@ -1,9 +1,9 @@
-"""How many matrix instructions a kernel's main loop holds, counted in its machine code (or PTX).
+"""Counts the matrix instructions of a kernel's main loop in its machine code or PTX.
 
-Statically, without a disassembler: an instruction's length, whether it is a branch and whether it is a matrix
-instruction stand in fixed bits of its encoding. gfx950: AMD's "Instruction Set Architecture" documents for
-CDNA 3 and 4, chapter "Microcode Formats". sm_90's encoding is not published; the two opcodes used here are
-tested against the PTX that a binary was assembled from.
+No disassembler is needed: fixed bits of the encoding give an instruction's length and tell branches and
+matrix instructions from the rest. For gfx950 the source is AMD's "Instruction Set Architecture" documents for
+CDNA 3 and 4, chapter "Microcode Formats". The encoding of sm_90 is not published; tests check the two opcodes
+used here against the PTX from which a binary was assembled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VOP2_WITH_CONSTANT = frozenset((0x17, 0x18, 0x24, 0x25))  # fmamk, fmaak
 _VOP3P = 0x1A7
 _LONG_FORMATS = 0b11
 _NOT_MATRIX = frozenset((0x58, 0x59))  # v_accvgpr_read, v_accvgpr_write
-_NEW_MATRIX = frozenset((0x2D, 0x2E, *range(0x35, 0x3E)))  # gfx950's, in gaps of the older numbering
+_NEW_MATRIX = frozenset((0x2D, 0x2E, *range(0x35, 0x3E)))  # new in gfx950, in gaps of the older opcodes
 
 _SASS_BYTES = 16
 _SASS_HMMA, _SASS_BRA = 0x23C, 0x947
@@ -30,13 +30,14 @@ _PTX_LABEL = re.compile(r"^\$?([A-Za-z_][\w$]*):")
 _PTX_BRANCH = re.compile(r"\bbra(?:\.uni)?\s+\$?([A-Za-z_][\w$]*)")
 
 Code = Sequence[tuple[int, int | None, bool]]
-"""Instructions in order: address, where it branches to (None: it is no branch), whether it multiplies."""
+"""Instructions in order: address, branch target (None for other instructions), whether it is a matrix
+instruction."""
 
 
 def main_loop_matrix_instructions(code: Code) -> int:
-    """Matrix instructions in the body of the innermost loop that has most of them; 0 without such a loop.
+    """The highest count of matrix instructions in any innermost loop; 0 when no loop has one.
 
-    A loop is what lies between a branch backwards and where it leads to.
+    A loop is the code between a backward branch and its target.
     """
     addresses = [at for at, _, matrix in code if matrix]
     loops = sorted({(to, at) for at, to, _ in code if to is not None and to <= at}, key=lambda p: p[1] - p[0])
@@ -49,7 +50,7 @@ def main_loop_matrix_instructions(code: Code) -> int:
 
 
 def amd_code(text: bytes) -> Code:
-    """The instructions of gfx9 machine code. Raises ValueError for what is none."""
+    """Decodes gfx9 machine code. Raises ValueError when it ends within an instruction."""
     words = struct.unpack(f"<{len(text) // 4}I", text[: len(text) // 4 * 4])
     code: list[tuple[int, int | None, bool]] = []
     at = 0
@@ -72,7 +73,7 @@ def _is_amd_matrix(word: int) -> bool:
 
 
 def _amd_words(word: int) -> int:
-    """Length of an instruction by its first word."""
+    """Length of an instruction in words, from its first word."""
     if word >> 30 == _LONG_FORMATS:
         return 2
     if word >> 31:  # scalar
@@ -89,7 +90,7 @@ def _amd_words(word: int) -> int:
 
 
 def nvidia_code(text: bytes) -> Code:
-    """The instructions of sm_70 to sm_90 machine code, 16 bytes each. Raises ValueError for what is none."""
+    """Decodes sm_70 to sm_90 machine code, 16 bytes per instruction. Raises ValueError for a partial one."""
     if len(text) % _SASS_BYTES:
         raise ValueError("the machine code ends within an instruction")
     code: list[tuple[int, int | None, bool]] = []
@@ -98,7 +99,8 @@ def nvidia_code(text: bytes) -> Code:
         op = low & 0xFFF
         target = None
         if op == _SASS_BRA:
-            # In words, from the next instruction: bits 34 to 81, then 16 to 23.
+            # Offset in words from the next instruction: high part in bits 34 to 81, low byte in bits 16 to
+            # 23.
             offset = low >> 34 | (high & 0x3FFFF) << 30
             offset -= (offset & 1 << 47) << 1
             target = at + _SASS_BYTES + 4 * (offset << 8 | low >> 16 & 0xFF)
@@ -107,7 +109,7 @@ def nvidia_code(text: bytes) -> Code:
 
 
 def ptx_code(text: str, entry: str) -> Code:
-    """The lines of one entry of a PTX module. Raises ValueError when there is no such entry."""
+    """Decodes the lines of one entry of a PTX module. Raises ValueError when there is no such entry."""
     begin = re.search(rf"\.entry\s+{re.escape(entry)}\b", text)
     if begin is None:
         raise ValueError(f"the PTX has no entry {entry}")
@@ -121,7 +123,7 @@ def ptx_code(text: str, entry: str) -> Code:
 
 
 def _until_closed(lines: Iterable[str]) -> list[str]:
-    """A function's lines: its closing brace is alone at the begin of a line."""
+    """The lines of a function, up to a line that begins with the closing brace."""
     body: list[str] = []
     for line in lines:
         body.append(line)

@@ -1,4 +1,4 @@
-"""Our own kernels as kernel sources: kernels/cpu and kernels/gpu."""
+"""The project's own kernels as kernel sources: kernels/cpu and kernels/gpu."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _DEVICE_WORK_NEEDED = ("to_compare", "to_reference", "to_fill_integers")
 
 @dataclass(frozen=True)
 class CpuFamily:
-    """kernels/cpu. A base for other sources of libraries that speak kernels/cpu/abi.h."""
+    """kernels/cpu. Also a base class for other sources whose libraries implement kernels/cpu/abi.h."""
 
     arch: str
     headers: Headers
@@ -40,7 +40,7 @@ class CpuFamily:
         return self.headers.digest
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """None: the rules of the architecture say what kernels/cpu can do."""
+        """None: the architecture's rules already cover what kernels/cpu can do."""
         return None
 
     def unit(self, kernel: Kernel) -> str:
@@ -53,7 +53,7 @@ class CpuFamily:
         return find_toolchain(name)
 
     def check_unchanged(self) -> None:
-        """Nothing: the headers are in memory."""
+        """Does nothing: the headers are in memory."""
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         return what_is_wrong(inspect_binary(binary), isa.machine)
@@ -61,7 +61,7 @@ class CpuFamily:
 
 @dataclass(frozen=True)
 class GpuFamily(CpuFamily):
-    """kernels/gpu. A base for other sources of modules that speak kernels/gpu/abi.h."""
+    """kernels/gpu. Also a base class for other sources whose modules implement kernels/gpu/abi.h."""
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         return gpu_code_refusal(kernel, self.arch)
@@ -75,9 +75,9 @@ class GpuFamily(CpuFamily):
 
 
 def native_source(arch: str, include: Path | None = None) -> KernelSource:
-    """Our kernels for an architecture; `include` replaces the headers that ship for it.
+    """The project's kernels for an architecture; `include` replaces the headers that ship for it.
 
-    Raises BuildError for an architecture without kernels, and headers that cannot be read.
+    Raises BuildError for an architecture without kernels, and for headers that cannot be read.
     """
     headers = read_headers(include) if include is not None else headers_for(arch)
     return GpuFamily(arch, headers) if arch in GPU_MACHINES else CpuFamily(arch, headers)

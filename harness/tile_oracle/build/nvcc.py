@@ -1,9 +1,9 @@
-"""The toolchain nvcc: NVIDIA's own compiler, for sm_90.
+"""The toolchain nvcc: NVIDIA's compiler, for sm_90.
 
-nvcc begins every translation unit with cuda_runtime.h, which brings CUDA's headers and those of the C and C++
-libraries. The kernels need none of them, so an empty file of that name lies where the compiler looks first:
-no header of the machine that builds can get into a binary, and a toolkit without headers is enough. What is
-left for the host compiler, without which nvcc does not start, is to preprocess.
+nvcc includes cuda_runtime.h in every translation unit, and with it the headers of CUDA and of the C and C++
+libraries. The kernels need none of them, so an empty file of that name comes first on the include path. No
+header of the build machine can then affect a binary, and a toolkit without headers suffices. nvcc still needs
+a host compiler, but only to preprocess.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _EMPTY_HEADER = "// Instead of CUDA's: the kernels need no header.\n"
 
 @dataclass(frozen=True)
 class NvccToolchain:
-    """nvcc, and the host compiler that it preprocesses with."""
+    """nvcc and the host compiler that it preprocesses with."""
 
     name: str
     arch: str
@@ -41,14 +41,14 @@ class NvccToolchain:
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         check_found_for(self.name, self.arch, arch)
-        # What is compiled as a whole program hides its variables; the host asks for to_launch_info by name.
+        # Whole-program compilation hides variables, and the host looks up to_launch_info by name.
         return (f"-arch={arch}", "-std=c++20", "-O3", "-rdc=true", "-Xcompiler", "-nostdinc")
 
     def prepare(self, work: Path) -> None:
         (work / _HEADER_IT_INCLUDES).write_text(_EMPTY_HEADER)
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        # Its host compiler is asked for its version even where there is nothing to preprocess.
+        # nvcc queries the host compiler's version even where there is nothing to preprocess.
         nvcc = (str(self.compiler), "-ccbin", str(self.host_compiler))
         return (
             (*nvcc, *flags, "-I", INCLUDE_FOLDER, "-ptx", source, "-o", "kernel.ptx"),
@@ -62,9 +62,9 @@ def is_nvcc(name: str) -> bool:
 
 
 def find_nvcc(name: str, arch: str) -> NvccToolchain | None:
-    """nvcc by name (tile_oracle.build.cuda_programs says where) or path; None where there is none.
+    """Finds nvcc by name (see tile_oracle.build.cuda_programs) or path; None when it is not installed.
 
-    Raises BuildError where it is no nvcc, too old for C++20, or has no host compiler.
+    Raises BuildError when the program is not nvcc, is too old for C++20, or has no host compiler.
     """
     path = find_cuda_program(name)
     if path is None:
@@ -88,7 +88,7 @@ def _nvcc(name: str, arch: str, path: Path, host_compiler: Path) -> NvccToolchai
     version = ".".join(match.groups())
     if tuple(map(int, match.groups()[:2])) < _OLDEST:
         raise BuildError(f"toolchain {name!r} is nvcc {version}: the kernels are C++20, which needs 12.0")
-    # nvcc tells its front end which host compiler, and which version of it, to be like.
+    # nvcc's front end imitates the host compiler and its version, so both belong in the fingerprint.
     host = " ".join(ask_compiler(str(host_compiler), "--version").splitlines()[:1])
     identity = f"nvcc {version}"
     return NvccToolchain(

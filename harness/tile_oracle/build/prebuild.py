@@ -1,4 +1,4 @@
-"""Compiling a pool ahead of time: kernels in, a folder for another machine out."""
+"""Compiles a pool ahead of time into a folder for another machine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TICK_S = 0.5
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a build is."""
+    """Progress of a build."""
 
     done: int
     total: int
@@ -31,32 +31,32 @@ class Progress:
 
     @property
     def rate_per_s(self) -> float:
-        """Kernels a second so far."""
+        """Kernels per second so far."""
         return self.done / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def left_s(self) -> float | None:
-        """Seconds left at the rate so far; None while there is no rate."""
+        """Estimated seconds left at the rate so far; None before the first kernel is done."""
         return (self.total - self.done) / self.rate_per_s if self.rate_per_s > 0 else None
 
 
 @dataclass(frozen=True)
 class PrebuiltReport:
-    """What a build ahead of time came to."""
+    """Result of a prebuild."""
 
     folder: Path
     built: tuple[BuildResult, ...]
     failed: tuple[BuildResult, ...]
     """Sorted by kernel name."""
     kernels_in_folder: int
-    """With those of earlier builds of the same sources, toolchain and instruction set."""
+    """Includes kernels of earlier builds with the same sources, toolchain and instruction set."""
     replaced: int
-    """Kernels of an earlier build that did not fit this one and were dropped."""
+    """Kernels of an earlier, incompatible build that were dropped."""
     elapsed_s: float
 
 
 def prebuilt_facts(builder: Builder) -> PrebuiltFacts:
-    """What a builder's kernels have in common. Raises BuildError without a toolchain."""
+    """Build settings shared by a builder's kernels. Raises BuildError without a toolchain."""
     if builder.toolchain is None:
         raise BuildError("kernels cannot be compiled ahead of time without a compiler: pip install ziglang")
     return PrebuiltFacts(
@@ -77,9 +77,10 @@ def build_all(
     kernels: Iterable[Kernel],
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> list[BuildResult]:
-    """Builds kernels, sorted by name; `on_progress` is called about twice a second and at the end.
+    """Builds kernels and returns the results sorted by name.
 
-    Raises BuildError when the cache cannot be used, and for no kernels.
+    `on_progress` is called about twice a second and at the end. Raises BuildError when the cache cannot be
+    used, and when there are no kernels.
     """
     begin = time.monotonic()
     waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in kernels}
@@ -102,10 +103,11 @@ def prebuild(
     folder: Path,
     on_progress: Callable[[Progress], None] = lambda progress: None,
 ) -> PrebuiltReport:
-    """Builds kernels and writes the folder; `on_progress` is called about twice a second and at the end.
+    """Builds kernels and writes them to the folder.
 
-    A kernel that does not compile is in the report, not an error. Raises BuildError when the folder or
-    the cache cannot be used; the folder then is as it was.
+    `on_progress` is called about twice a second and at the end. A kernel that does not compile is reported
+    and is no error. Raises BuildError when the folder or the cache cannot be used; the folder's manifest is
+    then unchanged.
     """
     begin = time.monotonic()
     writer = PrebuiltWriter(folder, prebuilt_facts(builder))

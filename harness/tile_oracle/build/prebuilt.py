@@ -1,4 +1,4 @@
-"""Prebuilt kernels as a kernel source: a folder of `tile-oracle build`, over the source it is of."""
+"""Prebuilt kernels as a kernel source: a folder of `tile-oracle build` in front of another source."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tile_oracle.problem import Problem
 
 
 class PrebuiltKernels:
-    """The kernels of a folder. What it does not hold is `of`'s."""
+    """The kernels of a folder. For other kernels the source `of` answers."""
 
     def __init__(self, folder: Path, of: KernelSource) -> None:
         """Raises BuildError for a folder that cannot be used for `of`'s architecture on this machine."""
@@ -43,11 +43,11 @@ class PrebuiltKernels:
 
     @property
     def identity(self) -> str:
-        """Of the folder's facts, toolchain and flags among them."""
+        """Hash of the folder's facts, which include toolchain and flags."""
         return content_key(asdict(self._kernels.facts))
 
     def why_stale(self, isa: Isa) -> str | None:
-        """Why the folder does not hold what would be built now, or None."""
+        """Why the folder's kernels differ from what would be built now, or None."""
         facts = self._kernels.facts
         if (facts.headers, facts.abi) != (self._of.identity, ABI_VERSION):
             return "was built from other kernel sources than these"

@@ -1,9 +1,9 @@
-"""Folders of kernels that were compiled ahead of time, to be used on another machine.
+"""Folders of prebuilt kernels, compiled on one machine for use on another.
 
-    manifest.json               what is in here, what made it, which CPU features it needs
-    binaries/<source hash>.so   the binaries, each once (.hsaco, .ptx, .cubin for GPUs)
+    manifest.json               the kernels, what built them, the CPU features that they need
+    binaries/<source hash>.so   the binaries, each stored once (.hsaco, .ptx, .cubin for GPUs)
 
-What a manifest says is checked before it is believed: it may come from anywhere.
+A folder may come from anywhere, so the manifest is validated and every binary is checked against its sha256.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin)")
 
 @dataclass(frozen=True)
 class PrebuiltFacts:
-    """What all kernels of a folder have in common."""
+    """Build settings shared by all kernels of a folder."""
 
     abi: int
     arch: str
@@ -41,7 +41,7 @@ class PrebuiltFacts:
     flags: tuple[str, ...]
     harness_version: str
     headers: str
-    """Digest of the headers that they were compiled from (Headers.digest)."""
+    """Digest of the headers they were compiled from (Headers.digest)."""
     isa: str
     machine: str
     """x86_64, aarch64."""
@@ -56,15 +56,15 @@ class PrebuiltEntry:
     """Path of the binary, relative to the folder."""
     bytes: int
     sha256: str
-    """Of the binary."""
+    """sha256 of the binary."""
     source_hash: str
-    """Of all that made the binary (Binary.source_hash)."""
+    """Hash of everything that determines the binary (Binary.source_hash)."""
     source_sha256: str
-    """Of the kernel's translation unit."""
+    """sha256 of the kernel's translation unit."""
 
 
 def is_prebuilt_folder(folder: Path) -> bool:
-    """Whether a folder was made ahead of time, by the presence of its manifest."""
+    """Whether the folder holds prebuilt kernels, judged by the presence of a manifest."""
     try:
         return (folder / MANIFEST).is_file()
     except OSError:
@@ -77,14 +77,14 @@ def sha256_of_text(text: str) -> str:
 
 
 class PrebuiltFolder:
-    """Kernels that another machine compiled. Raises BuildError when the manifest cannot be used."""
+    """Kernels compiled on another machine. Raises BuildError when the manifest is missing or invalid."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
         self.facts, self.entries = _read_manifest(self.folder)
 
     def check_runs_on(self, cpu: Cpu) -> None:
-        """Raises BuildError, naming them, when the machine lacks features that the kernels need."""
+        """Raises BuildError, which names the missing features, when this CPU cannot run the kernels."""
         facts = self.facts
         missing = missing_features(facts.machine, facts.features, cpu)
         if missing:
@@ -94,9 +94,9 @@ class PrebuiltFolder:
             )
 
     def find(self, name: str, source: str) -> Binary | None:
-        """The binary of a kernel's name, its content checked; None when it is not here or of other source.
+        """Returns the verified binary of a kernel; None when it is absent or was built from other source.
 
-        Raises BuildError when the file is missing or not what the manifest says.
+        Raises BuildError when the file is missing or differs from the manifest.
         """
         entry = self.entries.get(name)
         if entry is None or entry.source_sha256 != sha256_of_text(source):
@@ -152,7 +152,7 @@ def _read_manifest(folder: Path) -> tuple[PrebuiltFacts, dict[str, PrebuiltEntry
 
 
 class _ManifestError(ValueError):
-    """What is wrong with a manifest."""
+    """An invalid manifest."""
 
 
 def _parse_manifest(content: bytes) -> tuple[PrebuiltFacts, dict[str, PrebuiltEntry]]:
@@ -226,17 +226,18 @@ def _matching(data: Mapping[str, object], name: str, pattern: re.Pattern[str]) -
 
 
 class PrebuiltWriter:
-    """Fills a folder: `add` each kernel, then `finish`. Until then the folder's old manifest stands.
+    """Writes a folder: `add` each kernel, then `finish`. The old manifest stays valid until `finish`.
 
-    A folder of the same facts is added to; what it holds of other facts is dropped by `finish`.
+    If the folder has the same facts, the kernels are added to it. If its facts differ, `finish` drops the old
+    kernels.
     """
 
     def __init__(self, folder: Path, facts: PrebuiltFacts) -> None:
-        """Raises BuildError for a folder that holds something else, or cannot be written."""
+        """Raises BuildError for a folder that holds other files or cannot be written."""
         self.folder = folder.absolute()
         self.facts = facts
         self.replaced: int = 0
-        """Kernels of an older manifest that do not fit and are dropped."""
+        """Number of kernels dropped because their manifest had other facts."""
         self._old: dict[str, PrebuiltEntry] = {}
         self._entries: dict[str, PrebuiltEntry] = {}
         with self._writing():
@@ -257,7 +258,7 @@ class PrebuiltWriter:
             (self.folder / BINARIES).mkdir(exist_ok=True)
 
     def add(self, kernel: str, source: str, binary: Binary) -> None:
-        """Copies the binary of a kernel's name into the folder. Raises BuildError."""
+        """Copies a kernel's binary into the folder. Raises BuildError."""
         name = f"{BINARIES}/{binary.source_hash}{binary.path.suffix}"
         if not _BINARY_NAME.fullmatch(name):
             raise BuildError(f"{binary.source_hash!r} is not a source hash")
@@ -269,9 +270,9 @@ class PrebuiltWriter:
         self._entries[kernel] = entry
 
     def finish(self, without: Iterable[str] = ()) -> int:
-        """Writes the manifest, removes old binaries that it does not name; how many kernels it holds.
+        """Writes the manifest and removes old binaries that it does not list. Returns its number of kernels.
 
-        `without`: names of kernels that an earlier manifest may hold and that do not build any more.
+        `without`: names to remove from the manifest, because these kernels no longer build.
         """
         for name in without:
             self._entries.pop(name, None)

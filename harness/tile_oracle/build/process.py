@@ -1,4 +1,4 @@
-"""Compiler processes: started with low priority, watched, stopped with all their children."""
+"""Compiler processes: low priority, with a timeout, killed together with their children."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tile_oracle.build.toolchain import compiler_environment
 _NICENESS = 10
 _LOG_CHARACTERS = 32_000
 _FAULTS = (signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal.SIGFPE)
-"""Signals that a compiler brings upon itself, and may again with the same kernel."""
+"""Signals of a crash in the compiler itself, which may recur with the same kernel."""
 _FAULT_WORDS = ("Segmentation fault", "Aborted", "Bus error", "Illegal instruction")
 
 
@@ -31,13 +31,13 @@ class Ended:
     seconds: float
     """Wall time."""
     interrupted: bool = False
-    """Whether a signal ended it: that says nothing of the kernel."""
+    """Whether a signal ended it, which says nothing about the kernel."""
     killed: bool = False
-    """Whether that signal came from outside (out of memory, a person), not from a fault of the compiler."""
+    """Whether that signal came from outside (out of memory, a user) and not from a crash of the compiler."""
 
 
 class CompilerProcesses:
-    """Runs compilers for many threads and can stop all of them at once."""
+    """Runs compilers for many threads, and can stop all of them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,9 +45,9 @@ class CompilerProcesses:
         self._closed = False
 
     def run(self, command: Sequence[str], work: Path, timeout_s: float) -> Ended:
-        """Runs one command in a work folder to its end, or until `timeout_s` seconds or `stop_all`.
+        """Runs one command in a work folder until it ends, `timeout_s` seconds pass or `stop_all` is called.
 
-        The log is what it wrote on both streams; a signal, a timeout or a missing program are added.
+        The log has the output of both streams, and a line for a signal, a timeout or a missing program.
         """
         log = work / "compiler.log"
         begin = time.monotonic()
@@ -73,13 +73,13 @@ class CompilerProcesses:
         watch.daemon = True
         watch.start()
         try:
-            # Not reaped yet, so that the id cannot be another process's when it is signalled.
+            # Not reaped yet, so that the process id cannot be reused before the kill below.
             with suppress(ChildProcessError):
                 os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         finally:
             watch.cancel()
             with self._lock:
-                # g++ may have been killed alone and left its children.
+                # If only g++ itself was killed, its children still run.
                 self._kill(process.pid)
                 self._running.discard(process.pid)
             status = process.wait()
@@ -90,14 +90,14 @@ class CompilerProcesses:
             text += f"\nthe compiler was killed by signal {-status} ({_signal_name(-status)})"
         elif status:
             text = text or f"the compiler ended with status {status} and said nothing"
-        by_signal = status < 0 or " signal terminated program" in text  # g++ of its own child
+        by_signal = status < 0 or " signal terminated program" in text  # the latter from g++ about its child
         interrupted = by_signal and not timed_out.is_set()
         own_fault = -status in _FAULTS or any(f"{name} signal terminated" in text for name in _FAULT_WORDS)
         killed = interrupted and not own_fault
         return Ended(status == 0, text.strip(), time.monotonic() - begin, interrupted, killed)
 
     def stop_all(self) -> None:
-        """Kills what runs; nothing starts afterwards."""
+        """Kills all running compilers; nothing starts afterwards."""
         with self._lock:
             self._closed = True
             for pid in self._running:
@@ -116,7 +116,8 @@ class CompilerProcesses:
 
 
 def _be_modest(pid: int, timeout_s: float) -> None:
-    """Kernels being timed come first; and a compiler whose parent was killed ends by itself in the end."""
+    """Lowers the priority, so that timed kernels come first, and limits the CPU time, so that an orphaned
+    compiler ends by itself."""
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, _NICENESS)
     with suppress(OSError, ValueError):

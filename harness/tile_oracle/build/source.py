@@ -1,4 +1,4 @@
-"""Kernel -> translation unit, one generator an architecture, and the headers that it includes."""
+"""Generates the translation unit of a kernel for each architecture, and reads the headers it includes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tile_oracle.kernel import Kernel, tiled
 from tile_oracle.operation import operation_named
 
 ABI_VERSION = 1
-"""TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h: what a worker knows how to call."""
+"""TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h, the ABI that workers call."""
 
 GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
-"""What kernels/gpu has code for; there a name is the same in capitals."""
+"""The pipelines that kernels/gpu implements; there the names are in capitals."""
 
 DEVICE_WORK = "device_work"
-"""What goes beside a GPU's kernels: the harness's own work on the device, named so in folders of binaries."""
+"""Name, in prebuilt folders, of the harness's own GPU code (comparison, reference, operand filling)."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
 _MOST_HEADERS = 2000
@@ -32,10 +32,10 @@ _MOST_HEADER_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Headers:
-    """The content of an include folder, as it was when it was read.
+    """A snapshot of an include folder.
 
-    Binaries are made from this content, not from the folder: an edit while a session builds cannot
-    end up under the hash of the text before it.
+    Kernels are compiled from this snapshot and not from the folder, so an edit during a session cannot be
+    cached under the old hash.
     """
 
     folder: Path
@@ -61,7 +61,7 @@ class Headers:
 
 
 def read_headers(folder: Path) -> Headers:
-    """All headers of a folder and its subfolders; hidden files are left out.
+    """Reads all headers of a folder and its subfolders, without hidden files.
 
     Raises BuildError when the folder cannot be read or is no folder of kernel headers.
     """
@@ -87,7 +87,7 @@ def read_headers(folder: Path) -> Headers:
 
 
 def headers_for(arch: str) -> Headers:
-    """The headers that ship for an architecture. Raises BuildError for one that has none."""
+    """The headers that ship for an architecture. Raises BuildError for an unknown architecture."""
     _generator(arch)
     return read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
 
@@ -95,14 +95,13 @@ def headers_for(arch: str) -> Headers:
 def source_for(kernel: Kernel, arch: str) -> str:
     """The text of the kernel's translation unit.
 
-    Raises BuildError for an architecture that nothing is generated for, KernelError for a kernel that
-    has no code there.
+    Raises BuildError for an unknown architecture, and KernelError for a kernel that has no code there.
     """
     return _generator(arch)(kernel, arch)
 
 
 def source_suffix(arch: str) -> str:
-    """The ending of a translation unit's file name."""
+    """File name suffix of a translation unit."""
     _generator(arch)
     return {"amdgcn": ".hip", "nvptx": ".cu"}.get(GPU_MACHINES.get(arch, ""), ".cpp")
 
@@ -115,7 +114,7 @@ def _cpu_source(kernel: Kernel, arch: str) -> str:
 
 
 def gpu_code_refusal(kernel: Kernel, arch: str) -> str | None:
-    """Why kernels/gpu has no code for a kernel that its architecture may well allow, or None."""
+    """Why kernels/gpu has no code for a kernel, even if the architecture allows it; None if it has."""
     made_by = operation_named(kernel.op).for_gpus
     if made_by is None:
         return f"{kernel.op} kernels have no code for {arch}"
@@ -149,7 +148,7 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
 
 
 def lds_buffers(kernel: Kernel, arch: str) -> int:
-    """How many buffers a kernel's tiles have in LDS: one, or two in turn."""
+    """Number of LDS buffers for a kernel's tiles: 1, or 2 when double-buffered."""
     return 1 + load_arch(arch).double_buffered(tiled(kernel))
 
 

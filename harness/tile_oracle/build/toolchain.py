@@ -1,8 +1,8 @@
-"""Toolchains: which compilers there are, what they are called and how they are run.
+"""Toolchains: finding compilers, identifying them, and their command lines.
 
-A toolchain turns one translation unit into one loadable binary in a work folder of its own. Whatever
-decides the code is in `flags` (recorded, and part of the cache key) and holds no path; paths are added
-by `commands`, relative to the work folder.
+A toolchain turns one translation unit into one loadable binary, in its own work folder. `flags` has
+everything that affects the generated code and no paths; it is recorded and part of the cache key. `commands`
+adds paths, relative to the work folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tile_oracle.build.isa import Isa
 from tile_oracle.errors import BuildError
 
 INCLUDE_FOLDER = "include"
-"""The name, in the work folder, of the folder that holds the headers."""
+"""Name of the header folder inside the work folder."""
 
 _HOW_TO_GET_ONE = "pip install ziglang (a compiler as a wheel), or apt install g++, or name one by its path"
 
@@ -31,23 +31,23 @@ _CPU_FLAGS = (
     "-fPIC",
     "-fno-exceptions",
     "-fno-rtti",
-    # Kernels need no C library: no header of the machine that builds can get into the binary.
+    # Kernels need no C library, so no header of the build machine can affect the binary.
     "-ffreestanding",
     "-fvisibility=hidden",
     "-ffp-contract=fast",
     "-fno-math-errno",
-    # Distributions differ in these defaults; a kernel's speed must not.
+    # Distributions differ in these defaults; the speed of a kernel must not.
     "-fomit-frame-pointer",
     "-fno-stack-protector",
 )
 
 
 class Toolchain(Protocol):
-    """What makes a binary of a translation unit. Equal fingerprint, flags and source: equal binary."""
+    """Compiles translation units. Equal fingerprint, flags and source give equal binaries."""
 
     @property
     def name(self) -> str:
-        """As the user would ask for it: ziglang, clang++, g++ or a path."""
+        """The name that selects it: ziglang, clang++, g++ or a path."""
 
     @property
     def version(self) -> str:
@@ -55,37 +55,37 @@ class Toolchain(Protocol):
 
     @property
     def identity(self) -> str:
-        """What a record says made the binary: "clang 22.1.8 (ziglang 0.17.0)"."""
+        """The toolchain as recorded: "clang 22.1.8 (ziglang 0.17.0)"."""
 
     @property
     def fingerprint(self) -> str:
-        """What the cache keys on: the identity and all else that --version says."""
+        """The toolchain's part of the cache key: the identity and the rest of the --version output."""
 
     @property
     def suffix(self) -> str:
-        """The ending of a binary's file name: .so, .hsaco, .ptx, .cubin."""
+        """File name suffix of a binary: .so, .hsaco, .ptx, .cubin."""
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
-        """The flags that decide the code. Raises BuildError where this toolchain cannot make it."""
+        """The flags that affect the code. Raises BuildError when this toolchain cannot build for `isa`."""
 
     def prepare(self, work: Path) -> None:
-        """Puts into a fresh work folder what the commands need besides the source and its headers."""
+        """Adds to a fresh work folder what the commands need besides the source and its headers."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        """Command lines to run one after the other in the work folder; names are relative to it."""
+        """The command lines to run in order in the work folder; file names are relative to it."""
 
 
 @runtime_checkable
 class AssemblyToolchain(Toolchain, Protocol):
-    """A toolchain that can show the machine code that it makes, as text."""
+    """A toolchain that can also write the machine code as text."""
 
     def assembly_command(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[str, ...]:
-        """A command line that writes the assembly of a translation unit; names as for `commands`."""
+        """The command line that writes a unit's assembly; file names are relative to the work folder."""
 
 
 @dataclass(frozen=True)
 class ZigToolchain:
-    """Clang and LLD of the ziglang wheel, run directly, without zig's own driver and its cache."""
+    """The ziglang wheel's clang and LLD, run directly without zig's driver and cache."""
 
     folder: Path
     version: str
@@ -100,7 +100,7 @@ class ZigToolchain:
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         _check_arch(self.name, arch)
-        # The wheel's clang targets whatever machine it runs on; naming the target makes that explicit.
+        # By default the wheel's clang targets the machine it runs on.
         return (f"--target={isa.machine}-unknown-linux-musl", *_cpu_flags(isa))
 
     def prepare(self, work: Path) -> None:
@@ -118,13 +118,13 @@ class ZigToolchain:
 
 @dataclass(frozen=True)
 class SystemToolchain:
-    """A clang++ or g++ that the machine has: one command compiles and links."""
+    """An installed clang++ or g++. One command compiles and links."""
 
     compiler: Path
     kind: str
-    """clang or g++: what it turned out to be."""
+    """clang or g++, as detected from --version."""
     machine: str
-    """What it makes code for: x86_64, aarch64."""
+    """The machine it builds for: x86_64, aarch64."""
     version: str
     fingerprint: str
     identity: str
@@ -141,10 +141,10 @@ class SystemToolchain:
         return _cpu_flags(isa)
 
     def prepare(self, work: Path) -> None:
-        """Nothing: a system compiler knows its own folders."""
+        """Does nothing: a system compiler knows its own folders."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
-        # libgcc, linked statically: conversions of half floats where the instruction set has none.
+        # libgcc is linked statically for half-float conversions that the instruction set lacks.
         link = ("-shared", "-nostdlib", "-Wl,-z,noexecstack", "-o", output, source)
         return ((str(self.compiler), *flags, "-I", INCLUDE_FOLDER, *link, *_runtime(self.kind)),)
 
@@ -159,7 +159,7 @@ def _cpu_flags(isa: Isa) -> tuple[str, ...]:
 
 
 def check_found_for(toolchain: str, found_for: str, arch: str) -> None:
-    """Raises BuildError when a toolchain that was found for one architecture is asked for another."""
+    """Raises BuildError when a toolchain found for one architecture is used for another."""
     if arch != found_for:
         raise BuildError(f"toolchain {toolchain} was found for {found_for}, not for {arch}")
 
@@ -170,10 +170,10 @@ def _check_arch(name: str, arch: str) -> None:
 
 
 def find_toolchain(name: str = "auto") -> Toolchain:
-    """The toolchain of a name: auto, ziglang, clang++, g++ or the path of a compiler.
+    """Finds a toolchain by name: auto, ziglang, clang++, g++ or the path of a compiler.
 
-    auto takes the first that there is of ziglang, clang++ and g++. Raises BuildError, which says how
-    to get one, when there is none or when the named one does not run.
+    auto tries ziglang, clang++ and g++ in this order. Raises BuildError, which says how to get a compiler,
+    when none is found or the named one does not run.
     """
     if name == "auto":
         return _first_there_is()
@@ -200,7 +200,7 @@ def _first_there_is() -> Toolchain:
 
 
 def zig_folder() -> Path | None:
-    """Where the ziglang wheel is installed, or None."""
+    """The folder of the ziglang wheel, or None when it is not installed."""
     try:
         spec = importlib.util.find_spec("ziglang")
     except (ImportError, ValueError):
@@ -239,8 +239,8 @@ def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
 
 
 def version_number(line: str, name: str) -> str:
-    """The version in what a compiler says of itself. Raises BuildError."""
-    # "g++ (Debian 12.2.0-14) 12.2.0": the distribution's own number stands in parentheses.
+    """The version number in a line of --version output. Raises BuildError when there is none."""
+    # "g++ (Debian 12.2.0-14) 12.2.0": skip the distribution's own number in parentheses.
     match = re.search(r"\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line))
     if match is None:
         raise BuildError(f"toolchain {name!r} does not say its version: --version says {line[:80]!r}")
@@ -248,7 +248,7 @@ def version_number(line: str, name: str) -> str:
 
 
 def ask_compiler(*command: str) -> str:
-    """What a compiler says on standard output. Raises BuildError when it does not run or fails."""
+    """Runs a compiler and returns its standard output. Raises BuildError when it does not start or fails."""
     try:
         done = subprocess.run(
             command,
@@ -275,9 +275,9 @@ def _one_line(what: object) -> str:
 
 
 def compiler_environment(work: Path | None = None) -> dict[str, str]:
-    """The environment of a compiler: what it takes to start, nothing that could change the code.
+    """The environment of a compiler: only what it needs to start.
 
-    Variables such as CPATH or GCC_EXEC_PREFIX would change a binary behind the cache key's back.
+    Variables such as CPATH or GCC_EXEC_PREFIX would change a binary without changing its cache key.
     """
     kept = ("PATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
     environment = {name: os.environ[name] for name in kept if name in os.environ}

@@ -1,12 +1,12 @@
-"""Which entries of a cache living sessions use, so that pruning never takes one away from them.
+"""Use marks: which cache entries live sessions use, so that pruning never removes them.
 
-A session writes the key of each entry, before it reads the entry, into a file of its own below `use/`, and
-holds a lock on that file until it ends, however it ends. Pruning takes the entries away while it holds the
-lock `use/prune.lock`, which sessions share for the moment of writing a key: so a session either has written
-its key before pruning looks, or looks for the entry after it is gone.
+Before a session reads an entry, it writes the entry's key to its own file below `use/`. The session holds a
+lock on that file until it ends, even by a crash. Pruning holds `use/prune.lock` exclusively while it removes
+entries; sessions hold it shared while they write a key. A session has therefore either written its key before
+pruning reads the marks, or looks up the entry after it was removed.
 
-A cache that cannot be written, or that nobody may write by its mode, keeps no marks; whoever may prune it
-sees the times of last use alone.
+A cache that is read-only, by its mode or otherwise, has no marks. Pruning such a cache relies on the times of
+last use alone.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _ANYBODY_MAY_WRITE = stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH
 
 
 class UseMarks:
-    """The marks of one session, which any of its threads may make. They end with `close`, with this object
-    or with the process."""
+    """The marks of one session. Thread-safe. They last until `close`, or until this object or the process
+    ends."""
 
     def __init__(self, cache: Path) -> None:
         self._folder = cache / USE_FOLDER
@@ -40,13 +40,13 @@ class UseMarks:
         self._alone = threading.Lock()
 
     def mark(self, key: str) -> None:
-        """This session uses an entry from now on, whether it is there yet or not."""
-        # One thread at a time: they share the guard's lock, and one would release it while another writes.
+        """Marks an entry as used by this session, whether or not it exists yet."""
+        # One thread at a time: threads share the guard's lock, and one would release it while another writes.
         with self._alone:
             self._mark(key)
 
     def close(self) -> None:
-        """This session uses none of the entries any longer. Safe to call twice."""
+        """Releases all marks of this session. Safe to call twice."""
         with self._alone:
             self._release()
 
@@ -75,7 +75,7 @@ class UseMarks:
         if self._guard is None:
             self._guard = _guard(self._folder)
         path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
-        # Under the guard, or pruning would take the file, not locked yet, for a dead session's.
+        # Under the guard: pruning takes a file that is not locked for a dead session's.
         fcntl.flock(self._guard, fcntl.LOCK_SH)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -101,9 +101,9 @@ class UseMarks:
 
 @contextmanager
 def nobody_begins(cache: Path) -> Iterator[frozenset[str]]:
-    """While this lasts no session begins to use an entry; gives the keys that living ones use.
+    """Keeps sessions from marking further entries, and yields the keys that live sessions use.
 
-    Files of dead sessions are removed. Raises OSError.
+    Removes the files of dead sessions. Raises OSError.
     """
     folder = cache / USE_FOLDER
     folder.mkdir(exist_ok=True)
@@ -120,7 +120,7 @@ def nobody_begins(cache: Path) -> Iterator[frozenset[str]]:
 
 
 def _check_writable(folder: Path) -> None:
-    """Raises PermissionError for a folder that nobody may write by its mode; the super-user still could."""
+    """Raises PermissionError for a folder whose mode makes it read-only, even for root."""
     if not folder.stat().st_mode & _ANYBODY_MAY_WRITE:
         raise PermissionError(f"{folder} is read-only")
 
