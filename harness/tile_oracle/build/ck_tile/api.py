@@ -1,9 +1,9 @@
-"""What tile-oracle knows of CK Tile: classes, parameters and their meanings. Nothing else knows any of it.
+"""All that tile-oracle knows about CK Tile's classes and parameters. No other module knows any of it.
 
-CK Tile has no stable interface: template parameters come, go and change places between versions, while their
-names stay much the same. So nothing is said by position. The headers are asked which classes there are and
-what their parameters are called, and every parameter is filled in by its name; one that is not known and has
-no default is reported by name. What a version lacks is a reason, not an error: `CkTileApi.missing`.
+CK Tile has no stable interface. Between versions, template parameters are added, removed and reordered, but
+their names hardly change. So this module never relies on positions: it reads the classes and the names of
+their parameters from the headers, and passes every argument by name. An unknown parameter without a default
+is reported by name. What a version lacks is no error but a reason for refusal: `CkTileApi.missing`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INCLUDES = (
     "ck_tile/ops/elementwise.hpp",
     "ck_tile/ops/grouped_convolution.hpp",
 )
-"""What a translation unit includes, in order, of those that there are."""
+"""The headers that a translation unit includes, in order, as far as they exist."""
 
 _LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/elementwise", "ops/grouped_convolution", "host")
 
@@ -50,7 +50,7 @@ PIPELINE_CLASSES: Mapping[str, str] = MappingProxyType(
         "comp_async": "GemmPipelineAgBgCrCompAsync",
     }
 )
-"""Pipeline -> CK Tile's class. preshufflevN is not here: it wants B shuffled before the kernel runs."""
+"""Pipeline -> CK Tile's class. preshufflevN is left out: it needs B shuffled before the kernel runs."""
 
 CONV_KERNELS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -59,7 +59,7 @@ CONV_KERNELS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "bwd_weight": ("GroupedConvolutionBackwardWeightKernel", "GroupedConvBwdWeightHostArgs"),
     }
 )
-"""Direction -> the class of the kernel and of the arguments that it is given on the host."""
+"""Direction -> the kernel's class and the class of its host arguments."""
 
 CONV_DEVICE_ARGS: Mapping[str, str] = MappingProxyType(
     {
@@ -68,15 +68,15 @@ CONV_DEVICE_ARGS: Mapping[str, str] = MappingProxyType(
         "bwd_weight": "GroupedConvBwdWeightKernelArgs",
     }
 )
-"""Direction -> the class of what the kernel is given on the device, which is planned on the host."""
+"""Direction -> the class of the kernel's device arguments, which the host computes."""
 
 CONVERT = ("ElementWiseShape", "ElementWisePipelineProblem", "ElementWiseKernel", "ElementWiseDefaultPolicy")
-"""What makes the second kernel of two_stage, with `element_wise::UnaryConvert`."""
+"""The classes of the second kernel of two_stage, besides `element_wise::UnaryConvert`."""
 
 CONV_LAYOUTS: Mapping[int, tuple[str, str, str]] = MappingProxyType(
     {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
 )
-"""Rank -> the layouts of image, filters and result that our problems have, as CK Tile calls them."""
+"""Rank -> the layouts of image, filters and result of our problems, in CK Tile's names."""
 
 DTYPES: Mapping[str, str] = MappingProxyType({"bf16": "bf16_t", "fp16": "half_t", "fp32": "float"})
 
@@ -101,17 +101,21 @@ _SCHEDULED = re.compile(r"PipelineImpl<\s*GemmPipelineScheduler::(\w+)\s*>")
 
 @dataclass(frozen=True)
 class Pipeline:
-    """One pipeline's class.
+    """The class of one pipeline.
 
-    schedulers: those it is written for; empty where it has one schedule that ignores the choice. two_lds:
-    its second LDS buffer is an argument of its own. fixed_single: it never has two. asks_problem: its loads
-    are as wide as its problem says, which a simple problem computes and a universal one does not.
-    tail_handler: the class that turns the length of a loop into template arguments, or "". alternates: two
-    groups of waves take turns in loading and multiplying. along_rows: it goes along the second axis of both
-    operands, so that A must be row-major and B column-major. lists_only: it takes lists of operands alone.
-    loads_by_itself: it has no schedule and leaves reading fragments to the block GEMM, of which only that
-    for the scheduler Default does it. persistent: GemmKernel asks it whether it is launched once for all
-    tiles; of one that does not say, CK Tile builds the plain kernel whatever its traits are.
+    schedulers: the schedulers it implements; empty when it has a single schedule that ignores the choice.
+    two_lds: takes its second LDS buffer as a separate argument.
+    fixed_single: never double-buffers.
+    asks_problem: takes its load widths from its problem class. The simple problem computes them, the
+    universal one does not.
+    tail_handler: the class that turns the loop length into template arguments, or "".
+    alternates: two groups of waves take turns in loading and multiplying.
+    along_rows: advances along the second axis of both operands, so A must be row-major and B column-major.
+    lists_only: accepts only lists of operands.
+    loads_by_itself: has no schedule and leaves reading fragments to the block GEMM. Only the block GEMM of
+    the scheduler Default reads them.
+    persistent: declares whether it runs as a persistent kernel. For a pipeline that does not, CK Tile builds
+    the plain kernel whatever its traits are.
     """
 
     name: str
@@ -129,12 +133,14 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class CkTileApi:
-    """One version of CK Tile, as its headers show it.
+    """One version of CK Tile, as read from its headers.
 
-    missing: operation or direction -> why no kernel of it can be made. gemm_layouts: direction -> layouts of
-    A, B and C that the implicit GEMM must have. warp_tiles: data type -> what its matrix instructions cover.
-    nearest: what CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT must be for results to be rounded to the nearest bf16,
-    where they would be cut off; "" where they are rounded anyway. specializations: those of convolutions.
+    missing: operation or direction -> why its kernels cannot be built.
+    gemm_layouts: direction -> the layouts of A, B and C that the implicit GEMM must have.
+    warp_tiles: data type -> the warp tiles of its matrix instructions.
+    nearest: the value of CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT that rounds results to the nearest bf16; "" where
+    the default does so already.
+    specializations: the convolution specializations.
     """
 
     headers: CkTileHeaders
@@ -148,9 +154,10 @@ class CkTileApi:
     specializations: frozenset[str] = frozenset()
 
     def merges_groups(self, direction: str) -> bool:
-        """Whether a direction's launch is planned with groups that share a workgroup.
+        """Whether a direction's launch lets groups share a workgroup.
 
-        A version may hand the number to its index arithmetic alone, and yet start a workgroup for each group.
+        Some versions use the number of merged groups in the index arithmetic only, and still launch a
+        workgroup for each group.
         """
         args = self.templates.get(CONV_DEVICE_ARGS[direction])
         return args is not None and _MERGES.search(args.body) is not None
@@ -158,12 +165,13 @@ class CkTileApi:
     def takes_two_buffers(self, direction: str) -> bool:
         """Whether a direction's kernel compiles with two LDS buffers.
 
-        In a version of late 2025 that of bwd_data asks a tile window for a length, which only views have.
+        In a version of late 2025, bwd_data's does not: it asks a tile window for a length, which only views
+        have.
         """
         return _WINDOW_LENGTH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
 
     def passes_lists(self, direction: str) -> bool:
-        """Whether a direction's kernel hands its pipeline lists of operands, not one A and one B."""
+        """Whether a direction's kernel passes lists of operands to its pipeline, not one A and one B."""
         return _ONE_WINDOW_EACH.search(self.templates[CONV_KERNELS[direction][0]].body) is None
 
     def splits_image(self, direction: str) -> bool:
@@ -173,7 +181,7 @@ class CkTileApi:
 
     @property
     def missing_for_two_stage(self) -> str:
-        """Why bwd_weight cannot leave its sums in fp32 for a second kernel; "" when it can."""
+        """Why bwd_weight cannot store its sums in fp32 for a second kernel; "" when it can."""
         name = CONV_KERNELS["bwd_weight"][0]
         lacking = [needed for needed in (name, *CONVERT, "UnaryConvert") if needed not in self.templates]
         if lacking:
@@ -184,15 +192,15 @@ class CkTileApi:
 
     @property
     def tails_are_arguments(self) -> bool:
-        """Whether the length of the last round is a template argument, so that a kernel is several."""
+        """Whether the loop's tail is a template argument, so that a kernel has several instances."""
         problem = self.templates.get("UniversalGemmPipelineProblem")
         return problem is not None and problem.has("HasHotLoop_", "HasHotLoop")
 
     def arguments(self, name: str, values: Mapping[str, str], needed: tuple[str, ...] = ()) -> str:
-        """A class's template arguments, by the names of its parameters (see `plain`).
+        """A class with its template arguments, matched by the names of its parameters (see `plain`).
 
-        Parameters without a value keep their default. Raises KernelError for one that has none, and for a
-        value of `needed` that the class has no parameter for.
+        Parameters without a value keep their default. Raises KernelError for a parameter with neither value
+        nor default, and for a name in `needed` that the class has no parameter for.
         """
         template = self.templates[name]
         there = {plain(parameter.name) for parameter in template.parameters}
@@ -202,7 +210,7 @@ class CkTileApi:
         return f"{name}<{_filled(name, template.parameters, values)}>"
 
     def constructor(self, name: str, values: Mapping[str, str]) -> str:
-        """The arguments of a class's longest constructor, by name. Raises KernelError."""
+        """The arguments of a class's longest constructor, matched by name. Raises KernelError."""
         parameters = constructor_parameters(self.templates[name])
         if parameters is None:
             raise KernelError(f"this CK Tile's {name} has no constructor that takes arguments")
@@ -210,7 +218,7 @@ class CkTileApi:
 
 
 def plain(name: str) -> str:
-    """A parameter's name without what versions vary: `kMWave_` and `MWave_` are both mwave."""
+    """A parameter's name without the parts that vary between versions: `kMWave_` and `MWave_` give mwave."""
     name = name.rstrip("_")
     if len(name) > 1 and name[0] == "k" and name[1].isupper():
         name = name[1:]
@@ -234,13 +242,13 @@ def _filled(name: str, parameters: tuple[Parameter, ...], values: Mapping[str, s
 
 
 def _default(parameter: Parameter, parameters: tuple[Parameter, ...], filled: list[str]) -> str:
-    """The text of a default that must be written out; earlier parameters in it become their values."""
+    """The text of a default, with earlier parameters replaced by their values."""
     earlier = {p.name: value for p, value in zip(parameters, filled, strict=False)}
     return re.sub(r"[A-Za-z_]\w*", lambda match: earlier.get(match[0], match[0]), parameter.default or "")
 
 
 def detect(headers: CkTileHeaders) -> CkTileApi:
-    """What this version has. Raises nothing: what is not there is in `missing`."""
+    """Reads what this version has. Does not raise: what it lacks is in `missing`."""
     return _detect(headers)
 
 
@@ -302,7 +310,7 @@ _NAMES = (
 
 
 def _texts(headers: CkTileHeaders) -> dict[str, str]:
-    """Path -> text without comments, of the headers that are looked at."""
+    """Path -> text without comments, for the headers in _LOOKED_AT."""
     folder = headers.include / "ck_tile"
     paths = [path for part in _LOOKED_AT for path in sorted((folder / part).rglob("*.hpp"))]
     names = [path.relative_to(headers.include).as_posix() for path in paths]
@@ -330,7 +338,7 @@ def _pipeline(name: str, texts: Mapping[str, str]) -> Pipeline:
 
 
 def _gemm_layouts(kernel: Template) -> tuple[str, str, str] | None:
-    """The layouts that a kernel's own assertions ask for; of several the first."""
+    """The layouts that a kernel asserts; the first when it allows several."""
     found: dict[str, str] = {}
     for operand, layout in _GEMM_LAYOUT.findall(kernel.body):
         found.setdefault(operand, layout)
@@ -353,7 +361,7 @@ def _specializations(text: str) -> frozenset[str]:
 
 def _nearest(config: str) -> str:
     defaults = re.findall(r"#\s*define\s+CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT\s+(\w+)", config)
-    # The standard rounding in assembly leaves an operand undefined: clang gives it another's register.
+    # The standard rounding in assembly leaves an operand undefined, and clang assigns it a register in use.
     wrong = ("TRUNCATE", "STANDARD_ASM")
     if not any(default.endswith(wrong) for default in defaults):
         return ""

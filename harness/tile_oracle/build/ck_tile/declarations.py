@@ -1,7 +1,7 @@
-"""Declarations in C++ headers: template parameters and constructor parameters, by name.
+"""Reads template and constructor parameters from C++ headers, by name.
 
-Not a C++ parser. It reads text that compilers accept, in the few forms that CK Tile's public classes have,
-and says None for what it does not find. Nothing is evaluated.
+This is not a C++ parser. It expects valid C++ in the few forms that CK Tile's public classes have, and
+returns None for what it does not find. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _DECLARED = re.compile(r"(?:\.\.\.\s*)?([A-Za-z_]\w*)\s*(?:\[[^\]]*\])?$")
 
 @dataclass(frozen=True)
 class Parameter:
-    """One parameter. default: the text after its =, or None."""
+    """One parameter. default: the text after the equals sign, or None."""
 
     name: str
     default: str | None
@@ -30,7 +30,7 @@ class Parameter:
 class Template:
     """A class template, an alias template, or (with no parameters) a plain class or alias.
 
-    parameters: in order. body: the text from its name to its end, empty for a declaration without one.
+    parameters: in order. body: the text from `struct`, `class` or `using` to the end of the definition.
     """
 
     name: str
@@ -38,20 +38,20 @@ class Template:
     body: str
 
     def has(self, *names: str) -> bool:
-        """Whether there is a parameter of one of these names."""
+        """Whether one of these names is a parameter."""
         return any(parameter.name in names for parameter in self.parameters)
 
 
 def without_comments(text: str) -> str:
-    """The text without comments, strings and what `#if 0` takes out, so that brackets can be counted."""
+    """The text without comments, string contents and `#if 0` blocks, so that brackets can be counted."""
     text = _COMMENTS.sub(lambda match: '""' if match[0].startswith('"') else " ", text)
     return _TAKEN_OUT.sub(" ", text)
 
 
 def find_template(text: str, name: str) -> Template | None:
-    """The definition of a class, struct or alias in a text without comments; None when there is none.
+    """Finds the definition of a class, struct or alias in text without comments; None when there is none.
 
-    Explicit specialisations are passed over; defaults may stand in a declaration that comes before.
+    Skips explicit specialisations. Defaults may come from a forward declaration.
     """
     for match in re.finditer(rf"\b(?:struct|class|using)\s+{re.escape(name)}\b\s*(?=[{{:=])", text):
         if text[match.end() : match.end() + 2] == "::":
@@ -73,7 +73,7 @@ def _with_declared_defaults(text: str, name: str, parameters: tuple[Parameter, .
 
 
 def constructor_parameters(template: Template) -> tuple[Parameter, ...] | None:
-    """The parameters of the constructor that takes the most; None when none takes any."""
+    """The parameters of the longest constructor; None when no constructor takes any."""
     best: tuple[Parameter, ...] = ()
     for match in re.finditer(rf"\b{re.escape(template.name)}\s*\(", template.body):
         inside = _bracketed(template.body, match.end() - 1)
@@ -84,7 +84,7 @@ def constructor_parameters(template: Template) -> tuple[Parameter, ...] | None:
 
 
 def split_list(text: str) -> list[str]:
-    """The parts of a list, split at commas outside any bracket, without the blanks around them."""
+    """Splits a list at commas outside brackets, and strips the parts."""
     parts, begin = [], 0
     for at in _outside(text, ","):
         parts.append(text[begin:at].strip())
@@ -94,7 +94,7 @@ def split_list(text: str) -> list[str]:
 
 
 def _outside(text: str, wanted: str) -> Iterator[int]:
-    """Where a letter stands outside any bracket. In round ones, < and > compare."""
+    """Positions of a character outside brackets. Inside parentheses, < and > are comparisons."""
     angles, others = 0, 0
     for at, letter in enumerate(text):
         if letter in "([{":
@@ -108,7 +108,7 @@ def _outside(text: str, wanted: str) -> Iterator[int]:
 
 
 def _parameters_before(text: str, at: int) -> tuple[Parameter, ...]:
-    """Those of a `template <...>` that ends right before `at`; none for a plain class."""
+    """The parameters of the `template <...>` that ends right before `at`; none for a plain class."""
     before = text[max(0, at - _LONGEST_LIST) : at].rstrip()
     if not before.endswith(">"):
         return ()
@@ -143,7 +143,7 @@ def _at_equals(text: str) -> tuple[str, str | None]:
 
 
 def _bracketed(text: str, at: int) -> str | None:
-    """What lies between the bracket at a place and the one that closes it."""
+    """The text between the bracket at a position and its closing bracket; None when it is not closed."""
     depth = 0
     for place in range(at, min(len(text), at + _LONGEST_LIST)):
         if text[place] in "([{":
@@ -156,7 +156,7 @@ def _bracketed(text: str, at: int) -> str | None:
 
 
 def _end_of_body(text: str, at: int) -> int:
-    """Behind the closing brace of a class, or the semicolon of an alias."""
+    """The position after the closing brace of a class or the semicolon of an alias."""
     depth = 0
     for place, letter in _braces(text, at):
         if letter == "{":

@@ -1,4 +1,4 @@
-"""Where CK Tile's headers are in what the user named, and which CK Tile it is."""
+"""Finds CK Tile's headers in the folder that the user named, and identifies their version."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from pathlib import Path
 from tile_oracle.errors import BuildError
 
 _PLACES = ("include", "projects/composablekernel/include", "composablekernel/include", "")
-"""Of an own checkout or a ROCm install; of a checkout of all ROCm libraries; of an include folder itself."""
+"""In a checkout of Composable Kernel or a ROCm install; in a checkout of all ROCm libraries; in an include
+folder itself."""
 
 _MOST_FILES = 20_000
 _MOST_BYTES = 256 << 20
@@ -26,10 +27,10 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True)
 class CkTileHeaders:
-    """folder: what the user named. include: the folder to compile against, which holds ck_tile/.
+    """folder: the folder that the user named. include: the folder to compile against, which holds ck_tile/.
 
-    digest: sha256 over names and contents of all headers in ck_tile/. version: what the checkout says of
-    itself (a version, a commit), or "". count: how many headers there are.
+    digest: sha256 over names and contents of all headers in ck_tile/. version: version and commit as far as
+    the checkout states them, else "". count: number of headers.
     """
 
     folder: Path
@@ -40,11 +41,11 @@ class CkTileHeaders:
 
     @property
     def identity(self) -> str:
-        """What a record says: "CK Tile 1.2.0 (headers 0123456789ab)"."""
+        """CK Tile as recorded: "CK Tile 1.2.0 (headers 0123456789ab)"."""
         return f"CK Tile{f' {self.version}' if self.version else ''} (headers {self.digest[:12]})"
 
     def text(self, name: str) -> str:
-        """The text of a header, by its path below the include folder; "" when there is none."""
+        """The text of a header, given by its path below the include folder; "" when it does not exist."""
         try:
             return (self.include / name).read_text("utf-8", "replace")
         except OSError:
@@ -52,9 +53,9 @@ class CkTileHeaders:
 
 
 def find_headers(folder: Path) -> CkTileHeaders:
-    """The headers in a checkout of Composable Kernel, a ROCm install or an include folder.
+    """Finds the headers in a checkout of Composable Kernel, a ROCm install or an include folder.
 
-    Raises BuildError when there are none, or they cannot be read.
+    Raises BuildError when there are none or they cannot be read.
     """
     folder = folder.expanduser().absolute()
     for place in _PLACES:
@@ -80,7 +81,7 @@ def _headers(include: Path) -> list[Path]:
 
 
 def _state(include: Path) -> str:
-    """Names, times and sizes: what a digest is remembered by while the process lives."""
+    """Names, times and sizes of the headers: the key under which this process caches their digest."""
     try:
         stats = [(path, path.stat()) for path in _headers(include)]
     except OSError as error:
@@ -103,7 +104,7 @@ def _digest(include: Path, _state: str) -> tuple[str, int]:
 
 
 def _version(folder: Path, include: Path) -> str:
-    """Numbers from ck/version.h, ROCm's own file or CMakeLists.txt, and the commit of a git checkout."""
+    """The version from ck/version.h, ROCm's version file or CMakeLists.txt, and a git checkout's commit."""
     parts: list[str] = []
     for name in _VERSION_FILES:
         text = _short_text(include / name)
@@ -127,7 +128,7 @@ def _version(folder: Path, include: Path) -> str:
 
 
 def _git_commit(folder: Path) -> str:
-    """HEAD's commit, read from the files of .git; "" where that is not a plain checkout."""
+    """The commit of HEAD, read from the files in .git; "" when the folder is not a git checkout."""
     place = folder / ".git"
     if place.is_file():
         pointed = _short_text(place).removeprefix("gitdir:").strip()

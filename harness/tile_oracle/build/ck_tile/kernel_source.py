@@ -24,7 +24,7 @@ from tile_oracle.problem import Problem
 
 @dataclass(frozen=True)
 class CkTileSource:
-    """CK Tile's kernels, as far as this version of it has them."""
+    """The kernels that this version of CK Tile has."""
 
     arch: str
     api: CkTileApi
@@ -82,9 +82,10 @@ open_ck_tile = _Provider()
 
 
 def adapter_headers(theirs: CkTileHeaders) -> Headers:
-    """The headers that CK Tile's kernels are adapted with, and a note which CK Tile it is.
+    """The adapter headers, and a note that identifies this CK Tile.
 
-    Theirs are compiled from where they lie; the note puts their hash into `digest`, and so into every key.
+    CK Tile's own headers are compiled from the user's folder. The note puts their hash into `digest`, and so
+    into every cache key.
     """
     ours = read_headers(data_folder("kernels") / "ck_tile")
     note = ("ck_tile.txt", f"{theirs.identity}\n{theirs.digest}\n".encode())

@@ -1,4 +1,4 @@
-"""A built library of one of CK Tile's kernels, seen from outside: nothing is loaded."""
+"""Inspects the built library of a CK Tile kernel without loading it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile_oracle.build.inspect import inspect_binary
 from tile_oracle.errors import BuildError
 
 EXPORTS = ("to_ck_abi_version", "to_ck_kernel", "to_ck_plan", "to_ck_launch")
-"""What kernels/ck_tile/abi.h declares."""
+"""The functions that kernels/ck_tile/abi.h declares."""
 
 _ENTRY = "to_ck_entry"
 _FAT_SECTION = ".hip_fatbin"
@@ -30,19 +30,19 @@ def code_object_in(path: Path, arch: str) -> CodeObject:
     except DAMAGED as error:
         raise BuildError(f"{path}: its code for the GPU cannot be read: {error}") from None
     for name, code in found.items():
-        # With features a target is called gfx950:sramecc+:xnack-.
+        # The target name may have features: gfx950:sramecc+:xnack-.
         if name == target_name(arch) or name.startswith(target_name(arch) + ":"):
             return read_code_object(code, str(path))
     raise BuildError(f"{path} carries code for {', '.join(found) or 'no GPU'}, not for {arch}")
 
 
 def instances(code: CodeObject) -> tuple[KernelFacts, ...]:
-    """The kernel's instances: one for each way in which its loop may end, where that is compiled in."""
+    """The kernel's instances. Where the loop's tail is a template argument there is one for each tail."""
     return tuple(facts for name, facts in sorted(code.kernels.items()) if _ENTRY in name)
 
 
 def most_demanding(found: Iterable[KernelFacts]) -> KernelFacts:
-    """Of every fact the largest. Raises ValueError when there is no instance."""
+    """The largest value of each fact over all instances. Raises ValueError when there is none."""
     every = list(found)
 
     def most(field: str) -> int:

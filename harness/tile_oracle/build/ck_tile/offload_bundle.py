@@ -1,8 +1,8 @@
-"""Clang's offload bundles: how a host library carries its kernels' code. Only the standard library here.
+"""Reads and writes clang's offload bundles, in which a host library carries GPU code. Standard library only.
 
-The format is that of clang-offload-bundler (clang's documentation of that name): a magic, the number of
-entries, for each its offset, size and target, then the contents. As a program, it puts one AMD code object
-into a bundle, beside the empty entry of the host that the runtime expects:
+The format is documented under clang-offload-bundler: a magic, the number of entries, offset, size and target
+of each entry, then the contents. As a program, this module writes a bundle with one AMD code object and the
+empty host entry that the runtime expects:
 
     python offload_bundle.py CODE_OBJECT BUNDLE gfx950
 """
@@ -21,12 +21,12 @@ _MOST_ENTRIES = 64
 
 
 def target_name(arch: str) -> str:
-    """What an entry for an architecture is called."""
+    """The entry name of an architecture."""
     return f"hipv4-amdgcn-amd-amdhsa--{arch}"
 
 
 def make_bundle(code: bytes, arch: str) -> bytes:
-    """A bundle of the host's empty entry and one code object."""
+    """A bundle of an empty host entry and one code object."""
     entries = ((_HOST, b""), (target_name(arch), code))
     size = len(MAGIC) + 8 + sum(24 + len(name) for name, _ in entries)
     offset = -(-size // _ALIGNMENT) * _ALIGNMENT
@@ -37,7 +37,7 @@ def make_bundle(code: bytes, arch: str) -> bytes:
 
 
 def code_objects(data: bytes) -> dict[str, bytes]:
-    """Target -> code object, of every bundle in some data, one after the other. Raises ValueError."""
+    """Target -> code object, over all bundles in the data. Raises ValueError for damaged data."""
     if data[: len(COMPRESSED)] == COMPRESSED:
         raise ValueError("the bundle is compressed")
     found: dict[str, bytes] = {}

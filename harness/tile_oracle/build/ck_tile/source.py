@@ -1,4 +1,4 @@
-"""Kernel -> the translation unit that instantiates CK Tile's kernel of the same fields."""
+"""Generates the translation unit that instantiates the CK Tile kernel for a kernel's fields."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Compilers for CK Tile: hipcc of the user's ROCm or, without ROCm, the ziglang wheel with headers put by.
+"""Compilers for CK Tile: hipcc of the user's ROCm or, without ROCm, the ziglang wheel with a header folder.
 
-Both make one shared library of a kernel: its host code, and in it the code object for the GPU.
+Both compile a kernel to one shared library that has the host code and embeds the GPU code object.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ from tile_oracle.build.toolchain import (
 from tile_oracle.errors import BuildError
 
 HIP_HEADERS = "TILE_ORACLE_HIP_HEADERS"
-"""The environment variable that names a folder which .ci/ck_tile_headers.py made."""
+"""The environment variable that names a folder made by .ci/ck_tile_headers.py."""
 
 MADE = "made.txt"
-"""The last file that is written to such a folder: what is in it."""
+"""A list of the folder's contents. It is written last, so its presence means that the folder is complete."""
 
 _COMMON = (
     "-std=c++20",
     "-O3",
     "-fvisibility=hidden",
     "-fuse-cuid=none",
-    # As Composable Kernel's own build and its examples of GEMM and convolutions set them.
+    # These flags come from Composable Kernel's build and its GEMM and convolution examples.
     *("-mllvm", "--lsr-drop-solution=1", "-mllvm", "-enable-post-misched=0"),
     *("-mllvm", "-enable-noalias-to-md-conversion=0"),
     "-w",
-    # An error since clang 19, which some of CK Tile's headers have.
+    # Some CK Tile headers trigger this error of clang 19 and newer.
     "-Wno-missing-template-arg-list-after-template-kw",
 )
 _ROCM = ("-mllvm", "-amdgpu-early-inline-all=true", "-mllvm", "-amdgpu-function-calls=false")
-"""Of the same build, for ROCm's clang. The wheel's takes minutes for a kernel with them, not seconds."""
+"""Flags of the same build for ROCm's clang. With them the wheel's clang takes minutes per kernel, not
+seconds."""
 
 _HOW = (
     "install ROCm's hipcc (hip-dev), or, to compile without ROCm, run .ci/ck_tile_headers.py of "
@@ -70,11 +71,11 @@ class HipccToolchain:
 
     def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
         check_found_for(self.name, self.arch, arch)
-        # Uncompressed, the code object in the library can be looked at: registers, LDS, spills.
+        # Uncompressed, so that registers, LDS and spills can be read from the code object in the library.
         return (f"--offload-arch={arch}", "--no-offload-compress", "-fPIC", *_COMMON, *_ROCM)
 
     def prepare(self, work: Path) -> None:
-        """Nothing: hipcc knows its own folders."""
+        """Does nothing: hipcc knows its own folders."""
 
     def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
         return ((*self._compile(flags), "-shared", source, "-o", output),)
@@ -85,16 +86,16 @@ class HipccToolchain:
         return (*self._compile(flags), *device, source, "-o", output)
 
     def _compile(self, flags: tuple[str, ...]) -> tuple[str, ...]:
-        # The user's headers before those of ROCm, where another CK Tile may lie.
+        # The user's headers come before ROCm's, which may include another CK Tile.
         include = ("-I", INCLUDE_FOLDER, "-I", str(self.headers.include))
         return (str(self.compiler), "-x", "hip", *flags, *include)
 
 
 @dataclass(frozen=True)
 class WheelToolchain:
-    """The ziglang wheel's clang with HIP's headers from a folder; the host part is linked by g++.
+    """The ziglang wheel's clang with HIP headers from a folder. g++ links the host part.
 
-    The library takes HIP's functions from the process that loads it.
+    The library resolves HIP functions from the process that loads it.
     """
 
     zig: Path
@@ -125,7 +126,7 @@ class WheelToolchain:
         bundle = (sys.executable, "-I", str(Path(offload_bundle.__file__).resolve()))
         embed = ("-Xclang", "-fcuda-include-gpubinary", "-Xclang", "kernel.hipfb")
         return (
-            # clang would look for a program lld on PATH; assembled and linked by hand it needs none.
+            # clang would look for lld on PATH. Assembling and linking in separate steps avoids that.
             self.assembly_command(source, ASSEMBLY, flags),
             (zig, "clang", *device, "-c", ASSEMBLY, "-o", "kernel.o"),
             (zig, "ld.lld", "-shared", "kernel.o", "-o", "kernel.hsaco"),
@@ -156,10 +157,10 @@ CkTileToolchain = HipccToolchain | WheelToolchain
 def find_ck_tile_toolchain(
     name: str, arch: str, headers: CkTileHeaders, environment: Mapping[str, str] | None = None
 ) -> CkTileToolchain:
-    """The toolchain of a name for CK Tile's kernels: auto, hipcc, ziglang, or the path of a hipcc.
+    """Finds a toolchain for CK Tile's kernels by name: auto, hipcc, ziglang, or the path of a hipcc.
 
-    auto takes hipcc where there is one, else the wheel with its folder of headers. Raises BuildError, which
-    says what is missing.
+    auto prefers hipcc and falls back to the wheel with its header folder. Raises BuildError, which says what
+    is missing.
     """
     if GPU_MACHINES.get(arch) != "amdgcn":
         raise BuildError(
@@ -177,7 +178,8 @@ def find_ck_tile_toolchain(
 
 
 def prepared_folder(environment: Mapping[str, str]) -> Path:
-    """Where the headers for the wheel lie: TILE_ORACLE_HIP_HEADERS, else beside the cache of kernels."""
+    """Folder of the headers for the wheel: TILE_ORACLE_HIP_HEADERS, else `hip-headers` in the kernel
+    cache."""
     given = environment.get(HIP_HEADERS)
     return Path(given).absolute() if given else default_cache_folder(environment) / "hip-headers"
 

@@ -1,4 +1,4 @@
-"""The translation unit of a kernel: what all of CK Tile's operations have in common of it."""
+"""The parts of a CK Tile translation unit that are common to all operations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tile_oracle.kernel import TiledKernel
 
 _GEMM = "tensor_layout::gemm::"
 _GROUPED_TILES = ("8", "4")
-"""Group and M01 of GemmSpatiallyLocalTilePartitioner, as in CK Tile's own examples and FixedGemmParams."""
+"""GroupNum and M01 of GemmSpatiallyLocalTilePartitioner, as in CK Tile's examples and FixedGemmParams."""
 
 _TWO_GROUPS = (1, 1, 2)
 
@@ -20,12 +20,15 @@ _OPERANDS = ("adatatype", "bdatatype", "asdatatype", "bsdatatype")
 
 @dataclass(frozen=True)
 class UnitParts:
-    """What an operation fills into a unit.
+    """What an operation contributes to a translation unit.
 
-    op, letter: operation and direction, as kernels/ck_tile/abi.h and adapter.hpp name them. layouts: of A, B
-    and C. widths: of loads and stores, as template arguments; none where they follow from the layouts.
-    kernel_class: CK Tile's template; partitioner: the text of its first argument. before: lines before it.
-    host_args: lines with the function that makes its arguments. result: the type that the epilogue stores.
+    op, letter: operation and direction, as named in kernels/ck_tile/abi.h and adapter.hpp.
+    layouts: layouts of A, B and C.
+    widths: vector widths of loads and stores, as template arguments; empty where they follow from the
+    layouts.
+    kernel_class: CK Tile's kernel template. partitioner: the tile partitioner's text.
+    before: lines before the partitioner. host_args: lines of the function that makes the host arguments.
+    result: the type that the epilogue stores.
     """
 
     op: str
@@ -42,7 +45,7 @@ class UnitParts:
 
 
 def check_there(api: CkTileApi, what: str) -> None:
-    """Raises KernelError where this CK Tile has no kernels of an operation or a direction."""
+    """Raises KernelError when this CK Tile lacks the kernels of an operation or direction."""
     if what in api.missing:
         raise KernelError(f"{api.headers.identity} cannot make {what} kernels: {api.missing[what]}")
 
@@ -50,7 +53,7 @@ def check_there(api: CkTileApi, what: str) -> None:
 def pipeline_of(
     api: CkTileApi, kernel: TiledKernel, double_buffer: bool, layouts: tuple[str, str, str]
 ) -> Pipeline:
-    """The pipeline's class, if it has what the kernel asks for. Raises KernelError."""
+    """The pipeline's class. Raises KernelError when it cannot build the kernel."""
     name = kernel.pipeline
     if name.startswith("preshuffle"):
         raise KernelError(f"pipeline {name}: B would have to be shuffled first, which is not adapted")
@@ -80,7 +83,7 @@ def pipeline_of(
     if kernel.dtype not in DTYPES:
         raise KernelError(f"dtype {kernel.dtype} is not one of {', '.join(DTYPES)}")
     tiles = api.warp_tiles.get(kernel.dtype)
-    # An empty list means that the table of matrix instructions looks different, not that there are none.
+    # An empty list means that the instruction table was not recognised, not that there are none.
     if tiles and kernel.warp_tile not in tiles:
         shown = ", ".join("x".join(map(str, tile)) for tile in sorted(tiles))
         size = "x".join(map(str, kernel.warp_tile))
@@ -89,12 +92,12 @@ def pipeline_of(
 
 
 def _scheduler(kernel: TiledKernel, pipeline: Pipeline) -> str:
-    """What the block GEMM is told: with a pipeline that never reads fragments it must do so by itself."""
+    """The block GEMM's scheduler: Default when the pipeline leaves reading fragments to the block GEMM."""
     return "Default" if pipeline.loads_by_itself else kernel.scheduler.capitalize()
 
 
 def partitioner(api: CkTileApi, *, spatially_local: bool) -> str:
-    """The class that deals tiles to workgroups."""
+    """The class that assigns tiles to workgroups."""
     local, plain = "GemmSpatiallyLocalTilePartitioner", "GemmTile1DPartitioner"
     shape = {"blockgemmshape": "Shape", "blockgemmshapetype": "Shape"}
     if (spatially_local or plain not in api.templates) and local in api.templates:
@@ -104,7 +107,7 @@ def partitioner(api: CkTileApi, *, spatially_local: bool) -> str:
 
 
 def unit_text(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: UnitParts) -> str:
-    """The whole unit. Raises KernelError."""
+    """The complete translation unit. Raises KernelError."""
     shape = api.arguments(
         "TileGemmShape",
         {
@@ -113,7 +116,7 @@ def unit_text(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: Un
             "warptile": _sequence(kernel.warp_tile),
         },
     )
-    # A GEMM's load widths follow from layout and padding. Some pipelines leave that to a simple problem.
+    # A GEMM's load widths follow from layout and padding. Some pipelines need the simple problem for that.
     simple = (
         not parts.widths
         and pipeline.asks_problem
@@ -132,7 +135,7 @@ def unit_text(api: CkTileApi, kernel: TiledKernel, pipeline: Pipeline, parts: Un
     tails = "TailNumber" if api.tails_are_arguments else "int"
     only = "TailNumber::Full" if api.tails_are_arguments else "0"
     handler = pipeline.tail_handler if api.tails_are_arguments else ""
-    # The check wants the nearest bf16 of the exact sum; so does whoever trains with it.
+    # The check expects the nearest bf16 of the exact sum, and training needs it too.
     rounding = [f"#define CK_TILE_FLOAT_TO_BFLOAT16_DEFAULT {api.nearest}"] if kernel.dtype == "bf16" else []
     lines = [
         *(rounding if api.nearest else []),
