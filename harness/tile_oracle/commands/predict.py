@@ -7,13 +7,15 @@ import json
 from pathlib import Path
 
 from tile_oracle.arch import load_arch
+from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.predictor import Predictor, find_model_of
-from tile_oracle.model.store import read_manifest
+from tile_oracle.model.store import named_model_folder, read_manifest, shipped_models
 from tile_oracle.operation import operation_named
-from tile_oracle.problem import kind_text, problem_from_id
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import Problem, kind_text
 
 HELP = "rank the kernels for a problem with a model"
 
@@ -21,10 +23,11 @@ _EXAMPLES = """\
 examples:
   tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
   tile-oracle predict forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --model models/mine --top 5
-  tile-oracle predict PROBLEM --model models/mine --kernels names.txt --json
+  tile-oracle predict N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --kernel-set default --top 3
+  tile-oracle predict forward_smoke --model models/mine --kernels names.txt --json
 
-The kernels are those that the model was trained on, unless a file names others, one a line. One that by the
-architecture's rules cannot compute the problem is listed all the same, with the reason.
+The kernels are those that the model was trained on, unless a file or a kernel set names others. One that by
+the architecture's rules cannot compute the problem is listed all the same, with the reason.
 `tile-oracle problems NAME --ids` prints problem ids.
 """
 
@@ -32,14 +35,23 @@ architecture's rules cannot compute the problem is listed all the same, with the
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle predict`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Prints the kernels for each problem, best first, with predicted TFLOPS."
+    parser.description = (
+        "Prints the kernels for each problem, best first, with all that the model predicts: the TFLOPS by "
+        "which it ranks, and the TFLOPS, latency or bandwidth that each of its members says."
+    )
     parser.epilog = _EXAMPLES
-    parser.add_argument("problems", nargs="+", metavar="PROBLEM", help="problem id")
-    parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
+    parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
+    parser.add_argument(
+        "--model",
+        metavar="FOLDER",
+        help="model folder, or a shipped model's name (default: the one that fits)",
+    )
     parser.add_argument(
         "--arch", default="gfx950", metavar="ARCH", help="of the shipped model (default: %(default)s)"
     )
-    parser.add_argument("--kernels", metavar="FILE", help="kernel names to rank, one a line")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--kernels", metavar="FILE", help="kernel names to rank, one a line")
+    which.add_argument("--kernel-set", metavar="NAME", help="rank this pool")
     parser.add_argument(
         "--build-dir",
         metavar="DIR",
@@ -53,14 +65,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the rankings. Raises ProblemError, KernelError, ModelError."""
-    for text in args.problems:
-        problem = problem_from_id(text)
-        folder = Path(args.model) if args.model else find_model_of(problem.kind, args.arch)
+    """Prints the rankings. Raises ProblemError, KernelError, ModelError, RuleError."""
+    named = _named_model(args.model) if args.model else None
+    loaded: dict[Path, Predictor] = {}
+    for problem in problems_of_arguments(args.problems):
+        folder = named or find_model_of(problem.kind, args.arch)
         if folder is None:
             raise ModelError(f"no shipped model for {kind_text(problem.kind)} on {args.arch}: use --model")
-        predictor = Predictor.load(folder)
-        kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
+        if folder not in loaded:
+            loaded[folder] = Predictor.load(folder)
+        predictor = loaded[folder]
+        if args.kernel_set:
+            kernels = list(pool_of_kind(problem.kind, predictor.spec.arch, args.kernel_set))
+        else:
+            kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
         if args.build_dir:
             if not predictor.reads_code:
                 raise ModelError(f"{folder} does not read figures of binaries: leave --build-dir out")
@@ -68,28 +86,55 @@ def run(args: argparse.Namespace) -> int:
         if not kernels:
             words = operation_named(problem.op).kind_words
             raise ModelError(f"no kernel matches {problem.id}: {words} must be the problem's")
-        ranked = predictor.rank(problem, kernels)[: max(args.top, 1)]
-        arch = load_arch(predictor.spec.arch)
-        refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
-        scores = predictor.ranker.orders_only
-        if args.json:
-            picks = [
-                {
-                    "kernel": kernel.name,
-                    "predicted_tflops": None if scores else tflops,
-                    "refusal": refusals[kernel.name],
-                }
-                for kernel, tflops in ranked
-            ]
-            print(json.dumps({"problem": problem.id, "model": folder.name, "picks": picks}))
-            continue
-        print(f"{problem.id}  ({folder.name}{', which orders kernels and predicts no TFLOPS' * scores})")
-        for place, (kernel, tflops) in enumerate(ranked, 1):
-            reason = refusals[kernel.name]
-            refused = f"  (refuses this problem: {reason})" if reason else ""
-            said = "" if scores else f"{tflops:9.2f} TFLOPS  "
-            print(f"{place:>4}  {said}{kernel.name}{refused}")
+        _print(predictor, problem, predictor.rank(problem, kernels)[: max(args.top, 1)], args.json)
     return 0
+
+
+def _print(predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, float]], as_json: bool) -> None:
+    arch, model = load_arch(predictor.spec.arch), predictor.folder.name
+    refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
+    scores = predictor.ranker.orders_only
+    said = _of_members(predictor, problem, [kernel for kernel, _ in ranked])
+    if as_json:
+        picks = [
+            {
+                "kernel": kernel.name,
+                "predicted_tflops": None if scores else tflops,
+                "members": {name: values[place] for name, (_, values) in said.items()},
+                "refusal": refusals[kernel.name],
+            }
+            for place, (kernel, tflops) in enumerate(ranked)
+        ]
+        units = {name: unit for name, (unit, _) in said.items()}
+        print(json.dumps({"problem": problem.id, "model": model, "units": units, "picks": picks}))
+        return
+    print(f"{problem.id}  ({model}{', which orders kernels and predicts no TFLOPS' * scores})")
+    for place, (kernel, tflops) in enumerate(ranked):
+        reason = refusals[kernel.name]
+        refused = f"  (refuses this problem: {reason})" if reason else ""
+        more = ", ".join(f"{name} {values[place]:.4g} {unit}" for name, (unit, values) in said.items())
+        first = "" if scores else f"{tflops:9.2f} TFLOPS  "
+        print(f"{place + 1:>4}  {first}{kernel.name}{f'  [{more}]' if more else ''}{refused}")
+
+
+def _of_members(
+    predictor: Predictor, problem: Problem, kernels: list[Kernel]
+) -> dict[str, tuple[str, list[float]]]:
+    """Member -> (unit, its own prediction for each kernel); members that only order kernels predict nothing.
+    A single member that the picks are made by says nothing beyond the ranking and is left out."""
+    members = [member.name for member in predictor.ranker.members if not member.relative]
+    if members == ["tflops"]:
+        return {}
+    units = {"tflops": "TFLOPS", "bandwidth": "GB/s"}
+    return {
+        name: (units.get(name, "ms"), [float(one) for one in predictor.predict(problem, kernels, name)])
+        for name in members
+    }
+
+
+def _named_model(text: str) -> Path:
+    folder = named_model_folder(text, (Path("models"), shipped_models()))
+    return Path(text) if folder is None else folder
 
 
 def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
