@@ -40,6 +40,7 @@ _GROUPS: dict[str, dict[str, str]] = {
         "cache": "show what the cache of compiled kernels holds, and remove what is no longer used",
         "import": "convert published CSV or JSON results and benchmark logs into records",
         "merge": "merge the records of several runs and machines into one file",
+        "night": "measure and judge by night, from a scheduler: resumes, keeps baselines and a history",
         "oracle": "make the oracle file that sessions replay from recorded measurements",
     },
     "Look": {

@@ -1,0 +1,264 @@
+"""`tile-oracle night`: one session of a series that a scheduler starts, gated by what earlier ones left."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from tile_oracle.errors import HarnessError
+from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
+from tile_oracle.night.state import NightState, Unfinished
+from tile_oracle.session.outcome import Outcome
+
+HELP = "measure and judge by night, from a scheduler: resumes, keeps baselines and a history"
+
+_EXAMPLES = """\
+examples:
+  tile-oracle night --problem-set forward_validation_300 --target gfx950 --state ~/nights/forward \\
+      -- --ck-tile ~/composable_kernel --kernel-set profiler --budget 6h
+  tile-oracle night --problem-set forward_validation_300 --target gfx950 --state ~/nights/forward \\
+      --unfinished anew -- --update-baseline
+
+The exit status is pytest's (docs/gate.md): 0 passed, 1 failed, 10 no baseline, 12 incomplete, 15 device
+missing. What is behind -- goes to pytest as it is.
+"""
+
+_OURS = ("--problem-set", "--target", "--baseline-dir", "--report-dir", "--run-name", "--resume", "--oracle")
+_NO_TARGETS = ("", "auto", "replay")
+_HISTORY_SHOWN = 14
+_MAX_SUMMARY_BYTES = 900_000
+"""GitHub takes 1 MiB a step."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `tile-oracle night`."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.description = (
+        "Runs pytest on a named target. The folder --state keeps baselines, a history and the runs. A night "
+        "that was killed, or stopped at the end of its budget, is continued by the next one."
+    )
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--problem-set", required=True, metavar="SETS", help="as pytest's --problem-set")
+    parser.add_argument(
+        "--target", required=True, metavar="NAME", help="gfx950, sm_90 or cpu; never another one instead"
+    )
+    parser.add_argument("--state", required=True, metavar="DIR", help="what nights share; outside a checkout")
+    parser.add_argument(
+        "--kept", metavar="DIR", help="where baselines and history are, a clone for one (default: STATE/kept)"
+    )
+    parser.add_argument(
+        "--unfinished",
+        choices=("resume", "anew"),
+        default="resume",
+        help="what to do with a night that is not complete (default: resume)",
+    )
+    parser.add_argument("--keep", type=int, default=14, metavar="N", help="nights to keep (default: 14)")
+    parser.add_argument("--summary", metavar="FILE", help="append the summary, as Markdown, to this file")
+    parser.add_argument("options", nargs="*", metavar="-- OPTIONS", help="further options of pytest")
+
+
+def run(args: argparse.Namespace) -> int:
+    """One night; pytest's exit status. Raises HarnessError."""
+    _check(args)
+    folder = Path(args.state).expanduser().resolve()
+    state = NightState(folder, Path(args.kept).expanduser().resolve() if args.kept else folder / "kept")
+    with state.locked():
+        before = state.unfinished()
+        if before is not None and not before.ended:
+            add_to_history(state.history, [_killed(before.night)])
+        resumes = before is not None and args.unfinished == "resume"
+        night = before.night if before is not None and resumes else state.new_night()
+        print(f"night {night}: {'continues' if resumes else 'starts'} in {state.runs_of(night)}", flush=True)
+        earlier = {place for place, _ in _verdicts(state.runs_of(night))}
+        state.set_unfinished(Unfinished(night, ended=False))
+        command = _command(args, state, night, resumes)
+        print(shlex.join(command), flush=True)
+        status = _pytest(command)
+        verdicts = [one for one in _verdicts(state.runs_of(night)) if one[0] not in earlier]
+        whole = _is_whole(status, verdicts, state.runs_of(night))
+        state.set_unfinished(None if whole else Unfinished(night, ended=status >= 0))
+        entries = _entries(night, status, verdicts)
+        add_to_history(state.history, entries)
+        forgotten = state.forget_old(args.keep, night)
+        lines = _summary(night, status, whole, verdicts, read_history(state.history))
+    if args.summary:
+        _append(Path(args.summary), lines)
+    print(f"night {night}: {entries[0].outcome} (exit status {_shell_status(status)})")
+    if not whole:
+        print("the next night continues it, unless --unfinished anew is given")
+    if forgotten:
+        print(f"runs of {len(forgotten)} old nights removed (--keep {args.keep})")
+    return _shell_status(status)
+
+
+def _check(args: argparse.Namespace) -> None:
+    if args.target.strip() in _NO_TARGETS:
+        raise HarnessError(
+            f"--target {args.target!r} is no device: name the one that the gate is for, gfx950 for example, "
+            "so that a night without it fails"
+        )
+    if args.keep < 1:
+        raise HarnessError(f"--keep {args.keep}: at least the night itself stays")
+    for option in args.options:
+        name = option.partition("=")[0]
+        if name in _OURS:
+            raise HarnessError(f"{name} behind -- is the night's own: give it before --, or leave it out")
+
+
+def _command(args: argparse.Namespace, state: NightState, night: str, resumes: bool) -> list[str]:
+    words = [sys.executable, "-m", "pytest", "--problem-set", args.problem_set, "--target", args.target]
+    words += [f"--baseline-dir={state.baselines}", f"--report-dir={state.runs_of(night)}"]
+    return [*words, *(["--resume"] if resumes else []), *args.options]
+
+
+def _pytest(command: Sequence[str]) -> int:
+    """pytest's exit status; negative: the signal that killed it. Ctrl-C and SIGTERM end it in order, and this
+    process waits for it."""
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        process.terminate()
+
+    def stay(number: int, frame: FrameType | None) -> None:
+        """A terminal's Ctrl-C reaches pytest by itself."""
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    process = subprocess.Popen(command)
+    try:
+        signal.signal(signal.SIGINT, stay)
+        signal.signal(signal.SIGTERM, pass_on)
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+# ---- what came of it --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A folder with a verdict. written_ns: when the verdict was; a resumed run writes another one."""
+
+    folder: Path
+    written_ns: int
+
+
+_Verdict = tuple[_Place, dict[str, Any]]
+
+
+def _verdicts(runs: Path) -> Iterator[_Verdict]:
+    """The verdicts of the newest run of a night, one a problem set."""
+    folders = sorted(runs.glob("*/run.json"), key=lambda path: path.stat().st_mtime_ns)
+    for path in sorted(folders[-1].parent.rglob("verdict.json")) if folders else ():
+        try:
+            written_ns, found = path.stat().st_mtime_ns, json.loads(path.read_bytes())
+        except (OSError, ValueError):
+            continue
+        if isinstance(found, dict):
+            yield _Place(path.parent, written_ns), found
+
+
+def _is_whole(status: int, verdicts: Sequence[_Verdict], runs: Path) -> bool:
+    """Whether nothing is left to measure: the session measured all pairs, or made no run at all."""
+    if not any(runs.glob("*/run.json")):
+        return True
+    if not verdicts:
+        return status == 0  # --model none
+    return status not in (2, 3) and all(
+        not one["scope"]["left"] and not one["scope"]["stopped"] for _, one in verdicts
+    )
+
+
+def _entries(night: str, status: int, verdicts: Sequence[_Verdict]) -> list[Entry]:
+    ended, outcome = _now(), _outcome(status)
+    found = []
+    for place, verdict in verdicts:
+        figures, run = verdict["efficiency"], verdict["run"]
+        mean, median, p10 = (_percent(figures.get(f"{name}_percent")) for name in ("mean", "median", "p10"))
+        counts = (str(figures.get("problems", "")), str(figures.get("covered", "")))
+        found.append(
+            Entry(
+                night,
+                ended,
+                str(_shell_status(status)),
+                outcome,
+                str(run["problem_set"]),
+                *counts,
+                mean,
+                median,
+                p10,
+                str(run["device"]),
+                place.folder.name,
+            )
+        )
+    return found or [Entry(night, ended, str(_shell_status(status)), outcome)]
+
+
+def _killed(night: str) -> Entry:
+    return Entry(night, _now(), "", "killed: it did not end by itself")
+
+
+def _outcome(status: int) -> str:
+    if status < 0:
+        return f"killed by {signal.Signals(-status).name}"
+    pytest_s = {2: "interrupted", 3: "internal error", 4: "usage error", 5: "no tests"}
+    try:
+        return Outcome(status).words
+    except ValueError:
+        return pytest_s.get(status, f"exit status {status}")
+
+
+def _shell_status(status: int) -> int:
+    return status if status >= 0 else 128 - status
+
+
+def _percent(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, int | float) and value == value else ""
+
+
+def _now() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _summary(
+    night: str,
+    status: int,
+    whole: bool,
+    verdicts: Sequence[_Verdict],
+    history: Sequence[Entry],
+) -> str:
+    """Markdown: what became of the night, the summary of each problem set, the last nights."""
+    parts = [f"## tile-oracle, night {night}: {_outcome(status)} (exit status {_shell_status(status)})"]
+    if not whole:
+        parts.append("It is not complete. The next night continues it, unless it is told to start anew.")
+    if not verdicts:
+        parts.append("There is no verdict: see the log of the step.")
+    parts += [_text(place.folder / "summary.md") for place, _ in verdicts]
+    table = "\n".join(history_lines(history[-_HISTORY_SHOWN:]))
+    parts.append(f"### The last nights\n\n```\n{table}\n```")
+    return "\n\n".join(parts) + "\n"
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")[: _MAX_SUMMARY_BYTES // 4]
+    except (OSError, ValueError):
+        return ""
+
+
+def _append(path: Path, text: str) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise HarnessError(f"cannot write {path}: {error.strerror}") from None

@@ -1,0 +1,83 @@
+"""What became of every night: one CSV row a night and problem set."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import RecordError
+from tile_oracle.spreadsheet import safe_cell
+from tile_oracle.text_table import text_table
+
+
+@dataclass(frozen=True)
+class Entry:
+    """night: its name, the UTC time at which it began. ended: when it ended, or was found to have been
+    killed. status: the exit status, "" for a killed night. outcome: in words. problem_set, problems, covered,
+    the three figures (percent) and device: of the verdict, "" where there is none. run: the run's folder."""
+
+    night: str
+    ended: str
+    status: str
+    outcome: str
+    problem_set: str = ""
+    problems: str = ""
+    covered: str = ""
+    mean_percent: str = ""
+    median_percent: str = ""
+    p10_percent: str = ""
+    device: str = ""
+    run: str = ""
+
+
+COLUMNS = tuple(field.name for field in fields(Entry))
+
+
+def read_history(path: Path) -> list[Entry]:
+    """The rows of a history, oldest first; none where there is no file. Raises RecordError."""
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            rows = list(csv.reader(file, strict=True))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, csv.Error) as error:
+        raise RecordError(f"{path} cannot be read: {error}; remove it to begin a new history") from None
+    if not rows or tuple(rows[0]) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
+        raise RecordError(f"{path} is no history of nights; remove it to begin a new one")
+    return [Entry(*row) for row in rows[1:]]
+
+
+def add_to_history(path: Path, entries: Sequence[Entry]) -> None:
+    """The file with these rows behind its own. Raises RecordError."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for entry in (*read_history(path), *entries):
+        writer.writerow([safe_cell(str(cell)) for cell in asdict(entry).values()])
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, text.getvalue().encode())
+    except OSError as error:
+        raise RecordError(f"cannot write {path}: {error.strerror}") from None
+
+
+def history_lines(entries: Sequence[Entry]) -> list[str]:
+    """A table of the rows, newest first."""
+    head = ("night", "outcome", "set", "covered", "mean", "median", "P10")
+    rows = [
+        (
+            one.night,
+            one.outcome,
+            one.problem_set,
+            f"{one.covered}/{one.problems}" if one.problems else "",
+            one.mean_percent,
+            one.median_percent,
+            one.p10_percent,
+        )
+        for one in reversed(entries)
+    ]
+    return text_table([head, *rows], right_aligned=(3, 4, 5, 6))

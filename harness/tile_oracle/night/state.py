@@ -1,0 +1,121 @@
+"""The folder of a series of nights: what they keep, their runs, and which of them is not complete.
+
+    kept/baselines/     the accepted efficiencies (--baseline-dir)
+    kept/history.csv    what became of every night
+    nights/NIGHT/       the runs of a night (--report-dir), named by the UTC time at which it began
+    unfinished.json     the night that began last and is not complete
+
+`kept` is small and may be a clone of a branch. The rest stays on the machine, outside of any checkout.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import RecordError
+
+_NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Unfinished:
+    """A night that the next one may continue. ended: its session stopped by itself, for example at the end of
+    its budget, and was not killed."""
+
+    night: str
+    ended: bool
+
+
+@dataclass(frozen=True)
+class NightState:
+    """The folder of one series of nights, and the folder of what they keep."""
+
+    folder: Path
+    kept: Path
+
+    @property
+    def baselines(self) -> Path:
+        return self.kept / "baselines"
+
+    @property
+    def history(self) -> Path:
+        return self.kept / "history.csv"
+
+    def runs_of(self, night: str) -> Path:
+        """The folder with the runs of a night."""
+        return self.folder / "nights" / night
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """While this process is the only one that uses the folder. Raises RecordError."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        except OSError as error:
+            raise RecordError(f"cannot use {self.folder}: {error.strerror}; choose another --state") from None
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise RecordError(
+                    f"another night uses {self.folder}: wait for its end, or give --state another folder"
+                ) from None
+            yield
+        finally:
+            os.close(handle)
+
+    # ---- which night ------------------------------------------------------------------------
+
+    def new_night(self) -> str:
+        """Makes the folder of a new night. Raises RecordError."""
+        name = base = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
+        for count in range(2, 100):
+            try:
+                self.runs_of(name).mkdir(parents=True)
+                return name
+            except FileExistsError:
+                name = f"{base}-{count}"
+            except OSError as error:
+                raise RecordError(f"cannot make {self.runs_of(name)}: {error.strerror}") from None
+        raise RecordError(f"too many nights at once in {self.folder}")
+
+    def unfinished(self) -> Unfinished | None:
+        """The night that is not complete, if its runs are still there."""
+        try:
+            said = json.loads((self.folder / "unfinished.json").read_bytes())
+            found = Unfinished(str(said["night"]), said["ended"] is True)
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return found if _NIGHT.fullmatch(found.night) and self.runs_of(found.night).is_dir() else None
+
+    def set_unfinished(self, found: Unfinished | None) -> None:
+        """Raises RecordError."""
+        path = self.folder / "unfinished.json"
+        try:
+            if found is None:
+                path.unlink(missing_ok=True)
+            else:
+                write_atomically(path, json.dumps(vars(found), sort_keys=True).encode() + b"\n")
+        except OSError as error:
+            raise RecordError(f"cannot write {path}: {error.strerror}") from None
+
+    def forget_old(self, keep: int, current: str) -> list[str]:
+        """Removes the runs of all but the newest nights; what was removed. The history stays."""
+        there = sorted(
+            path.name for path in (self.folder / "nights").iterdir() if _NIGHT.fullmatch(path.name)
+        )
+        old = [name for name in there[: -keep or None] if name != current]
+        for name in old:
+            with suppress(OSError):
+                shutil.rmtree(self.runs_of(name))
+        return old

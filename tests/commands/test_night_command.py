@@ -1,0 +1,87 @@
+"""`tile-oracle night`: what it refuses, and what its folder remembers. tests/night runs whole nights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.cli import main
+from tile_oracle.errors import RecordError
+from tile_oracle.night.history import Entry, add_to_history, history_lines, read_history
+from tile_oracle.night.state import NightState, Unfinished
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> NightState:
+    return NightState(tmp_path / "state", tmp_path / "state" / "kept")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--target", "auto"], "name the one that the gate is for"),
+        (["--target", ""], "name the one that the gate is for"),
+        (["--target", "replay"], "name the one that the gate is for"),
+        (["--target", "cpu", "--keep", "0"], "at least the night itself stays"),
+        (["--target", "cpu", "--", "--target=cpu"], "--target behind -- is the night's own"),
+        (["--target", "cpu", "--", "--oracle", "x"], "--oracle behind -- is the night's own"),
+    ],
+)
+def test_what_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    state = tmp_path / "state"
+    assert main(["night", "--problem-set", "forward_smoke", "--state", str(state), *words]) == 2
+    assert message in capsys.readouterr().err
+    assert not state.exists()
+
+
+def test_two_nights_do_not_share_a_folder(state: NightState) -> None:
+    with state.locked(), pytest.raises(RecordError, match="another night uses"), state.locked():
+        pass
+    with state.locked():
+        pass
+
+
+def test_the_night_that_is_not_complete_is_remembered(state: NightState) -> None:
+    assert state.unfinished() is None
+    first, second = state.new_night(), state.new_night()
+    assert first != second
+    state.set_unfinished(Unfinished(first, ended=False))
+    assert state.unfinished() == Unfinished(first, ended=False)
+    for damaged in ("", "[]", "{", '{"night": "../..", "ended": true}', '{"night": "20260101T000000Z"}'):
+        (state.folder / "unfinished.json").write_text(damaged)
+        assert state.unfinished() is None
+    state.set_unfinished(None)
+    assert not (state.folder / "unfinished.json").exists()
+
+
+def test_old_nights_go_and_the_current_one_stays(state: NightState) -> None:
+    names = [f"2026010{day}T000000Z" for day in range(1, 6)]
+    for name in names:
+        state.runs_of(name).mkdir(parents=True)
+    (state.folder / "nights" / "mine").mkdir()
+    assert state.forget_old(2, current=names[0]) == names[1:3]
+    assert {path.name for path in (state.folder / "nights").iterdir()} == {names[0], *names[3:], "mine"}
+
+
+def test_a_history_grows_and_is_shown_newest_first(state: NightState) -> None:
+    one = Entry("20260101T000000Z", "2026-01-01T01:00:00Z", "0", "passed", "=cmd()", "4", "3", "98.10")
+    two = Entry("20260102T000000Z", "2026-01-02T01:00:00Z", "", "killed")
+    add_to_history(state.history, [one])
+    add_to_history(state.history, [two])
+    assert [entry.outcome for entry in read_history(state.history)] == ["passed", "killed"]
+    assert "'=cmd()" in state.history.read_text()
+    lines = history_lines([one, two])
+    assert lines[1].startswith("20260102T000000Z  killed")
+    assert "3/4" in lines[2]
+
+
+@pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "\xff"])
+def test_a_file_that_is_no_history_is_left_alone(state: NightState, text: str) -> None:
+    state.history.parent.mkdir(parents=True)
+    state.history.write_bytes(text.encode("latin-1"))
+    with pytest.raises(RecordError, match="remove it to begin a new"):
+        add_to_history(state.history, [])
+    assert state.history.read_bytes() == text.encode("latin-1")
