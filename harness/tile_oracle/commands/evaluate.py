@@ -13,7 +13,7 @@ from tile_oracle.commands.options import add_records
 from tile_oracle.errors import ModelError
 from tile_oracle.evaluation.candidates import rank_recorded
 from tile_oracle.evaluation.evaluate import Evaluation, evaluate
-from tile_oracle.evaluation.picks_file import read_picks
+from tile_oracle.evaluation.picks_file import read_picks, read_picks_file
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
@@ -67,7 +67,10 @@ def run(args: argparse.Namespace) -> int:
     trained_on = load_records(args.trained_on) if args.trained_on else None
     name = Path(args.model).name
     if Path(args.model).suffix == ".csv":
-        evaluation = evaluate(name, records, rankings_of(args.model, records), trained_on, args.seed)
+        picks = read_picks_file(args.model, problems_of(records))
+        if picks.note:
+            print(f"{name}: {picks.note}")
+        evaluation = evaluate(name, records, picks.rankings, trained_on, args.seed)
     else:
         predictor = Predictor.load(args.model)
         rankings = rank_recorded(predictor, records)

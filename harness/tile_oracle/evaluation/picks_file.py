@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -22,12 +23,37 @@ _KERNEL_NAMES = ("kernel_name", "kernel")
 _NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
 
 
+@dataclass(frozen=True)
+class PicksFile:
+    """What a file of picks says of some problems.
+
+    rankings: problem, kernel, predicted_tflops; each pair once. repeated: rows that named a pair again, which
+    files do that list a problem several times.
+    """
+
+    rankings: pd.DataFrame
+    repeated: int = 0
+
+    @property
+    def note(self) -> str:
+        """What there is to say of repeated rows, "" where there are none."""
+        if not self.repeated:
+            return ""
+        return f"{self.repeated:,} rows repeat a pick of an earlier problem and count once"
+
+
 def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
-    """Rankings (problem, kernel, predicted_tflops) from a CSV of picks.
+    """The rankings of `read_picks_file`."""
+    return read_picks_file(path, problems).rankings
+
+
+def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
+    """A CSV of picks as rankings of these problems.
 
     The file names problems by dimensions, which may include Ho and Wo in place of the paddings; each row
     is joined to the one problem that has them all. Rows of other problems are left out. Where the file has
-    `rank`, it decides the order among equal predictions. Raises ModelError for a file that cannot be read,
+    `rank`, it decides the order among equal predictions. A pair that is named again, as where the file has a
+    problem several times, counts as it was named first. Raises ModelError for a file that cannot be read,
     or a row that fits several problems.
     """
     path = Path(path)
@@ -61,6 +87,8 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
     predicted = joined["predicted_tflops"].to_numpy(dtype=np.float64)
     if "rank" in joined:
         predicted = predicted - joined["rank"].to_numpy(dtype=np.float64) * 1e-9
-    return pd.DataFrame(
+    rows = pd.DataFrame(
         {"problem": joined["problem"], "kernel": joined[kernel].map(names), "predicted_tflops": predicted}
     )
+    again = rows.duplicated(["problem", "kernel"])
+    return PicksFile(rows[~again].reset_index(drop=True), int(again.sum()))

@@ -23,6 +23,7 @@ from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_tabl
 FOLDER = "folder"
 OUT_OF_FOLD = "out_of_fold"
 HELD = "held"
+PICKS = "picks"
 NO_MODEL = "none"
 
 THROTTLED = "throttled"
@@ -33,7 +34,7 @@ THROTTLED = "throttled"
 class RankedBy:
     """Which model ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
     cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
-    picks that the baseline holds, judged again) or "none".
+    picks that the baseline holds, judged again), "picks" (a CSV file of picks) or "none".
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
     which say nothing of TFLOPS."""
 
@@ -47,6 +48,8 @@ class RankedBy:
         """Where the model came from, in plain words."""
         if self.kind == FOLDER:
             text = f"ranked by the trained model {self.name}"
+        elif self.kind == PICKS:
+            text = f"picks from the file {self.name}"
         elif self.kind == OUT_OF_FOLD:
             text = (
                 "no trained model fits this target: ranked by out-of-fold predictions of "

@@ -243,6 +243,8 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
 
 def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
     """Which problems the models under test were trained on. Out-of-fold predictions never are in-sample."""
+    if choice.picks_file is not None:
+        return Training(known=False)
     if not choice.folders:
         return Training()
     from tile_oracle.training.trained_on import overlap
@@ -281,6 +283,8 @@ def _candidates(
 
 def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
     """What made the picks, so that another maker shows: digests of model folders, or the recipe."""
+    if choice.picks_file is not None:
+        return f"{choice.picks_file.name} sha256:{digest_of(choice.picks_file)}"
     if not choice.folders:
         return f"{data.ranked_by.kind}: {data.ranked_by.name} ({data.ranked_by.detail})"
     digests = []

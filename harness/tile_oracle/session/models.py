@@ -38,14 +38,15 @@ _PROBLEMS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold and none.
+    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold, none and a file.
 
-    why: why there is no model, "" for `--model none`.
+    why: why there is no model, "" for `--model none`. picks_file: a CSV file of picks in place of a model.
     """
 
     name: str
     folders: Mapping[Kind, Path] = field(default_factory=dict)
     why: str = ""
+    picks_file: Path | None = None
 
 
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) -> ModelChoice:
@@ -54,6 +55,11 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
+    if options.model.endswith(".csv"):
+        path = Path(options.model).expanduser().resolve()
+        if not path.is_file():
+            raise ModelError(f"--model {options.model}: there is no such file of picks")
+        return ModelChoice(path.stem, picks_file=path)
     if importlib.util.find_spec("lightgbm") is None:
         # A machine that only measures needs no model; whoever asks for one by name is told.
         if options.model == "auto":
@@ -83,7 +89,7 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
         return folder.resolve()
     raise ModelError(
         f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under "
-        "models/; auto, out-of-fold and none are the other choices"
+        "models/; a CSV file of picks, auto, out-of-fold and none are the other choices"
     )
 
 
@@ -109,6 +115,7 @@ class Picks:
         self, choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str] | None = None
     ) -> None:
         self._held = dict(held or {})
+        self._files = [choice.picks_file for choice in choices if choice.picks_file is not None]
         self._folders = {kind: folder for choice in choices for kind, folder in choice.folders.items()}
         self._plan = plan
         self._predictors: dict[Path, Predictor] = {}
@@ -117,6 +124,8 @@ class Picks:
         """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
         folder = self._folders.get(problem.kind)
         kernels = self._plan.kernels(problem)
+        if self._files and kernels:
+            return self._from_files(problem, kernels)
         if folder is None or not kernels:
             return tuple(kernel for kernel in kernels if kernel.name == self._held.get(problem.id))
         if folder not in self._predictors:
@@ -126,6 +135,17 @@ class Picks:
         predictor = self._predictors[folder]
         able = load_arch(predictor.spec.arch).able(kernels, problem)
         return (predictor.select(problem, able),) if able else ()
+
+    def _from_files(self, problem: Problem, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
+        """The pick of a file of picks, where it is one of the candidates."""
+        from tile_oracle.evaluation.picks_file import read_picks
+
+        known = {kernel.name: kernel for kernel in kernels}
+        for path in self._files:
+            rows = read_picks(path, [problem]).sort_values("predicted_tflops", ascending=False, kind="stable")
+            for name in rows["kernel"]:
+                return (known[name],) if name in known else ()
+        return ()
 
 
 def rank(
@@ -144,12 +164,22 @@ def rank(
     """
     import pandas as pd
 
-    from tile_oracle.report.data import FOLDER, HELD, NO_MODEL, RankedBy
+    from tile_oracle.report.data import FOLDER, HELD, NO_MODEL, PICKS, RankedBy
     from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
     ids = [problem.id for problem in problems.problems]
+    if choice.picks_file is not None:
+        from tile_oracle.evaluation.picks_file import read_picks_file
+
+        picks = read_picks_file(choice.picks_file, problems.problems)
+        if picks.rankings.empty:
+            detail = f"{choice.picks_file.name} has picks for none of these problems"
+            return None, RankedBy(NO_MODEL, detail=detail)
+        behind = _others(plan, problems, picks.rankings)
+        table = pd.concat([picks.rankings, behind], ignore_index=True)
+        return table, RankedBy(PICKS, choice.picks_file.name, picks.note, order_only=True)
     if held:
         return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
     from tile_oracle.evaluation.candidates import without_refused
@@ -192,6 +222,23 @@ def rank(
         scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
         ranked_by = RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
     return without_refused(table, own, arch), ranked_by
+
+
+def _others(plan: Plan, problems: ProblemSet, picks: pd.DataFrame) -> pd.DataFrame:
+    """The candidates that a file of picks does not name, behind all that it names; of its problems alone."""
+    import pandas as pd
+
+    named = {str(problem): set(rows) for problem, rows in picks.groupby("problem")["kernel"]}
+    last = float(picks["predicted_tflops"].min()) - 1.0
+    rows = [
+        (problem.id, kernel.name, last)
+        for problem in problems.problems
+        if problem.id in named
+        for kernel in plan.kernels(problem)
+        if kernel.name not in named[problem.id]
+    ]
+    table = pd.DataFrame(rows, columns=["problem", "kernel", "predicted_tflops"])
+    return table.astype({"predicted_tflops": "float64"})
 
 
 def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) -> pd.DataFrame:

@@ -140,8 +140,9 @@ def add_options(parser: pytest.Parser) -> None:
         "--model",
         metavar="MODEL",
         default="auto",
-        help="the model to judge: a folder, a name under models/, auto (one that fits the target, else "
-        "out-of-fold predictions of a model cross-validated on this run's own records), out-of-fold, or none",
+        help="the model to judge: a folder, a name under models/, a CSV file of picks, auto (one that fits "
+        "the target, else out-of-fold predictions of a model cross-validated on this run's own records), "
+        "out-of-fold, or none",
     )
     add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
     add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")
