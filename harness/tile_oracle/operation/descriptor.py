@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tile_oracle.operation.kernel_lists import KernelLists
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
+    from tile_oracle.operation.search_axes import SearchAxes
     from tile_oracle.problem import Problem
 
 Belongs = Callable[[Any], bool]
@@ -102,6 +103,7 @@ class Operation:
     arguments: both operands and the result of a problem, as callers of `Registry.run` give and get them;
     None: it takes no arrays of callers.
     features: what models read of its problems and kernels; None: it has no models.
+    search: its kernels as combinations of choices; None: they are not searched.
     derived_columns: properties of its problems that tables from elsewhere may have in place of fields.
     timed_like: another kernel that measurements show to time like this one, or None.
     """
@@ -143,6 +145,7 @@ class Operation:
     on_gpu: Callable[[], OnGpu] | None = None
     arguments: Callable[[Any], tuple[Argument, Argument, Argument]] | None = None
     features: Callable[[], OperationFeatures] | None = None
+    search: Callable[[], SearchAxes] | None = None
     derived_columns: tuple[str, ...] = ()
     timed_like: Callable[[Any], Kernel | None] = _like_none
 

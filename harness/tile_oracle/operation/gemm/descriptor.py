@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tile_oracle.operation.gpu_source import GpuSource
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
+    from tile_oracle.operation.search_axes import SearchAxes
 
 
 def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
@@ -72,6 +73,12 @@ def _on_gpu() -> OnGpu:
     return on_gpu
 
 
+def _search() -> SearchAxes:
+    from tile_oracle.operation.gemm import search
+
+    return search
+
+
 def _features() -> OperationFeatures:
     from tile_oracle.features.schemas import GEMM_FEATURES
 
@@ -110,5 +117,6 @@ GEMM = Operation(
     on_gpu=_on_gpu,
     arguments=arguments,
     features=_features,
+    search=_search,
 )
 """GEMM: C = A B."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tile_oracle.operation.kernel_lists import KernelLists
     from tile_oracle.operation.on_device import OnDevice
     from tile_oracle.operation.on_gpu import OnGpu
+    from tile_oracle.operation.search_axes import SearchAxes
 
 _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
@@ -104,6 +105,12 @@ def _on_gpu() -> OnGpu:
     return on_gpu
 
 
+def _search() -> SearchAxes:
+    from tile_oracle.operation.grouped_conv import search
+
+    return search
+
+
 def _features() -> OperationFeatures:
     from tile_oracle.features.schemas import GROUPED_CONV_FEATURES
 
@@ -150,6 +157,7 @@ GROUPED_CONV = Operation(
     on_gpu=_on_gpu,
     arguments=arguments,
     features=_features,
+    search=_search,
     derived_columns=("Ho", "Wo"),
     timed_like=_timed_like,
 )
