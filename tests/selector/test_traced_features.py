@@ -19,7 +19,7 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTable
 from tile_oracle.features.hardware import hardware_figures
 from tile_oracle.features.schemas import SCHEMAS, schema_named
-from tile_oracle.features.schemas.physical_terms import TERMS
+from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
 from tile_oracle.kernel import Kernel
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Kind, Problem
@@ -37,7 +37,7 @@ GEMM_KINDS = [
     Kind.of("gemm", dtype=dtype, layout=layout) for dtype, layout in (("bf16", "rcr"), ("fp8", "crr"))
 ]
 FORWARD = CONV_KINDS[0]
-ALL_SCHEMAS = [*SCHEMAS.values(), *TERMS.values()]
+ALL_SCHEMAS = [*SCHEMAS.values(), GROUPED_CONV_TERMS, GEMM_TERMS]
 
 
 def kinds_of(schema: FeatureSchema) -> list[Kind]:

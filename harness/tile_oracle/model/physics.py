@@ -22,11 +22,11 @@ from tile_oracle.features import exact_math
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
 from tile_oracle.features.groups import group_codes
-from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, TERMS, is_step_term
+from tile_oracle.features.schemas.physical_terms import GROUPED_CONV_TERMS, is_step_term
 from tile_oracle.kernel import Kernel, parse_kernel_name, tiled
 from tile_oracle.model.aliases import Aliases, merge, own_fields
 from tile_oracle.model.noise import NoiseModel
-from tile_oracle.operation import operation_named
+from tile_oracle.operation import operation_named, operations
 from tile_oracle.oracle import records_op
 
 _MODEL_ERROR = 0.03
@@ -115,7 +115,8 @@ class PhysicalModel:
             found = {str(k): tuple(float(x) for x in v) for k, v in value["coefficients"].items()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ModelError(f"the physical model cannot be read: {error!r}") from None
-        schema = next((one for one in TERMS.values() if one.name == named), None)
+        offered = (one.for_models.time_terms for one in operations() if one.features is not None)
+        schema = next((one for one in offered if one is not None and one.name == named), None)
         if schema is None:
             raise ModelError(f"the physical model has terms of {named!r}, which are not known")
         unknown = set(terms) - set(schema.names)
@@ -136,11 +137,11 @@ def fit_physical(
     """
     noise = noise or NoiseModel()
     op = records_op(rows)
-    if op not in TERMS:
+    schema = operation_named(op).for_models.time_terms
+    if schema is None:
         raise ModelError(
             f"there is no physical time model of {operation_named(op).plural}: train trees alone"
         )
-    schema = TERMS[op]
     terms = schema.compute(rows, hardware)
     latency = rows["latency_ms"].to_numpy(dtype=np.float64)
     repeats = rows["measurements"].to_numpy(dtype=np.float64)
@@ -197,19 +198,9 @@ def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3,
     return np.asarray(np.maximum(np.exp(-(log_time - best[groups]) / (2 * width)), least))
 
 
-_DIFFERENCES: Mapping[str, Mapping[str, float]] = {
-    "grouped_conv": {"pipeline": 8.0, "scheduler": 2.0, "double_smem_buffer": 1.0, "split_image": 1.0},
-    "gemm": {
-        "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
-        "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,
-    },
-}  # fmt: skip
-"""Operation -> how far apart kernels are that differ in a field, where a doubled tile is 2."""
-
-
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
     """All that `_nearest` and the growth of a step look at."""
-    others = tuple(getattr(kernel, name) for name in _DIFFERENCES[kernel.op])
+    others = tuple(getattr(kernel, name) for name in operation_named(kernel.op).for_models.kernel_distance)
     return (kernel.op, tiled(kernel).tile, tiled(kernel).waves, *others)
 
 
@@ -219,7 +210,7 @@ def _nearest(wanted: Sequence[Kernel], names: Sequence[str]) -> list[str]:
         return []
     others = [parse_kernel_name(name) for name in names]
     distance = np.zeros((len(wanted), len(others)))
-    for field, much in _DIFFERENCES[wanted[0].op].items():
+    for field, much in operation_named(wanted[0].op).for_models.kernel_distance.items():
         ours = np.array([getattr(kernel, field) for kernel in wanted])
         theirs = np.array([getattr(kernel, field) for kernel in others])
         distance += much * (ours[:, None] != theirs[None, :])

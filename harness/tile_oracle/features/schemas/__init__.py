@@ -22,6 +22,7 @@ from tile_oracle.features.schemas.grouped_conv_published import (
     GROUPED_CONV_97,
 )
 from tile_oracle.features.schemas.launch_columns import LAUNCH_FEATURES
+from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
 from tile_oracle.operation import operation_named, operation_of_columns, operations
 
 GROUPED_CONV_OWN_2 = GROUPED_CONV_OWN.extended("grouped_conv_own_2", CODE_FEATURES, CODE_INPUTS)
@@ -36,6 +37,8 @@ GROUPED_CONV_FEATURES = OperationFeatures(
     ),
     fallback=(GROUPED_CONV_97, GROUPED_CONV_113, GROUPED_CONV_OWN, GROUPED_CONV_OWN_2, GROUPED_CONV_OWN_3),
     in_recipes=None,
+    time_terms=GROUPED_CONV_TERMS,
+    kernel_distance={"pipeline": 8.0, "scheduler": 2.0, "double_smem_buffer": 1.0, "split_image": 1.0},
 )
 GEMM_FEATURES = OperationFeatures(
     GEMM_OWN,
@@ -47,7 +50,12 @@ GEMM_FEATURES = OperationFeatures(
         "grouped_conv_own_3": "gemm_own_2",
         "grouped_conv_97": "gemm_universal_72",
     },
-)
+    time_terms=GEMM_TERMS,
+    kernel_distance={
+        "layout": 16.0, "pipeline": 8.0, "scheduler": 2.0, "epilogue": 1.0, "persistent": 1.0,
+        "pad_m": 0.5, "pad_n": 0.5, "pad_k": 0.5,
+    },
+)  # fmt: skip
 
 SCHEMAS: dict[str, FeatureSchema] = {
     schema.name: schema for one in (GROUPED_CONV_FEATURES, GEMM_FEATURES) for schema in one.all

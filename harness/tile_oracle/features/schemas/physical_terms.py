@@ -7,7 +7,7 @@ every round but with every second, third or fourth); tiles that share an operand
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 
@@ -78,9 +78,6 @@ GEMM_TERMS = _terms(
     ),
 )
 """Terms of a GEMM's time."""
-
-TERMS: Mapping[str, FeatureSchema] = {"grouped_conv": GROUPED_CONV_TERMS, "gemm": GEMM_TERMS}
-"""Operation -> the terms of its time."""
 
 
 def is_step_term(name: str) -> bool:
