@@ -1,4 +1,4 @@
-"""Where the text comes from: a file of assembly, or a disassembly of a code object by LLVM's llvm-objdump."""
+"""Reads assembly from a text file, or disassembles a code object with LLVM's llvm-objdump."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _USER_REGISTERS = (
     "user_sgpr_queue_ptr",
     "user_sgpr_kernarg_segment_ptr",
 )
-"""Bits of a kernel descriptor's code properties, from the lowest."""
+"""Bits of a kernel descriptor's code properties, lowest first."""
 
 
 def read_assembly(path: Path) -> Assembly:
-    """The functions of a file: assembly, an AMD code object (.hsaco), or a shared library with one in it.
+    """Reads the functions of assembly text, an AMD code object (.hsaco) or a shared library that embeds one.
 
-    Raises BuildError for a file that is none of these, or where no disassembler is found.
+    Raises BuildError for any other file, and when no disassembler is found.
     """
     try:
         data = read_bytes(path, _MOST_BYTES)
@@ -60,7 +60,7 @@ def read_assembly(path: Path) -> Assembly:
 
 
 def _embedded(path: Path, data: bytes) -> bytes:
-    """The code object for gfx9 that a host library carries. Raises BuildError."""
+    """The gfx9 code object embedded in a host library. Raises BuildError when there is none."""
     try:
         found = code_objects(Elf(data).body(_FAT_SECTION))
     except DAMAGED:
@@ -72,7 +72,7 @@ def _embedded(path: Path, data: bytes) -> bytes:
 
 
 def disassemble(path: Path, data: bytes) -> Assembly:
-    """The functions of a code object, with what its descriptors say of the kernels. Raises BuildError."""
+    """Disassembles a code object; kernels get the settings of their descriptors. Raises BuildError."""
     code = read_code_object(data, str(path))
     arch = re.split(r"[:+-]", code.arch)[0]
     program = find_disassembler(arch)
@@ -100,7 +100,7 @@ def disassemble(path: Path, data: bytes) -> Assembly:
 
 
 def find_disassembler(arch: str) -> Path:
-    """An llvm-objdump that knows the architecture: of ROCm, else on PATH. Raises BuildError."""
+    """Finds an llvm-objdump that supports the architecture, in ROCm or on PATH. Raises BuildError."""
     tried: list[str] = []
     for program in _candidates():
         try:
@@ -110,7 +110,7 @@ def find_disassembler(arch: str) -> Path:
         except (OSError, subprocess.SubprocessError):
             continue
         match = re.search(r"LLVM version (\d+)", said) or re.search(r"version (\d+)\.", said)
-        # gfx950 is known from LLVM 20 on; a build without AMD's back end does not list it.
+        # gfx950 needs LLVM 20. A build without the AMDGPU backend does not list amdgcn.
         if match and int(match[1]) >= (20 if arch == "gfx950" else 16) and "amdgcn" in said:
             return program
         tried.append(f"{program} ({'LLVM ' + match[1] if match else 'no LLVM'})")
@@ -130,7 +130,7 @@ def _candidates() -> Iterator[Path]:
 
 
 def _descriptors(data: bytes) -> Iterator[tuple[str, dict[str, int]]]:
-    """(kernel, settings as an assembly's directives have them) by the symbols NAME.kd."""
+    """(kernel, settings) of the symbols NAME.kd; the settings have the names of assembly directives."""
     elf = Elf(data)
     for symbol in elf.symbols(SYMBOLS, DYNAMIC_SYMBOLS):
         if (

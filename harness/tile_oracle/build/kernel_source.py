@@ -1,4 +1,4 @@
-"""What a kernel source is: where kernels come from."""
+"""The interface of a kernel source, which provides the code of kernels."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from tile_oracle.problem import Problem
 
 NATIVE, CK_TILE = "native", "ck_tile"
 NOT_IN_SOURCE = "ck_tile: "
-"""How the reason begins why a checkout has no code of a kernel, whatever the problem is."""
+"""Prefix of the refusal when a checkout has no code of a kernel for any problem."""
 
 
 class KernelSource(Protocol):
-    """What can be built, for which architecture, how, and with what identity.
+    """Says which kernels can be built for an architecture, how, and with what identity.
 
-    implementation: what records say of its kernels (`native` are our own). arch: the architecture.
+    implementation: the value of the records' column `implementation` (`native` for the project's own
+    kernels). arch: the architecture.
     """
 
     @property
@@ -31,27 +32,29 @@ class KernelSource(Protocol):
 
     @property
     def headers(self) -> Headers:
-        """What is put beside each translation unit."""
+        """The headers that are copied beside each translation unit."""
 
     @property
     def identity(self) -> str:
-        """Hash of what decides the binaries besides kernel, toolchain and flags. Part of every cache key."""
+        """Hash of what determines a binary besides kernel, toolchain and flags. Part of every cache key."""
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why the source has no code of this kernel for this problem, or None."""
 
     def unit(self, kernel: Kernel) -> str:
-        """The kernel's translation unit. Raises KernelError for a kernel that there is no code for."""
+        """The kernel's translation unit. Raises KernelError when the source has no code for the kernel."""
 
     def prebuilt(self, name: str, unit: str) -> Binary | None:
-        """The binary of a name and its translation unit, if no compiler is needed. Raises BuildError for
-        a binary that is damaged."""
+        """The prebuilt binary of a kernel name and translation unit, or None.
+
+        Raises BuildError for a damaged binary.
+        """
 
     def find_toolchain(self, name: str) -> Toolchain:
-        """The toolchain that the user asks for by this name (auto: any). Raises BuildError."""
+        """Finds a toolchain by name; auto takes the first available. Raises BuildError."""
 
     def check_unchanged(self) -> None:
-        """Raises BuildError when files outside `headers` are not what `identity` says any more."""
+        """Raises BuildError when files outside `headers` no longer match `identity`."""
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
-        """Why a fresh binary cannot be used, or None. Raises BuildError for one that cannot be read."""
+        """Why a newly built binary cannot be used, or None. Raises BuildError when it cannot be read."""

@@ -1,7 +1,7 @@
-"""How kernel sources are found by the name that `--kernel-source` gives.
+"""Finds the kernel source that `--kernel-source` names.
 
-A distribution offers a source through an entry point of the group `tile_oracle.kernel_sources`, which names
-a `SourceProvider`. It is imported when `--kernel-source` asks for it, and not before.
+A distribution provides a source through an entry point of the group `tile_oracle.kernel_sources` that names
+a `SourceProvider`. It is imported only when `--kernel-source` names it.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ ENTRY_POINTS = "tile_oracle.kernel_sources"
 class SourceProvider(Protocol):
     """Opens a kernel source.
 
-    archs: the architectures that it has kernels for; the first is what `--target auto` means.
+    archs: the architectures that it has kernels for. `--target auto` means the first.
     """
 
     @property
     def archs(self) -> tuple[str, ...]: ...
 
     def __call__(self, arch: str, argument: str) -> KernelSource:
-        """`argument`: what follows the `=` of `--kernel-source NAME=ARGUMENT`. Raises BuildError."""
+        """`argument`: ARGUMENT of `--kernel-source NAME=ARGUMENT`. Raises BuildError."""
 
 
 def kernel_source_option(given: str | None, ck_tile: Path | None) -> str:
-    """NAME[=ARGUMENT] of `--kernel-source` and `--ck-tile DIR`, its older spelling for CK Tile; "" for ours.
+    """NAME[=ARGUMENT] of `--kernel-source`, or of `--ck-tile DIR`, its older form for CK Tile; else "".
 
     Raises BuildError when both are given.
     """
@@ -41,13 +41,13 @@ def kernel_source_option(given: str | None, ck_tile: Path | None) -> str:
 
 
 def open_kernel_source(arch: str, option: str) -> KernelSource | None:
-    """The source that NAME[=ARGUMENT] means; None for "", our own kernels. Raises BuildError."""
+    """Opens the source of NAME[=ARGUMENT]; None for "", the project's own kernels. Raises BuildError."""
     name, _, argument = option.partition("=")
     return find_source_provider(name)(arch, argument) if option else None
 
 
 def find_source_provider(name: str) -> SourceProvider:
-    """CK Tile's, or that of an installed distribution. Raises BuildError for a name that nobody offers."""
+    """The provider of CK Tile or of an installed distribution. Raises BuildError for an unknown name."""
     if name == CK_TILE:
         from tile_oracle.build.ck_tile.kernel_source import open_ck_tile
 

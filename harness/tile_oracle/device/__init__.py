@@ -1,1 +1,1 @@
-"""The worker's side: devices, data, checks, timing. The parent process imports nothing of it."""
+"""The worker's side: devices, data, checks, timing. The parent process imports none of it."""

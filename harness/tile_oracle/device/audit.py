@@ -1,8 +1,8 @@
-"""What a kernel has changed in the worker that ran it, looked at after every kernel.
+"""Checks after every kernel what the kernel has changed in its worker process.
 
-A worker that is not as it was is replaced, so that no other kernel pays: descriptors, limits, folders,
-signals, timers, threads, processes, environment, floating-point modes, priority, inputs. It runs in the
-kernel's own process: a kernel that works at it can deceive it. One that is merely faulty cannot.
+A changed worker is replaced, so that no later kernel is affected. The audit covers file descriptors, limits,
+folders, signals, timers, threads, processes, environment, floating-point modes, priority and inputs. It runs
+in the kernel's own process: it catches faulty kernels, but a malicious kernel can deceive it.
 """
 
 # ruff: noqa: PTH116, PTH208 - this runs after every kernel, and pathlib takes several times as long.
@@ -35,7 +35,7 @@ def _library_of_mathematics() -> ctypes.CDLL | None:
 _LIBM = _library_of_mathematics()
 _FENV = ctypes.create_string_buffer(64)
 _MXCSR_AT, _MXCSR_CONTROL = 28, 0xFFC0
-"""In x86-64's fenv_t of 32 bytes: the x87 control word first, MXCSR last; its low six bits are flags only."""
+"""x86-64's fenv_t has 32 bytes: first the x87 control word, last MXCSR, whose low six bits are only flags."""
 _GET_DUMPABLE, _GET_PDEATHSIG, _GET_TIMERSLACK, _GET_TSC = 3, 2, 30, 25
 _STATUS_LINES = (
     *("Umask", "Uid", "Gid", "Groups", "SigBlk", "SigIgn", "SigCgt", "CapEff", "NoNewPrivs", "Seccomp"),
@@ -59,25 +59,26 @@ _SIGNALS = tuple(sorted(map(int, signal.valid_signals() - {signal.SIGKILL, signa
 _SAMPLE_BYTES = 1 << 12
 _POINTERS_AT_ONCE = 64
 _LAZY_DESCRIPTORS, _LAZY_THREADS = 64, 64
-"""What a GPU's driver may open and start while kernels run."""
+"""File descriptors and threads that a GPU driver may open or start while kernels run."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """What is not as it was, in words, and how many processes the kernel left behind."""
+    """The changes, in words, and the number of processes that the kernel left behind."""
 
     changes: tuple[str, ...] = ()
     processes: int = 0
 
 
 class Audit:
-    """Compares the process with what it was before the first kernel.
+    """Compares the process with its state before the first kernel.
 
-    inputs: the memory that kernels read and must not change, as (address, bytes). channel: the descriptor
-    that the worker talks through. strict: nothing may be added; False for devices whose drivers open files
-    and start threads when they please.
+    inputs: the memory that kernels read and must not change, as (address, bytes).
+    channel: the file descriptor of the worker's channel.
+    strict: no descriptor or thread may be added. False for devices whose drivers open files and start
+    threads at any time.
 
-    The files of /proc are kept open: to open them anew would take most of the time.
+    The files of /proc stay open, because opening them would take most of the time.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Audit:
         self._limits = _keep_open("/proc/self/limits")
         self._timers = _keep_open("/proc/self/timers")
         self._children = _keep_open(f"/proc/self/task/{own}/children")
-        # What has lost its parent is the guardian's, or the first process's of the namespace.
+        # Orphans are reparented to the guardian, or to the init process of the namespace.
         self._orphans = _keep_open(f"/proc/{above}/task/{above}/children")
         kept = (self._status, self._limits, self._timers, self._children, self._orphans)
         self._lasting = tuple(fd for fd in (0, 1, 2, channel, *kept) if fd >= 0)
@@ -102,7 +103,7 @@ class Audit:
         self._sums: dict[tuple[int, int], tuple[int, int]] = {}
 
     def begin(self) -> None:
-        """A kernel is about to run."""
+        """Call before a kernel runs."""
         if not self._before:
             self._choose_lines()
             self._before = before = self._state()
@@ -112,7 +113,7 @@ class Audit:
         self._cores = os.sched_getaffinity(0)
 
     def note_inputs(self) -> None:
-        """The inputs that are there now are right: called when a problem has been loaded."""
+        """Takes checksums of the inputs. Call after a problem was loaded."""
         self._sums = {}
         self._note(self._inputs())
 
@@ -122,7 +123,7 @@ class Audit:
                 self._sums[place] = _sample(*place), _whole(*place)
 
     def end(self, *, thorough: bool = False) -> Report:
-        """What the kernel that has just ended changed. thorough: everything, and every byte of the inputs."""
+        """Reports what the last kernel changed. thorough: check everything and every byte of the inputs."""
         changes: list[str] = []
         processes = 0
         try:
@@ -131,7 +132,7 @@ class Audit:
                 changes.append(f"{processes} processes left behind")
             changes += self._changes_of_process(thorough=thorough)
             changes += self._changes_of_inputs(thorough=thorough)
-        except Exception as error:  # a kernel may have left nothing to look at: no descriptors, another root
+        except Exception as error:  # the kernel may have broken the audit: closed descriptors, changed root
             changes.append(f"it cannot be looked at any more ({type(error).__name__}: {error})")
         return Report(tuple(changes), processes)
 
@@ -143,7 +144,7 @@ class Audit:
                 continue
             if _sample(*place) != sums[0] or (thorough and _whole(*place) != sums[1]):
                 return ["inputs"]
-        # Made since, for this kernel's timing: what it did to them in that time shows in its own result.
+        # Inputs allocated for this kernel's timing: damage to them shows in the kernel's own result.
         self._note(places)
         return []
 
@@ -170,7 +171,7 @@ class Audit:
         return [name for name, value in now.items() if value != before[name] and name not in of_drivers]
 
     def _count_processes(self, *, thorough: bool) -> int:
-        """Processes that this one started, directly or not, and that are there still: zombies, too."""
+        """Number of descendants of this process that still exist, including zombies."""
         orphans = max(0, len(_text(self._orphans).split()) - 1) if self._orphans >= 0 else 0
         if not thorough:
             return orphans + len(_text(self._children).split())
@@ -179,13 +180,13 @@ class Audit:
         )
 
     def _choose_lines(self) -> None:
-        """Which lines of the status are compared; the number of threads comes last."""
+        """Chooses the lines of /proc/self/status to compare; the number of threads comes last."""
         names = [line.partition(b":")[0].decode() for line in _text(self._status).split(b"\n")]
         chosen = [names.index(name) for name in _STATUS_LINES if name in names]
         self._lines = (*chosen, names.index("Threads"))
 
     def _state(self) -> dict[str, Any]:
-        """What a kernel can change most easily, and what would change the next one's time."""
+        """The state that a kernel can change most easily, or that affects the next kernel's time."""
         lines = _text(self._status).split(b"\n")
         here, root = os.stat("."), os.stat("/")
         return {
@@ -212,7 +213,7 @@ class Audit:
 
 
 def _keep_open(path: str) -> int:
-    """-1 for a file that this kernel of the operating system does not have."""
+    """A file descriptor; -1 when this operating system does not have the file."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -240,24 +241,24 @@ def _read(path: str) -> bytes:
 
 
 def _count_descriptors() -> int:
-    """The folder's size is their number since Linux 6.2; before, they are counted."""
+    """Since Linux 6.2 the size of /proc/self/fd is the number of descriptors; before, count them."""
     return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd")) - 1
 
 
 def _signal_actions() -> list[bytes]:
-    """What was set up for each signal: another handler of a signal shows here alone."""
+    """The action of each signal. A replaced handler shows only here."""
     found = []
     action = ctypes.create_string_buffer(256)
     for number in _SIGNALS:
         _LIBC.sigaction(number, None, action)
         raw = action.raw
-        # Handler, the part of the mask that the system fills, and flags.
+        # Handler, the part of the mask that the kernel fills, and flags.
         found.append(raw[:16] + raw[136:140])
     return found
 
 
 def _environment() -> bytes:
-    """The pointers to C's variables: a new one, and a new value of an old one, change them."""
+    """The pointers of C's environ. They change when a variable is added or gets a new value."""
     first = _ENVIRON.value
     if not first:
         return b""
@@ -265,7 +266,7 @@ def _environment() -> bytes:
     part = _POINTERS_AT_ONCE * size
     end = bytes(size)
     while True:
-        # Whole pages are mapped: reading on to the next boundary of a part strays into none that is not.
+        # Whole pages are mapped, so reading up to the next boundary of a part stays in mapped memory.
         upto = part - (first + at) % part
         pointers = ctypes.string_at(first + at, upto)
         for place in range(0, upto, size):
@@ -296,7 +297,7 @@ def _process_settings() -> tuple[int, ...]:
 
 
 def _sample(address: int, size: int) -> int:
-    """Checksum of the first and the last bytes: what a stray write hits first."""
+    """Checksum of the first and last bytes, which a stray write hits first."""
     part = min(size, _SAMPLE_BYTES)
     first = zlib.crc32(_bytes_at(address, part))
     return zlib.crc32(_bytes_at(address + size - part, part), first)
@@ -307,5 +308,5 @@ def _whole(address: int, size: int) -> int:
 
 
 def _bytes_at(address: int, size: int) -> memoryview:
-    """The memory itself, not a copy."""
+    """A view of the memory, not a copy."""
     return memoryview((ctypes.c_char * size).from_address(address)).cast("B")

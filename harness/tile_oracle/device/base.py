@@ -1,4 +1,4 @@
-"""What a device is: opened by a worker and by nothing else."""
+"""The interface of a device. Only a worker opens one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tile_oracle.target.device_state import DeviceState
 class CheckResult:
     """Verdict on a kernel's results. status: ok, wrong, flaky, unsupported or build_error (cannot be loaded).
 
-    wrong: the same wrong result each time; flaky: other results from the same data.
+    wrong: the same wrong result each time. flaky: different results from the same data.
     """
 
     status: str
@@ -28,11 +28,11 @@ class CheckResult:
     kind: str = "none"
     points: int = 0
     tainted: bool = False
-    """The kernel wrote where it must not: the process that ran it is not to be trusted any more."""
+    """The kernel wrote outside its memory, so its process can no longer be trusted."""
     again: bool = False
-    """The failure may be the process's own, not the kernel's: it is tried again in a new one."""
+    """The failure may be the process's fault: the kernel is tried again in a new process."""
     facts: Mapping[str, int] = field(default_factory=dict)
-    """What the driver says of the loaded kernel (tile_oracle.build.code_facts); nothing on cpu."""
+    """The driver's facts about the loaded kernel (tile_oracle.build.code_facts); empty on cpu."""
 
 
 class ProblemRefused(Exception):
@@ -40,7 +40,7 @@ class ProblemRefused(Exception):
 
 
 class KernelFailed(Exception):
-    """A kernel that passed its check failed when it was timed; the message says how."""
+    """A kernel passed its check and failed while it was timed; the message says how."""
 
     def __init__(self, detail: str, status: str = "wrong", *, tainted: bool = False) -> None:
         """`status`: wrong or flaky."""
@@ -48,15 +48,15 @@ class KernelFailed(Exception):
         self.status, self.tainted = status, tainted
 
     def as_answer(self) -> dict[str, object]:
-        """What a worker says of the kernel."""
+        """The worker's answer about the kernel."""
         return {"status": self.status, "detail": str(self), "tainted": self.tainted}
 
 
 class Device(Protocol):
-    """The worker's side: one open device and at most one loaded problem.
+    """One open device with at most one loaded problem.
 
-    kernel_seconds: time spent inside kernels so far, check and timing runs alike. limits: no run is faster.
-    cold_cache: whether the caches are flushed before each run that is timed.
+    kernel_seconds: time spent in kernels so far, in check and timing runs. limits: the roofline, which no
+    run can beat. cold_cache: whether the caches are flushed before each timed run.
     """
 
     info: DeviceInfo
@@ -66,38 +66,37 @@ class Device(Protocol):
 
     @property
     def timed_ms(self) -> float:
-        """What warm-up and timed runs took by the device's own clock, so far."""
+        """Total time of warm-up and timed runs so far, by the device's own clock."""
 
     def load(self, problem: Problem, seed: int) -> None:
-        """Make inputs and expectation, once for all kernels. Raises ProblemRefused."""
+        """Make the inputs and the expected result, once for all kernels. Raises ProblemRefused."""
 
     def claim(self) -> None:
-        """Take the device for this process alone; waits while another session times on it."""
+        """Lock the device for this process. Blocks while another session times on it."""
 
     def check(self, binary: Path) -> CheckResult:
         """Run once on each set of operands over a poisoned output and compare with the exact result."""
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
-        """Run `count` times on data of their own; nanoseconds of each run, by no clock of the kernel's.
+        """Time `count` runs; returns nanoseconds of each run by the device's clock.
 
-        The operands are other than before, and the output is poisoned.
-
-        Of runs too short for that clock: fewer values, at least one, each the mean of some runs. Raises
-        KernelFailed.
+        The runs use changed operands and a poisoned output. When runs are too short for the clock, the result
+        has fewer values (at least one), each the mean of several runs. Raises KernelFailed.
         """
 
     def verify(self, binary: Path) -> CheckResult:
-        """Compare what the last run of the latest `sample`, of this binary, left with the exact result."""
+        """Compare the output of the last run of the latest `sample`, of this binary, with the exact
+        result."""
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
-        """Run once on a caller's data, over a poisoned output; ok once the output is in its file.
+        """Run once on a caller's data, over a poisoned output, and write the output to its file.
 
-        The values are not compared with anything (kind `none`), but a kernel that writes where it must not,
-        or leaves values unwritten, is `wrong`. No `load` comes before. Raises ProblemRefused.
+        The values are not compared (kind `none`), but a kernel that writes outside its memory or leaves
+        values unwritten is `wrong`. Needs no `load`. Raises ProblemRefused.
         """
 
     def idle(self) -> None:
-        """Nothing to do for a while: let others have the device."""
+        """Release the device while there is nothing to do."""
 
     def state(self) -> DeviceState:
         """Clocks, temperature, power and throttling, as far as they can be read."""

@@ -1,27 +1,27 @@
-"""What operands a check multiplies, so that it sees precision and yet needs no tolerance.
+"""Operands for checks that test precision without needing a tolerance.
 
-All elements are integers times a power of two, so all products and sums are multiples of one unit. As
-long as every partial sum stays below 2^24 units, fp32 adds exactly in any order: one after the other, in
-a tree, split among workgroups, inside a matrix instruction. The only rounding is the last one, to the
-result's dtype, and the expected result is known bit for bit.
+All elements are integers times a power of two, so all products and sums are multiples of one unit. While
+every partial sum stays below 2^24 units, fp32 addition is exact in any order: sequentially, in a tree, split
+among workgroups, inside a matrix instruction. The only rounding is the last one, to the result's dtype, so
+the expected result is known bit for bit.
 
-Three patterns are used. Which faults each of them shows is a table of docs/verification.md.
+There are three patterns. docs/verification.md has a table of the faults that each one detects.
 
-dense      Both operands are uniform integers with signs at random, the first with as many bits as its dtype's
-           mantissa has, the second with as many as exactness allows.
-mantissa   The first operand has full mantissas. An even column of the second has one element that is not
-           zero, with a full mantissa, too: every result is one product, in which each bit of both elements
-           counts. An odd column cancels: the depth's second half repeats the first one with the opposite
-           sign, but for -1, 0 or 1, so that large partial sums leave a small result.
-countable  Few elements are not zero, and those are 1 or -1: every result is an integer that the result's
+dense      Both operands are uniform integers with random signs. The first has as many bits as its dtype's
+           mantissa, the second as many as exactness allows.
+mantissa   The first operand has full mantissas. An even column of the second has a single nonzero element,
+           also with a full mantissa: every result is one product, in which each bit of both elements
+           counts. An odd column cancels: the second half of the depth repeats the first half with the
+           opposite sign, up to -1, 0 or 1, so that large partial sums leave a small result.
+countable  Few elements are nonzero, and those are 1 or -1: every result is an integer that the result's
            dtype stores exactly. The products of a whole row or column of results with random integers can
-           then be checked exactly, too (tile_oracle.device.product_check).
+           then be checked exactly as well (tile_oracle.device.product_check).
 
-Bounds of sums. Given all magnitudes and the first operand, a partial sum of a pattern is a sum of
-independent symmetric variables. By Hoeffding's inequality it exceeds t with a probability of at most 2
-exp(-t^2 / 2V), V being the sum of the squares of its largest products. Amplitudes are such that t^2 = 140
-V at t = 2^24 units: at most 8e-31 for one partial sum, below 1e-15 for the 1e15 of the largest problem
-that a machine can check. (Uniform integers are even less spread than that bound supposes.)
+Bounds of sums. Given all magnitudes and the first operand, a partial sum of a pattern is a sum of independent
+symmetric variables. By Hoeffding's inequality it exceeds t with a probability of at most 2 exp(-t^2 / 2V),
+where V is the sum of the squares of its largest products. The amplitudes are chosen such that t^2 = 140 V at
+t = 2^24 units. That gives at most 8e-31 for one partial sum, and less than 1e-15 for the 1e15 partial sums of
+the largest problem that a machine can check. (The bound is conservative for uniform integers.)
 """
 
 from __future__ import annotations
@@ -39,21 +39,22 @@ from tile_oracle.problem import Problem, gemm_shape
 Integers = npt.NDArray[np.int32]
 
 MANTISSA_BITS = {"bf16": 8, "fp16": 11, "fp32": 24, "fp8": 4}
-"""Digits of an element, the leading one that is not stored included."""
+"""Bits of the significand, including the implicit leading bit."""
 
 _EXACT = 1 << 24
 _UNLIKELY = 140.0
 _EXPONENTS = {"bf16": 0, "fp32": 0, "fp16": -4, "fp8": -2}
 """The unit of an element is two to this power: sums of 2^24 units must not overflow the result's dtype."""
 _WIDE_FP32 = (1 << 12) - 1
-"""Of fp32 the dense pattern has but 12 bits: a sum of wider products would need more than 24."""
+"""For fp32 the dense pattern has only 12 bits, because a sum of wider products would need more than 24."""
 _ROOM_FOR_PRODUCTS = 1 << 33
-"""Largest product times depth times columns for which results times integers below 2^20 add up below 2^53."""
+"""Limit of (largest product * depth * columns) that keeps sums of results times 20-bit integers below
+2^53."""
 
 
 @dataclass(frozen=True)
 class Axis:
-    """How an operand's flat index i runs along one axis: position (i // inner) % extent."""
+    """One axis of an operand: flat index i has position (i // inner) % extent on it."""
 
     inner: int
     extent: int
@@ -65,9 +66,9 @@ class Axis:
 
 @dataclass(frozen=True)
 class Columns:
-    """How an array's flat index i belongs to a column: (i // (inner * depth)) * inner + i % inner.
+    """The columns of an array: flat index i is in column (i // (inner * depth)) * inner + i % inner.
 
-    depth: how many elements a column has one after the other; their position in it is (i // inner) % depth.
+    depth: elements of a column. Flat index i has position (i // inner) % depth in its column.
     """
 
     inner: int
@@ -76,13 +77,13 @@ class Columns:
 
 @dataclass(frozen=True)
 class Pattern:
-    """What both operands hold, in units of 2^exponent.
+    """The values of both operands, in units of 2^exponent.
 
-    first, second: magnitudes run from the first number to the second one; signs are at random. With 0 as
-    the least magnitude the integers from -most to most are uniform. kept: the share of the second
-    operand's (dense and countable: of both operands') elements that are not made zero. selected: even
-    columns of the second operand hold one element; every_column: odd ones, too. cancelling: the largest
-    magnitude in columns that cancel.
+    first, second: least and largest magnitude; signs are random. If the least magnitude is 0, integers are
+    uniform between -largest and largest.
+    kept: the share of elements that are not set to zero, in both operands of dense and countable.
+    selected: even columns of the second operand have a single nonzero element. every_column: so do odd ones.
+    cancelling: the largest magnitude in columns that cancel.
     """
 
     name: str
@@ -96,17 +97,17 @@ class Pattern:
 
     @property
     def scale(self) -> float:
-        """What an element's integer is multiplied with."""
+        """The factor from an element's integer to its value."""
         return math.ldexp(1.0, self.exponent)
 
     @property
     def result_scale(self) -> float:
-        """What a result's integer is multiplied with."""
+        """The factor from a result's integer to its value."""
         return self.scale**2
 
 
 def _widest(length: int, other: int) -> int:
-    """The largest magnitude of uniform integers whose products with -other to other add up exactly."""
+    """The largest magnitude whose products with integers from -other to other sum up exactly."""
     certain = (_EXACT - 1) // (other * length)
     return max(certain, int(_EXACT / (other * math.sqrt(_UNLIKELY * length))))
 
@@ -117,20 +118,20 @@ def dense(problem: Problem) -> Pattern:
     full = min((1 << MANTISSA_BITS[problem.dtype]) - 1, _WIDE_FP32)
     large = max(1, min(full, _widest(length, 1)))
     small = max(1, min(full, _widest(length, large)))
-    # The narrower operand is the first one of half of all problems, and always the same one of a problem.
+    # The problem's hash chooses which operand is the narrower one: each in half of all problems.
     first, second = (large, small) if zlib.crc32(problem.id.encode()) % 2 else (small, large)
     kept = min(1.0, _EXACT / _UNLIKELY**0.5 / math.sqrt(length))
     return Pattern("dense", (0, first), (0, second), _EXPONENTS[problem.dtype], kept)
 
 
 def mantissa(problem: Problem) -> tuple[Pattern, ...]:
-    """Full mantissas, and sums that cancel. Of fp32, either operand's in turn: a product has 48 bits."""
+    """Full mantissas and cancelling sums. fp32 needs one pattern per operand, since a product has 48 bits."""
     bits, exponent = MANTISSA_BITS[problem.dtype], _EXPONENTS[problem.dtype]
     full = (1 << (bits - 1), (1 << bits) - 1)
     length = gemm_shape(problem)[2]
     if problem.dtype != "fp32":
         wide = min(full[1], _widest(length, full[1]))
-        # Of a very deep sum no product of full mantissas fits: then no column cancels.
+        # In a very deep sum no product of full mantissas fits. Then no column cancels.
         return (Pattern("mantissa", full, full, exponent, 1.0, True, wide < 1, max(0, wide)),)
     one = (1, 1)
     wide = min(full[1], _widest(length, 1))
@@ -141,7 +142,7 @@ def mantissa(problem: Problem) -> tuple[Pattern, ...]:
 
 
 def countable(problem: Problem) -> Pattern:
-    """Results that are stored exactly, for problems that are checked by products."""
+    """Results that the dtype stores exactly, for problems that are checked by products."""
     length = gemm_shape(problem)[2]
     if problem.result_dtype == "fp32":
         room = max(1, _ROOM_FOR_PRODUCTS // (length * column_count(problem)))
@@ -149,20 +150,20 @@ def countable(problem: Problem) -> Pattern:
         second = max(1, min(255, room // first, _widest(length, first)))
         return Pattern("countable", (0, first), (0, second), 0)
     most = 1 << MANTISSA_BITS[problem.result_dtype]
-    # So few products that are not zero, 234 of bf16, that twice as many sum up to `most` or less with the
-    # probability above; and that there are twice as many is less probable still.
+    # The mean number of nonzero products (234 for bf16) is small enough that a sum of twice as many stays
+    # within `most` with the probability above. That twice as many occur is even less likely.
     mean = most * most / (2 * _UNLIKELY)
     kept = 1.0 if length <= most else min(1.0, math.sqrt(mean / length))
     return Pattern("countable", (1, 1), (1, 1), 0, kept)
 
 
 def fold_axes(problem: Problem) -> tuple[Axis, Axis]:
-    """Along which axis of both operands the halves of the depth repeat each other."""
+    """The axis of each operand along which the second half of the depth repeats the first."""
     return sums_of_products(problem.op).fold_axes(problem)
 
 
 def columns_of_second(problem: Problem) -> Columns:
-    """Which elements of the second operand make one column of the result: negated, they negate it."""
+    """The elements of the second operand that determine a column of the result: negating them negates it."""
     return sums_of_products(problem.op).columns_of_second(problem)
 
 
@@ -172,12 +173,12 @@ def columns_of_result(problem: Problem) -> Columns:
 
 
 def column_count(problem: Problem) -> int:
-    """How many columns the result has."""
+    """Number of columns of the result."""
     return math.prod(problem.operand_shapes[1]) // columns_of_second(problem).depth
 
 
 def operands(problem: Problem, pattern: Pattern, seed: int) -> tuple[Integers, Integers]:
-    """Both operands' integers, in the shapes of `operand_shapes`."""
+    """The integers of both operands, in the shapes of `operand_shapes`."""
     generator = np.random.default_rng((seed, zlib.crc32(pattern.name.encode())))
     first_shape, second_shape = problem.operand_shapes[:2]
     first = _integers(generator, first_shape, pattern.first)
@@ -205,7 +206,7 @@ def _integers(
 
 
 def _fold(operand: Integers, axis: Axis, sign: int) -> None:
-    """Makes the second half along an axis the first one times `sign`."""
+    """Sets the second half along an axis to the first half times `sign`."""
     view = operand.reshape(-1, axis.extent, axis.inner)
     view[:, axis.half : 2 * axis.half] = sign * view[:, : axis.half]
 
@@ -234,7 +235,7 @@ def _second(problem: Problem, pattern: Pattern, generator: np.random.Generator, 
 
 
 def negated(count: int, seed: int) -> npt.NDArray[np.bool_]:
-    """Which of `count` columns one round of runs negates: half of them, in a way that no two rounds share."""
+    """Which of `count` columns one round of runs negates: a random half, different in every round."""
     generator = np.random.default_rng(seed)
     chosen = generator.random(count) < 0.5
     chosen[generator.integers(count)] = True

@@ -1,4 +1,4 @@
-"""A library with one of CK Tile's kernels, in the worker: kernels/ck_tile/abi.h, in Python."""
+"""Loads and calls the library of a CK Tile kernel: kernels/ck_tile/abi.h in Python."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ABI_VERSION = 1
 _OK = 0
 _WHY_BYTES = 1024
 _MOST_OPERAND_BYTES = 2**31 - 1
-"""CK Tile addresses an operand by offsets of 32 bits."""
+"""CK Tile addresses operands with 32-bit offsets."""
 
 
 class CkProblem(ctypes.Structure):
@@ -44,7 +44,7 @@ class _Plan(ctypes.Structure):
 
 @dataclass(frozen=True)
 class CkTilePlan:
-    """How the library will launch its kernel. zero_fills: after filling the output with zeros."""
+    """How the library launches its kernel. zero_fills: it first fills the output with zeros."""
 
     workspace_bytes: int
     grid: tuple[int, int, int]
@@ -54,11 +54,11 @@ class CkTilePlan:
 
 
 class CkTileLibrary:
-    """One loaded library. Raises OSError when it cannot be loaded, ValueError when it is another's."""
+    """One loaded library. Raises OSError when it cannot be loaded, ValueError when its ABI does not match."""
 
     def __init__(self, path: Path, runtime: ctypes.CDLL) -> None:
-        """`runtime`: libamdhip64 as the worker has opened it. The library shares it."""
-        # One that was linked without ROCm asks the process for HIP's functions; so they must be global.
+        """`runtime`: the worker's libamdhip64, which the library shares."""
+        # A library linked without ROCm resolves HIP functions from the process, so they must be global.
         ctypes.CDLL(runtime._name, mode=ctypes.RTLD_GLOBAL)
         library = ctypes.CDLL(str(path))
         try:
@@ -80,7 +80,7 @@ class CkTileLibrary:
 
     @property
     def kernel(self) -> str:
-        """The name of the kernel that it was built for."""
+        """The name of the kernel that the library was built for."""
         return str(self._kernel().decode())
 
     def plan(self, problem: Problem) -> CkTilePlan:
@@ -99,7 +99,7 @@ class CkTileLibrary:
         )
 
     def launch(self, problem: Problem, in0: int, in1: int, out: int, workspace: int) -> LibraryLaunch:
-        """What starts the kernel on some data; see `ck_problem` for the order of the operands."""
+        """A launch of the kernel on the given addresses; `ck_problem` describes the order of operands."""
         argument = ck_problem(problem, in0, in1, out, workspace)
 
         def start(stream: int) -> int:
@@ -117,6 +117,6 @@ def ck_problem(problem: Problem, in0: int, in1: int, out: int, workspace: int) -
 
 
 def _operand_bytes(problem: Problem) -> tuple[int, ...]:
-    """Bytes of both operands and the result; what is not 16 bits wide is counted as 4 bytes a value."""
+    """Bytes of both operands and the result; types that are not 16 bits wide count as 4 bytes."""
     size = {"bf16": 2, "fp16": 2}.get(problem.dtype, 4)
     return tuple(size * math.prod(shape) for shape in problem.operand_shapes)

@@ -1,8 +1,8 @@
-"""One timed kernel a core: two sessions that share a lock folder never time on the same core at once.
+"""One timed kernel per core: sessions that share a lock folder never time on the same core at once.
 
-A process that waits for a core holds a shared lock on the file `waiting`. A process that has a core checks
-that lock from time to time and gives way. So more workers than cores take turns, and none waits for another's
-whole sweep.
+A process that waits for a core holds a shared lock on the file `cores.waiting`. A process that has a core
+checks that lock regularly and yields. If there are more workers than cores, they take turns, and none waits
+for another worker's whole sweep.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class CoreLock:
         self._folder = lock_folder()
 
     def acquire(self) -> None:
-        """Blocks until a core is free. Where lock files cannot be made, pins nothing and goes on.
+        """Blocks until a core is free. Without lock files it returns at once and pins nothing.
 
-        Called again by who has a core, it gives way to others when its turn is over.
+        If this process already has a core and its turn is over, it yields to waiting processes.
         """
         if self._folder is None:
             return
@@ -49,7 +49,7 @@ class CoreLock:
         self.release()
         pause = threading.Event()
         for _ in range(_GIVE_WAY_TRIES):
-            # Who waits must wake up first: whoever asks again at once gets the lock again.
+            # Give the waiters time to wake up; taking the lock at once would win it again.
             pause.wait(_GIVE_WAY_S)
             if not self._somebody_waits():
                 return
@@ -61,18 +61,18 @@ class CoreLock:
         pause = threading.Event()
         try:
             fcntl.flock(waiting, fcntl.LOCK_SH)
-            # Asked again and again, since to block on one core's lock is not to see that another is free.
+            # Poll: blocking on one core's lock would miss that another core is free.
             while not self._take_any() and self._can_take():
                 pause.wait(_POLL_S)
         finally:
             os.close(waiting)
 
     def _take_any(self) -> bool:
-        # The highest core first: core 0 serves most of the machine's interrupts.
+        # Highest core first: core 0 serves most interrupts.
         return any(self._take(core) for core in reversed(self._allowed))
 
     def _can_take(self) -> bool:
-        """Whether there is a lock file that can be opened at all."""
+        """Whether any lock file can be opened."""
         for core in self._allowed:
             fd = None if self._folder is None else self._folder.open(_name(core))
             if fd is not None:
@@ -83,11 +83,11 @@ class CoreLock:
     def _somebody_waits(self) -> bool:
         if self._folder is not None and self._folder.somebody_holds(_WAITING):
             return True
-        self._since = time.monotonic()  # nobody: the next look is a turn away
+        self._since = time.monotonic()  # check again after another turn
         return False
 
     def release(self) -> None:
-        """Gives the core back, if there is one."""
+        """Releases the core, if this process has one."""
         if self._fd is None:
             return
         self._pin(self._allowed)
@@ -103,7 +103,7 @@ class CoreLock:
 
     @staticmethod
     def _pin(cores: list[int]) -> None:
-        # The cores that this process may use can have been changed meanwhile.
+        # The process's allowed cores may have changed meanwhile.
         with suppress(OSError):
             os.sched_setaffinity(0, cores)
 

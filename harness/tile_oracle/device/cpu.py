@@ -38,9 +38,9 @@ _ABI_VERSION = 1
 _TO_OK, _TO_UNSUPPORTED = 0, 1
 _MEMORY_SHARE = 0.7
 _RUNS_TO_SEE_FLAKINESS = 4
-"""Runs on the same data after a wrong result: one that gives other bits makes the kernel flaky."""
+"""Repeated runs on the same data after a wrong result. If the bits differ, the kernel is flaky."""
 _CHEAP_TO_COMPARE_BYTES = 1 << 16
-"""So small an output is compared after every batch of timed runs, not only after the last one."""
+"""Outputs up to this size are compared after every batch of timed runs, not only after the last one."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ class _Library:
 
 
 class _Unfit(OSError):
-    """A library that was loaded and is no kernel."""
+    """A loaded library that is no kernel."""
 
 
 def _arguments(problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
-    """Of the operation's own structure, which has a member `workspace`."""
+    """The operation's argument structure, which has a member `workspace`."""
     return operation_named(problem.op).worker.cpu_arguments(problem, operands, out)
 
 
@@ -64,7 +64,7 @@ class CpuDevice:
     """One core of this machine, pinned while it works."""
 
     adds_nothing = True
-    """No driver opens files or starts threads in this process: the audit may be strict."""
+    """No driver opens files or starts threads in this process, so the audit may be strict."""
 
     def __init__(self) -> None:
         self.info = DeviceInfo(cpu_name(), f"{platform.system()} {platform.release()}")
@@ -90,7 +90,7 @@ class CpuDevice:
         self._arguments += [_arguments(problem, checked.inputs, checked.out) for checked in data.sets]
 
     def inputs(self) -> list[tuple[int, int]]:
-        """Where the loaded problem's inputs lie, and their bytes: no kernel may change them."""
+        """Addresses and sizes of the loaded problem's inputs, which no kernel may change."""
         return [] if self._loaded is None else self._loaded.inputs()
 
     def claim(self) -> None:
@@ -128,7 +128,7 @@ class CpuDevice:
     def _wrong_or_flaky(
         self, wrong: str, out: GuardedBuffer, again: Callable[[], CheckResult | None]
     ) -> CheckResult:
-        """A wrong result is `flaky` if another run on the same data gives other bits."""
+        """A wrong result is `flaky` if another run on the same data gives different bits."""
         bits = out.view(np.uint8, (out.size,)).copy()
         for _ in range(_RUNS_TO_SEE_FLAKINESS):
             failure = again()
@@ -145,7 +145,7 @@ class CpuDevice:
         except OSError as error:
             return CheckResult("build_error", f"cannot be loaded: {error}")
         storage, shapes = STORAGE[problem.dtype], problem.operand_shapes
-        # Copies between guard pages: a kernel that strays faults, and the caller's own data stay whole.
+        # Copies between guard pages: stray accesses fault, and the caller's data stay intact.
         inputs = [
             holding(np.memmap(path, storage, "r", shape=shape), flush=True)
             for path, shape in zip((data.first, data.second), shapes, strict=False)
@@ -157,14 +157,14 @@ class CpuDevice:
         values = out.view(storage, shapes[2])
         missing = unwritten(values)
         given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
-        # A NaN that the caller put in may come out as any NaN.
+        # A NaN in the caller's data may come out as any NaN.
         if missing and not any(nan_count(operand, problem.dtype) for operand in given):
             return CheckResult("wrong", missing)
         values.tofile(data.out)
         return CheckResult("ok")
 
     def _launch(self, library: _Library, args: Any, out: GuardedBuffer) -> CheckResult | None:
-        """Run once over a poisoned output; what is wrong with how that went, or None."""
+        """Run once over a poisoned output; returns the failure, or None."""
         try:
             workspace = self._attach_workspace(library, args, flush=True)
         except MemoryError as error:
@@ -244,7 +244,7 @@ class CpuDevice:
         return DeviceState()
 
     def _flush_caches(self) -> None:
-        """Writes twice what the caches hold: nothing of a kernel's data is left in them."""
+        """Writes twice the size of the caches, which evicts the kernel's data."""
         if self._flush is None:
             self._flush = np.zeros(2 * last_level_cache_bytes(), np.uint8)
         self._flush += 1
@@ -278,7 +278,7 @@ class CpuDevice:
         size = -(-size // 64) * 64
         workspace = self._workspaces.get(flush)
         if workspace is None or workspace.size != size:
-            # One at a time: a pool's many sizes together could be more than there is memory.
+            # Keep only one: the many sizes of a pool may together exceed the memory.
             self._workspaces.pop(flush, None)
             there = memory_available_bytes()
             if size > _MEMORY_SHARE * there:
@@ -291,7 +291,7 @@ class CpuDevice:
 
 
 def open_device() -> CpuDevice:
-    """Called by the worker, and nowhere else."""
+    """Opens the device. Only the worker calls it."""
     return CpuDevice()
 
 
@@ -304,6 +304,6 @@ def _refuse_unless_there_is(needed_bytes: int, what_for: str) -> None:
 
 
 def _memory_needed_bytes(problem: Problem) -> int:
-    """Operands and results of up to four sets, their integers, and the reference's fp32 copies."""
+    """Operands and results of up to four sets, their integers, and fp32 copies for the reference."""
     values = [math.prod(shape) for shape in problem.operand_shapes]
     return 4 * problem.bytes + 4 * sum(values[:2]) + 12 * sum(values)

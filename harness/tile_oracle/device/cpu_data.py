@@ -1,8 +1,8 @@
-"""One problem's data on the CPU: what kernels are checked with, what they are timed on, what must result.
+"""One problem's data on the CPU: operands for checks and timing, and the expected results.
 
-Where operands and results lie differs from run to run, by more than any vector's width:
+The placement in memory differs between the runs by more than any vector width:
 
-check, dense    flush with the end of a page that cannot be touched: aligned to the element, or more by chance
+check, dense    directly before a guard page: aligned to the element, or more by chance
 check, others   one element beyond a 64-byte boundary
 timing          at a 64-byte boundary
 """
@@ -44,12 +44,13 @@ SKEWED = "one element beyond a 64-byte boundary"
 ALIGNED = "at 64-byte boundaries"
 
 _SIGN_PLACES = 509
-"""Elements whose signs are flipped in turn; a prime, so that no period of a kernel meets theirs."""
+"""Number of elements whose signs are flipped in turn; a prime, so that it matches no period of a kernel."""
 _WATCHED = 16
 """Values of the output that every timed run must have written when it returns."""
 _ROUNDS = 32
 _WHOLE_FLOPS = 1e8
-"""Up to here the other sets' results are compared in full: what they are for shows at some points as well."""
+"""Up to this size the other sets' results are compared in full. Above it, some points show their faults
+too."""
 
 
 class CpuCheck(Protocol):
@@ -57,11 +58,11 @@ class CpuCheck(Protocol):
 
     @property
     def name(self) -> str:
-        """What is particular about the values."""
+        """Name of the pattern of values."""
 
     @property
     def where(self) -> str:
-        """Where in memory they lie."""
+        """Their placement in memory."""
 
     @property
     def inputs(self) -> Sequence[GuardedBuffer]:
@@ -69,18 +70,18 @@ class CpuCheck(Protocol):
 
     @property
     def out(self) -> GuardedBuffer:
-        """Room for the result."""
+        """Buffer for the result."""
 
     @property
     def kind(self) -> str:
-        """How much is compared: the column `check` of records."""
+        """The kind of comparison: the column `check` of records."""
 
     @property
     def count(self) -> int:
-        """Values compared."""
+        """Number of values compared."""
 
     def mismatch(self) -> str | None:
-        """What is wrong with the content of `out`, or None."""
+        """How the content of `out` differs from the expected result, or None."""
 
 
 class CpuTimed(Protocol):
@@ -94,13 +95,13 @@ class CpuTimed(Protocol):
     def out(self) -> GuardedBuffer: ...
     @property
     def watch(self) -> Watch:
-        """Which signs of the inputs a run flips, and which values of the output it must have written."""
+        """The input signs to flip for each run, and the output values that a run must have written."""
 
     def renew(self) -> None:
-        """Other operands, with another right result, and a poisoned output."""
+        """Changes the operands and with them the expected result, and poisons the output."""
 
     def mismatch(self) -> str | None:
-        """What is wrong with the output of the last run, or None."""
+        """How the output of the last run differs from the expected result, or None."""
 
 
 class CpuData(Protocol):
@@ -116,7 +117,7 @@ class CpuData(Protocol):
 
 @dataclass(frozen=True)
 class CheckSet:
-    """Operands, room for the result, and what it must be."""
+    """Operands, a buffer for the result, and the expected result."""
 
     pattern: Pattern
     where: str
@@ -142,10 +143,10 @@ class CheckSet:
 
 
 class ProblemData:
-    """All of a problem. Data for timing are made when the first kernel has passed its check.
+    """All data of a problem. Timing data are made when the first kernel has passed its check.
 
-    The first set's result is compared in full, or by products where that would take too long; those of
-    the others in full or at points.
+    The first set's result is compared in full, or by products where that would take too long. The results of
+    the other sets are compared in full or at points.
     """
 
     def __init__(self, problem: Problem, seed: int) -> None:
@@ -186,7 +187,7 @@ class ProblemData:
         return CheckSet(pattern, where, (first, second), out, expected, comparison)
 
     def inputs(self) -> list[tuple[int, int]]:
-        """Address and bytes of the inputs that never change; those that are timed do, for every run."""
+        """Addresses and sizes of the inputs that never change. Timing inputs change for every run."""
         return [(one.address, one.size) for checked in self.sets for one in checked.inputs]
 
     @property
@@ -207,11 +208,10 @@ def _stored(problem: Problem, pattern: Pattern, integers: Integers) -> Array:
 
 
 class TimedData:
-    """What kernels are timed on: the first check's operands, elsewhere in memory, and changed for every run.
+    """Timing data: the first check's operands at another place in memory, changed for every run.
 
-    `renew` negates half of the columns of the second operand, at random, and with them those of the right
-    result, and poisons the output. So no earlier result is right, and no right result has been in memory
-    before.
+    `renew` negates a random half of the second operand's columns, and of the expected result's, and poisons
+    the output. So no earlier result is correct, and no correct result was in memory before the run.
     """
 
     def __init__(
@@ -248,24 +248,22 @@ class TimedData:
         size = second.itemsize
         flat = second.reshape(-1).view(self._bits)
         chosen = generator.integers(0, flat.size, 4 * _SIGN_PLACES)
-        # The sign of a zero would change nothing.
+        # Flipping the sign of a zero would change nothing.
         signs = np.unique(chosen[(flat[chosen] << 1).astype(self._bits) != 0])[:_SIGN_PLACES]
         generator.shuffle(signs)
         out_size = STORAGE[self.problem.result_dtype].itemsize
         count = self.out.size // out_size
         watched = np.unique(np.linspace(0, count - 1, _WATCHED).astype(np.int64))
-        # Little-endian: the last byte has the sign, and all bits set only in NaN and numbers beyond 2^126.
+        # Little-endian: the last byte has the sign. Only NaN and numbers beyond 2^126 have all its bits set.
         return Watch(
             (signs * size + size - 1 + self.inputs[1].writable_address).astype(np.uint64),
             (watched * out_size + out_size - 1 + self.out.address).astype(np.uint64),
         )
 
     def mismatch(self) -> str | None:
-        """What is wrong with the output of the last run, or None."""
         return self._comparison.mismatch(self.negated)
 
     def renew(self) -> None:
-        """Other signs, and an output that nothing was written to."""
         at = self._round % _ROUNDS
         self._round += 1
         np.bitwise_xor(self._second, self._masks[at], out=self._second)
@@ -274,7 +272,7 @@ class TimedData:
 
 
 class Comparison:
-    """Compares a buffer's content with what it must be, again and again."""
+    """Compares a buffer's content with the expected result, any number of times."""
 
     def __init__(self, problem: Problem, out: GuardedBuffer, expected: Expectation | ProductCheck) -> None:
         self._problem, self._expected = problem, expected
@@ -288,10 +286,10 @@ class Comparison:
             self._wanted = expected.values.reshape(-1).view(self._bits_type)
 
     def mismatch(self, signs: Array | None = None) -> str | None:
-        """What is wrong, or None. signs: which columns were negated."""
+        """Describes the difference, or None. signs: which columns were negated."""
         problem, expected = self._problem, self._expected
         if isinstance(expected, ProductCheck):
-            return _product_complaint(problem, self._values, expected, signs)
+            return _product_mismatch(problem, self._values, expected, signs)
         bits, wanted, columns = self._bits, self._wanted, self._columns
         if signs is not None:
             mask = (signs * self._sign).astype(self._bits_type).reshape(-1, 1, columns.inner)
@@ -301,7 +299,7 @@ class Comparison:
             if stray:
                 return stray
             bits = bits[expected.points]
-        # Bit for bit, but zeros of either sign are equal.
+        # Bit for bit, except that +0 equals -0.
         unequal = bits != wanted
         if not unequal.any():
             return None
@@ -312,7 +310,7 @@ class Comparison:
         return _explain(problem, expected, bits.view(storage), wanted.view(storage), unequal)
 
 
-def _product_complaint(
+def _product_mismatch(
     problem: Problem, values: Array, expected: ProductCheck, signs: Array | None
 ) -> str | None:
     row = expected.wrong_row(values, None if signs is None else np.where(signs, -1.0, 1.0))
@@ -324,7 +322,7 @@ def _product_complaint(
 
 
 def _stray_values(out: Array, dtype: str) -> str | None:
-    """Values left unwritten, and NaN."""
+    """Says how many values were left unwritten or are NaN; None for none."""
     missing = unwritten(out)
     if missing:
         return missing

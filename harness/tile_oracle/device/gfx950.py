@@ -1,4 +1,4 @@
-"""The target `gfx950` in its worker: a GPU of AMD's driver."""
+"""The worker's side of the target `gfx950`: a GPU opened through HIP."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _ARCH = "gfx950"
 
 
 def open_device(work: str, visible: str = "", library: str = "") -> GpuDevice:
-    """Called by the worker, and nowhere else.
+    """Opens the device. Only the worker calls it.
 
-    work: the binary of kernels/gpu/device_work.hpp. visible: what HIP_VISIBLE_DEVICES shall be, "" to
-    leave it as it is. library: path of libamdhip64, "" to let the loader find it. Raises TargetError for
-    another GPU.
+    work: the binary of kernels/gpu/device_work.hpp. visible: value for HIP_VISIBLE_DEVICES, "" to keep the
+    current one. library: path of libamdhip64, "" to let the loader find it. Raises TargetError for another
+    GPU.
     """
     if visible:
         os.environ["HIP_VISIBLE_DEVICES"] = visible

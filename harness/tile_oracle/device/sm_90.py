@@ -1,4 +1,4 @@
-"""The target `sm_90` in its worker: a GPU of an NVIDIA driver."""
+"""The worker's side of the target `sm_90`: a GPU opened through CUDA's driver API."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OLDEST = 90
 
 
 def open_device(work: str, visible: str = "") -> GpuDevice:
-    """Called by the worker, and nowhere else.
+    """Opens the device. Only the worker calls it.
 
-    work: the binary of kernels/gpu/device_work.hpp. visible: what CUDA_VISIBLE_DEVICES shall be, "" to
-    leave it as it is. Raises TargetError for a GPU that cannot run sm_90's code.
+    work: the binary of kernels/gpu/device_work.hpp. visible: value for CUDA_VISIBLE_DEVICES, "" to keep the
+    current one. Raises TargetError for a GPU that cannot run code for sm_90.
     """
     if visible:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible
@@ -28,7 +28,7 @@ def open_device(work: str, visible: str = "") -> GpuDevice:
     if int(properties.arch.removeprefix("sm_")) < _OLDEST:
         raise TargetError(f"{properties.name} is {properties.arch}: kernels for sm_90 need an H100 or newer")
     cache_bytes = load_arch("sm_90").hardware.cache_bytes
-    # Newer GPUs run this code, too, and are faster.
+    # Newer GPUs run this code too, but their limits differ.
     known = properties.arch == "sm_90"
     limits = gpu_limits("sm_90", properties.compute_units) if known else None
     return GpuDevice(driver, Path(work), 0, cache_bytes, open_reader("nvidia", properties.identity), limits)

@@ -1,4 +1,4 @@
-"""Values of an output that tell of a kernel that did not do its work: unwritten ones, and NaN."""
+"""Counts output values that were left unwritten or are NaN."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy.typing as npt
 from tile_oracle.number_formats import numbers
 
 POISON_BYTE = 0xFF
-"""What outputs are filled with: every dtype reads it as NaN, and no kernel writes just that by accident."""
+"""Fills outputs before a run. Every dtype reads it as NaN, and no kernel writes exactly it by accident."""
 
 
 def unwritten(out: npt.NDArray[Any]) -> str | None:
-    """How many values of a poisoned output still are what they were, in words; None for none."""
+    """Says how many values of a poisoned output were not written; None when all were."""
     bits_type = np.dtype(f"u{out.itemsize}")
     poison = np.array([POISON_BYTE] * bits_type.itemsize, np.uint8).view(bits_type)[0]
     count = int(np.count_nonzero(out.view(bits_type) == poison))
@@ -22,6 +22,6 @@ def unwritten(out: npt.NDArray[Any]) -> str | None:
 
 
 def nan_count(stored: npt.NDArray[Any], dtype: str) -> int:
-    """How many values are NaN, of an array as the dtype is stored."""
-    with np.errstate(invalid="ignore"):  # ml_dtypes warns of NaN even where it is looked for
+    """Number of NaNs in an array in the dtype's storage format."""
+    with np.errstate(invalid="ignore"):  # ml_dtypes warns about NaN even in isnan
         return int(np.count_nonzero(np.isnan(numbers(stored, dtype))))
