@@ -1,4 +1,4 @@
-"""A GPU as a device: the same over HIP and CUDA. Only a worker process imports this."""
+"""A GPU as a device, over HIP or CUDA. Only a worker process imports this."""
 
 from __future__ import annotations
 
@@ -40,21 +40,24 @@ from tile_oracle.target.device_state import DeviceState, StateReader, StateWatch
 
 _MEMORY_SHARE = 0.9
 _MOST_MODULES = 2048
-"""More than the pools of one direction hold, 2D and 3D together: sets that mix them load each kernel once."""
+"""More than the 2D and 3D pools of one direction together, so a set that mixes them loads each kernel
+once."""
 _LEAST_VALUES = 8
-"""So many graphs are timed, if so many runs are wanted: a median of two means would say little."""
+"""Least number of graphs to time, if as many runs are wanted: a median of two means would say little."""
 _EXIT_AFTER_FAULT = 70
 _CHANGED_AT_MOST, _CHANGED_SLACK_NS = 4.0, 20_000.0
-"""A run after a change of an operand may take so many times as long as others, and so much more: caches that
-must be filled again, clocks that rise only slowly."""
+"""Allowed factor and slack of a run after an operand changed, over the usual time. Refilled caches and slowly
+rising clocks make such a run slower."""
 _LOOKS = 3
-"""How often a run after a change is looked at before the kernel is called one that keeps its result."""
+"""How many times a slow run after a change must be seen before the kernel is accused of caching its
+result."""
 
 
 class GpuDevice:
     """See tile_oracle.device.base.Device.
 
-    After a fault that leaves the device unusable the process ends: a new one can use it again.
+    After a fault that leaves the device unusable to this process, the process exits. A new process can use
+    the device again.
     """
 
     def __init__(
@@ -66,10 +69,10 @@ class GpuDevice:
         reader: StateReader | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not say.
+        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not tell.
 
-        `cache_bytes`: of all caches, for cold_cache. `reader`: of clocks and temperature, or None.
-        `limits`: no kernel is faster.
+        `cache_bytes`: total size of the caches, for cold_cache. `reader`: reads clocks and temperature, or
+        None. `limits`: the roofline, which no kernel can beat.
         """
         self._driver = driver
         properties = driver.properties()
@@ -132,7 +135,7 @@ class GpuDevice:
         binary: Path,
         run: Callable[[LoadedKernel, Run], CheckResult],
     ) -> CheckResult:
-        """What `run` says, or why the kernel cannot be loaded or launched."""
+        """The result of `run`, or why the kernel cannot be loaded or launched."""
         try:
             kernel = self._kernel(binary)
             plan = kernel.plan(problem)
@@ -173,14 +176,14 @@ class GpuDevice:
             return failure
         result = self._driver.copy_out(out.address, out.size_bytes)
         missing = unwritten(np.frombuffer(result, result_storage))
-        # A NaN that the caller put in may come out as any NaN.
+        # A NaN in the caller's data may come out as any NaN.
         if missing and not any(nan_count(np.frombuffer(v, storage), problem.dtype) for v in given):
             return CheckResult("wrong", missing)
         data.out.write_bytes(result)
         return CheckResult("ok")
 
     def _run_once(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
-        """Run over a poisoned output, and wait for the end."""
+        """Run over a poisoned output, and wait until it has ended."""
         began = time.monotonic()
         try:
             self._start(launches, out, workspace)
@@ -223,7 +226,7 @@ class GpuDevice:
                 return replace(failure, kind="full", points=count)
             first = found[number].verdict
             if first.wrong:
-                # Later sets may have written over this result: the one that is explained is a new one.
+                # Later sets may have overwritten this result: run again to explain it.
                 again = run()
                 wrong = explain(
                     self._work, loaded.problem, checked, again.verdict if again.verdict.wrong else first
@@ -237,7 +240,7 @@ class GpuDevice:
     def _run_on_all_sets(
         self, loaded: Operands, launches: Sequence[Launches], workspace: Buffer | None
     ) -> list[Findings]:
-        """What a run on each set of operands leaves; the device is waited for once."""
+        """Runs on each set of operands and checks the results, waiting for the device only once."""
         began = time.monotonic()
         try:
             self._work.begin_looks()
@@ -255,8 +258,7 @@ class GpuDevice:
             timer = self._timers.get(binary) or self._prepare(binary)
             for look in range(_LOOKS):
                 if look:
-                    # The device may have paused once while the kernel was looked at: only what shows in
-                    # every look is the kernel's doing.
+                    # The device may have paused during one look. Only a delay in every look is the kernel's.
                     timer = self._prepare(binary)
                 taken = self._sample(timer, count)
                 ordered = np.sort(taken)  # np.median itself takes longer than many kernels
@@ -314,7 +316,7 @@ class GpuDevice:
     # ---- kernels ------------------------------------------------------------------------------
 
     def _facts(self, kernel: LoadedKernel) -> Mapping[str, int]:
-        """What the driver made of the kernel; nothing where it does not say."""
+        """The driver's facts about the kernel; empty where it has none."""
         try:
             return kernel.facts()
         except (RuntimeFailure, RuntimeMissing) as error:
@@ -333,7 +335,7 @@ class GpuDevice:
         loaded = self._require()
         plan = self._kernel(binary).plan(loaded.problem)
         if not loaded.fits_timing(plan.workspace_bytes):
-            self._forget_timers()  # they hold the address of the workspace that is about to go
+            self._forget_timers()  # they hold the address of the workspace that is about to be freed
         scratch = loaded.ample_workspace(plan.workspace_bytes)
         timed = loaded.sets[0]
         launches = _launches(plan, timed.inputs, timed.out, scratch)
@@ -383,6 +385,6 @@ def _launches(plan: Run, inputs: Sequence[Buffer], out: Buffer, scratch: int) ->
 
 
 def _end(failure: RuntimeFailure) -> NoReturn:
-    """Nothing in this process can use the device any more: say why on standard error, and end."""
+    """This process can no longer use the device: print why to standard error, and exit."""
     print(failure, file=sys.stderr, flush=True)
     os._exit(_EXIT_AFTER_FAULT)

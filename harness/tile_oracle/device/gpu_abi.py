@@ -1,4 +1,4 @@
-"""How a compiled GPU kernel is called: kernels/gpu/abi.h, in Python."""
+"""Calls compiled GPU kernels: kernels/gpu/abi.h in Python."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ EXTENTS = (
 )
 
 WORK_DTYPES = ("bf16", "fp16", "fp32", "fp8")
-"""As kernels/gpu/device_work.hpp numbers them."""
+"""In the numbering of kernels/gpu/device_work.hpp."""
 
 
 class GpuArgs(ctypes.Structure):
@@ -50,7 +50,7 @@ class GpuGemmArgs(ctypes.Structure):
 def gpu_args(
     problem: Problem, in0: int, in1: int, out: int, workspace: int, split_k: int
 ) -> GpuArgs | GpuGemmArgs:
-    """The structure for a problem and the addresses of its data."""
+    """The argument structure for a problem and the addresses of its data."""
     return on_gpu(problem.op).gpu_args(problem, in0, in1, out, workspace, split_k)
 
 
@@ -59,12 +59,12 @@ class Unlaunchable(Exception):
 
 
 _COMPUTED = ("forward", "bwd_data", "bwd_weight", "rcr", "rrr", "crr", "ccr")
-"""What the number `direction` of to_launch_info means: directions of convolutions, then layouts of GEMMs."""
+"""Meaning of the number `direction` in to_launch_info: convolution directions, then GEMM layouts."""
 
 
 @dataclass(frozen=True)
 class LaunchInfo:
-    """to_launch_info: what a kernel says of itself. direction: of a GEMM its layout."""
+    """A kernel's description of itself, to_launch_info. direction: for a GEMM, its layout."""
 
     threads: int
     lds_bytes: int
@@ -77,7 +77,7 @@ class LaunchInfo:
 
 
 def read_launch_info(data: bytes) -> LaunchInfo:
-    """Raises ValueError for another ABI's structure, or numbers that no kernel has."""
+    """Reads to_launch_info. Raises ValueError for another ABI's structure or impossible numbers."""
     if len(data) < _INFO.size:
         raise ValueError(f"{LAUNCH_INFO} is {len(data)} bytes long, not {_INFO.size}")
     version, threads, lds_bytes, flags, direction, *tile, merge = _INFO.unpack_from(data)
@@ -101,7 +101,7 @@ def read_launch_info(data: bytes) -> LaunchInfo:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """finish: the launch of to_finish, for kernels of two stages."""
+    """conv: the launch of to_conv. finish: the launch of to_finish, for two-stage kernels."""
 
     conv: Geometry
     finish: Geometry | None
@@ -117,5 +117,5 @@ def plan_launch(problem: Problem, info: LaunchInfo, compute_units: int) -> Launc
 
 
 def ceil_div(value: int, step: int) -> int:
-    """Steps that hold a value."""
+    """value / step, rounded up."""
     return -(-value // step)

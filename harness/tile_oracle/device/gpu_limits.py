@@ -1,4 +1,4 @@
-"""What a GPU of an architecture does at most."""
+"""The peak rates of a GPU architecture."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from tile_oracle.device.roofline import Limits
 
 
 def gpu_limits(name: str, compute_units: int) -> Limits:
-    """Of an architecture by its name, with so many compute units, or as many as the table has where that
-    is 0.
+    """The limits of an architecture with `compute_units` compute units; 0 means as many as in the table.
 
-    An architecture that kernels/arch_specs.json gives no peak has no limits.
+    Without a peak in kernels/arch_specs.json there are no limits.
     """
     arch = load_arch(name)
     if arch.peak is None:

@@ -1,7 +1,7 @@
-"""One process of those that share a lock folder times on a GPU at once.
+"""One timing process per GPU, among all processes that share a lock folder.
 
 A waiting process holds a shared lock on the GPU's file `.waiting`. The process that has the GPU checks that
-lock from time to time and gives way. So sessions take turns, and none waits for another's whole sweep.
+lock regularly and yields. So sessions take turns, and none waits for another session's whole sweep.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tile_oracle.target.lock_files import lock_folder
 
 _TURN_S = 1.0
 _GIVE_WAY_S = 0.02
-"""Long enough for who waits to wake up and take the GPU."""
+"""Long enough for a waiter to wake up and take the GPU."""
 
 
 class GpuLock:
@@ -30,9 +30,9 @@ class GpuLock:
         self._folder = lock_folder()
 
     def acquire(self) -> None:
-        """Blocks until the GPU is free. Where lock files cannot be made, goes on without.
+        """Blocks until the GPU is free. Without lock files it returns at once.
 
-        Called again by who has it, it gives way to others when its turn is over.
+        If this process already has the GPU and its turn is over, it yields to waiting processes.
         """
         if self._folder is None:
             return
@@ -46,7 +46,7 @@ class GpuLock:
         self._since = time.monotonic()
 
     def release(self) -> None:
-        """Gives the GPU back, if this process has it."""
+        """Releases the GPU, if this process has it."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
@@ -64,7 +64,7 @@ class GpuLock:
     def _somebody_waits(self) -> bool:
         if self._folder is not None and self._folder.somebody_holds(self._waiting):
             return True
-        self._since = time.monotonic()  # nobody: the next look is a turn away
+        self._since = time.monotonic()  # check again after another turn
         return False
 
     def _take(self, *, block: bool) -> bool:

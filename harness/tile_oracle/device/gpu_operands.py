@@ -1,4 +1,4 @@
-"""One problem's data on a GPU: operands of every check, and what must come of them."""
+"""One problem's data on a GPU: the operands of every check and the expected results."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import Problem
 
 SKEW_BYTES = 16
-"""All that a kernel may count on (kernels/gpu/abi.h): where the data of some checks begin."""
+"""The alignment that a kernel may rely on (kernels/gpu/abi.h). The data of some checks begin at this
+offset."""
 _SAMPLE = 1 << 18
-"""Of the checks for precision so many values are compared: what they look for shows everywhere."""
+"""Number of values that a precision check compares. The faults it looks for show everywhere."""
 
 
 @dataclass(frozen=True)
 class OperandSet:
-    """Operands of a check, room for the result, and what must come of them: all values, or `sample` of
-    them.
-    """
+    """Operands of a check, a buffer for the result, and the expected result: all values, or `sample`
+    values."""
 
     pattern: Pattern
     where: str
@@ -33,10 +33,10 @@ class OperandSet:
 
 
 class Operands:
-    """One problem's data on the device: operands of every check, and what must come of them.
+    """One problem's data on the device: the operands of every check and the expected results.
 
-    Kernels are timed on the first set, whose columns are negated again and again, and with them the right
-    result: so no earlier result is right.
+    Kernels are timed on the first set. Its columns are negated between batches, and the expected result with
+    them, so that no earlier result is correct.
     """
 
     def __init__(self, driver: Driver, work: DeviceWork, problem: Problem, seed: int) -> None:
@@ -55,7 +55,7 @@ class Operands:
         driver.synchronize()
 
     def _set(self, pattern: Pattern, skew: int, sample: int | None, out: Buffer | None = None) -> OperandSet:
-        # NaN around the inputs: who reads beside them computes nonsense.
+        # NaN around the inputs: a kernel that reads outside them gets a wrong result.
         first, second = (self.buffer(self._bytes[i], POISON_BYTE, skew) for i in (0, 1))
         out = out or self.buffer(self._bytes[2], skew=skew)
         size = STORAGE[self.problem.result_dtype].itemsize
@@ -66,7 +66,7 @@ class Operands:
         return OperandSet(pattern, where, (first, second), out, expected, sample)
 
     def renew(self) -> None:
-        """Other operands to time on, and an output that nothing was written to."""
+        """Changes the timing operands and the expected result, and poisons the output."""
         timed = self.sets[0]
         self._round += 1
         seed = self._seed + self._round
@@ -74,7 +74,7 @@ class Operands:
         timed.out.poison()
 
     def sign_flips(self, count: int) -> list[Launch]:
-        """Of elements of the second operand of what is timed, far apart."""
+        """Launches that flip the signs of `count` elements of the timed second operand, far apart."""
         values = math.prod(self.problem.operand_shapes[1])
         second = self.sets[0].inputs[1].address
         return [self._work.sign_flip(self.problem, second, values * i // count) for i in range(count)]
@@ -85,9 +85,9 @@ class Operands:
         return buffer
 
     def exact_workspace(self, size_bytes: int) -> Buffer | None:
-        """Scratch memory for a check, just as large as the kernel may use; None for a kernel without any.
+        """Workspace for a check, exactly as large as the kernel may use; None for a kernel without one.
 
-        One at a time, since a pool's many sizes together could be more than there is.
+        Keeps only one: the many sizes of a pool may together exceed the memory.
         """
         if self.workspace is not None and self.workspace.size_bytes != size_bytes:
             old, self.workspace = self.workspace, None
@@ -97,13 +97,13 @@ class Operands:
         return self.workspace
 
     def fits_timing(self, size_bytes: int) -> bool:
-        """Whether the scratch memory for timing is large enough."""
+        """Whether the workspace for timing is large enough."""
         return size_bytes == 0 or (
             self.timing_workspace is not None and self.timing_workspace.size_bytes >= size_bytes
         )
 
     def ample_workspace(self, size_bytes: int) -> int:
-        """Scratch memory for timing, shared by all kernels: it only grows. Its address, or 0."""
+        """Address of the workspace for timing, or 0. All kernels share it; it only grows."""
         if not self.fits_timing(size_bytes):
             if self.timing_workspace is not None:
                 old, self.timing_workspace = self.timing_workspace, None
@@ -123,6 +123,6 @@ class Operands:
 
 
 def memory_needed_bytes(problem: Problem) -> int:
-    """Operands, outputs and what these must be of up to three sets, and their guard zones."""
+    """Operands, outputs and expected results of up to three sets, with guard zones."""
     sets = 1 + len(mantissa(problem))
     return sets * problem.bytes + 4 * sets * _SAMPLE + 16 * GUARD_BYTES + operand_bytes(problem)[2]

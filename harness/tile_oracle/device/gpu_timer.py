@@ -1,4 +1,4 @@
-"""How kernels are timed on a GPU: by its events, short ones some at a time from a graph."""
+"""Times kernels on a GPU with events. Several runs of a short kernel are timed together, in a graph."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from tile_oracle.device.runtime.driver import Driver, Launch
 
 _MOST_EVENTS = 257
 _SHORT_NS = 250_000.0
-"""A kernel shorter than this is timed some at a time, from a graph. Starting one from here takes the host
-some microseconds, in which the device would stand still, and two events add 2.5 microseconds to what lies
-between (on an H200): 1 % of this."""
+"""Kernels shorter than this are timed several at a time, in a graph. A launch from the host takes some
+microseconds, in which the device would idle, and two events add 2.5 microseconds to the time between them (on
+an H200): 1 % of this."""
 _LONG_NS = 4 * _SHORT_NS
-"""Of a first run, which is slower than those after it: the kernel is not short, and one look was enough."""
+"""If the first run takes this long, the kernel is not short and no further look is needed. Later runs are
+faster than the first."""
 _LEAST_FLUSH_BYTES = 64 << 20
 _MOST_REPLAYS = 128
 FLIPS = 8
@@ -28,9 +29,9 @@ FLIPS = 8
 class Timed:
     """How a kernel is timed. graph: 0, or an executable graph of `repeats` runs.
 
-    changed_ns: what a run took when an operand was changed before each one. batches: how often it was asked
-    for samples. The operands change before every second batch, the first one included, and with them the
-    right result: so the last one is right only where the work was done after the change.
+    changed_ns: time of a run when an operand changes before each run. batches: number of batches sampled.
+    The operands and the expected result change before every second batch, starting with the first. The last
+    result is therefore correct only if the kernel computed it after the change.
     """
 
     launches: Launches
@@ -43,11 +44,11 @@ class Timed:
 class GpuTimer:
     """Times kernels with the device's events.
 
-    cold_cache: whether the caches are flushed before each run. timed_ms: all timed runs so far, added up.
+    cold_cache: whether the caches are flushed before each run. timed_ms: total time of all timed runs so far.
     """
 
     def __init__(self, driver: Driver, cache_bytes: int) -> None:
-        """`cache_bytes`: of all caches, for runs with cold caches."""
+        """`cache_bytes`: total size of the caches, for runs with cold caches."""
         self._driver = driver
         self.cold_cache = False
         self.timed_ms = 0.0
@@ -57,11 +58,13 @@ class GpuTimer:
         self._events: list[int] = []
 
     def prepare(self, launches: Launches, flips: Sequence[Launch]) -> Timed:
-        """Looks how long the kernel runs, roughly, and how it is therefore timed. `flips`: FLIPS launches
-        that each change an operand."""
+        """Estimates how long the kernel runs, and chooses how to time it.
+
+        `flips`: FLIPS launches that each change an operand.
+        """
         changed = Timed((flips[0], *launches), 0, 1)
         rough_ns = float(self.time(changed, 1)[0])
-        # After an even number of flips the operand is as before.
+        # An even number of flips restores the operand.
         if rough_ns < _LONG_NS:
             rough_ns = min(rough_ns, float(self.time(changed, 3).min()))
         else:
@@ -79,17 +82,17 @@ class GpuTimer:
         return Timed(launches, self._driver.capture(launches, repeats), repeats, short_ns)
 
     def _flip_ns(self, flips: Sequence[Launch]) -> float:
-        """What flipping a sign adds to a run in a graph; measured once."""
+        """The time that a sign flip adds to a run in a graph, measured once."""
         if self._flip_took_ns is None:
             graph = self._driver.capture(flips, 1)
             timer = Timed(tuple(flips), graph, len(flips))
-            # Twice the same flips: the operand is as before.
+            # The same flips twice restore the operand.
             self._flip_took_ns = float(min(self.time(timer, 1).min(), self.time(timer, 3).min()))
             self._driver.destroy_graph(graph)
         return self._flip_took_ns
 
     def time(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
-        """Nanoseconds of each of `count` runs, or of a run in each of `count` graphs, on average."""
+        """Nanoseconds of each of `count` runs, or the mean over the runs of each of `count` graphs."""
         if self.cold_cache:
             return self._time_cold(timer, count)
         driver, taken = self._driver, list[float]()
@@ -111,7 +114,7 @@ class GpuTimer:
         return np.array(taken) / timer.repeats
 
     def _time_cold(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
-        """The same, each run after the caches were filled with something else, which is not timed."""
+        """Like `time`, but flushes the caches before each run, outside the timed interval."""
         driver, taken = self._driver, list[float]()
         if not self._flush:
             self._flush = driver.allocate(self._flush_bytes)

@@ -1,4 +1,4 @@
-"""What the findings of checks on a GPU say of a kernel."""
+"""Turns the findings of GPU checks into results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RUNS_TO_SEE_FLAKINESS = 4
 
 
 def beside(found: Findings) -> CheckResult | None:
-    """Of a kernel that wrote beside its memory."""
+    """The result for a kernel that wrote outside its buffers, or None."""
     for name, damaged in (("output", found.beside_output), ("workspace", found.beside_workspace)):
         if damaged:
             return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
@@ -25,12 +25,12 @@ def beside(found: Findings) -> CheckResult | None:
 
 
 def repeated(run: Callable[[], Findings]) -> Iterator[Findings]:
-    """Enough runs to see that a kernel is flaky, each made when it is asked for."""
+    """Lazily runs the kernel as often as it takes to see that it is flaky."""
     return (run() for _ in range(_RUNS_TO_SEE_FLAKINESS))
 
 
 def wrong_or_flaky(wrong: str, first: Verdict, again: Iterable[Findings]) -> CheckResult:
-    """A wrong result is `flaky` if another run on the same data is wrong in another way, or right."""
+    """A wrong result is `flaky` if another run on the same data is right or wrong in a different way."""
     for found in again:
         failure = beside(found)
         if failure is not None:
@@ -46,7 +46,7 @@ def _value(work: DeviceWork, problem: Problem, address: int, index: int) -> floa
 
 
 def explain(work: DeviceWork, problem: Problem, checked: OperandSet, verdict: Verdict) -> str:
-    """In words: how many values are wrong, where the first one is, what it is and should be."""
+    """Says how many values are wrong, and for the first one its place, its value and the exact value."""
     shape = problem.operand_shapes[2]
     at = verdict.first or 0
     count = math.prod(shape)

@@ -25,7 +25,7 @@ from tile_oracle.operation.on_gpu import on_gpu
 from tile_oracle.problem import Problem, gemm_shape
 
 GUARD_BYTES = 256 << 10
-"""Before and after each buffer; a multiple of every alignment that a kernel may count on."""
+"""Size of the zones before and after each buffer; a multiple of every alignment that a kernel may rely on."""
 GUARD_BYTE = 0x5A
 
 WORK_KERNELS = (
@@ -41,17 +41,17 @@ WORK_KERNELS = (
     ),
     *("to_compare", "to_count_other"),
 )
-"""What device_work.hpp exports."""
+"""The kernels that device_work.hpp exports."""
 
 _THREADS = 256
 _MOST_BLOCKS = 1 << 15
 _LONG_SUM = 4096
-"""Products of one value from which a whole block adds them up, where there are not many values."""
+"""From this many products per value on, a whole block sums each value, if there are few values."""
 _FEW_VALUES = 1 << 18
 _VERDICT = struct.Struct("<4Q")
 _NOWHERE = 2**64 - 1
 _SLOTS = 3
-"""Of one look: beside the output, beside the workspace, the output."""
+"""Slots of one look: damage around the output, damage around the workspace, the output."""
 _LOOK_BYTES = _SLOTS * _VERDICT.size
 _MOST_LOOKS = 4
 
@@ -68,7 +68,7 @@ class _Pattern(ctypes.Structure):
 
 
 def operand_bytes(problem: Problem) -> tuple[int, int, int]:
-    """Of both inputs and of the output."""
+    """Bytes of both inputs and of the output."""
     first, second, out = (math.prod(shape) for shape in problem.operand_shapes)
     size, result_size = STORAGE[problem.dtype].itemsize, STORAGE[problem.result_dtype].itemsize
     return (first * size, second * size, out * result_size)
@@ -76,7 +76,7 @@ def operand_bytes(problem: Problem) -> tuple[int, int, int]:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a comparison found. first: the lowest index of a wrong value, or None."""
+    """The counts of a comparison. first: the lowest index of a wrong value, or None."""
 
     wrong: int
     first: int | None
@@ -85,12 +85,12 @@ class Verdict:
 
 
 class Buffer:
-    """Device memory between two guard zones. `close` gives it back."""
+    """Device memory between two guard zones. `close` frees it."""
 
     def __init__(self, driver: Driver, size_bytes: int, guard: int = GUARD_BYTE, skew: int = 0) -> None:
-        """`guard`: the byte that fills the guard zones, and the buffer at first.
+        """`guard`: the byte that fills the guard zones and initially the buffer.
 
-        skew: bytes beyond the alignment of fresh memory at which the buffer begins.
+        skew: offset of the buffer's start from the alignment of allocated memory, in bytes.
         """
         self._driver = driver
         self.size_bytes = size_bytes
@@ -102,11 +102,11 @@ class Buffer:
 
     @property
     def guards(self) -> tuple[int, int]:
-        """Where the guard zones begin."""
+        """Addresses of the guard zones."""
         return self._base + self._skew, self.address + self.size_bytes
 
     def poison(self) -> None:
-        """Fills all but the guard zones with what no kernel writes."""
+        """Fills the buffer, without the guard zones, with a value that no kernel writes."""
         self._driver.set_bytes(self.address, POISON_BYTE, self.size_bytes)
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found after a run: beside the output, beside the workspace, and in the output."""
+    """The findings after a run: damaged bytes around output and workspace, and the verdict on the output."""
 
     beside_output: int
     beside_workspace: int
@@ -123,7 +123,7 @@ class Findings:
 
 
 class DeviceWork:
-    """Launches the kernels. Nothing is waited for but what was found."""
+    """Launches the harness's own kernels. Only reading findings waits for the device."""
 
     def __init__(self, driver: Driver, binary: Path) -> None:
         self._driver = driver
@@ -133,11 +133,11 @@ class DeviceWork:
         self._looks = 0
 
     def fill_integers(self, problem: Problem, seed: int, first: int, second: int) -> None:
-        """Both operands: wide integers, every partial sum of whose products is exact in fp32."""
+        """Fills both operands with wide integers, every partial sum of whose products is exact in fp32."""
         self.fill(problem, dense(problem), seed, first, second)
 
     def fill(self, problem: Problem, pattern: Pattern, seed: int, first: int, second: int) -> None:
-        """Both operands, as tile_oracle.device.check_data describes a pattern."""
+        """Fills both operands with a pattern of tile_oracle.device.check_data."""
         for number, address in enumerate((first, second)):
             count = math.prod(problem.operand_shapes[number])
             where = (c_void_p(address), c_longlong(count), c_ulonglong(_stream(seed, number)))
@@ -153,7 +153,7 @@ class DeviceWork:
             )
 
     def negate_columns(self, problem: Problem, seed: int, second: int, expected: int) -> None:
-        """Half of the second operand's columns, at random, and the same columns of an expected result."""
+        """Negates a random half of the second operand's columns, and the same columns of the result."""
         shapes = problem.operand_shapes
         for address, shape, columns, dtype in (
             (second, shapes[1], columns_of_second(problem), problem.dtype),
@@ -168,7 +168,7 @@ class DeviceWork:
             )
 
     def sign_flip(self, problem: Problem, address: int, index: int) -> Launch:
-        """What flips the sign of an element of an operand, to be launched."""
+        """A launch that flips the sign of one element of an operand."""
         arguments = Arguments(c_void_p(address), c_longlong(index), _dtype(problem.dtype))
         geometry = Geometry((1, 1, 1), (_THREADS, 1, 1))
         return Launch(self._functions["to_flip_sign"], geometry, arguments)
@@ -176,7 +176,7 @@ class DeviceWork:
     def reference(
         self, problem: Problem, first: int, second: int, out: int, sample: int | None = None
     ) -> None:
-        """The result by its definition; `sample`: so many values in even strides."""
+        """Computes the result by its definition; `sample`: only that many values, evenly spaced."""
         name, args = on_gpu(problem.op).by_definition(problem, first, second, out)
         values, stride = _sample(problem, sample)
         extent = (c_longlong(values), c_longlong(stride))
@@ -186,7 +186,7 @@ class DeviceWork:
             self._run(name, _blocks(values), args, *extent)
 
     def compare(self, problem: Problem, got: int, want: int) -> Verdict:
-        """Compares two outputs, bit for bit but for the sign of zeros."""
+        """Compares two outputs bit for bit, except for the sign of zeros."""
         self.begin_looks()
         self._compare(problem, got, want, None)
         return self._read(1)[0].verdict
@@ -199,13 +199,14 @@ class DeviceWork:
         expected: int,
         sample: int | None = None,
     ) -> Findings:
-        """Looks at a run's output, and beside it and its workspace. expected: 0 to compare nothing."""
+        """Checks a run's output, and the guard zones of output and workspace. expected: 0 skips the
+        values."""
         self.begin_looks()
         self.look(problem, out, workspace, expected, sample)
         return self.end_looks()[0]
 
     def begin_looks(self) -> None:
-        """Several looks at what the device still computes may follow: `end_looks` waits for them once."""
+        """Begins a series of looks, which are queued on the device; `end_looks` waits for all of them."""
         self._driver.copy_in(self._verdict, _MOST_LOOKS * _SLOTS * _VERDICT.pack(0, _NOWHERE, 0, 0))
         self._looks = 0
 
@@ -217,7 +218,7 @@ class DeviceWork:
         expected: int,
         sample: int | None = None,
     ) -> None:
-        """As `find`, of what was launched before; _MOST_LOOKS at most."""
+        """Queues the checks of `find` for the last launch; at most _MOST_LOOKS times."""
         assert self._looks < _MOST_LOOKS
         self._count_damage(out, 0)
         if workspace is not None:
@@ -227,7 +228,7 @@ class DeviceWork:
         self._looks += 1
 
     def end_looks(self) -> list[Findings]:
-        """What each look found."""
+        """The findings of each look."""
         return self._read(self._looks)
 
     def _read(self, looks: int) -> list[Findings]:
@@ -241,7 +242,7 @@ class DeviceWork:
         return found
 
     def damaged_guard_bytes(self, buffer: Buffer, guard: int = GUARD_BYTE) -> int:
-        """How many bytes beside a buffer are not what they were."""
+        """Number of changed bytes in a buffer's guard zones."""
         self.begin_looks()
         self._count_damage(buffer, 0, guard)
         return self._read(1)[0].beside_output
@@ -267,7 +268,7 @@ class DeviceWork:
         return c_void_p(self._verdict + self._looks * _LOOK_BYTES + number * _VERDICT.size)
 
     def value(self, problem: Problem, out: int, index: int) -> bytes:
-        """One value of an output, as it is stored."""
+        """One value of an output, in its storage format."""
         size = STORAGE[problem.result_dtype].itemsize
         return self._driver.copy_out(out + index * size, size)
 
@@ -288,7 +289,7 @@ def _pattern_of(problem: Problem, pattern: Pattern, number: int) -> _Pattern:
 
 
 def _sample(problem: Problem, most: int | None) -> tuple[int, int]:
-    """How many values of the result are looked at, and how far they are apart."""
+    """Number of values of the result to compare, and their stride."""
     values = math.prod(problem.operand_shapes[2])
     if most is None or values <= most:
         return values, 1
@@ -304,5 +305,5 @@ def _blocks(count: int) -> int:
 
 
 def _stream(seed: int, number: int) -> int:
-    """Seeds of different buffers must not be neighbours: the generator counts on from its seed."""
+    """The seed of one buffer. Seeds must be far apart, because the generator counts on from its seed."""
     return (seed * 0x2545F4914F6CDD1D + number * 0xD1342543DE82EF95) % 2**64

@@ -1,4 +1,4 @@
-"""Memory that catches a kernel red-handed: no-access pages on both sides, inputs that cannot be written."""
+"""Memory that catches stray accesses: no-access pages on both sides, read-only inputs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _FAILED = ctypes.c_void_p(-1).value
 
 
 class GuardedBuffer:
-    """`size` bytes between two pages that cannot be touched.
+    """`size` bytes between two guard pages.
 
-    flush: the last byte borders on the guard page, so that reading or writing one element too many
-    faults at once; the start is then aligned to the element only. Otherwise the start is 64-byte aligned
-    and stray access up to the next page boundary goes unseen: for timing, where alignment counts.
-    skew: bytes beyond the 64-byte boundary at which it starts instead; fewer than 64, and not with `flush`.
-    Raises MemoryError when there is not so much memory.
+    flush: the buffer ends at the guard page, so that accessing one element too many faults at once. Its start
+    is then only aligned to the element. Otherwise the start is 64-byte aligned, as timing needs, and stray
+    accesses up to the next page boundary go unnoticed.
+    skew: offset of the start from the 64-byte boundary; less than 64 bytes, and not with `flush`.
+    Raises MemoryError when there is not enough memory.
     """
 
     def __init__(self, size: int, *, flush: bool, skew: int = 0) -> None:
@@ -55,9 +55,9 @@ class GuardedBuffer:
 
     @property
     def writable_address(self) -> int:
-        """A second address of the same bytes that can be written when the first one is read-only."""
+        """A second, writable address of the same bytes, for when the first is read-only."""
         if self._alias is None:
-            # An old size of 0 maps shared pages again instead of moving them: man 2 mremap.
+            # With an old size of 0, mremap maps shared pages a second time (man 2 mremap).
             alias = _LIBC.mremap(self._base + _PAGE, 0, self._inner, _MREMAP_MAYMOVE)
             if alias in (None, _FAILED):
                 raise MemoryError("cannot map a buffer twice: too many memory mappings")
@@ -66,7 +66,7 @@ class GuardedBuffer:
         return self._alias + self._offset - _PAGE
 
     def writable(self, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> npt.NDArray[Any]:
-        """The bytes at `writable_address` as an array, good as long as this buffer lives."""
+        """The bytes at `writable_address` as an array, valid as long as this buffer exists."""
         content: Any = (ctypes.c_char * self.size).from_address(self.writable_address)
         values: npt.NDArray[Any] = np.frombuffer(content, dtype, math.prod(shape))
         return values.reshape(shape)
@@ -79,13 +79,13 @@ class GuardedBuffer:
         self._protect(self._base + _PAGE, self._inner, _READ)
 
     def slack_is(self, value: int) -> bool:
-        """Whether the bytes between guard page and data still hold `value` (what a stray write shows in)."""
+        """Whether the bytes between guard pages and data still hold `value`. A stray write changes them."""
         end = self._offset + self.size
         before, after = self._map[_PAGE : self._offset], self._map[end : _PAGE + self._inner]
         return before.count(value) == len(before) and after.count(value) == len(after)
 
     def fill(self, value: int) -> None:
-        """Set every byte, slack included."""
+        """Sets every byte, including the slack."""
         ctypes.memset(self._base + _PAGE, value, self._inner)
 
     def _protect(self, address: int, size: int, protection: int) -> None:
@@ -94,7 +94,7 @@ class GuardedBuffer:
 
 
 def holding(array: npt.NDArray[Any], *, flush: bool, skew: int = 0) -> GuardedBuffer:
-    """A read-only buffer with the array's bytes."""
+    """A read-only buffer with a copy of the array."""
     buffer = GuardedBuffer(array.nbytes, flush=flush, skew=skew)
     buffer.view(array.dtype, array.shape)[...] = array
     buffer.make_read_only()

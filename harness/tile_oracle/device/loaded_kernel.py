@@ -1,4 +1,4 @@
-"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, and libraries of CK Tile."""
+"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu and libraries of CK Tile."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ Launches = tuple[Launch | LibraryLaunch, ...]
 class Run:
     """How a loaded kernel runs one problem.
 
-    workspace_bytes: its scratch memory. needs: what a launch takes, for messages. launches: what to launch,
-    given the addresses of both operands, the output and the scratch memory.
+    workspace_bytes: size of its workspace. needs: the resources of a launch, for messages. launches: returns
+    the launches, given the addresses of both operands, the output and the workspace.
     """
 
     workspace_bytes: int
@@ -38,28 +38,30 @@ class Run:
 
 
 class LoadedKernel(Protocol):
-    """One binary, loaded."""
+    """One loaded binary."""
 
     def plan(self, problem: Problem) -> Run:
-        """Raises Unlaunchable with the reason."""
+        """How the kernel runs the problem. Raises Unlaunchable with the reason when it cannot."""
 
     def facts(self) -> Mapping[str, int]:
-        """What the driver says of the kernel; empty if nothing. Raises RuntimeFailure, RuntimeMissing."""
+        """The driver's facts about the kernel, which may be empty. Raises RuntimeFailure, RuntimeMissing."""
 
     def unload(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
 
 
 def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
-    """Loads what the file's ending says: a library (.so) or a module. Raises RuntimeFailure, OSError, and
-    ValueError for a file of another ABI."""
+    """Loads a library (.so) or a module (any other suffix).
+
+    Raises RuntimeFailure, OSError, and ValueError for a file with another ABI.
+    """
     if binary.suffix == ".so":
         return LibraryKernel(CkTileLibrary(binary, driver.library))
     return ModuleKernel(driver, binary, compute_units)
 
 
 class ModuleKernel:
-    """A module that speaks kernels/gpu/abi.h."""
+    """A module that implements kernels/gpu/abi.h."""
 
     def __init__(self, driver: Driver, binary: Path, compute_units: int) -> None:
         self._driver, self._units = driver, compute_units
@@ -97,7 +99,7 @@ class ModuleKernel:
 
 
 class LibraryKernel:
-    """A library that speaks kernels/ck_tile/abi.h and launches its kernel itself."""
+    """A library that implements kernels/ck_tile/abi.h and launches its kernel itself."""
 
     def __init__(self, library: CkTileLibrary) -> None:
         self._library = library
@@ -114,7 +116,7 @@ class LibraryKernel:
         return {}
 
     def unload(self) -> None:
-        """Nothing: HIP does not take back a kernel that it has registered."""
+        """Does nothing: HIP cannot unregister a kernel."""
 
 
 def _needs(threads: int, lds_bytes: int) -> str:

@@ -1,8 +1,8 @@
-"""The clock of the CPU target: times runs of a kernel from machine code of the harness's own.
+"""The clock of the CPU target: the harness's own machine code times runs of a kernel.
 
-A kernel must not report its own time, and a loop in Python around a kernel of a microsecond adds as much
-again. So `SOURCE` was compiled once for each processor, and its code stands here; a test compiles it
-again and compares. A processor that is not listed gets the same loop in Python.
+A kernel must not report its own time, and a Python loop would add about a microsecond to each run. So this
+module has the machine code of `SOURCE` for each supported processor; a test compiles `SOURCE` again and
+compares. Other processors get the same loop in Python.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ long to_time_runs(Runs *r) {
   return 0;
 }
 """
-"""Before every run but the last it flips the sign of one element of an input, and back after it: no run finds
-the data of another one, and the last run finds the data that the result is compared with. Some bytes of the
-output are spoilt before each run, to see that each one writes it, and has written it when it returns."""
+"""Every run but the last has the sign of one input element flipped, and flipped back afterwards. So no two
+consecutive runs have the same data, and the last run has the data of the expected result. Before each run
+some output bytes are set to 0xFF, to check that the run has written them when it returns."""
 
 COMPILER_OPTIONS = (
     *("-Os", "-fomit-frame-pointer", "-fno-stack-protector", "-fno-sanitize=all"),
     *("-fno-asynchronous-unwind-tables", "-fno-unwind-tables", "-fPIC", "-ffreestanding", "-mno-red-zone"),
 )
-"""Of ziglang's `zig cc -target MACHINE-linux-musl`."""
+"""Options for ziglang's `zig cc -target MACHINE-linux-musl`."""
 
 CODE: Mapping[str, bytes] = MappingProxyType(
     {
@@ -92,7 +92,7 @@ CODE: Mapping[str, bytes] = MappingProxyType(
         ),
     }
 )
-"""Machine, as platform.machine() names it -> the code of `SOURCE`. It refers to nothing but its arguments."""
+"""platform.machine() -> the machine code of `SOURCE`, which refers to nothing but its arguments."""
 
 _LIBC = ctypes.CDLL(None)
 _NOW = ctypes.cast(_LIBC.clock_gettime, ctypes.c_void_p).value
@@ -114,10 +114,10 @@ class _Runs(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Watch:
-    """What is touched between runs.
+    """The bytes that are changed between runs.
 
-    signs: addresses of bytes that hold signs of input elements, which must be writable. watched: addresses of
-    bytes of the output in which no result has 0xFF.
+    signs: addresses of writable bytes with the signs of input elements. watched: addresses of output bytes
+    that are 0xFF in no result.
     """
 
     signs: npt.NDArray[np.uint64]
@@ -125,15 +125,15 @@ class Watch:
 
     @cached_property
     def places(self) -> tuple[int, int, int, int]:
-        """Where both lists lie, each with its length."""
+        """Address and length of both lists."""
         signs, watched = self.signs, self.watched
         return signs.ctypes.data, len(signs), watched.ctypes.data, len(watched)
 
 
 @dataclass(frozen=True)
 class Runs:
-    """returned: what the kernel returned, 0 if nothing failed. untouched: watched bytes that a run had not
-    written when it returned, added up over the runs.
+    """returned: the kernel's return value, 0 for success. untouched: watched bytes that a run had not written
+    when it returned, summed over the runs.
     """
 
     returned: int
@@ -142,14 +142,14 @@ class Runs:
 
 
 class NativeClock:
-    """Runs kernels and takes the time between entry and return with CLOCK_MONOTONIC."""
+    """Runs kernels and measures the time between entry and return with CLOCK_MONOTONIC."""
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
         self._run: Callable[[_Runs], int] = _in_python
         code = CODE.get(platform.machine())
         if code is not None:
-            with suppress(OSError):  # a system that lets no memory be executable
+            with suppress(OSError):  # the system forbids executable memory
                 self._run = self._loaded(code)
 
     def _loaded(self, code: bytes) -> Callable[[_Runs], int]:
@@ -162,7 +162,8 @@ class NativeClock:
         return lambda runs: int(function(ctypes.addressof(runs)))
 
     def time(self, launch: int, args: int, count: int, watch: Watch) -> Runs:
-        """Run `count` times. launch, args: the addresses of a library's function and of its argument."""
+        """Runs the kernel `count` times. launch, args: addresses of the library's function and its
+        argument."""
         nanoseconds = np.zeros(count, np.uint64)
         runs = _Runs(launch, args, _NOW, count, nanoseconds.ctypes.data, *watch.places, 0)
         returned = self._run(runs)
@@ -170,7 +171,7 @@ class NativeClock:
 
 
 def _in_python(runs: _Runs) -> int:
-    """The same loop, less what an empty call takes."""
+    """The same loop in Python; the time of an empty call is subtracted."""
     launch = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p)(runs.launch)
     nanoseconds = (ctypes.c_uint64 * runs.count).from_address(runs.nanoseconds)
     signs = (ctypes.c_void_p * runs.sign_count).from_address(runs.signs)

@@ -1,22 +1,19 @@
-"""Every value of a large result is checked by products with random integers, after Freivalds.
+"""Checks every value of a large result with Freivalds' algorithm: products with random integers.
 
-To check C = A B costs as much as to compute it; to check C r = A (B r) for a vector r costs three
-products of a matrix and a vector. If C differs anywhere from A B, a row of the difference has an element
-that is not zero, and for given other elements of r at most one value of the element of r that meets it
-makes that row's product zero. With elements of r drawn evenly from `_VALUES` = 2^20 integers, a wrong
-result passes with a probability of at most 2^-20, 1e-6, wherever it is wrong and by however much (R.
-Freivalds, Probabilistic machines can use less running time, IFIP Congress 1977). The bound holds for each
-kernel whose result does not depend on r; r is made from the seed of the data, after the operands, and is
-never in their memory.
+Checking C = A B directly costs as much as computing it. Checking C r = A (B r) for a vector r costs three
+matrix-vector products. If C differs from A B, some row of the difference has a nonzero element. Whatever the
+other elements of r are, at most one value of the element of r that multiplies it makes that row's product
+zero. With elements of r drawn uniformly from `_VALUES` = 2^20 integers, a wrong result therefore passes with
+a probability of at most 2^-20 (1e-6), wherever and by however much it is wrong (R. Freivalds, Probabilistic
+machines can use less running time, IFIP Congress 1977). The bound holds for each kernel whose result does not
+depend on r. r is generated from the seed of the data, after the operands, and is never in their memory.
 
-A convolution is linear in each operand, so the same holds of it: the result, multiplied along its columns
-(output channels forward and in the weight's gradient, input channels in the data's), is the convolution
-with one operand multiplied so, which then has a single column. Of the weight's gradient that is one
-column a group.
+A convolution is linear in each operand, so the same holds: the result times r along its columns (output
+channels in forward and bwd_weight, input channels in bwd_data) is the convolution with one operand times r,
+which then has a single column. For bwd_weight that is one column per group.
 
-All numbers are integers below 2^53 (which `countable` sees to), so float64 computes both sides exactly in
-any order. The result must be exact, too, as its dtype stores it: tile_oracle.device.check_data.countable
-makes such operands.
+`tile_oracle.device.check_data.countable` makes operands for which the dtype stores the result exactly and all
+numbers are integers below 2^53, so float64 computes both sides exactly in any order.
 """
 
 from __future__ import annotations
@@ -41,10 +38,10 @@ Vector = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ProductCheck:
-    """What the products of a right result are.
+    """The products of a correct result.
 
-    weights: r, one for each column. wanted: the products, one for each row of the result (of the weight's
-    gradient: for each value of a group's columns).
+    weights: r, one element per column. wanted: the products, one per row of the result (for bwd_weight: one
+    per value of a group's columns).
     """
 
     problem: Problem
@@ -54,14 +51,14 @@ class ProductCheck:
 
     @property
     def count(self) -> int:
-        """How many values of the result take part."""
+        """Number of values of the result."""
         return math.prod(self.problem.operand_shapes[2])
 
     def wrong_row(self, out: Array, sign: Vector | None = None) -> int | None:
-        """The flat index of the first value of a row whose product is wrong, or None.
+        """The flat index of the first value of the first wrong row, or None.
 
-        out: the result as the dtype stores it, flat. sign: 1 or -1 for each column, where the result
-        shall be that of operands with negated columns.
+        out: the flat result in the dtype's storage format. sign: 1 or -1 for each column, when columns of the
+        operand were negated.
         """
         weights = self.weights if sign is None else self.weights * sign
         operation = sums_of_products(self.problem.op)
@@ -73,7 +70,7 @@ class ProductCheck:
 
 
 def product_check(problem: Problem, first: Integers, second: Integers, seed: int) -> ProductCheck:
-    """Of integer operands whose result the dtype stores exactly."""
+    """Makes the check for integer operands whose result the dtype stores exactly."""
     columns = column_count(problem)
     weights = np.random.default_rng((seed, columns)).integers(0, _VALUES, size=columns).astype(np.float64)
     return ProductCheck(
@@ -82,7 +79,7 @@ def product_check(problem: Problem, first: Integers, second: Integers, seed: int
 
 
 def weighted_rows(out: Array, dtype: str, weights: Vector) -> Vector:
-    """Rows of a result, whose columns lie side by side in memory, times the weights of its columns."""
+    """Rows of a result, with columns contiguous in memory, times the weights of the columns."""
     rows = out.reshape(-1, len(weights))
     got = np.empty(len(rows))
     step = max(1, _AT_ONCE // len(weights))
@@ -93,7 +90,7 @@ def weighted_rows(out: Array, dtype: str, weights: Vector) -> Vector:
 
 
 def times(matrix: npt.NDArray[np.integer[Any]], vector: Vector) -> Vector:
-    """matrix @ vector in float64, some rows at a time."""
+    """matrix @ vector in float64, in blocks of rows."""
     out = np.empty((matrix.shape[0], *vector.shape[1:]))
     step = max(1, _AT_ONCE // max(1, matrix.shape[1]))
     for start in range(0, len(out), step):

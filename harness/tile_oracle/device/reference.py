@@ -1,11 +1,11 @@
-"""Inputs, and the exact result they must give.
+"""Inputs and their exact expected results.
 
-Inputs are small integers, so small that every partial sum stays below 2^24: then fp32 accumulation is
-exact in whatever order a kernel sums, and the only rounding is the last one, to the output's dtype.
-The expected output is therefore known bit for bit and a check needs no tolerance.
+Inputs are integers so small that every partial sum stays below 2^24. fp32 accumulation is then exact in any
+order, and the only rounding is the last one, to the output's dtype. The expected output is known bit for bit
+and a check needs no tolerance.
 
-Of fp32 problems one operand's integers are as large as that allows: small ones would not show that a
-kernel multiplies fewer bits of an element than it has.
+For fp32 problems the integers of one operand are as large as possible: small ones would not reveal a kernel
+that multiplies with reduced precision.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Integers = npt.NDArray[np.integer[Any]]
 _EXACT = 1 << 24
 _WIDEST = (1 << 15) - 1
 _WIDE = 1 << 12
-"""What the larger integers of fp32 problems reach, where smaller ones of the other operand allow it."""
+"""Target magnitude of the larger integers of fp32 problems, as far as the other operand allows."""
 _FULL_CHECK_FLOPS = 3e9
 _FULL_CHECK_VALUES = 1 << 26
 _SPOT_POINTS = 2048
@@ -37,15 +37,15 @@ _BLOCK = 1 << 20
 
 
 def reduction_length(problem: Problem) -> int:
-    """How many products one output value sums: the implicit GEMM's K."""
+    """Number of products summed for one output value: the implicit GEMM's K."""
     return gemm_shape(problem)[2]
 
 
 @dataclass(frozen=True)
 class IntegerRange:
-    """The largest integers of both operands, and the share of the first one's values that is not zeroed.
+    """The largest integers of both operands, and the share of the first operand's values that is kept.
 
-    The share is 1 unless there are too many products even of ones; then it leaves a safe count.
+    The share is 1 unless the depth is too large even for ones. Then the others are zeroed.
     """
 
     first: int
@@ -54,21 +54,21 @@ class IntegerRange:
 
 
 def integer_range(problem: Problem) -> IntegerRange:
-    """Which integers a problem is checked with."""
+    """The range of integers for checking a problem."""
     length = reduction_length(problem)
     small = next((a for a in (4, 3, 2, 1) if a * a * length < _EXACT), 1)
     if problem.dtype != "fp32" or length >= _EXACT:
         return IntegerRange(small, small, 1.0 if length < _EXACT else _EXACT / 4 / length)
     small = next((a for a in (4, 3, 2) if a * _WIDE * length < _EXACT), 1)
     large = min(_WIDEST, (_EXACT - 1) // (small * length))
-    # Either operand's in turn, and always the same one's of a problem.
+    # The problem's hash chooses which operand gets the larger integers.
     if zlib.crc32(problem.id.encode()) % 2:
         return IntegerRange(large, small, 1.0)
     return IntegerRange(small, large, 1.0)
 
 
 def integer_operands(problem: Problem, seed: int) -> tuple[Integers, Integers]:
-    """Both operands as integers whose every partial sum of products stays below 2^24."""
+    """Both operands as integers. Every partial sum of their products stays below 2^24."""
     generator = np.random.default_rng(seed)
     limits = integer_range(problem)
     first, second = (
@@ -81,7 +81,7 @@ def integer_operands(problem: Problem, seed: int) -> tuple[Integers, Integers]:
 
 
 def random_operands(problem: Problem, seed: int) -> tuple[Array, Array]:
-    """Both operands as normal deviates in the problem's dtype, for timing: zeros would run faster."""
+    """Both operands as normally distributed values in the problem's dtype, for timing: zeros run faster."""
     generator = np.random.default_rng(seed)
     first, second = (
         np.resize(
@@ -95,7 +95,7 @@ def random_operands(problem: Problem, seed: int) -> tuple[Array, Array]:
 
 @dataclass(frozen=True)
 class Expectation:
-    """Exact output values, encoded. `points` are flat indices into the output, or None for all of it."""
+    """Exact output values, encoded. points: their flat indices in the output, or None for all values."""
 
     values: Array
     points: npt.NDArray[np.int64] | None
@@ -110,7 +110,7 @@ class Expectation:
 
 
 def whole_is_quick(problem: Problem) -> bool:
-    """Whether every output value can be computed here."""
+    """Whether the whole output can be computed quickly on the CPU."""
     values = math.prod(problem.operand_shapes[2])
     return problem.flops <= _FULL_CHECK_FLOPS and values <= _FULL_CHECK_VALUES
 
@@ -123,10 +123,10 @@ def expectation(
     scale: float = 1.0,
     whole: bool | None = None,
 ) -> Expectation:
-    """Every output value, or corners, edges and random places.
+    """The expected result: every output value, or those at corners, edges and random places.
 
-    scale: what an integer of the result stands for, a power of two. whole: every value or not; None:
-    where it is quick.
+    scale: factor from integers to results, a power of two. whole: every value or not; None decides by
+    `whole_is_quick`.
     """
     if whole_is_quick(problem) if whole is None else whole:
         exact: Array = exact_output(problem, first, second)
@@ -137,14 +137,14 @@ def expectation(
 
 
 def exact_output(problem: Problem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output. Exact, as all sums stay below 2^24."""
+    """The whole output. It is exact because all sums stay below 2^24."""
     return sums_of_products(problem.op).exact_output(problem, first, second)
 
 
 def exact_values(
     problem: Problem, first: Integers, second: Integers, points: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, straight from the definition of the operation."""
+    """Single output values in 64-bit integers, computed by the definition of the operation."""
     return sums_of_products(problem.op).exact_values(problem, first, second, points)
 
 

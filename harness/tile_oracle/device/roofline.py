@@ -1,10 +1,10 @@
-"""No kernel is faster than the device's arithmetic and memory allow: a lower bound for the time of one run.
+"""A lower bound for the time of one run, from the device's peak arithmetic and memory bandwidth.
 
-The bound is meant to be impossible to pass, not hard to reach. Only products inside the image count;
-where a filter has several taps a kernel may use an algorithm with a quarter of the multiplications
-(Winograd's F(4x4, 3x3), Lavin and Gray 2016); only operand bytes that must be read count, and of them
-only what does not fit the caches; and peaks are taken with a margin (`MARGIN`) above the published ones.
-A figure below the bound means that the work was not done, or that the clock is wrong.
+The bound is meant to be impossible to beat, not hard to reach. It counts only products inside the image. For
+filters with several taps it allows an algorithm with a quarter of the multiplications (Winograd's F(4x4,
+3x3), Lavin and Gray 2016). It counts only operand bytes that must be read and that do not fit the caches, and
+it adds a margin (`MARGIN`) to the published peaks. A time below the bound means that the kernel did not do
+the work or that the clock is wrong.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from tile_oracle.problem import Problem
 
 MARGIN = 1.25
 FEWER_PRODUCTS_OF_MATRICES = 8 / 7
-"""Strassen's, once."""
+"""One level of Strassen's algorithm."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a device can do at most; an empty mapping and 0 where it is not known.
+    """Peak rates of a device; an empty mapping and 0 where they are not known.
 
-    flops_per_s: dtype of the operands -> operations a second. cache_bytes: of all caches.
+    flops_per_s: dtype of the operands -> operations per second. cache_bytes: total size of the caches.
     """
 
     flops_per_s: Mapping[str, float] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Limits:
     cache_bytes: int = 0
 
     def least_ms(self, problem: Problem) -> float:
-        """No run takes less, in milliseconds; 0 where nothing is known."""
+        """Lower bound for one run in milliseconds; 0 where nothing is known."""
         peak = self.flops_per_s.get(problem.dtype, 0.0) * MARGIN
         arithmetic = least_flops(problem) / peak if peak else 0.0
         speed = self.memory_bytes_per_s * MARGIN
@@ -41,7 +41,7 @@ class Limits:
 
 
 def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | None:
-    """Why a latency cannot be, or None."""
+    """Why a latency is impossible, or None."""
     least = limits.least_ms(problem)
     if latency_ms >= least:
         return None
@@ -52,7 +52,7 @@ def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | Non
 
 
 def least_flops(problem: Problem) -> float:
-    """Operations that every algorithm known for exact results needs."""
+    """Operations that any known exact algorithm needs."""
     return operation_named(problem.op).worker.least_flops(problem)
 
 

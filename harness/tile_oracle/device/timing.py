@@ -1,7 +1,7 @@
-"""When a kernel has been timed enough: warm up until steady, sample until the median is known.
+"""The timing policy: warm up until times are steady, then sample until the median is precise enough.
 
-The policy knows nothing of devices: it is given a function that runs the kernel some times and returns
-the nanoseconds of each run by the device's own clock.
+The policy is independent of devices. It gets a function that runs the kernel a number of times and returns
+the nanoseconds of each run by the device's clock.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ Sampler = Callable[[int], npt.NDArray[np.float64]]
 
 @dataclass(frozen=True)
 class Timing:
-    """Samples in milliseconds and what they say."""
+    """Samples in milliseconds and their statistics."""
 
     sample_ms: tuple[float, ...]
     median_ms: float
     min_ms: float
     spread: float
     precision: float
-    """Half-width of the median's confidence interval over the median; NaN for fewer than six samples."""
+    """Half-width of the median's confidence interval, divided by the median; NaN below six samples."""
 
 
 def summarise(sample_ms: npt.NDArray[np.float64]) -> Timing:
@@ -44,14 +44,14 @@ def summarise(sample_ms: npt.NDArray[np.float64]) -> Timing:
 
 
 def _quantile(ordered: npt.NDArray[np.float64], fraction: float) -> float:
-    """As np.quantile, interpolated linearly, without its overhead: that is longer than many kernels."""
+    """np.quantile with linear interpolation, without its overhead, which exceeds the time of many kernels."""
     whole, part = divmod(fraction * (len(ordered) - 1), 1)
     low, high = float(ordered[int(whole)]), float(ordered[math.ceil(whole + part)])
     return low + (high - low) * part
 
 
 def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
-    """Distribution-free: the order statistics n/2 -+ 0.98 sqrt(n) bracket the median with 95 %."""
+    """Distribution-free: the order statistics n/2 -+ 0.98 sqrt(n) bracket the median with 95 % confidence."""
     n = len(ordered)
     if n < 6 or median <= 0:
         return math.nan
@@ -62,7 +62,7 @@ def _median_precision(ordered: npt.NDArray[np.float64], median: float) -> float:
 
 
 def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
-    """Warm up, sample, summarise. The second value says whether the figure is too noisy to trust."""
+    """Warms up, samples and summarises. The second value says whether the median is too noisy to trust."""
     first = float(sample(1)[0]) / 1e6
     if plan.exact_samples is not None:
         return _exactly(sample, plan.exact_samples, first, plan)
@@ -85,7 +85,7 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
             break
         if spent_ms >= plan.budget_ms and not precision > plan.noisy_above:
             break
-        # Of few samples one that was disturbed makes the interval as wide as the range: take more.
+        # With few samples, one disturbed sample widens the interval to the full range: take more.
         enough = 3 if count >= plan.samples_to_judge else 10
         if spent_ms >= enough * plan.budget_ms:
             break
@@ -93,7 +93,8 @@ def time_kernel(sample: Sampler, plan: TimingPlan) -> tuple[Timing, bool]:
 
 
 def _exactly(sample: Sampler, count: int, first_ms: float, plan: TimingPlan) -> tuple[Timing, bool]:
-    """Of short runs the device gives fewer values than asked for, each a mean: then it is asked again."""
+    """Takes exactly `count` samples. For short runs the device returns fewer values at a time, each a
+    mean."""
     if first_ms < plan.budget_ms:
         _warm_up(sample, first_ms, plan)
     taken = np.empty(0)
@@ -109,7 +110,7 @@ def _batch_size(expected_ms: float, plan: TimingPlan) -> int:
 
 
 def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
-    """Run until two batches in a row agree within twice the wanted precision, or the share is spent."""
+    """Runs until two successive batches agree within twice the wanted precision, or its budget is spent."""
     budget = plan.budget_ms * plan.warm_up_fraction
     spent, last = first_ms, first_ms
     batch = max(1, min(50, plan.max_batch, int(budget / 4 / max(first_ms, 1e-4))))
@@ -120,6 +121,6 @@ def _warm_up(sample: Sampler, first_ms: float, plan: TimingPlan) -> float:
         if abs(median - last) <= 2 * plan.precision * last:
             return median
         last = median
-        # Looking at a batch takes longer than a batch of tiny kernels.
+        # Evaluating a batch takes longer than a batch of tiny kernels.
         batch = min(2 * batch, plan.max_batch, max(1, int((budget - spent) / max(last, 1e-4))))
     return last

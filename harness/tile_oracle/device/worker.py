@@ -1,9 +1,9 @@
 """The worker: a long-lived process that owns one device and runs kernels on it.
 
-Started by tile_oracle.measure.supervisor as `python -m tile_oracle.device.worker READ_FD WRITE_FD`. Takes
-commands, streams results. It says which kernel it is about to run before it runs it, so that its death
-can be blamed on the right one. It never outlives its parent: when the parent's end of the pipe closes,
-a watching thread seals what the parent had recorded and ends the process, whatever a kernel is doing.
+tile_oracle.measure.supervisor starts it as `python -m tile_oracle.device.worker READ_FD WRITE_FD`. It
+receives commands and streams results. It announces each kernel before it runs it, so that a crash is blamed
+on the right kernel. It never outlives its parent: when the parent's end of the pipe closes, a watching thread
+seals the parent's journal and ends the process, whatever a kernel is doing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Worker:
                 if self._device is not None:
                     self._device.idle()
                 if not rested:
-                    # A kernel may have taken commands from the channel: the parent counts.
+                    # A kernel may have read commands from the channel, so the parent compares the count.
                     self._channel.send({"resting": self._commands})
                     rested = True
                 continue
@@ -66,7 +66,7 @@ class Worker:
             rested = False
 
     def absolve(self) -> None:
-        """The parent died, and no kernel of this process can have done it: none is to be blamed."""
+        """Clears the attempt when the parent died and no kernel of this process can be the cause."""
         if self._slot is not None:
             self._slot.end()
 
@@ -76,7 +76,7 @@ class Worker:
             module = importlib.import_module(command["device_module"])
             self._device = module.open_device(**command["device_options"])
             self._device.cold_cache = command["cold_cache"]
-        except Exception as error:  # whatever a driver throws must reach the user as a sentence
+        except Exception as error:  # any error of a driver must reach the user as a message
             self._channel.send({"failed": f"{type(error).__name__}: {error}"})
             return
         assert self._device is not None
@@ -137,7 +137,7 @@ class Worker:
         self._finish(answer | {"kernel_seconds": device.kernel_seconds - before}, command["token"])
 
     def _apply(self, command: Message) -> None:
-        """Run a kernel once on data that the parent put into files."""
+        """Runs a kernel once on data from files."""
         assert self._device is not None
         device = self._device
         self._begin(command["id"])
@@ -159,7 +159,7 @@ class Worker:
         )
 
     def _final(self, command: Message) -> None:
-        """Time the leaders in turn, several passes, so that drift falls on all of them alike."""
+        """Times the leaders interleaved, in several passes, so that drift affects all of them alike."""
         assert self._device is not None
         device = self._device
         runs: list[dict[str, Any]] = command["runs"]
@@ -167,7 +167,7 @@ class Worker:
         seconds, busy_ms = dict.fromkeys(samples, 0.0), dict.fromkeys(samples, 0.0)
         failed: dict[int, Message] = {}
         for number in range(command["passes"]):
-            # Every other pass backwards: nobody always follows the same neighbour.
+            # Every other pass runs backwards, so that no kernel always follows the same neighbour.
             for run in runs if number % 2 == 0 else reversed(runs):
                 identity = run["id"]
                 if identity in failed:
@@ -202,20 +202,20 @@ class Worker:
             self._finish(answer, tokens[identity])
 
     def _is_noisy(self, timing: Timing, *, doubtful: bool) -> bool:
-        """doubtful: was noisy in the sweep; then too few samples to tell are no proof of the contrary."""
+        """doubtful: the kernel was noisy in the sweep. Too few samples to judge then count as noisy."""
         return timing.precision > self._plan.noisy_above or (doubtful and math.isnan(timing.precision))
 
     def _begin(self, identity: int, kernel: str = "") -> None:
         assert self._device is not None
         assert self._audit is not None
-        self._device.claim()  # first, so that waiting for another session is not held against the kernel
+        self._device.claim()  # first, so that waiting for another session does not count as kernel time
         self._audit.begin()
         if self._slot is not None:
             self._slot.begin(kernel)
         self._channel.send({"began": identity})
 
     def _finish(self, answer: Message, token: str) -> None:
-        """Look at what the kernel left of this process, and send the result with its confirmation."""
+        """Audits this process, and sends the result with its confirmation."""
         assert self._audit is not None
         report = self._audit.end(thorough=answer["status"] in ("wrong", "flaky", "build_error"))
         if self._slot is not None:
@@ -225,14 +225,14 @@ class Worker:
 
 
 def verify_timed(device: Device, binary: Path) -> None:
-    """Raises KernelFailed when the runs just timed left another result than the exact one."""
+    """Raises KernelFailed when the timed runs left a wrong result."""
     result = device.verify(binary)
     if result.status != "ok":
         raise KernelFailed(result.detail, result.status, tainted=result.tainted)
 
 
 def refuse_impossible(device: Device, problem: Problem | None, timing: Timing) -> None:
-    """Raises KernelFailed for a median that the device cannot reach."""
+    """Raises KernelFailed for a median below the device's lower bound."""
     why = None if problem is None else impossible(problem, device.limits, timing.median_ms)
     if why is not None:
         raise KernelFailed(why)
@@ -255,9 +255,9 @@ def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:
 
 
 def _watch_parent(read_fd: int, journals: Path | None, worker: Worker) -> None:
-    """Ends this process when the parent is gone, after sealing what the parent had recorded."""
+    """Ends this process when the parent is gone, after sealing the parent's journal."""
     poll = select.poll()
-    poll.register(read_fd, 0)  # no events asked for: only a hang-up is reported
+    poll.register(read_fd, 0)  # an empty event mask still reports a hang-up
     poll.poll()
     if os.environ.get(CONTAINED):
         worker.absolve()
@@ -268,7 +268,7 @@ _ending = threading.Lock()
 
 
 def _seal_and_exit(journals: Path | None) -> None:
-    """Both threads may come here when the parent dies: the first does it, however long it takes."""
+    """Seals the journals and exits. When both threads get here, the second waits for the first."""
     with _ending:
         if journals is not None and journals.is_dir():
             _seal(journals)
@@ -280,20 +280,20 @@ def _seal(journals: Path) -> None:
 
     pause = threading.Event()
     for _ in range(_SEAL_TRIES):
-        # The dying parent's locks are dropped a moment after its pipes are.
+        # A dying parent's locks are released a moment after its pipes.
         if seal_abandoned(journals) or not any(journals.glob(JOURNAL_GLOB)):
             return
         pause.wait(_SEAL_WAIT_SECONDS)
 
 
 def _leave_no_core() -> None:
-    """Crashes are part of the work. A core file of a process with a GPU may be as large as the GPU's memory,
-    and the parent would not hear of the death before it is written."""
+    """Disables core files. Crashes are expected here. The core file of a process with a GPU can be as large
+    as the GPU's memory, and the parent would learn of the crash only after it was written."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
 
 
 def main(arguments: list[str]) -> int:
-    """READ_FD WRITE_FD [JOURNALS]: serve until told to quit."""
+    """Arguments: READ_FD WRITE_FD [JOURNALS]. Serves until told to quit."""
     read_fd, write_fd = int(arguments[0]), int(arguments[1])
     journals = Path(arguments[2]) if len(arguments) > 2 else None
     _leave_no_core()

@@ -1,1 +1,1 @@
-"""The vendors' runtimes through ctypes. Only a worker process imports what is in here."""
+"""The vendors' runtimes through ctypes. Only a worker process imports this package."""

@@ -14,13 +14,13 @@ _CAPABILITY_MAJOR, _CAPABILITY_MINOR = 75, 76
 _MULTIPROCESSORS = 16
 _MAX_DYNAMIC_LDS = 8
 _FUNCTION_ATTRIBUTES = {"lds_bytes": 1, "scratch_bytes": 3, "vgprs": 4}
-"""Static shared memory, local memory a thread, registers a thread."""
+"""Static shared memory, local memory per thread, registers per thread."""
 _MOST_BLOCKS = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
 _WARP, _REGISTER_BYTES = 32, 4
 
 
 class CudaDriver(Driver):
-    """A device of an NVIDIA driver, in its primary context."""
+    """A device of NVIDIA's driver, in its primary context."""
 
     symbols = MappingProxyType(
         {
@@ -56,8 +56,8 @@ class CudaDriver(Driver):
             "graph_destroy": "cuGraphDestroy",
         }
     )
-    # Uncorrectable ECC; contexts that are gone; and what a kernel can do: illegal address, time out,
-    # assert, stack, illegal instruction, misaligned address, address space, program counter, other faults.
+    # Uncorrectable ECC error; destroyed contexts; faults of a kernel: illegal address, timeout, assertion,
+    # stack, illegal instruction, misaligned address, address space, program counter, other faults.
     sticky_codes = frozenset((4, 46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 720))
 
     def _make_current(self) -> None:
@@ -88,7 +88,7 @@ class CudaDriver(Driver):
         return self._number("device_attribute", number, self.device)
 
     def allow_lds(self, function: int, lds_bytes: int) -> None:
-        # Always: unasked, 48 KiB are all for what the launch asks for and what the kernel declares together.
+        # Always needed: the default limit is 48 KiB for dynamic and static shared memory together.
         allow = self._function("cuFuncSetAttribute", (c_void_p, c_int, c_int))
         self._check("cuFuncSetAttribute", allow(function, _MAX_DYNAMIC_LDS, lds_bytes))
 
@@ -104,7 +104,7 @@ class CudaDriver(Driver):
         return {
             **facts,
             "lds_bytes": facts["lds_bytes"] + lds_bytes,
-            # kernels/gpu has no other use for local memory.
+            # kernels/gpu uses local memory for spills only.
             "spills": -(-facts["scratch_bytes"] // _REGISTER_BYTES),
             "workgroups_per_cu": number.value,
             "waves_per_cu": number.value * -(-threads // _WARP),
@@ -112,7 +112,7 @@ class CudaDriver(Driver):
 
 
 def _driver_version() -> str:
-    """The version of the kernel module, as the driver itself says."""
+    """The version of the driver's kernel module."""
     try:
         with open("/proc/driver/nvidia/version", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
             words = file.readline().split()

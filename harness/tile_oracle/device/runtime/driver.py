@@ -1,7 +1,7 @@
-"""What HIP and CUDA's driver have in common: the same operations under other names.
+"""The common part of HIP and CUDA's driver API: the same operations under different names.
 
-Every function of both libraries returns an error number, 0 for success, and takes its results' addresses
-first. Handles (modules, functions, streams, events, graphs) and device addresses are integers here.
+In both libraries every function returns an error number, 0 for success, and takes the addresses of its
+results first. Handles (modules, functions, streams, events, graphs) and device addresses are integers here.
 """
 
 from __future__ import annotations
@@ -49,18 +49,19 @@ _SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
         "graph_destroy": (c_void_p,),
     }
 )
-"""Operation -> what its function takes. The error number that it returns is an int in both libraries."""
+"""Operation -> argument types of its function. The error number that it returns is an int in both
+libraries."""
 
 CAPTURE_THREAD_LOCAL = 1
-"""Of the capture modes, the one that other threads cannot disturb; the same number in both libraries."""
+"""The capture mode that other threads cannot disturb; the same number in both libraries."""
 
 
 class RuntimeMissing(Exception):
-    """The library, or a function of it, is not on this machine; the message says which."""
+    """The library or one of its functions is missing on this machine; the message says which."""
 
 
 class RuntimeFailure(Exception):
-    """A call failed. sticky: nothing in this process can use the device any more."""
+    """A call failed. sticky: this process can no longer use the device."""
 
     def __init__(self, call: str, code: int, name: str, *, sticky: bool) -> None:
         super().__init__(f"{call}: {name} ({code})")
@@ -69,9 +70,8 @@ class RuntimeFailure(Exception):
 
 @dataclass(frozen=True)
 class DeviceProperties:
-    """name: the device's own. arch: gfx950, sm_90. identity: its PCI address, the same in every process.
-
-    compute_units: compute units or multiprocessors, 0 where nothing says.
+    """name: the device's name for itself. arch: gfx950, sm_90. identity: its PCI address, the same in every
+    process. compute_units: compute units or multiprocessors, 0 where the driver does not tell.
     """
 
     name: str
@@ -83,7 +83,7 @@ class DeviceProperties:
 
 @dataclass(frozen=True)
 class Geometry:
-    """How a kernel is launched: workgroups and threads along x, y, z; dynamic LDS in bytes."""
+    """A launch configuration: workgroups and threads along x, y, z; dynamic LDS in bytes."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -100,7 +100,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Launch:
-    """A kernel with all that it takes to start it."""
+    """A kernel with its launch configuration and arguments."""
 
     function: int
     geometry: Geometry
@@ -109,24 +109,25 @@ class Launch:
 
 @dataclass(frozen=True)
 class LibraryLaunch:
-    """What a library starts by itself. start: takes the stream, gives the runtime's error number."""
+    """A kernel that a library launches itself. start: takes the stream, returns the runtime's error
+    number."""
 
     what: str
     start: Callable[[int], int]
 
 
 class Driver(ABC):
-    """One open device. Subclasses name the library's functions and say what differs.
+    """One open device. Subclasses give the names of the library's functions and implement what differs.
 
     Calls raise RuntimeFailure.
     """
 
     symbols: ClassVar[Mapping[str, str]]
-    """Operation -> the library's name for it."""
+    """Operation -> name of the library's function."""
     sticky_codes: ClassVar[frozenset[int]]
 
     def __init__(self, library: ctypes.CDLL, index: int = 0) -> None:
-        """`index` counts among the devices that the environment lets this process see."""
+        """`index`: number of the device among those visible to this process."""
         self.library = library
         self._functions: dict[str, Any] = {}
         for operation, symbol in self.symbols.items():
@@ -144,7 +145,7 @@ class Driver(ABC):
         function.argtypes, function.restype = arguments, c_int
         return function
 
-    # ---- what subclasses say ------------------------------------------------------------------
+    # ---- implemented by subclasses ------------------------------------------------------------
 
     @abstractmethod
     def error_name(self, code: int) -> str:
@@ -152,21 +153,22 @@ class Driver(ABC):
 
     @abstractmethod
     def properties(self) -> DeviceProperties:
-        """What the open device is."""
+        """Properties of the open device."""
 
     @abstractmethod
     def _make_current(self) -> None:
-        """Makes the open device the calling thread's own."""
+        """Makes the open device current for the calling thread."""
 
     @abstractmethod
     def allow_lds(self, function: int, lds_bytes: int) -> None:
-        """Lets a function be launched with this much dynamic LDS, where that must be said beforehand."""
+        """Allows launches of a function with this much dynamic LDS, where the runtime requires that."""
 
     @abstractmethod
     def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
-        """What the driver says of a loaded kernel, by the names of tile_oracle.build.code_facts.CodeFacts.
+        """The driver's facts about a loaded kernel, with the names of tile_oracle.build.code_facts.CodeFacts.
 
-        threads: of a workgroup; lds_bytes: its dynamic LDS. Raises RuntimeMissing for a driver too old.
+        threads: threads of a workgroup. lds_bytes: its dynamic LDS. Raises RuntimeMissing when the driver is
+        too old.
         """
 
     # ---- calls --------------------------------------------------------------------------------
@@ -190,21 +192,21 @@ class Driver(ABC):
         return value.value
 
     def device_count(self) -> int:
-        """How many devices this process sees."""
+        """Number of devices visible to this process."""
         return self._number("device_count")
 
     # ---- memory -------------------------------------------------------------------------------
 
     def allocate(self, size_bytes: int) -> int:
-        """The address of fresh device memory, aligned to 256 bytes at least."""
+        """Allocates device memory and returns its address, aligned to at least 256 bytes."""
         return self._handle("allocate", max(1, size_bytes))
 
     def free(self, address: int) -> None:
-        """Gives memory back."""
+        """Frees memory."""
         self.call("free", address)
 
     def free_memory_bytes(self) -> int:
-        """How much could be allocated now."""
+        """Bytes that could be allocated now."""
         free, total = c_size_t(), c_size_t()
         self.call("memory_info", byref(free), byref(total))
         return free.value
@@ -214,7 +216,7 @@ class Driver(ABC):
         self.call("copy_in", address, data, len(data))
 
     def copy_out(self, address: int, size_bytes: int) -> bytes:
-        """Device to host, after all that was launched before."""
+        """Device to host, after everything launched before."""
         self.synchronize()
         data = ctypes.create_string_buffer(size_bytes)
         self.call("copy_out", data, address, size_bytes)
@@ -227,12 +229,12 @@ class Driver(ABC):
     # ---- code ---------------------------------------------------------------------------------
 
     def load_module(self, image: bytes) -> int:
-        """A module of a code object, a cubin or the text of PTX."""
-        # PTX is a C string; the byte after a code object's end is read by nobody.
+        """Loads a module from a code object, a cubin or PTX text."""
+        # PTX must be a C string; the extra byte does no harm to the other formats.
         return self._handle("module_load", image + b"\0")
 
     def unload_module(self, module: int) -> None:
-        """Unloads a module and all that is in it."""
+        """Unloads a module with its kernels and variables."""
         self.call("module_unload", module)
 
     def function(self, module: int, name: str) -> int:
@@ -258,21 +260,21 @@ class Driver(ABC):
         )
 
     def synchronize(self) -> None:
-        """Waits until all that was started on the stream has run; reports its faults."""
+        """Waits until everything on the stream has run, and reports faults."""
         self.call("stream_synchronize", self.stream)
 
     # ---- time ---------------------------------------------------------------------------------
 
     def make_event(self) -> int:
-        """A point in time on the device's own clock, once it is recorded."""
+        """Makes an event: a point in time on the device's clock, once it is recorded."""
         return self._handle("event_create", 0)
 
     def record(self, event: int) -> None:
-        """Notes the time when the stream comes to this point."""
+        """Records the time when the stream reaches this point."""
         self.call("event_record", event, self.stream)
 
     def elapsed_ns(self, events: Sequence[int]) -> list[float]:
-        """Nanoseconds from each event to the next; all have happened."""
+        """Nanoseconds from each event to the next. All events must have completed."""
         taken_ms = c_float()
         result: list[float] = []
         for begin, end in itertools.pairwise(events):
@@ -281,7 +283,7 @@ class Driver(ABC):
         return result
 
     def capture(self, launches: Sequence[Launch | LibraryLaunch], count: int) -> int:
-        """An executable graph of some launches, `count` times in a row."""
+        """Makes an executable graph of the launches, repeated `count` times."""
         self.call("capture_begin", self.stream, CAPTURE_THREAD_LOCAL)
         graph = 0
         try:
@@ -305,10 +307,10 @@ class Driver(ABC):
         self.call("graph_launch", executable, self.stream)
 
     def destroy_graph(self, executable: int) -> None:
-        """Gives an executable graph back."""
+        """Destroys an executable graph."""
         self.call("graph_exec_destroy", executable)
 
 
 def text_of(buffer: ctypes.Array[ctypes.c_char]) -> str:
-    """A C string's text, for names that devices give themselves."""
+    """The text of a C string, such as a device's name."""
     return buffer.value.decode("utf-8", "replace").strip()

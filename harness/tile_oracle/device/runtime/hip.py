@@ -1,4 +1,4 @@
-"""HIP's runtime (libamdhip64), through its functions for modules that were compiled beforehand."""
+"""HIP's runtime (libamdhip64), through its module API."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import MappingProxyType
 from tile_oracle.device.runtime.driver import DeviceProperties, Driver, RuntimeMissing, text_of
 
 LIBRARIES = ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5")
-"""The unversioned name comes with ROCm's development packages; the others with its runtime alone."""
+"""The unversioned name comes with ROCm's development packages, the others with its runtime packages."""
 
 _PROPERTIES = ("hipGetDevicePropertiesR0600", "hipGetDeviceProperties")
 _PROPERTIES_BYTES = 1 << 14
-"""More than hipDeviceProp_t has in any version."""
+"""Larger than hipDeviceProp_t in any version."""
 _ARCH = re.compile(rb"gfx[0-9a-f]{3,4}(?=[:\0])")
 
 
@@ -54,8 +54,8 @@ class HipDriver(Driver):
             "graph_destroy": "hipGraphDestroy",
         }
     )
-    # Illegal address, time out, assert, launch failure; a runtime that shuts down; uncorrectable ECC. Most
-    # faults of a kernel never come to a number: the runtime ends the process by itself.
+    # Illegal address, timeout, assertion, launch failure; runtime shutdown; uncorrectable ECC error. Most
+    # faults of a kernel never become an error number: the runtime aborts the process.
     sticky_codes = frozenset((4, 214, 700, 702, 709, 710, 719, 999))
 
     def _make_current(self) -> None:
@@ -81,7 +81,8 @@ class HipDriver(Driver):
         )
 
     def _arch(self) -> str:
-        """gcnArchName: it lies elsewhere in each version's hipDeviceProp_t, and looks the same in all."""
+        """gcnArchName. Its offset in hipDeviceProp_t depends on the version, so it is found by its
+        pattern."""
         block = ctypes.create_string_buffer(_PROPERTIES_BYTES)
         symbol = next((name for name in _PROPERTIES if hasattr(self.library, name)), _PROPERTIES[-1])
         self._check(symbol, self._function(symbol, (c_void_p, c_int))(block, self.device))
@@ -89,10 +90,10 @@ class HipDriver(Driver):
         return found.group().decode() if found else "unknown"
 
     def allow_lds(self, function: int, lds_bytes: int) -> None:
-        """Nothing: a module's kernel may have all of the LDS there is."""
+        """Does nothing: a module's kernel may use all of the LDS."""
 
     def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
-        """Nothing that the code object does not say better."""
+        """Empty: the code object has better facts."""
         return {}
 
 
