@@ -1,1 +1,1 @@
-"""Measuring: isolated, checked before timed, streamed."""
+"""Measures kernels in isolated workers: check first, then time, and stream the results."""

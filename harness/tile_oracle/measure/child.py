@@ -1,4 +1,4 @@
-"""One worker process, seen from the parent: start it, talk to it, kill it, say how it died."""
+"""The parent's handle on one worker process: start it, talk to it, kill it, report how it ended."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from tile_oracle.measure.protocol import ChannelClosed, WatchedChannel
 _TAIL_BYTES = 8192
 _TAIL_SHOWN = 400
 _DIES_WITHIN_S = 60.0
-"""After SIGKILL. A driver may take its time to get a hanging kernel off its GPU; some never do."""
+"""Time limit after SIGKILL. A driver may need long to remove a hanging kernel from its GPU; some never do."""
 _MARK = "TILE_ORACLE_WORKER"
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 def worker_command(fd: int, journals: Path | None) -> list[str]:
-    """What the guardian starts."""
+    """The command line of the worker, which the guardian starts."""
     command = [sys.executable, "-P", "-m", "tile_oracle.device.worker", str(fd), str(fd)]
     return command if journals is None else [*command, str(journals)]
 
 
 class Child:
-    """A running worker and its guardian. Spawned anew, never forked: no device state can leak into it.
+    """A running worker and its guardian. It is spawned, never forked, so that no device state leaks into it.
 
-    containment: how the worker is held; by default with limits alone.
+    containment: how the worker is contained; by default by limits only.
     """
 
     def __init__(self, journals: Path | None, containment: Containment | None = None) -> None:
@@ -63,7 +63,7 @@ class Child:
                 stderr=subprocess.STDOUT,
                 pass_fds=(theirs.fileno(), to_guardian, from_guardian),
                 env={**os.environ, **_ONE_THREAD, "PYTHONPATH": search, _MARK: self._mark},
-                start_new_session=True,  # Ctrl-C reaches pytest, which then ends this process in order
+                start_new_session=True,  # Ctrl-C must reach only pytest, which then ends this process cleanly
             )
         except OSError:
             ours.close()
@@ -84,17 +84,17 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The worker's process, or its guardian's until the worker has said something."""
+        """The worker's process id; the guardian's until the worker's first message."""
         return self.channel.sender or self._process.pid
 
     @property
     def ended(self) -> bool:
-        """Whether the process is dead already."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     @property
     def stopped(self) -> bool:
-        """Whether a signal has stopped the process; not one that a debugger holds."""
+        """Whether a signal has stopped the process. False for a process under a debugger."""
         try:
             status = Path(f"/proc/{self.pid}/stat").read_text(errors="replace")
         except OSError:
@@ -103,17 +103,17 @@ class Child:
 
     @property
     def contained(self) -> frozenset[str]:
-        """What the guardian has put around the worker: user, pid, net, ipc, proc. Known once it has ended."""
+        """The worker's namespaces: user, pid, net, ipc, proc. Known once it has ended."""
         first = next(iter(self._verdict_lines()), "")
         return frozenset(first.split()[1:])
 
     @property
     def stopped_the_harness(self) -> bool:
-        """Whether it was ended because a kernel kept the harness from running. Known once it ended."""
+        """Whether it was killed because a kernel stopped the harness. Known once it has ended."""
         return any(line == "stopped" for line in self._verdict_lines())
 
     def _verdict_lines(self) -> list[str]:
-        """What the guardian said."""
+        """The guardian's messages."""
         if self._said is None:
             if not self.ended:
                 return []
@@ -123,7 +123,7 @@ class Child:
         return self._said or []
 
     def _drain_output(self) -> None:
-        """Keep the end of what the kernels print; they may print for ever."""
+        """Keeps the end of the kernels' output, which may be endless."""
         assert self._process.stdout is not None
         fd = self._process.stdout.fileno()
         kept = 0
@@ -140,13 +140,13 @@ class Child:
                 kept -= len(self._tail.popleft())
 
     def output_tail(self) -> str:
-        """The last few hundred characters that the process printed, on one line."""
+        """The last few hundred characters of output, on one line."""
         text = b"".join(list(self._tail)).decode(errors="replace")
         printable = "".join(c if c.isprintable() else " " for c in text)
         return " ".join(printable.split())[-_TAIL_SHOWN:]
 
     def death(self) -> str:
-        """How the process ended: signal or exit code, and the last that it printed."""
+        """How the process ended: signal or exit code, and the last output."""
         if self._killed_because:
             return self.with_output(self._killed_because)
         try:
@@ -159,12 +159,12 @@ class Child:
         return self.with_output(_how(ending, code))
 
     def with_output(self, what: str) -> str:
-        """What happened, and the last that the process printed."""
+        """`what`, and the last output of the process."""
         tail = self.output_tail()
         return f"{what}; it printed: {tail}" if tail else what
 
     def quit(self) -> None:
-        """Ask it to end, between two kernels; kill it when it does not."""
+        """Asks the worker to quit, between two kernels; kills it if it does not."""
         with suppress(ChannelClosed):
             self.channel.send({"do": "quit"})
         try:
@@ -174,14 +174,14 @@ class Child:
         self._close()
 
     def kill(self, because: str = "") -> None:
-        """End the process and all that it started. Safe to call twice. because: what `death` then says.
+        """Kills the process and all its descendants. Safe to call twice. because: the result of `death`.
 
-        One that not even SIGKILL ends, being stuck in its driver, is left behind.
+        A process that is stuck in its driver and survives SIGKILL is left behind.
         """
         if not self._killed:
             self._killed, self._killed_because = True, because
             with suppress(OSError):
-                # Its guardian ends all of it; a kernel may have stopped the guardian.
+                # The guardian kills all of it. A kernel may have stopped the guardian, hence SIGCONT.
                 os.write(self._control, b"k")
                 os.kill(self._process.pid, signal.SIGCONT)
             try:
@@ -198,7 +198,7 @@ class Child:
             os.close(fd)
         self._control = self._verdict = -1
         if self._process.returncode is not None and self._process.returncode < 0:
-            _sweep(self._mark)  # the guardian was killed and could not
+            _sweep(self._mark)  # the guardian was killed before it could clean up
         self._close_output()
 
     def _close_output(self) -> None:
@@ -208,14 +208,16 @@ class Child:
 
 
 def what_holds(containment: Containment) -> frozenset[str]:
-    """What a guardian can put around a worker here: user, pid, net, ipc, proc. Starts a worker for it."""
+    """The namespaces that a guardian can make here: user, pid, net, ipc, proc. Starts a worker to find
+    out."""
     child = Child(None, containment)
     child.quit()
     return child.contained
 
 
 def _how(ending: str, code: int) -> str:
-    """In words: what the guardian said, or, of one that was killed itself, how that ended."""
+    """Describes the end of the worker as reported by the guardian, or of a guardian that was itself
+    killed."""
     what, _, number = ending.partition(" ")
     if what == "exit":
         return f"exited with code {number}"
@@ -238,7 +240,7 @@ def _killed_by(number: int) -> str:
 
 
 def _sweep(mark: str) -> None:
-    """End what a worker without guardian has left behind; its environment carries the worker's mark."""
+    """Kills the leftover processes of a worker without guardian, found by the mark in their environment."""
     wanted = f"{_MARK}={mark}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):

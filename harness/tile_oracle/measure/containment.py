@@ -1,8 +1,8 @@
-"""What a worker is contained with on this machine: namespaces, a control group, limits.
+"""Contains a worker on this machine: namespaces, a control group, limits.
 
-A worker runs code that nobody has checked. Where the system allows it, its processes are in namespaces of
-their own (no signals to anything outside, no network) and in a control group; elsewhere limits of the
-process and the guardian's own watch take their place. `tile-oracle doctor` says what is there.
+A worker runs untrusted code. Where the system allows it, its processes run in their own namespaces (no
+signals to outside, no network) and in a control group. Elsewhere, resource limits and the guardian's
+monitoring take their place. `tile-oracle doctor` shows what is available.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from tile_oracle.errors import TargetError
 from tile_oracle.target.cpu_info import memory_available_bytes
 
 VARIABLE = "TILE_ORACLE_CONTAINMENT"
-"""Environment variable: `auto` (the default), `full` (namespaces for GPUs, too) or `limits` (none at all)."""
+"""Environment variable: `auto` (the default), `full` (namespaces also for GPUs) or `limits` (no
+namespaces)."""
 _WORDS = ("auto", "full", "limits")
 
 _MEMORY_SHARE = 0.9
@@ -32,12 +33,15 @@ _numbers = itertools.count()
 
 @dataclass(frozen=True)
 class Containment:
-    """How a worker is held.
+    """How a worker is contained.
 
-    namespaces: asked for; the guardian goes without where the system refuses. memory_bytes: what its
-    processes may have together, 0 for any amount (a GPU's driver maps what is no memory). file_bytes: the
-    largest file that it may write. most_tasks: its processes and threads. stopped_s: how long it may keep
-    the harness from running. cgroup: folder of a control group made for it, or None.
+    namespaces: whether to request namespaces; the guardian does without them where the system refuses.
+    memory_bytes: memory limit of all its processes together; 0 for none, since a GPU driver maps address
+    space that is no memory.
+    file_bytes: the largest file that it may write.
+    most_tasks: limit of its processes and threads.
+    stopped_s: how long the harness may be stopped before the worker is killed.
+    cgroup: folder of a control group made for it, or None.
     """
 
     namespaces: bool
@@ -48,7 +52,7 @@ class Containment:
     cgroup: Path | None = None
 
     def settings(self) -> dict[str, Any]:
-        """The part of the guardian's settings that says how the worker is held."""
+        """The containment part of the guardian's settings."""
         limits = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": self.file_bytes}
         if self.memory_bytes:
             limits["RLIMIT_DATA"] = self.memory_bytes
@@ -63,7 +67,7 @@ class Containment:
 
 
 def wish() -> str:
-    """What the environment variable asks for. Raises TargetError for a word that it does not have."""
+    """The value of the environment variable. Raises TargetError for an unknown value."""
     word = os.environ.get(VARIABLE) or "auto"
     if word not in _WORDS:
         raise TargetError(f"{VARIABLE}={word}: must be one of {', '.join(_WORDS)}")
@@ -71,10 +75,10 @@ def wish() -> str:
 
 
 def containment_for(target: str, folder: Path | None = None) -> Containment:
-    """How a worker of a target is held from now on. folder: where the session writes.
+    """The containment for a worker of a target. folder: where the session writes.
 
-    Namespaces for the target `cpu`, and for GPUs where TILE_ORACLE_CONTAINMENT=full asks for them: a GPU's
-    driver may need the machine's own. Raises TargetError for a wrong TILE_ORACLE_CONTAINMENT.
+    By default only the target `cpu` gets namespaces, because a GPU driver may not work in them;
+    TILE_ORACLE_CONTAINMENT=full requests them for GPUs too. Raises TargetError for an unknown value.
     """
     word = wish()
     on_cpu = target == "cpu"
@@ -96,7 +100,7 @@ def _free_bytes(folder: Path) -> int:
 
 
 def own_cgroup(root: Path = _CGROUPS) -> Path | None:
-    """The folder of this process's group in the hierarchy of version 2, or None."""
+    """The folder of this process's control group (cgroup v2), or None."""
     with suppress(OSError):
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             if line.startswith("0::"):
@@ -106,7 +110,7 @@ def own_cgroup(root: Path = _CGROUPS) -> Path | None:
 
 
 def why_no_cgroup(group: Path | None) -> str:
-    """What keeps us from making groups with limits below this one, or ""."""
+    """Why no control groups with limits can be made below this one, or ""."""
     if group is None:
         return "control groups of version 2 are not mounted"
     try:
@@ -120,7 +124,7 @@ def why_no_cgroup(group: Path | None) -> str:
 
 
 def _make_cgroup(memory_bytes: int) -> Path | None:
-    """A new group with limits for one worker, or None where there can be none."""
+    """Makes a control group with limits for one worker; None where that is not possible."""
     group = own_cgroup()
     if group is None or why_no_cgroup(group):
         return None

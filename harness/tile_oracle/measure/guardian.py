@@ -1,20 +1,20 @@
-"""Stands between the harness and one worker: contains it, says how it ended, and leaves nothing of it behind.
+"""The guardian of one worker: contains it, reports how it ended, and cleans up all of its processes.
 
-Started as `python -I -S guardian.py SETTINGS` (JSON, see `measure.containment`), before anything of a
-kernel runs. It imports the standard library alone, so that it starts fast and stays small. It does not see
-the messages of harness and worker.
+It is started as `python -I -S guardian.py SETTINGS` (JSON, see `measure.containment`) before any kernel code
+runs. It imports only the standard library, so that it starts fast and stays small. It does not see the
+messages between harness and worker.
 
-With namespaces the worker and all that it starts live in a namespace of processes of their own: they cannot
-see or signal anything outside, they have no network, and the end of the namespace is the end of all of
-them, at once. Without, every process that loses its parent becomes a child of the guardian, which ends them.
+With namespaces, the worker and its descendants live in their own PID namespace: they cannot see or signal
+anything outside, they have no network, and killing the namespace's init process kills all of them at once.
+Without namespaces, orphaned processes become children of the guardian, which kills them.
 
-It ends the worker when the harness asks, when the harness is gone, when the worker's processes take more
-memory or are more than allowed, and when a kernel has stopped the harness. What it writes to the verdict's
-pipe, one line each: `contained WORD...`, then how it ended: `exit CODE`, `signal NUMBER`, `memory BYTES`,
-`processes COUNT` or `stopped`.
+It kills the worker when the harness asks for it, when the harness is gone, when the worker's processes exceed
+the memory or task limit, and when a kernel has stopped the harness. To the verdict pipe it writes one line
+`contained WORD...`, and one for the end: `exit CODE`, `signal NUMBER`, `memory BYTES`, `processes COUNT` or
+`stopped`.
 """
 
-# ruff: noqa: PTH106, PTH208 - without pathlib, which takes longer to import than all the rest.
+# ruff: noqa: PTH106, PTH208 - no pathlib: importing it takes longer than all the rest.
 from __future__ import annotations
 
 import ctypes
@@ -29,14 +29,14 @@ from contextlib import suppress
 from typing import Any, NoReturn
 
 CONTAINED = "TILE_ORACLE_CONTAINED"
-"""Environment variable of a worker that cannot see or signal a process outside."""
+"""Environment variable of a worker that cannot see or signal outside processes."""
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _NEW_NS, _NEW_IPC, _NEW_USER, _NEW_PID, _NEW_NET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _MS_NOSUID_NODEV_NOEXEC, _MS_REC_SLAVE = 2 | 4 | 8, 0x4000 | 0x80000
 _TICK_MS = 200
 _SEALS_WITHIN_S = 30.0
-"""What the worker has, when the harness is gone, to bring what was recorded into safety."""
+"""Time for the worker to seal the journal after the harness is gone."""
 _DIES_WITHIN_S = 50.0
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -61,7 +61,7 @@ class Guardian:
         self._contained: list[str] = []
         self._child = 0
         self._ending = -1
-        """Where the first process of the namespace tells how the worker ended; -1 without namespaces."""
+        """Pipe on which the namespace's init process reports how the worker ended; -1 without namespaces."""
         self._stopped_since: float | None = None
         self._said = False
 
@@ -87,7 +87,7 @@ class Guardian:
             os.write(self._verdict, line.encode() + b"\n")
 
     def _say_end(self, line: str) -> None:
-        """Only the first cause is told."""
+        """Reports the first cause; later calls do nothing."""
         if not self._said:
             self._said = True
             self._say(line)
@@ -95,7 +95,7 @@ class Guardian:
     # ---- containment ------------------------------------------------------------------------------
 
     def _unshare(self) -> None:
-        """Namespaces, as far as this machine allows them. The worker goes without where it does not."""
+        """Makes namespaces, as far as this machine allows; the worker does without the others."""
         user, group = os.geteuid(), os.getegid()
         wanted = _NEW_PID | _NEW_NET | _NEW_IPC
         try:
@@ -134,7 +134,7 @@ class Guardian:
         _prctl(_PR_SET_DUMPABLE, 0)
 
     def _be_init(self, ending: int, say: int) -> NoReturn:
-        """The first process of the namespace: its end is the end of every process in it."""
+        """Runs the init process of the namespace. When it ends, every process in the namespace is killed."""
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         with suppress(OSError):
             _call(_LIBC.unshare(_NEW_NS))
@@ -178,8 +178,8 @@ class Guardian:
         os._exit(127)
 
     def _limit(self) -> None:
-        """The limits of the worker itself, inherited by what it starts."""
-        # Of all processes the worker is the first to go when the machine's memory is full.
+        """Sets the worker's limits, which its descendants inherit."""
+        # When memory runs out, the OOM killer shall choose the worker first.
         _write("/proc/self/oom_score_adj", "800")
         if self._settings["cgroup"]:
             _write(self._settings["cgroup"] + "/cgroup.procs", "0")
@@ -206,7 +206,7 @@ class Guardian:
             if ended in ready:
                 return
             if self._control in ready:
-                if not os.read(self._control, 1):  # the harness is gone: the worker saves what it recorded
+                if not os.read(self._control, 1):  # the harness is gone: the worker seals its journal
                     poll.unregister(self._control)
                     poll.poll(1e3 * _SEALS_WITHIN_S)
                 return
@@ -216,7 +216,7 @@ class Guardian:
                     return
 
     def _within_bounds(self) -> bool:
-        """Whether the worker's processes may go on."""
+        """Whether the worker's processes stay within their limits."""
         tree = _tree(self._child)
         tasks = sum(count for _, count in tree)
         if tasks > self._settings["most_tasks"]:
@@ -224,7 +224,7 @@ class Guardian:
             return False
         most = self._settings["memory_bytes"]
         if most:
-            # Memory that processes share is counted once, with the first of them.
+            # Shared memory is counted once, for the first process.
             first, *others = [_memory_bytes(pid) for pid, _ in tree] or [(0, 0)]
             taken = first[0] + sum(all_ - shared for all_, shared in others)
             if taken > most:
@@ -236,7 +236,7 @@ class Guardian:
         return True
 
     def _harness_was_stopped(self) -> bool:
-        """Whether the harness is stopped or traced, for long, and not by the terminal that it runs in."""
+        """Whether the harness has been stopped or traced for too long, and not by terminal job control."""
         state, group, terminal, foreground = _state(self._harness)
         job_control = terminal != 0 and foreground not in (group, -1)
         if state not in "Tt" or (state == "T" and job_control):
@@ -275,9 +275,9 @@ class Guardian:
                 os.waitpid(self._child, 0)
 
     def _end_descendants(self, deadline: float) -> None:
-        """All children, and those that become ours when their parents die."""
+        """Kills all descendants, including orphans, which become children of this process."""
         with suppress(OSError):
-            # The worker first: nothing new starts, and how it ended is told before anything is swept.
+            # The worker first, so that nothing new starts and its end is reported before the others'.
             pid, status = os.waitpid(self._child, os.WNOHANG)
             if pid:
                 self._say_end(_ending(status))
@@ -304,7 +304,7 @@ def _ending(status: int) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """To a file of the kernel's. What it refuses is not there: the caller goes on without."""
+    """Writes to a file of the operating system. Failure is ignored: the feature is then unavailable."""
     with suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
         try:
@@ -314,7 +314,7 @@ def _write(path: str, text: str) -> None:
 
 
 def _tree(root: int) -> list[tuple[int, int]]:
-    """A process and its descendants, each with the number of its threads."""
+    """A process and its descendants, as (process id, number of threads)."""
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
@@ -330,7 +330,7 @@ def _tree(root: int) -> list[tuple[int, int]]:
 
 
 def _memory_bytes(pid: int) -> tuple[int, int]:
-    """What a process has in memory, and how much of it others may share."""
+    """Resident memory of a process, and the part of it that may be shared."""
     try:
         _, resident, shared, *_ = _read(f"/proc/{pid}/statm").split()
     except (OSError, ValueError):
@@ -339,7 +339,7 @@ def _memory_bytes(pid: int) -> tuple[int, int]:
 
 
 def _state(pid: int) -> tuple[str, int, int, int]:
-    """State, group, terminal and the terminal's foreground group of a process; "X" once it is gone."""
+    """State, process group, terminal and the terminal's foreground group; state "X" once it is gone."""
     try:
         fields = _read(f"/proc/{pid}/stat").rpartition(")")[2].split()
         return fields[0], int(fields[2]), int(fields[4]), int(fields[5])

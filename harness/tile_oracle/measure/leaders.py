@@ -1,7 +1,7 @@
-"""Which kernels of a problem are measured again, and for how long.
+"""Chooses the kernels of a problem that are measured again, and for how long.
 
-The best of many noisy numbers flatters the winner: the leaders are measured again in turn before one of
-them is called the oracle.
+The best of many noisy times is biased towards luck. So the leaders are measured again, interleaved, before
+one of them becomes the oracle.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.sweep_settings import SweepSettings
 
 _FAR_BEHIND = 2.0
-"""A pick this many times slower than the best is not measured again: noise cannot change what it says."""
+"""A pick this many times slower than the best is not measured again: noise cannot change the conclusion."""
 
 
 def choose_leaders(
     swept: Iterable[Measurement], picks: Collection[Kernel], settings: SweepSettings
 ) -> list[Measurement]:
-    """The best, picks that are not far behind, and whatever was noisy: it has a second chance."""
+    """The best kernels, picks that are not far behind, and noisy kernels, which get a second chance."""
     swept = list(swept)
     ranked = sorted((m for m in swept if m.ok), key=lambda m: (m.latency_ms, m.kernel.name))
     noisy = sorted((m for m in swept if m.status == "noisy"), key=lambda m: m.latency_min_ms)
@@ -35,13 +35,13 @@ def choose_leaders(
 
 
 def final_passes(leaders: Sequence[Measurement], settings: SweepSettings) -> int:
-    """How many times all leaders are timed in turn: fewer where they are long."""
+    """Number of interleaved passes over all leaders; fewer for long kernels."""
     total_ms = sum(m.latency_ms for m in leaders)
     return max(1, min(settings.final_passes, int(settings.final_total_ms / total_ms)))
 
 
 def samples_a_pass(leader: Measurement, settings: SweepSettings) -> int:
-    """How many samples one leader gives in a pass."""
-    # Of a noisy one a single sample a pass would prove nothing.
+    """Number of samples of one leader in a pass."""
+    # For a noisy kernel a single sample per pass would prove nothing.
     least = 2 if leader.status == "noisy" else 1
     return max(least, min(settings.final_samples, int(settings.final_budget_ms / leader.latency_ms)))

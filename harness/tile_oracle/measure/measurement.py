@@ -1,4 +1,4 @@
-"""What came of one pair."""
+"""The measurement of one pair."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tile_oracle.target.device_state import DeviceState
 class Measurement:
     """One measurement. `tflops` and the latencies are NaN unless the status is ok or noisy.
 
-    latency_ms: median of the samples; latency_min_ms: fastest sample; spread: interquartile range over
-    median; samples: how many were timed; check: full, spot or none; busy_ms: warm-up and timed runs by the
-    device's own clock. state: clocks, temperature and throttling, facts: what the driver says of the loaded
-    kernel, as far as they are known. known_failure: the status with which the baseline says that the pair
-    fails, "" where it says nothing.
+    latency_ms: median of the samples. latency_min_ms: fastest sample. spread: interquartile range divided by
+    the median. samples: number of samples. check: full, product, spot or none. busy_ms: time of warm-up and
+    timed runs by the device's clock. state: clocks, temperature and throttling, as far as known. facts: the
+    driver's facts about the loaded kernel, as far as known. known_failure: the status of the pair if the
+    baseline lists it as a known failure, else "".
     """
 
     problem: Problem
@@ -48,7 +48,7 @@ class Measurement:
 
     @property
     def tflops(self) -> float:
-        """The problem's floating-point operations a second, in units of 1e12."""
+        """The problem's floating-point operations per second, in units of 1e12."""
         return self.problem.tflops(self.latency_ms) if self.latency_ms > 0 else math.nan
 
     def as_row(self) -> dict[str, Any]:

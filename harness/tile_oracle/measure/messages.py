@@ -1,9 +1,8 @@
-"""What a worker may say, and when: everything else is the fault of the kernel that it runs.
+"""Validates a worker's messages. Anything invalid is blamed on the kernel that runs.
 
-A kernel runs in the worker's own process and can write into its channel. So each message is checked for its
-types and values here, and its place in the conversation by `Conversation`: results come in the order in which
-kernels were handed over, each after its `began`, and each is believed only when the worker has confirmed it
-with the token that came with the command.
+A kernel runs in the worker's process and can write into its channel. So the types and values of each message
+are validated, and `Conversation` checks the order: results come in the order in which kernels were sent, each
+after its `began`, and a result counts only once the worker has confirmed it with the token of the command.
 """
 
 from __future__ import annotations
@@ -87,7 +86,7 @@ _KINDS: Mapping[str, type[Struct]] = {
 
 
 def checked(message: Message) -> Message:
-    """The message, when a worker may say such a thing. Raises ChannelGarbled otherwise."""
+    """Returns a valid message. Raises ChannelGarbled for any other."""
     kinds = [kind for kind in _KINDS if kind in message]
     if len(kinds) != 1:
         raise ChannelGarbled
@@ -101,7 +100,7 @@ def checked(message: Message) -> Message:
 
 
 def _plausible(done: _Done) -> bool:
-    """Whether the numbers of a result can be true: finite, in order, and there when they must be."""
+    """Whether the numbers of a result are plausible: finite, ordered, and present where required."""
     if not (math.isfinite(done.kernel_seconds) and done.kernel_seconds >= 0):
         return False
     if not (math.isfinite(done.busy_ms) and done.busy_ms >= 0):
@@ -115,15 +114,15 @@ def _plausible(done: _Done) -> bool:
 
 
 class Conversation:
-    """What was handed to one worker and what it has answered: which message may come next.
+    """Tracks commands and answers of one worker, and so which message may come next.
 
-    running: the kernel that runs, by its identity, or whose result waits for the worker's word, or None.
+    running: identity of the kernel that runs or whose result is not confirmed yet, or None.
     """
 
     def __init__(self) -> None:
         self.running: int | None = None
         self.last: int | None = None
-        """The kernel whose result was confirmed last."""
+        """Identity of the kernel whose result was confirmed last."""
         self._waiting: list[int] = []
         self._tokens: dict[int, str] = {}
         self._interleaved = False
@@ -132,21 +131,21 @@ class Conversation:
 
     @property
     def open(self) -> bool:
-        """Whether results are still to come."""
+        """Whether results are outstanding."""
         return bool(self._waiting)
 
     def handed(self) -> None:
-        """One more command was sent."""
+        """Counts a command that was sent."""
         self._commands += 1
 
     def expect(self, tokens: Mapping[int, str], *, interleaved: bool) -> None:
-        """Results to come, by identity. interleaved: all of them run in turns before the first result."""
+        """Registers expected results by identity. interleaved: all kernels run in turn before any result."""
         self._waiting += tokens
         self._tokens |= tokens
         self._interleaved = interleaved
 
     def began(self, message: Message) -> int:
-        """The kernel that now runs. Raises ChannelGarbled."""
+        """Handles `began`; returns the identity of the kernel that now runs. Raises ChannelGarbled."""
         identity = message["began"]
         allowed = self._waiting if self._interleaved else self._waiting[:1]
         if identity not in allowed or self._held is not None:
@@ -157,7 +156,7 @@ class Conversation:
         return int(identity)
 
     def done(self, message: Message) -> None:
-        """A result, which is kept until it is confirmed. Raises ChannelGarbled."""
+        """Handles `done`: holds the result until it is confirmed. Raises ChannelGarbled."""
         identity = message["done"]
         in_turn = identity in self._waiting if self._interleaved else identity == self.running
         if self._held is not None or self.running is None or not in_turn:
@@ -165,7 +164,8 @@ class Conversation:
         self._held = message
 
     def settled(self, message: Message) -> Message:
-        """The result that the worker confirms, with what it found out about itself. Raises ChannelGarbled."""
+        """Handles `settled`; returns the confirmed result with the audit's findings. Raises
+        ChannelGarbled."""
         if self._held is None or message["settled"] != self._tokens[self._held["done"]]:
             raise ChannelGarbled
         result, self._held = self._held, None
@@ -178,12 +178,12 @@ class Conversation:
         return {**result, "dirty": message["dirty"], "processes": message["processes"]}
 
     def resting(self, message: Message) -> bool:
-        """Whether the worker, which has nothing to do, has missed a command. Raises ChannelGarbled."""
+        """Handles `resting`; returns whether the idle worker has missed a command. Raises ChannelGarbled."""
         if self.running is not None or message["resting"] > self._commands:
             raise ChannelGarbled
         return bool(message["resting"] < self._commands)
 
 
 def text_of(answer: Message | None, name: str) -> Any:
-    """A field of an answer, or None where there is no answer or no such field."""
+    """A field of an answer; None when the answer or the field is missing."""
     return None if answer is None else answer.get(name)

@@ -1,7 +1,7 @@
-"""How parent and worker talk: one JSON object a line, over a socket of their own.
+"""The channel between parent and worker: one JSON object per line, over a dedicated socket.
 
-Standard output and error stay with the kernel under test: whatever it prints never reaches a channel. The
-parent's side asks the operating system who wrote each part: what another process wrote is no message.
+Standard output and error are left to the kernel under test, so its output never gets into the channel. The
+parent's side asks the operating system which process wrote the data, and rejects data of other processes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Message = dict[str, Any]
 
 _MAX_LINE_BYTES = 64 << 20
 _CREDENTIALS = struct.Struct("3i")
-"""struct ucred: process, user, group."""
+"""struct ucred: process id, user, group."""
 
 
 class ChannelClosed(Exception):
@@ -28,11 +28,11 @@ class ChannelClosed(Exception):
 
 
 class ChannelGarbled(ChannelClosed):
-    """The other side, or a kernel that found its pipe, sent what is not a message."""
+    """The other side, or a kernel that wrote to its socket, sent something that is no message."""
 
 
 class Channel:
-    """Both ends of a conversation, seen from one side."""
+    """One side of the channel."""
 
     def __init__(self, read_fd: int, write_fd: int) -> None:
         self.read_fd = read_fd
@@ -40,14 +40,14 @@ class Channel:
         self._buffer = bytearray()
         self._messages: deque[Message] = deque()
         self._garbled = False
-        # Not select(): it cannot wait for descriptors above 1023.
+        # Not select(): it does not support descriptors above 1023.
         self._readable = select.poll()
         self._readable.register(read_fd, select.POLLIN)
 
     def send(self, *messages: Message) -> None:
-        """Messages that belong together wake the other side once.
+        """Sends messages in one write, so that they wake the other side once.
 
-        Raises ChannelClosed when that is gone, or this one closed.
+        Raises ChannelClosed when either side is closed.
         """
         lines = [json.dumps(message, separators=(",", ":")).encode() + b"\n" for message in messages]
         data = memoryview(b"".join(lines))
@@ -58,9 +58,9 @@ class Channel:
             raise ChannelClosed from None
 
     def receive(self, timeout: float | None = None) -> Message | None:
-        """The next message, or None when none came within `timeout` seconds (None: wait for ever).
+        """The next message, or None when none arrives within `timeout` seconds (None: no time limit).
 
-        Raises ChannelClosed, or ChannelGarbled, after the last message that came before.
+        Raises ChannelClosed or ChannelGarbled once all earlier messages have been returned.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while not self._messages:
@@ -98,7 +98,7 @@ class Channel:
         del self._buffer[:end]
 
     def close(self) -> None:
-        """Safe to call twice: a number is closed once, it may be another file's by then."""
+        """Safe to call twice. Each descriptor is closed only once, since its number may be reused."""
         descriptors, self.read_fd, self.write_fd = {self.read_fd, self.write_fd} - {-1}, -1, -1
         for fd in descriptors:
             with suppress(OSError):
@@ -106,9 +106,9 @@ class Channel:
 
 
 class OwnChannel(Channel):
-    """The worker's side: for the process that made it alone.
+    """The worker's side, for use only by the process that created it.
 
-    A kernel may fork and return in both processes; the copy ends here, before it takes a command or gives an
+    A kernel may fork and return in both processes. The copy exits here before it reads a command or sends an
     answer.
     """
 
@@ -130,17 +130,17 @@ class OwnChannel(Channel):
 
 
 class WatchedChannel(Channel):
-    """The parent's side of a socket: takes messages of one process alone, the first that wrote.
+    """The parent's side of a socket. It accepts messages only from the first process that writes.
 
-    The operating system says who wrote; it never joins what two processes wrote. What another process writes
-    breaks the conversation: ChannelGarbled.
+    The operating system reports the writing process, and never merges the data of two processes. Data from
+    any other process raise ChannelGarbled.
     """
 
     def __init__(self, end: socket.socket) -> None:
         end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
         self._socket = end
         self.sender: int | None = None
-        """The other side's process, once it has said something."""
+        """Process id of the other side, known after its first message."""
         super().__init__(end.fileno(), end.fileno())
 
     def _read(self) -> bytes:

@@ -1,4 +1,5 @@
-"""`measure(problem, kernel)`: one pair asked for, a whole problem measured ahead, everything recorded."""
+"""`measure(problem, kernel)` returns one pair. Behind it, whole problems are swept and recorded in
+advance."""
 
 from __future__ import annotations
 
@@ -25,12 +26,14 @@ Plan = Callable[[Problem], Sequence[Kernel]]
 
 
 class MeasureService:
-    """Answers for single pairs; behind it the worker runs through the problem's planned kernels.
+    """Measures single pairs on request, while the worker runs through all planned kernels of the problem.
 
-    plan: the kernels that will be asked for on a problem, in order. log: where results are recorded and
-    what is known already, or None to record nothing. keep_samples: whether measurements carry every
-    sample. watch: called with each new measurement, the re-measured leaders included. picks: the kernels
-    that the model under test picks for a problem: they are measured again with the leaders.
+    plan: the kernels that will be requested for a problem, in order.
+    log: records results and knows earlier ones; None records nothing.
+    keep_samples: whether measurements carry every sample.
+    watch: called with each new measurement, including leaders measured again.
+    picks: the kernels that the model under test picks for a problem. They are measured again with the
+    leaders.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class MeasureService:
         self._problem = ""
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The measurement of a pair, made now unless it was made before in this run.
+        """Returns the measurement of a pair, and makes it unless this run already has it.
 
         Raises KernelError when the kernel is of another operation, direction, dtype or rank, RecordError
         when the result cannot be recorded, and BuildError when the build folder cannot be used.
@@ -76,18 +79,18 @@ class MeasureService:
         return done[kernel.name]
 
     def finish(self) -> None:
-        """Let the problem at hand come to its end, leaders included. Raises what `measure` raises."""
+        """Finishes the current problem, including its leaders. Raises what `measure` raises."""
         while self._sweep is not None:
             self._take_next()
 
     def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
-        """Time kernels of earlier measurements again in turn, and record it. Raises what `measure` raises."""
+        """Times measured kernels again, interleaved, and records them. Raises what `measure` raises."""
         self.finish()
         for measurement in self._supervisor.remeasure(problem, timed, round_):
             self._take(measurement)
 
     def abandon(self) -> None:
-        """Stop where we are: what is finished is recorded, the rest is left for another time."""
+        """Stops the current sweep. Finished measurements are recorded, the rest are left for another run."""
         if self._sweep is not None:
             self._sweep.close()
         self._sweep, self._problem, self._open = None, "", set()
@@ -97,7 +100,7 @@ class MeasureService:
         done, finals = self._done[problem.id], self._finals[problem.id]
         planned = {k.name: k for k in (*self._plan(problem), kernel)}
         for known in self._known(problem, planned):
-            # A device that was lost may be back: those pairs are measured anew.
+            # A lost device may be back, so those pairs are measured again.
             if known.status != "device_lost":
                 (finals if known.round >= ROUND_FINAL else done)[known.kernel.name] = known
         self._problem = problem.id
@@ -115,7 +118,7 @@ class MeasureService:
     def _skip_deadly(
         self, problem: Problem, planned: Mapping[str, Kernel], done: Mapping[str, Measurement]
     ) -> None:
-        """Kernels at which the session has died twice are a crash without being run again."""
+        """Records a crash for kernels during which the session died twice, without running them again."""
         attempts = self._supervisor.attempts
         if attempts is None or not attempts.careful(problem.id):
             return
@@ -126,7 +129,7 @@ class MeasureService:
                 self._take(Measurement(problem, kernel, "crash", _DEADLY))
 
     def _take_next(self) -> None:
-        """One step of the sweep at hand; at its end, or when it cannot go on, there is none any more."""
+        """Takes one result of the current sweep. At its end or on an error, the sweep is closed."""
         assert self._sweep is not None
         try:
             measurement = next(self._sweep, None)
@@ -174,7 +177,7 @@ class MeasureService:
             "cache": COLD if self._supervisor.settings.cold_cache else WARM,
         }
         if measurement.status == "unsupported" and measurement.check == "none":
-            return row  # refused by rule: it may never have been built
+            return row  # refused by a rule: it may never have been built
         future = target.build(measurement.kernel)
         binary = future.result().binary if future.done() and future.exception() is None else None
         if binary is not None:
@@ -189,7 +192,7 @@ class MeasureService:
 
 
 def _known_first(facts: CodeFacts, of_driver: Mapping[str, int]) -> dict[str, int | None]:
-    """What the binary says, and of the driver what it does not (PTX, which the driver assembles)."""
+    """The binary's facts, completed with the driver's where the binary has none (PTX)."""
     return {name: of_driver.get(name) if value is None else value for name, value in asdict(facts).items()}
 
 

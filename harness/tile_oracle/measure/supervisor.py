@@ -1,13 +1,12 @@
-"""The parent's side of measuring: feeds a worker, takes its results, survives its deaths.
+"""The parent's side of measuring: feeds a worker, takes its results, and survives its crashes.
 
-A kernel that kills the worker is a `crash`, one that does not come back a `timeout`; the others go on in
-a new worker. After such a death a kernel known to be good runs first, so that a device that is gone is
-seen at once and not blamed on every later kernel. A worker that dies while no kernel runs is replaced,
-and nobody is blamed.
+A kernel that kills the worker is a `crash`, one that does not return is a `timeout`; the others continue in a
+new worker. After a crash or timeout, a known-good kernel runs first, so that a lost device is detected at
+once and not blamed on every later kernel. A worker that dies while no kernel runs is replaced, and no kernel
+is blamed.
 
-Nobody pays for another kernel either: a worker that is not as it was before a kernel is replaced, and a
-kernel that fails in a worker that others have used, in a way that may be their doing, has a second try in a
-new one before its failure is believed.
+No kernel is blamed for another one. A worker that a kernel has changed is replaced. If a kernel fails in a
+worker that ran other kernels, and those may be the cause, it gets a second try in a new worker.
 """
 
 from __future__ import annotations
@@ -38,10 +37,10 @@ if TYPE_CHECKING:
     from tile_oracle.build.builder import BuildResult
 
 _WINDOW = 8
-"""Kernels handed to the worker ahead of their turn, so that it never waits for the parent."""
+"""Number of kernels sent to the worker in advance, so that it never waits for the parent."""
 _LEFT_BEHIND = "left {} processes running behind it"
 _LOG_CHARACTERS = 2000
-"""Of a compiler's log, in a record's detail."""
+"""Length limit of a compiler's log in a record's detail."""
 _ANSWER_FIELDS = (
     *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
     *("busy_ms", "facts"),
@@ -50,8 +49,10 @@ _ANSWER_FIELDS = (
 
 @dataclass(frozen=True)
 class Applied:
-    """What became of a kernel on a caller's data. status: ok, unsupported, build_error, wrong, crash or
-    timeout."""
+    """The outcome of a kernel on a caller's data.
+
+    status: ok, unsupported, build_error, wrong, crash or timeout.
+    """
 
     status: str
     detail: str
@@ -62,14 +63,14 @@ class _Job:
     kernel: Kernel
     binary: Path
     alone: bool
-    """No other kernel has run in its worker, but one known to be good."""
+    """No other kernel has run in its worker, except one known to be good."""
 
 
 class Supervisor:
-    """Owns the worker of one device. Not thread-safe; close it.
+    """Owns the worker of one device. Not thread-safe; must be closed.
 
-    kernel_seconds: time that the worker spent inside kernels so far, check and timing runs alike; of a
-    kernel that died, the time until then.
+    kernel_seconds: time that the worker has spent in kernels, in check and timing runs. For a kernel that
+    crashed, the time until the crash.
     """
 
     def __init__(
@@ -79,25 +80,25 @@ class Supervisor:
         journals: Path | None = None,
         containment: Containment | None = None,
     ) -> None:
-        """journals: where the session records, or None. containment: how workers are held, or None for what
-        suits the target and the machine."""
+        """journals: the session's journal folder, or None. containment: how workers are contained; None for
+        the default of target and machine."""
         self.target = target
         self.settings = settings
         self._link = WorkerLink(target, settings, journals, containment)
         self._first_failures: dict[Kernel, Measurement] = {}
-        """Of kernels that wait for their second try, alone in a new worker."""
+        """First failures of kernels that wait for a second try, alone in a new worker."""
 
     def open(self) -> DeviceInfo:
-        """Start the worker and open the device. Raises DeviceMissingError when that fails."""
+        """Starts the worker and opens the device. Raises DeviceMissingError when that fails."""
         return self._link.open()
 
     def close(self) -> None:
-        """End the worker, whatever it is doing."""
+        """Ends the worker, whatever it is doing."""
         self._link.close()
 
     @property
     def device(self) -> DeviceInfo | None:
-        """What the worker's device is; None before a worker has opened it."""
+        """The worker's device; None before a worker has opened it."""
         return self._link.device
 
     @property
@@ -110,20 +111,20 @@ class Supervisor:
 
     @property
     def attempts(self) -> Attempts | None:
-        """The attempts that are noted before they begin; None where nothing is recorded."""
+        """The log of attempts, written before each run; None when nothing is recorded."""
         return self._link.attempts
 
     # ---- a caller's own data ------------------------------------------------------------------
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> Applied:
-        """Run a kernel once on a caller's data; what becomes of it, its crash and its time limit included.
+        """Runs a kernel once on a caller's data. A crash or timeout is an outcome, not an error.
 
-        Not while a sweep is under way. Raises TargetError when no worker can be had.
+        Must not be called during a sweep. Raises TargetError when no worker can be started.
         """
         assert not self._link.is_busy, "a sweep is under way"
         for _ in range(MOST_UNEXPLAINED_DEATHS):
             try:
-                self._link.see_to_worker()
+                self._link.ensure_worker()
                 identity = self._link.new_id()
                 files = {"first": str(data.first), "second": str(data.second), "out": str(data.out)}
                 command = {"do": "apply", "id": identity, "binary": str(binary), **files}
@@ -155,12 +156,13 @@ class Supervisor:
         keep_samples: bool = False,
         finals: bool = True,
     ) -> Generator[Measurement, None, None]:
-        """Measure every kernel once, then the leaders again; yields as results come in.
+        """Measures every kernel once and then the leaders again, yielding results as they come in.
 
-        known: measurements of the same problem from before (a resumed run); they are not made again, but
-        their kernels take part in the choice of leaders. picks: kernels that are measured again with the
-        leaders unless they are far behind, so that a pick and its oracle are compared fairly.
-        keep_samples: whether measurements carry every sample. finals: False leaves the leaders for a later
+        known: earlier measurements of the problem (from a resumed run). They are not repeated, but their
+        kernels can become leaders.
+        picks: kernels that are measured again with the leaders unless they are far behind, so that a pick and
+        its oracle are compared fairly.
+        keep_samples: whether measurements carry every sample. finals: False leaves the leaders to a later
         sweep. Raises BuildError when the build folder cannot be used.
         """
         swept = [m for m in known if m.round < ROUND_FINAL]
@@ -181,7 +183,7 @@ class Supervisor:
         finally:
             self._first_failures.clear()
             if self._link.is_busy:
-                # Left in the middle: the results still to come would be taken for another sweep's.
+                # The sweep was abandoned: its outstanding results must not reach the next sweep.
                 self._link.drop()
 
     def _sweep_once(
@@ -243,7 +245,7 @@ class Supervisor:
             yield measurement
 
     def _may_try_again(self, job: _Job, failed: Measurement) -> bool:
-        """Whether the failure may be another kernel's doing, or the worker's, and is the first one."""
+        """Whether this is the kernel's first failure and another kernel or the worker may be the cause."""
         if self._first_failures.pop(job.kernel, None) is not None:
             return False
         return not (job.alone and failed.status == "crash")
@@ -251,7 +253,7 @@ class Supervisor:
     def _try_again(
         self, job: _Job, failed: Measurement, waiting: deque[tuple[Kernel, Future[BuildResult]]]
     ) -> None:
-        """Next, and alone in a new worker."""
+        """Puts the kernel at the front of the queue, to run alone in a new worker."""
         self._first_failures[job.kernel] = failed
         waiting.appendleft((job.kernel, self.target.build(job.kernel)))
 
@@ -262,7 +264,7 @@ class Supervisor:
         jobs: dict[int, _Job],
         keep_samples: bool,
     ) -> Iterator[Measurement]:
-        """Hand built kernels to the worker, in the order in which builds finish; yields build errors."""
+        """Sends built kernels to the worker, in the order in which builds finish; yields build errors."""
         if waiting and not jobs:
             wait([future for _, future in waiting], return_when=FIRST_COMPLETED)
         not_built: list[tuple[Kernel, Future[BuildResult]]] = []
@@ -275,8 +277,8 @@ class Supervisor:
                 result = future.result()
                 if result.binary is None:
                     waiting.popleft()
-                    # A compiler that was killed says nothing of the kernel: a status that a resumed run,
-                    # or the next session, does not take for an answer.
+                    # A killed compiler says nothing about the kernel. With this status, a resumed run or the
+                    # next session measures it again.
                     status = "device_lost" if result.interrupted else "build_error"
                     yield Measurement(problem, kernel, status, shortened(result.log, _LOG_CHARACTERS))
                     continue
@@ -342,8 +344,10 @@ class Supervisor:
     def remeasure(
         self, problem: Problem, timed: Sequence[Measurement], round_: int
     ) -> Generator[Measurement, None, None]:
-        """Time kernels of earlier measurements again, in turn, in a worker process of its own; yields rows of
-        that round. What fails now has its status; where the device cannot be had, nothing comes."""
+        """Times measured kernels again, interleaved, in a new worker; yields measurements of round `round_`.
+
+        A kernel that fails now is yielded with its status. Without a device, nothing is yielded.
+        """
         self._link.drop()
         try:
             yield from self._in_turn(problem, list(timed), round_, keep_samples=False)
@@ -387,8 +391,8 @@ class Supervisor:
                 if culprit is None:
                     continue
                 if died.may_be_others and len(group) > 1:
-                    # Another leader of the same worker may have done it: each again, in a worker of its own,
-                    # this one first.
+                    # Another leader in the same worker may be the cause: run each one again in a worker of
+                    # its own, this one first.
                     first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
                     group.sort(key=lambda leader: leader is not culprit)
                     groups = deque([leader] for leader in group)
@@ -402,7 +406,7 @@ class Supervisor:
                 yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
 
     def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
-        """What the worker is told, and the leader of each identity in it."""
+        """The command for the worker, and identity -> leader for its runs."""
         runs: list[Message] = []
         jobs: dict[int, Measurement] = {}
         for leader in leaders:

@@ -1,4 +1,4 @@
-"""How a problem's kernels are measured."""
+"""Settings for measuring the kernels of a problem."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from tile_oracle.measure.timing_plan import TimingPlan
 class SweepSettings:
     """How a problem is measured.
 
-    timeout_s: limit for one kernel, or None for the target's own. leaders_within: kernels at most this
-    much slower than the best (a fraction) are measured again, at most max_leaders of them, and at most
-    max_noisy of the noisy ones, in final_passes interleaved passes of final_budget_ms each and at most
-    final_samples samples, or fewer for long kernels (final_total_ms). cold_cache: flush the caches before
-    each timed run.
+    timeout_s: time limit for one kernel, or None for the target's default.
+    leaders_within: kernels slower than the best by at most this fraction are measured again, at most
+    max_leaders of them and at most max_noisy noisy ones.
+    final_passes: number of interleaved passes over the leaders. In a pass, each leader gets final_budget_ms
+    and at most final_samples samples. final_total_ms reduces the number of passes for long kernels.
+    cold_cache: flush the caches before each timed run.
     """
 
     timing: TimingPlan = field(default_factory=TimingPlan)

@@ -1,4 +1,4 @@
-"""How long a kernel is timed, as a session asks for it."""
+"""Settings for timing one kernel."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class TimingPlan:
-    """budget_ms: time for the samples of one kernel; a kernel that runs longer than that is timed once.
+    """How long a kernel is timed.
 
+    budget_ms: time for the samples of one kernel. A kernel that runs longer is timed once.
     precision: wanted half-width of the median's 95 % confidence interval, relative to the median.
-    noisy_above: the same, above which the figure is not to be trusted after three budgets and
-    samples_to_judge samples, or ten budgets. max_batch: samples asked for at a time. exact_samples: take just
-    so many, whatever they say; None: as many as it takes.
+    noisy_above: above this half-width the kernel is noisy, judged after three budgets and samples_to_judge
+    samples, or after ten budgets.
+    max_batch: most samples requested at a time.
+    exact_samples: take exactly this many samples; None: as many as the precision needs.
     """
 
     budget_ms: float = 20.0

@@ -1,7 +1,7 @@
-"""One worker process after another, for one device: started, given commands, listened to, replaced.
+"""Manages the worker processes of one device, one at a time: starts, commands, reads and replaces them.
 
-A worker that dies while no kernel runs is replaced, and nobody is blamed. After a death in a kernel, a kernel
-known to be good runs first, so that a lost device is seen at once and not blamed on every later kernel.
+A worker that dies while no kernel runs is replaced, and no kernel is blamed. After a death during a kernel, a
+known-good kernel runs first, so that a lost device is detected at once and not blamed on every later kernel.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from tile_oracle.record.attempts import Attempts
 from tile_oracle.target.base import DeviceInfo, Target
 
 _QUIET_LIMIT_S = 1800.0
-"""How long a worker may wait for the device before its silence counts as a fault."""
+"""Limit for a worker's wait for the device; after that its silence counts as a fault."""
 MOST_UNEXPLAINED_DEATHS = 3
-"""Deaths of the worker in a row, with no kernel running, after which the device counts as lost."""
+"""Successive deaths of the worker without a running kernel, after which the device counts as lost."""
 _BUDGETS_AT_MOST = 4
-"""What a noisy kernel may take: three budgets of samples, and the warm-up."""
+"""Budgets that a noisy kernel may take: three for samples, and the warm-up."""
 _LOOK_S = 2.0
-"""Between looks at a worker that is waited for while no kernel runs."""
+"""Interval between checks of an idle worker, in seconds."""
 _MOST_STOPPED_LOOKS = 5
-"""Looks in a row that find the worker stopped by a signal, after which it is replaced: 10 s."""
+"""Successive checks that find the worker stopped by a signal before it is replaced: 10 s."""
 _OPEN_LIMIT_S = 120.0
 _STOLEN_S = 2.0
-"""How long a worker that rests may seem to have missed a command: one may be under way."""
+"""How long an idle worker may appear to have missed a command, since one may be in flight."""
 _PROBE = -1
 _OWN_OR_OUTSIDE = ("killed by SIGKILL", "ended by ", "wrote into the pipe")
-"""What no earlier kernel of the same worker can have caused."""
+"""Deaths that no earlier kernel of the same worker can have caused."""
 _numbers = itertools.count()
 
 
 class Lost(Exception):
-    """The device does not answer any more."""
+    """The device no longer responds."""
 
 
 class Refused(Exception):
@@ -66,11 +66,11 @@ class Died(Exception):
 
 
 class WorkerLink:
-    """The worker of one device, and what is known of both. Not thread-safe; close it.
+    """The worker of one device, with the state of both. Not thread-safe; must be closed.
 
-    suspect: a kernel known to be good has to run before the next. lost: why the device does not answer any
-    more, or None. used: a kernel that is not known to be good has been handed to this worker. kernel_seconds:
-    see Supervisor.
+    suspect: a known-good kernel must run before the next one. lost: why the device no longer responds, or
+    None. used: this worker has been given a kernel that is not known to be good. kernel_seconds: see
+    Supervisor.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class WorkerLink:
         journals: Path | None,
         containment: Containment | None,
     ) -> None:
-        """As Supervisor."""
+        """Takes the arguments of Supervisor."""
         self.target = target
         self.settings = settings
         self.device: DeviceInfo | None = None
@@ -94,32 +94,32 @@ class WorkerLink:
         self._child: Child | None = None
         self._loaded: Problem | None = None
         self._good: list[tuple[Problem, Path]] = []
-        """The two binaries that last were good, the latest first, and the problems they were good on."""
+        """The last two good binaries, latest first, each with the problem that it ran on."""
         self._unexplained = 0
         self._last_id = 0
         self._talk = Conversation()
         self._since = 0.0
-        """When the kernel that runs began, by our clock."""
+        """Start of the running kernel, by this process's clock."""
 
     def new_id(self) -> int:
-        """An identity for a run that was not used before."""
+        """A new identity for a run."""
         self._last_id += 1
         return self._last_id
 
     @property
     def is_busy(self) -> bool:
-        """Whether results of the worker are still to come."""
+        """Whether results of the worker are outstanding."""
         return self._talk.open
 
-    def see_to_worker(self) -> None:
-        """Start a worker if there is none. Raises Lost."""
+    def ensure_worker(self) -> None:
+        """Starts a worker if there is none. Raises Lost."""
         if self.lost is not None:
             raise Lost(self.lost)
         if self._child is None:
             self._start()
 
     def open(self) -> DeviceInfo:
-        """Start the worker and open the device. Raises DeviceMissingError when that fails."""
+        """Starts the worker and opens the device. Raises DeviceMissingError when that fails."""
         if self._child is None:
             try:
                 self._start()
@@ -129,7 +129,7 @@ class WorkerLink:
         return self.device
 
     def close(self) -> None:
-        """End the worker, whatever it is doing."""
+        """Ends the worker, whatever it is doing."""
         if self._child is not None and not self._talk.open:
             self._child.quit()
         self.drop()
@@ -172,7 +172,7 @@ class WorkerLink:
         return child
 
     def drop(self) -> None:
-        """Be rid of the worker and of all that it was given."""
+        """Kills the worker and forgets everything that was sent to it."""
         if self._child is not None:
             self._child.kill()
         self._child = self._loaded = None
@@ -180,7 +180,7 @@ class WorkerLink:
         self.used = False
 
     def _answer(self, limit_s: float, *kinds: str) -> Message | None:
-        """The worker's answer to a command that runs no kernel; None when it does not come in time. Raises
+        """The worker's answer to a command that runs no kernel, or None after `limit_s`. Raises
         ChannelClosed."""
         assert self._child is not None
         deadline = time.monotonic() + limit_s
@@ -196,11 +196,14 @@ class WorkerLink:
             self._talk.resting(message)
 
     def _receive_while_idle(self, limit_s: float) -> Message | None:
-        """The next message of a worker that runs no kernel, or None after `limit_s`. Ends a worker that is
-        stopped: nobody else may ever let it go on. Raises ChannelClosed."""
+        """The next message of a worker that runs no kernel, or None after `limit_s`.
+
+        Kills a worker that is stopped by a signal, since nothing else may ever continue it. Raises
+        ChannelClosed.
+        """
         assert self._child is not None
         deadline = time.monotonic() + limit_s
-        # Looks are counted, not seconds: when this process was stopped too, both go on.
+        # Count checks, not seconds: if this process was stopped too, both may have been continued together.
         stopped = 0
         while True:
             left_s = max(0.0, deadline - time.monotonic())
@@ -213,7 +216,7 @@ class WorkerLink:
                 raise ChannelClosed
 
     def ready(self, problem: Problem) -> None:
-        """See to a worker that has the problem loaded. Raises Refused, or Lost."""
+        """Ensures a worker that has the problem loaded. Raises Refused or Lost."""
         if self.lost is not None:
             raise Lost(self.lost)
         if self._unexplained >= MOST_UNEXPLAINED_DEATHS:
@@ -230,11 +233,11 @@ class WorkerLink:
             return
         if not self._good:
             raise Lost(death)
-        # Other problems go well on this device, so it is this one.
+        # Other problems ran well on this device, so this problem is the cause.
         raise Refused(death)
 
     def _load(self, problem: Problem) -> None:
-        """Raises Refused, Lost when no worker starts, or Died."""
+        """Loads the problem. Raises Refused, Died, and Lost when no worker starts."""
         child = self._child or self._start()
         if self._loaded == problem:
             return
@@ -260,8 +263,10 @@ class WorkerLink:
         self._loaded = problem
 
     def _probe(self) -> None:
-        """Run kernels that were good before, each in a second worker when it fails in the first: the device
-        is lost when none of them is good any more. One alone may be to blame itself."""
+        """Runs known-good kernels, each in a second worker if it fails in the first.
+
+        The device is lost when all of them fail; a single failure may be the kernel's own fault. Raises Lost.
+        """
         failure: str | None = None
         for good in tuple(self._good):
             failure = self._try_good(*good)
@@ -280,11 +285,11 @@ class WorkerLink:
         self._good = [(problem, binary), *(good for good in self._good if good[1] != binary)][:2]
 
     def distrust(self, binary: Path) -> None:
-        """A kernel that has just failed must not be what the device is judged by, if there is another."""
+        """Stops using a kernel that has failed to judge the device by, if there is another."""
         self._good = [good for good in self._good if good[1] != binary] or self._good
 
     def _try_good(self, problem: Problem, binary: Path) -> str | None:
-        """What is wrong with the kernel that was good before, or None."""
+        """How a known-good kernel fails now, or None."""
         try:
             self._load(problem)
             self.send({"do": "run", "id": _PROBE, "binary": str(binary), "samples": False}, [_PROBE])
@@ -298,23 +303,26 @@ class WorkerLink:
         )
 
     def send(self, command: Message, identities: Sequence[int]) -> None:
-        """Hand the worker something that it answers with results."""
+        """Sends the worker a command that it answers with results."""
         assert self._child is not None
         tokens = {identity: secrets.token_hex(8) for identity in identities}
         if command["do"] == "final":
             command = command | {"runs": [run | {"token": tokens[run["id"]]} for run in command["runs"]]}
         else:
             (command["token"],) = tokens.values()
-        # A worker that is dead may have left results to read, and which kernel it died of is among them:
-        # its death shows after the last of them.
+        # A dead worker may have left messages to read, which also tell the kernel it died in. Its death
+        # is noticed after the last of them.
         with suppress(ChannelClosed):
             self._child.channel.send(command)
         self._talk.handed()
         self._talk.expect(tokens, interleaved=command["do"] == "final")
 
     def next_result(self, problem: Problem) -> Message:
-        """The next finished kernel. Raises Died when the worker dies or a kernel does not come back, and
-        Lost when the worker does not come to a kernel."""
+        """The result of the next finished kernel.
+
+        Raises Died when the worker dies or a kernel times out, and Lost when the worker never starts a
+        kernel.
+        """
         assert self._child is not None
         limit = self.settings.timeout_s or (
             self.target.timeout_s(problem) + _BUDGETS_AT_MOST * self.settings.timing.budget_ms / 1e3
@@ -333,7 +341,7 @@ class WorkerLink:
                 quiet = _QUIET_LIMIT_S
                 if "began" in message:
                     self._talk.began(message)
-                    # By our clock: while nobody read, the worker may have waited for room in the pipe.
+                    # By this process's clock: the worker may have been blocked on a full pipe.
                     self._since = time.monotonic()
                 elif "done" in message:
                     self._talk.done(message)
@@ -353,7 +361,7 @@ class WorkerLink:
     def _silence(self, limit: float, *, missed: bool) -> Died | Lost:
         assert self._child is not None
         if self._child.ended:
-            # Something that it started holds its pipe open, or its end would have shown by itself.
+            # A process that it started must hold its pipe open, or the channel would have closed.
             return self._death(ChannelClosed())
         if missed:
             return self._death(ChannelGarbled())
