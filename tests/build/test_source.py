@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tile_oracle.build import source
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.source import ABI_VERSION, gpu_code_refusal, headers_for, read_headers, source_for
@@ -48,6 +50,20 @@ def test_an_architecture_without_generator_is_refused(make_kernel: Callable[...,
 def test_the_abi_version_is_that_of_the_header() -> None:
     text = (data_folder("kernels") / "cpu" / "abi.h").read_text()
     assert re.findall(r"#define TILE_ORACLE_ABI_VERSION (\d+)", text) == [str(ABI_VERSION)]
+
+
+@pytest.mark.parametrize(
+    ("edited", "changed"), [("gfx950", {"gfx950"}), ("sm90", {"sm_90"}), (None, {"gfx950", "sm_90"})]
+)
+def test_instructions_of_another_architecture_leave_the_digest_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str | None, changed: set[str]
+) -> None:
+    before = {arch: headers_for(arch).digest for arch in ("gfx950", "sm_90")}
+    shutil.copytree(data_folder("kernels"), tmp_path / "kernels")
+    file = tmp_path / "kernels" / "gpu" / (f"instructions_{edited}.hpp" if edited else "tiles.hpp")
+    file.write_text(file.read_text() + "// more\n")
+    monkeypatch.setattr(source, "data_folder", tmp_path.joinpath)
+    assert {arch for arch in before if headers_for(arch).digest != before[arch]} == changed
 
 
 def test_the_digest_sees_every_header_its_name_and_its_place(include: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +26,20 @@ DEVICE_WORK = "device_work"
 """Name, in prebuilt folders, of the harness's own GPU code (comparison, reference, operand filling)."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
+_INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
+    {"gfx950": "instructions_gfx950.hpp", "sm_90": "instructions_sm90.hpp"}
+)
+"""Architecture -> the header of kernels/gpu that only its kernels include."""
+
+_HASH_ELSEWHERE: Mapping[str, str] = MappingProxyType(
+    {
+        "instructions_gfx950.hpp": "d73d3e40b3c830af712a1d661f7cb5622b6d93ce593d52c3fea3a55935db361d",
+        "instructions_sm90.hpp": "4537adca57ef03dba8e46e14942b823dfda9aa87d1a5cdebdab9798b23941b65",
+    }
+)
+"""What stands for such a header in the digest of another architecture's headers. These hashes never change:
+with them, binaries from the time when a digest covered all architectures' headers keep their keys."""
+
 _MOST_HEADERS = 2000
 _MOST_HEADER_BYTES = 64 << 20
 
@@ -41,13 +55,16 @@ class Headers:
     folder: Path
     files: tuple[tuple[str, bytes], ...]
     """(path relative to the folder, content), sorted by path."""
+    elsewhere: tuple[tuple[str, str], ...] = ()
+    """(name, fixed hash) of headers that only other architectures include. They are not written."""
 
     @cached_property
     def digest(self) -> str:
         """sha256 over names and contents, hexadecimal."""
         total = hashlib.sha256()
-        for name, content in self.files:
-            total.update(f"{name}\0{hashlib.sha256(content).hexdigest()}\n".encode())
+        hashes = [(name, hashlib.sha256(content).hexdigest()) for name, content in self.files]
+        for name, content_hash in sorted((*hashes, *self.elsewhere)):
+            total.update(f"{name}\0{content_hash}\n".encode())
         return total.hexdigest()
 
     def write(self, folder: Path) -> None:
@@ -89,7 +106,18 @@ def read_headers(folder: Path) -> Headers:
 def headers_for(arch: str) -> Headers:
     """The headers that ship for an architecture. Raises BuildError for an unknown architecture."""
     _generator(arch)
-    return read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
+    headers = read_headers(data_folder("kernels") / ("gpu" if arch in GPU_MACHINES else arch))
+    return _without_other_architectures(headers, arch) if arch in GPU_MACHINES else headers
+
+
+def _without_other_architectures(headers: Headers, arch: str) -> Headers:
+    """The headers of kernels/gpu less the instructions of other architectures."""
+    others = {name for of, name in _INSTRUCTIONS.items() if of != arch}
+    return replace(
+        headers,
+        files=tuple((name, content) for name, content in headers.files if name not in others),
+        elsewhere=tuple((name, _HASH_ELSEWHERE[name]) for name in sorted(others)),
+    )
 
 
 def source_for(kernel: Kernel, arch: str) -> str:
