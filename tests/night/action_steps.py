@@ -46,7 +46,7 @@ def steps_of(action: Path) -> list[Step]:
 
 def defaults_of(action: Path) -> dict[str, str]:
     """Input -> default."""
-    inputs = action.read_text().partition("\ninputs:\n")[2].partition("\noutputs:\n")[0]
+    inputs = action.read_text().partition("\ninputs:\n")[2].partition("outputs:\n")[0]
     found = re.findall(
         r"^  ([a-z-]+):\n(?:    (?!default).*\n)*(?:    default: (.*)\n)?", inputs, re.MULTILINE
     )

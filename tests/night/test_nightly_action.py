@@ -13,6 +13,7 @@ import pytest
 
 from tests.night.action_steps import defaults_of, filled, steps_of
 from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, TWO_KERNELS, Project
+from tile_oracle.night.state import NightState, Unfinished
 from tile_oracle.record.dataset import load_records
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +27,9 @@ def pytest_runtest_logfinish(nodeid):
     os.killpg(0, signal.SIGKILL)
 """
 """A plugin: after the first pair the whole step is gone."""
+
+OUT_OF_MEMORY = POWER_CUT.replace("os.killpg(0,", "os.kill(os.getpid(),")
+"""A plugin: after the first pair pytest alone is gone."""
 
 TIMES_DO_NOT_COUNT = [f"--{name}-tolerance=100" for name in ("mean", "median", "p10", "problem")]
 """The machine is shared: only kernels that fail make a night red here."""
@@ -57,6 +61,7 @@ class Runner:
         self.git("clone", "--quiet", str(self.remote), str(self.workspace), cwd=project.folder)
         project.problem_set("set.csv", PROBLEMS)
         project.write("power_cut.py", POWER_CUT)
+        project.write("out_of_memory.py", OUT_OF_MEMORY)
         project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
 
     def git(self, *words: str, cwd: Path) -> str:
@@ -182,6 +187,16 @@ def test_nights_in_a_row(runner: Runner) -> None:
     ]
     assert [row["status"] for row in rows] == ["10", "0", "12", "", "0", "1"]
     assert {row["problems"] for row in rows} == {"4", ""}
+
+
+def test_a_night_whose_session_is_killed_says_so_once(runner: Runner) -> None:
+    night = runner.night("-pout_of_memory")
+    assert night.statuses == {"install": 0, "fetch": 0, "measure": 128 + signal.SIGKILL, "save": 0}
+    assert "It is not complete." in night.summary
+    runner.night(target="replay")
+    assert [row["outcome"] for row in runner.history()] == ["killed by SIGKILL"]
+    state = NightState(runner.runs[0].parents[2], runner.home)
+    assert state.unfinished() == Unfinished(runner.runs[0].parent.name, ended=True)
 
 
 NO_GPU = pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has a GPU of AMD's")

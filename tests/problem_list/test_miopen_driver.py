@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.problem_list.strategies import problems
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_list.miopen_driver import driver_command
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 
@@ -142,28 +143,6 @@ def test_a_list_without_a_convolution(load) -> None:
 def test_a_table_that_speaks_of_miopen_stays_a_table(load) -> None:
     loaded = load("N,C,K,Hi,Wi,Y,X,source\n1,8,8,9,9,3,3,MIOpenDriver conv -n 1\n")
     assert ids(loaded) == ["forward-bf16-n1-c8-k8-i9x9-f3x3"]
-
-
-def _extent(least: int = 1) -> st.SearchStrategy[int]:
-    return st.integers(least, 40)
-
-
-@st.composite
-def problems(draw: st.DrawFn) -> GroupedConvProblem:
-    ndim, groups = draw(st.sampled_from((2, 3))), draw(st.integers(1, 4))
-    values = {"N": draw(_extent()), "G": groups, "C": groups * draw(_extent()), "K": groups * draw(_extent())}
-    for axis, inside, taps in (("d", "Di", "Z"), ("h", "Hi", "Y"), ("w", "Wi", "X"))[3 - ndim :]:
-        pad, dilation = draw(st.integers(0, 3)), draw(st.integers(1, 3))
-        values |= {
-            f"pad_{axis}": pad,
-            f"dilation_{axis}": dilation,
-            f"stride_{axis}": draw(st.integers(1, 3)),
-        }
-        values[taps] = draw(st.integers(1, 5))
-        values[inside] = draw(_extent(max(1, (values[taps] - 1) * dilation + 1 - 2 * pad)))
-    return GroupedConvProblem(
-        draw(st.sampled_from(DIRECTIONS)), draw(st.sampled_from(DTYPES)), ndim, **values
-    )
 
 
 @given(problems())

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.problem_list.strategies import problems
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_list import tile_engine
@@ -134,3 +138,21 @@ def test_a_source_that_is_too_long_is_not_parsed(load, monkeypatch: pytest.Monke
     monkeypatch.setattr(tile_engine, "MAX_SOURCE_BYTES", 2**20)
     with pytest.raises(ProblemSetError, match="more than 1 MiB: split the file"):
         load("# filler\n" * 2**17)
+
+
+@given(problems(), st.booleans())
+def test_every_problem_comes_back_from_its_call(
+    tmp_path_factory: pytest.TempPathFactory, problem: GroupedConvProblem, positional: bool
+) -> None:
+    values = {name: value for name, value in problem.as_row().items() if name not in ("dtype", "ndim")}
+    order = list(tile_engine._ARGUMENTS)
+    words = [f"{name}={values[name]!r}" for name in order[:-1]]
+    if positional:
+        words = [repr(values[name]) for name in order[:-1]]
+    path = tmp_path_factory.mktemp("list") / "mine.py"
+    path.write_text(f"A = [\n    GroupedConvProblem({', '.join(words)}),\n]\n")
+    (found,) = load_problem_set(path).problems
+    depth = (problem.Di, problem.Z, problem.stride_d, problem.pad_d, problem.dilation_d)
+    # What is 3D in name only is 2D there.
+    wanted = replace(problem, dtype="bf16", ndim=2 if depth == (1, 1, 1, 0, 1) else 3)
+    assert found == wanted

@@ -86,9 +86,9 @@ def run(args: argparse.Namespace) -> int:
         status = _pytest(command)
         verdicts = [one for one in _verdicts(state.runs_of(night)) if one[0] not in earlier]
         whole = _is_whole(status, verdicts, state.runs_of(night))
-        state.set_unfinished(None if whole else Unfinished(night, ended=status >= 0))
         entries = _entries(night, status, verdicts)
         add_to_history(state.history, entries)
+        state.set_unfinished(None if whole else Unfinished(night, ended=True))
         forgotten = state.forget_old(args.keep, night)
         lines = _summary(night, status, whole, verdicts, read_history(state.history))
     if args.summary:

@@ -29,8 +29,8 @@ _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?")
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A night that the next one may continue. ended: its session stopped by itself, for example at the end of
-    its budget, and was not killed."""
+    """A night that the next one may continue. ended: its end stands in the history; False where the night was
+    killed before it could write it."""
 
     night: str
     ended: bool
