@@ -1,7 +1,7 @@
-"""Architectures: what each allows a kernel to be, and what a compute unit of it holds at once.
+"""Architectures: the limits that each sets for kernels, and the occupancy of its compute units.
 
-All figures stand in one table, kernels/arch_specs.json. What an operation's kernels have to fulfil besides
-stands in the operation's own refusals, which ask the architecture for its limits.
+All figures are in one table, kernels/arch_specs.json. An operation has further requirements in its own
+refusals, which ask the architecture for its limits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the table of architectures says: one record for each part of an entry."""
+"""The entries of the architecture table: one dataclass for each part of an entry."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass
 Triple = tuple[int, int, int]
 
 OPTIONS = ("split_image", "num_groups_to_merge", "explicit_gemm", "two_stage")
-"""Kernel fields that some directions have and others do not."""
+"""Kernel fields that only some directions have."""
 
 
 @dataclass(frozen=True)
 class Hardware:
-    """Figures of one device of an architecture, as the published feature schemas count them.
+    """Figures of one device of an architecture, as counted by the published feature schemas.
 
-    0 where the device has no such thing. lds_capacity_bytes is the published figure that models were
-    trained with, which need not be the limit that kernels are held to (`Arch.lds_limit_bytes`).
-    registers_per_lane: vector registers that the waves of a SIMD share, for each lane (where accumulators
-    are apart, of one kind); register_granule: how many are given to a wave at once.
+    0 where the device has no such unit. lds_capacity_bytes: the published figure that models were trained
+    with. It can differ from the limit for kernels (`Arch.lds_limit_bytes`).
+    registers_per_lane: vector registers per lane that the waves of a SIMD share (of one kind, where
+    accumulators are separate). register_granule: allocation granularity of a wave's registers.
     """
 
     product: str
@@ -42,7 +42,7 @@ class Hardware:
 
     @property
     def cache_bytes(self) -> int:
-        """L2 of all dies and L3 together."""
+        """Total size of L2 (of all dies) and L3."""
         return (self.l2_cache_kb * max(1, self.num_xcd) + self.l3_cache_kb) << 10
 
     def features(self) -> dict[str, int]:
@@ -65,9 +65,8 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Peak:
-    """What no kernel exceeds: operations of a compute unit in a clock, by dtype, and 1e9 bytes of memory
-    a second.
-    """
+    """Peak rates: operations per compute unit and clock by dtype, and memory bandwidth in 1e9 bytes per
+    second."""
 
     flops_a_cu_and_clock: Mapping[str, int]
     memory_gb_s: int
@@ -75,7 +74,7 @@ class Peak:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What one pipeline demands. `staged`: the operands ("a", "b") that it keeps in local memory."""
+    """Requirements of one pipeline. staged: the operands ("a", "b") that it keeps in LDS."""
 
     ops: tuple[str, ...]
     schedulers: tuple[str, ...]
@@ -85,7 +84,7 @@ class Pipeline:
 
 @dataclass(frozen=True)
 class Option:
-    """Which directions have an option, with which values (of num_groups_to_merge), and why no others."""
+    """The directions that have an option, its values (for num_groups_to_merge), and why no others."""
 
     directions: tuple[str, ...]
     values: tuple[int, ...]
@@ -94,10 +93,10 @@ class Option:
 
 @dataclass(frozen=True)
 class KernelFamily:
-    """What a family of kernels demands on every architecture.
+    """Requirements of a kernel family on every architecture.
 
-    fixed_vectors: the only vector widths, or None; max_vector_bytes: the widest global load;
-    whole_loads: whether the threads of a workgroup must share a tile in whole vectors.
+    fixed_vectors: the only allowed vector widths, or None. max_vector_bytes: the widest global load.
+    whole_loads: whether the threads of a workgroup must divide a tile into whole vectors.
     """
 
     name: str
@@ -113,11 +112,12 @@ class KernelFamily:
 
 @dataclass(frozen=True)
 class RegisterLimit:
-    """A bound by which kernels that would spill much are known beforehand, where registers are few.
+    """A bound that predicts which kernels would spill heavily, for architectures with few registers.
 
-    most: of a thread, (sums + 2 x its share of a tile in flight), for kernels whose threads may have all of
-    `a_thread` registers; in proportion where more threads leave them fewer. pipelines: those that hold tiles
-    in registers. a_unit: registers of a compute unit.
+    most: largest value of (accumulators + 2 x share of a prefetched tile) per thread, for kernels whose
+    threads can use all `a_thread` registers. It is reduced in proportion when more threads leave fewer
+    registers each.
+    pipelines: the pipelines that hold tiles in registers. a_unit: registers of a compute unit.
     """
 
     most: int
@@ -129,12 +129,12 @@ class RegisterLimit:
 
 @dataclass(frozen=True)
 class ComputeUnit:
-    """What a compute unit (multiprocessor) has to share out to workgroups.
+    """The resources of a compute unit (multiprocessor) that its workgroups share.
 
-    waves_per_simd: slots. registers: vector registers of a SIMD, in lanes of one wave. register_step: they
-    are handed out in multiples of this. lds_bytes: LDS; lds_step: its multiples; lds_own_bytes: what the
-    system takes of it for each workgroup. workgroups: slots. waves_together: whether the waves of a workgroup
-    are counted for all SIMDs together, however they divide.
+    waves_per_simd: wave slots. registers: vector registers of a SIMD per lane. register_step: their
+    allocation granularity. lds_bytes: LDS. lds_step: its allocation granularity. lds_own_bytes: LDS that the
+    system reserves for each workgroup. workgroups: workgroup slots. waves_together: whether the limit on
+    waves applies to all SIMDs together, however a workgroup's waves are distributed.
     """
 
     lanes: int

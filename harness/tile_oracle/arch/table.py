@@ -1,7 +1,7 @@
-"""The table of architectures, kernels/arch_specs.json; this is the one module that reads it.
+"""Reads the architecture table, kernels/arch_specs.json. No other module reads it.
 
-An architecture belongs to a kernel family (`ck_tile`, `cpu`), which says what its pipelines, epilogues and
-options demand everywhere; the architecture itself adds waves, warp tiles, local memory and hardware figures.
+An architecture belongs to a kernel family (`ck_tile`, `cpu`), which has the common requirements of pipelines,
+epilogues and options. The architecture adds waves, warp tiles, LDS and hardware figures.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def known_archs() -> tuple[str, ...]:
 
 
 def load_arch(name: str) -> Arch:
-    """The architecture of this name. Raises RuleError for one that is not known."""
+    """The architecture of this name. Raises RuleError for an unknown name."""
     archs = _shipped()
     arch = archs.get(name)
     if arch is None:
@@ -188,7 +188,7 @@ def _read_compute_unit(tree: JsonTree, hardware: Hardware, lds_limit_bytes: int)
 
 
 def _convolution(field: str) -> tuple[str, ...]:
-    """The values of a field that kinds of convolution have."""
+    """The values of a field in the kinds of convolution."""
     return tuple(map(str, operation_named("grouped_conv").kind_fields[field]))
 
 

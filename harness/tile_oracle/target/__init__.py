@@ -1,4 +1,4 @@
-"""Targets: where kernels run. `resolve_target` finds the one that a name means."""
+"""Targets: where kernels run. `resolve_target` turns a name into a target."""
 
 from tile_oracle.target.base import TargetOptions
 from tile_oracle.target.resolve import resolve_target

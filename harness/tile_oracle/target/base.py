@@ -1,4 +1,4 @@
-"""What a target is to the parent process: what can run where, and what its device says of itself."""
+"""The parent's interface of a target: what can run on it, and facts about its device."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """How a target builds: toolchain by name or path, build folder, compilers at once, instruction set.
+    """How a target builds.
 
-    kernel_source: whose kernels are to run, as NAME or NAME=ARGUMENT; "" for our own.
+    toolchain: name or path. build_dir: the cache folder. jobs: compilers that run at once. isa: instruction
+    set. kernel_source: NAME or NAME=ARGUMENT of a kernel source; "" for the project's own kernels.
     """
 
     toolchain: str = "auto"
@@ -30,10 +31,10 @@ class TargetOptions:
 
 
 class Target(Protocol):
-    """The parent's side. Nothing here may touch a device.
+    """The parent's side of a target. It must not touch a device.
 
-    name: what --target calls it. arch: the architecture that kernels are built for. device_module: where
-    the worker finds `open_device(**device_options) -> Device`. device_name: `DeviceInfo.name`, if that is
+    name: its name for --target. arch: the architecture to build kernels for. device_module: the module in
+    which the worker finds `open_device(**device_options) -> Device`. device_name: `DeviceInfo.name` if it is
     known without opening the device, else "".
     """
 
@@ -44,11 +45,11 @@ class Target(Protocol):
 
     @property
     def implementation(self) -> str:
-        """Whose kernels it runs, as records say it: `KernelSource.implementation`."""
+        """The records' column `implementation`: `KernelSource.implementation`."""
 
     @property
     def builder(self) -> Builder | None:
-        """What makes its kernels; None where nothing is built."""
+        """The builder of its kernels; None when nothing is built."""
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
         """Why this kernel cannot run this problem, or None."""
@@ -57,21 +58,22 @@ class Target(Protocol):
         """The kernel's binary, compiled in the background or taken from the cache."""
 
     def source_identity(self) -> str:
-        """What the binaries are made from: a run may only be resumed with the same."""
+        """Hash of the sources of the binaries. A run can be resumed only with the same sources."""
 
     def device_options(self) -> Mapping[str, str]:
-        """What the device module's `open_device` takes by name. Raises BuildError."""
+        """The keyword arguments of the device module's `open_device`. Raises BuildError."""
 
     def timeout_s(self, problem: Problem) -> float:
-        """How long one kernel may take on a problem, check and samples included."""
+        """Time limit for one kernel on a problem, including check and samples, in seconds."""
 
     def close(self) -> None:
-        """Stop builds that nobody waits for any more."""
+        """Stops outstanding builds."""
 
 
 @dataclass(frozen=True)
 class DeviceInfo:
-    """The device's own name, and the version of the driver (on cpu: of the operating system's kernel)."""
+    """The device's name for itself, and the version of its driver (on cpu: of the operating system
+    kernel)."""
 
     name: str
     driver: str
@@ -79,9 +81,9 @@ class DeviceInfo:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """Where a caller's data lie: both operands and, once a kernel has run, its output.
+    """Files with a caller's data: both operands, and the output once a kernel has run.
 
-    Each file holds one tensor of `operand_shapes` and nothing else, in C order, as the dtype is stored.
+    Each file holds exactly one tensor of `operand_shapes`, in C order and in the dtype's storage format.
     """
 
     first: Path

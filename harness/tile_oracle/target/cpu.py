@@ -15,7 +15,7 @@ from tile_oracle.target.cpu_info import cpu_name
 
 _BASE_TIMEOUT_S = 20.0
 _SECONDS_PER_GFLOP = 40.0
-"""Generous: a GEMM kernel on a depthwise problem runs at 0.1 GFLOPS, and is run three times."""
+"""Generous: a GEMM kernel on a depthwise problem reaches only 0.1 GFLOPS, and runs three times."""
 
 
 class CpuTarget:

@@ -1,4 +1,4 @@
-"""What this machine's CPU calls itself, and how much memory is free."""
+"""This machine's CPU name, cache size, peak rates and free memory."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 
 def cpu_name() -> str:
-    """The model name with family and model: virtual machines call CPUs of several generations by one name.
-    On machines whose kernel gives none (aarch64), implementer and part."""
+    """The model name with family and model numbers, since virtual machines give CPUs of several generations
+    the same name. Where Linux reports no model name (aarch64), implementer and part."""
     fields = _cpuinfo()
     if "model name" in fields:
         generation = [
@@ -38,7 +38,7 @@ _CACHE_BYTES_ASSUMED = 64 << 20
 
 
 def last_level_cache_bytes() -> int:
-    """Size of the largest cache that this machine's first core sees; 64 MiB where the kernel does not say."""
+    """Size of the largest cache of this machine's first core; 64 MiB where Linux does not report it."""
     sizes = [0]
     for path in _CACHES.glob("index*/size"):
         try:
@@ -50,7 +50,7 @@ def last_level_cache_bytes() -> int:
 
 
 def memory_available_bytes() -> int:
-    """Memory that can be had without swapping, the control group's limit included."""
+    """Memory available without swapping, within the limit of the control group."""
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
         available = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
@@ -66,15 +66,14 @@ def memory_available_bytes() -> int:
 
 _FASTEST_CLOCK_HZ = 7e9
 _FLOPS_A_CLOCK = {"avx512f": 128, "avx2": 64, "": 32}
-"""Instruction set -> operations of a core in a clock, in fp32: twice what two units for fused
-multiply-adds do.
+"""Instruction set -> fp32 operations per core and clock: twice the rate of two FMA units.
 """
 _MATRIX_FLOPS_A_CLOCK = 8192
-"""Of cores with a unit for matrices, and of those whose sets are not known here; four times what AMX does."""
+"""For cores with a matrix unit and cores with unknown instruction sets; four times the rate of AMX."""
 
 
 def cpu_peak_flops() -> dict[str, float]:
-    """Operations a second, by dtype, that one core of this machine surely does not exceed."""
+    """Operations per second by dtype: an upper bound for one core of this machine."""
     flags = set(_cpuinfo().get("flags", "").split())
     vector = next(flops for name, flops in _FLOPS_A_CLOCK.items() if not name or name in flags)
     if not flags or "amx_tile" in flags:

@@ -1,9 +1,8 @@
-"""Clocks, temperature, power and throttling of a GPU, by the vendors' management libraries.
+"""Clocks, temperature, power and throttling of a GPU, read through the vendors' management libraries.
 
-Optional: nvidia-ml-py (tile-oracle[nvidia]) and amdsmi (tile-oracle[amd]). Without them, or where they cannot
-read a figure, it is None. Reading takes up to a millisecond, in which a kernel could have been timed, so a
-thread reads a few times a second and a measurement takes what was read last; what throttled since the
-measurement before is kept for it.
+The libraries are optional: nvidia-ml-py (tile-oracle[nvidia]) and amdsmi (tile-oracle[amd]). Values that
+cannot be read are None. A reading takes up to a millisecond, so a thread reads ten times a second, and a
+measurement gets the last reading and all causes of throttling since the previous measurement.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _THROTTLE_REASONS: Mapping[int, str] = MappingProxyType(
         0x80: "power brake",
     }
 )
-"""nvml.h: nvmlClocksEventReason...; those that mean idle or a setting of the user's are left out."""
+"""nvmlClocksEventReason... of nvml.h, without those for idle and for user settings."""
 _RESIDENCIES: Mapping[str, str] = MappingProxyType(
     {
         "prochot_residency_acc": "processor hot",
@@ -38,12 +37,12 @@ _RESIDENCIES: Mapping[str, str] = MappingProxyType(
         "hbm_thm_residency_acc": "memory thermal limit",
     }
 )
-"""amd_smi's GPU metrics of MI300 and later: each counts up while a limit holds the clocks back."""
+"""amd_smi's GPU metrics of MI300 and newer: each counts up while a limit reduces the clocks."""
 
 
 @dataclass(frozen=True)
 class DeviceState:
-    """One reading. throttled: what held the clocks back, by commas; "" for nothing, None if unknown."""
+    """One reading. throttled: the causes of throttling, separated by commas; "" for none, None if unknown."""
 
     clock_mhz: int | None = None
     memory_clock_mhz: int | None = None
@@ -60,10 +59,10 @@ DEVICE_STATE: tuple[str, ...] = tuple(DeviceState.__dataclass_fields__)
 
 
 class StateReader(Protocol):
-    """One GPU, seen through a management library."""
+    """Reads one GPU through a management library."""
 
     def read(self) -> DeviceState:
-        """What the library says now; never raises."""
+        """The current state. Never raises."""
 
 
 class NvidiaReader:
@@ -81,7 +80,7 @@ class NvidiaReader:
     def read(self) -> DeviceState:
         milliwatts = self._ask("nvmlDeviceGetPowerUsage")
         reasons = self._ask("nvmlDeviceGetCurrentClocksEventReasons")
-        if reasons is None:  # its older name
+        if reasons is None:  # older versions
             reasons = self._ask("nvmlDeviceGetCurrentClocksThrottleReasons")
         return DeviceState(
             clock_mhz=self._ask("nvmlDeviceGetClockInfo", _CLOCK_SM),
@@ -96,12 +95,12 @@ class NvidiaReader:
     def _ask(self, function: str, *arguments: int) -> int | None:
         try:
             return int(getattr(self._library, function)(self._handle, *arguments))
-        except Exception:  # NVMLError for what this GPU does not say; AttributeError in another version
+        except Exception:  # NVMLError for unsupported values; AttributeError in other versions
             return None
 
 
 class AmdReader:
-    """A GPU through amdsmi, which comes with ROCm, too."""
+    """A GPU through amdsmi, which also comes with ROCm."""
 
     def __init__(self, library: Any, identity: str) -> None:
         """`identity`: the PCI address, or "" for the first GPU. Raises what the library raises for none."""
@@ -116,7 +115,7 @@ class AmdReader:
     def read(self) -> DeviceState:
         try:
             metrics: Mapping[str, Any] = self._library.amdsmi_get_gpu_metrics_info(self._handle)
-        except Exception:  # AmdSmiLibraryException, of whatever version
+        except Exception:  # AmdSmiLibraryException of any version
             return DeviceState()
         return DeviceState(
             clock_mhz=_first_number(metrics, "current_gfxclk", "current_gfxclks", "average_gfxclk_frequency"),
@@ -127,7 +126,7 @@ class AmdReader:
         )
 
     def _throttled(self, metrics: Mapping[str, Any]) -> str | None:
-        """By counters that grew since the last reading: the first reading cannot say."""
+        """The limits whose counters grew since the last reading; None for the first reading."""
         now = {name: metrics[name] for name in _RESIDENCIES if isinstance(metrics.get(name), int)}
         before, self._residencies = self._residencies, now
         known = before.keys() & now.keys()
@@ -140,8 +139,10 @@ class AmdReader:
 
 
 def _first_number(metrics: Mapping[str, Any], *names: str) -> int | None:
-    """The first of these that is a number: what a GPU does not know is "N/A"; of lists (one clock a die) the
-    lowest, which the slowest workgroups see."""
+    """The first of these metrics that is a number; unknown ones are "N/A".
+
+    For a list (one clock per die) the lowest value, which limits the slowest workgroups.
+    """
     for name in names:
         value = metrics.get(name)
         numbers = value if isinstance(value, list) else [value]
@@ -157,13 +158,13 @@ _LIBRARIES: Mapping[str, tuple[str, Any]] = MappingProxyType(
 
 
 def open_reader(vendor: str, identity: str = "") -> StateReader | None:
-    """A reader of the GPU at a PCI address, or None where the library or the GPU cannot be had.
+    """A reader of the GPU at a PCI address; None when the library or the GPU is not available.
 
-    vendor: nvidia or amd. identity: the address; left out, the first GPU.
+    vendor: nvidia or amd. identity: the PCI address; "" for the first GPU.
     """
     module, reader = _LIBRARIES[vendor]
     try:
-        # The libraries say what is amiss in exceptions of their own, or of their loader's.
+        # The libraries raise their own exceptions, or those of their loader.
         found: StateReader = reader(_load(module), identity)
     except Exception:
         return None
@@ -171,13 +172,13 @@ def open_reader(vendor: str, identity: str = "") -> StateReader | None:
 
 
 def why_not_readable(vendor: str) -> str:
-    """What a vendor's library lacks on this machine, and how to get it; "" for nothing."""
+    """Why a vendor's library cannot be used, and how to get it; "" when it can."""
     module, _ = _LIBRARIES[vendor]
     try:
         library = _load(module)
     except ImportError:
         return f"{module} is not installed (pip install 'tile-oracle[{vendor}]')"
-    except Exception as error:  # amdsmi raises what its loader does where ROCm is missing
+    except Exception as error:  # without ROCm amdsmi raises its loader's error
         return f"{module} cannot be loaded: {_said(error)}"
     try:
         library.nvmlInit() if vendor == "nvidia" else library.amdsmi_init()
@@ -187,7 +188,7 @@ def why_not_readable(vendor: str) -> str:
 
 
 def _load(module: str) -> Any:
-    # amdsmi prints what it misses.
+    # amdsmi prints to standard output when something is missing.
     with redirect_stdout(io.StringIO()):
         return importlib.import_module(module)
 
@@ -197,7 +198,7 @@ def _said(error: Exception) -> str:
 
 
 class StateWatch:
-    """Reads now and then in a thread of its own, from the first `take` on."""
+    """Reads regularly in its own thread, which the first `take` starts."""
 
     def __init__(self, reader: StateReader | None, interval_s: float = _INTERVAL_S) -> None:
         self._reader, self._interval_s = reader, interval_s
@@ -208,7 +209,7 @@ class StateWatch:
         self._closed = threading.Event()
 
     def look(self) -> None:
-        """Reads once."""
+        """Takes one reading."""
         if self._reader is None:
             return
         state = self._reader.read()
@@ -218,7 +219,7 @@ class StateWatch:
                 self._reasons.setdefault(reason)
 
     def take(self) -> DeviceState:
-        """The last reading, with all that throttled since the last time it was taken."""
+        """The last reading, with all causes of throttling since the previous call."""
         if self._thread is None and self._reader is not None:
             self.look()
             self._thread = threading.Thread(target=self._run, name="tile-oracle-state", daemon=True)

@@ -1,4 +1,4 @@
-"""A GPU target's parent side: knows what to build and how long to wait, and touches no device."""
+"""The parent's side of a GPU target: what to build and how long to wait. It touches no device."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tile_oracle.target.gpu_presence import Presence, visible_device
 
 _BASE_TIMEOUT_S = 20.0
 _SECONDS_PER_TFLOP = 20.0
-"""Generous: a kernel of 16-wide tiles on a depthwise problem runs far below a TFLOPS, and is run often."""
+"""Generous: a kernel with 16-wide tiles on a depthwise problem stays far below 1 TFLOPS, and runs often."""
 
 
 class GpuTarget:
-    """See tile_oracle.target.base.Target. Subclasses say which GPU.
+    """See tile_oracle.target.base.Target. Subclasses set the attributes of their GPU.
 
-    visible_variable: the environment variable by which the runtime is told which devices there are.
+    visible_variable: the environment variable that selects the devices visible to the runtime.
     """
 
     name: str
@@ -35,7 +35,7 @@ class GpuTarget:
     def __init__(
         self, options: TargetOptions, presence: Presence, source: KernelSource | None = None
     ) -> None:
-        """`source`: whose kernels to run; by default the one that the options ask for.
+        """`source`: the kernel source; by default the one in the options.
 
         Raises DeviceMissingError on a machine without such a GPU, BuildError without a compiler for it.
         """

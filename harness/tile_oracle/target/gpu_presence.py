@@ -1,4 +1,4 @@
-"""Which GPUs a machine seems to have, found out without opening any: device nodes and libraries."""
+"""Detects a machine's GPUs without opening them, by device nodes and libraries."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _LIBRARY_FOLDERS = (
 
 @dataclass(frozen=True)
 class Presence:
-    """usable: whether a target may be opened. why: what was found, or what is missing and how to get it.
+    """usable: whether the target can be opened. why: what was found, or what is missing and how to get it.
 
-    devices: how many there are, 0 where that cannot be seen. library: the runtime's path or name, or "".
+    devices: number of devices, 0 when unknown. library: path or name of the runtime, or "".
     """
 
     usable: bool
@@ -35,7 +35,7 @@ class Presence:
 
 
 def amd_presence() -> Presence:
-    """AMD: /dev/kfd that this user may open, and libamdhip64."""
+    """Checks for /dev/kfd, that this user may open it, and for libamdhip64."""
     if not KFD.exists():
         return Presence(False, f"no {KFD}: there is no AMD GPU, or the amdgpu driver is not loaded")
     if not os.access(KFD, os.R_OK | os.W_OK):
@@ -48,7 +48,7 @@ def amd_presence() -> Presence:
 
 
 def nvidia_presence() -> Presence:
-    """NVIDIA: a device node, and libcuda."""
+    """Checks for an NVIDIA device node and libcuda."""
     devices = _nvidia_gpus()
     if not devices and not (_DEV / "dxg").exists():
         return Presence(False, "no /dev/nvidia0: there is no NVIDIA GPU, or its driver is not loaded")
@@ -60,7 +60,8 @@ def nvidia_presence() -> Presence:
 
 
 def _find_library(names: tuple[str, ...], short: str, folders: list[Path]) -> str:
-    """The path in the loader's search path or a well-known folder; else the name that the loader knows."""
+    """The library's path in LD_LIBRARY_PATH or a well-known folder, else the name known to the loader, or
+    ""."""
     searched = [Path(part) for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if part]
     for folder in (*searched, *folders):
         for name in names:
@@ -74,7 +75,7 @@ def _nvidia_gpus() -> int:
 
 
 def _kfd_gpus() -> int:
-    """Nodes of the driver's topology that are GPUs: those of CPUs have the number 0."""
+    """Number of GPUs in the driver's topology. CPU nodes have gpu_id 0."""
     count = 0
     for node in _KFD_NODES.glob("*/gpu_id"):
         try:
@@ -85,16 +86,17 @@ def _kfd_gpus() -> int:
 
 
 def visible_device(variable: str, devices: int) -> str:
-    """What `variable` (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) shall be in this process's worker.
+    """The value of `variable` (HIP_VISIBLE_DEVICES, CUDA_VISIBLE_DEVICES) for this process's worker.
 
-    Under pytest-xdist one of the devices for each of its workers, in turn; "" to leave it as it is.
+    Under pytest-xdist, its workers get one device each, in turn; otherwise "", which leaves the variable as
+    it is.
     """
     worker = os.environ.get("PYTEST_XDIST_WORKER", "")
     if not worker.startswith("gw") or not worker[2:].isdigit():
         return ""
     allowed = _listed(variable)
     if variable == "HIP_VISIBLE_DEVICES":
-        # HIP heeds CUDA's variable where its own is not set, and counts among what ROCR leaves.
+        # HIP falls back to CUDA's variable, and numbers only the devices that ROCR leaves visible.
         allowed = allowed or _listed("CUDA_VISIBLE_DEVICES")
         devices = len(_listed("ROCR_VISIBLE_DEVICES")) or devices
     choices = allowed or [str(number) for number in range(devices)]

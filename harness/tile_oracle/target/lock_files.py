@@ -1,18 +1,18 @@
-"""Lock files: who works holds a lock on one, and whoever else would work waits for it.
+"""Lock files for devices. A process holds a lock while it uses the device; others wait for it.
 
-They lie in one folder, the first of these that is there:
+They are in one folder, the first of these that exists:
 
-    $TILE_ORACLE_LOCK_DIR         where somebody chose it; made, for its owner alone, where it is missing
-    /run/tile-oracle              where the machine's administrator made it, for all users:
+    $TILE_ORACLE_LOCK_DIR         if set; created with access for its owner only if missing
+    /run/tile-oracle              if the administrator created it, for all users:
                                   install -d -m 1777 /run/tile-oracle
-    $XDG_RUNTIME_DIR/tile-oracle  else /run/user/UID/tile-oracle: the user's own
-    TMPDIR/tile-oracle-UID        the user's own
+    $XDG_RUNTIME_DIR/tile-oracle  or /run/user/UID/tile-oracle: private to the user
+    TMPDIR/tile-oracle-UID        private to the user
 
-Users exclude each other only where they share a folder, that is one of the first two. A folder is used when
-it belongs to root or to this user and nobody else may replace the files in it (nobody else may write there,
-or the sticky bit is set); the user's own, when nobody else may enter it. Links are not followed, neither to
-the folder nor to a lock file, and modes are changed of nothing but what was made here. Lock files are opened
-for reading only and never written, so a foreign one can do no more than be locked.
+Users exclude each other only if they share a folder, which is one of the first two. A shared folder is used
+if root or this user owns it and nobody else can replace files in it (no write access, or the sticky bit is
+set). A private folder is used if nobody else has access. Symbolic links are not followed, neither to the
+folder nor to lock files, and only modes of files created here are changed. Lock files are opened read-only
+and never written, so a file of another user can only be locked.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a folder may be. `private`: nobody else may enter it; `make`: it is made where it is missing."""
+    """A candidate folder. private: nobody else may have access. make: create the folder if it is missing."""
 
     path: Path
     private: bool
@@ -44,8 +44,8 @@ class _Place:
 
 
 class LockFolder:
-    """An open folder of lock files. All is done by its descriptor: what happens to the path meanwhile, a link
-    in its place included, changes nothing."""
+    """An open folder of lock files. All operations use its descriptor, so that replacing the path, for
+    example by a link, has no effect."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path
@@ -54,18 +54,18 @@ class LockFolder:
         self._closed = weakref.finalize(self, _close, handle, self._identity)
 
     def open(self, name: str) -> int | None:
-        """A lock file, for reading only: that is enough to lock it, and another user may have made it.
+        """Opens a lock file read-only, which suffices to lock it even when another user created it.
 
-        None where it cannot be made or is no regular file.
+        None when it cannot be created or is no regular file.
         """
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-        for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # there already, made now, made by another meanwhile
+        for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # open it; create it; another process just created it
             with suppress(OSError):
                 if _identity(self._handle) != self._identity:
-                    return None  # somebody in this process closed the descriptor, and it is another one now
+                    return None  # this process closed the descriptor, and its number was reused
                 handle = os.open(name, flags | extra, 0o644, dir_fd=self._handle)
                 if extra:
-                    os.fchmod(handle, 0o644)  # whatever the umask: others must be able to open it
+                    os.fchmod(handle, 0o644)  # others must be able to open it, whatever the umask is
                 elif not stat.S_ISREG(os.fstat(handle).st_mode):
                     os.close(handle)
                     return None
@@ -73,7 +73,8 @@ class LockFolder:
         return None
 
     def locked(self, name: str, *, block: bool) -> int | None:
-        """A lock file, locked for this process alone until it is closed; None where that cannot be."""
+        """Opens a lock file with an exclusive lock, held until it is closed; None when it cannot be
+        locked."""
         handle = self.open(name)
         if handle is None:
             return None
@@ -85,7 +86,7 @@ class LockFolder:
         return handle
 
     def somebody_holds(self, name: str) -> bool:
-        """Whether another process has a lock on the file, a shared one included."""
+        """Whether another process holds a lock on the file, exclusive or shared."""
         handle = self.open(name)
         if handle is None:
             return False
@@ -99,10 +100,10 @@ class LockFolder:
 
 
 def lock_folder(environment: Mapping[str, str] = os.environ) -> LockFolder | None:
-    """The folder that this user's lock files are in; None where there is none that is safe.
+    """The folder of this user's lock files; None when no folder is safe.
 
-    A folder that was chosen by the variable and is not safe is not replaced by another one: its users would
-    no longer exclude each other, and nobody would know.
+    If the folder named by the variable is not safe, no other one is used: its users would silently no longer
+    exclude each other.
     """
     for place in _places(environment):
         with suppress(OSError):
@@ -115,7 +116,7 @@ def lock_folder(environment: Mapping[str, str] = os.environ) -> LockFolder | Non
 
 
 def describe_lock_folder(environment: Mapping[str, str] = os.environ) -> str:
-    """One line for people: where the locks are and who shares them, or why there are none."""
+    """One line for users: where the locks are and who shares them, or why there are none."""
     folder = lock_folder(environment)
     if folder is not None:
         shared = not any(place.path == folder.path and place.private for place in _places(environment))
@@ -146,13 +147,13 @@ def _own_temporary() -> Path:
 
 
 def _opened(place: _Place) -> int | None:
-    """The folder's descriptor, None where it is not safe. Raises OSError where it cannot be had."""
+    """Opens the folder; None when it is not safe. Raises OSError when it cannot be opened or created."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     path = place.path.absolute()
     parent = os.open(path.parent, flags)
     try:
         if not _is_safe(os.fstat(parent)):
-            return None  # others can put another folder in its place between any two looks
+            return None  # others could replace the folder at any time
         if place.make:
             with suppress(FileExistsError):
                 os.mkdir(path.name, 0o700, dir_fd=parent)
@@ -169,7 +170,7 @@ def _opened(place: _Place) -> int | None:
 
 
 def _is_safe(found: os.stat_result) -> bool:
-    """Whether nobody but root and this user can remove or replace another's entries of the folder."""
+    """Whether only root and this user can remove or replace other users' files in the folder."""
     trusted = found.st_uid in (0, os.getuid())
     return trusted and (not found.st_mode & _OTHERS_MAY_WRITE or bool(found.st_mode & stat.S_ISVTX))
 

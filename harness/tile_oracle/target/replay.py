@@ -1,4 +1,4 @@
-"""The target `replay`: measurements that were recorded before. Nothing is built and no device is opened."""
+"""The target `replay`: recorded measurements. It builds nothing and opens no device."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NO_DEVICE = "the target replay has no device: it has what was recorded, and mea
 
 @dataclass
 class ReplayTarget:
-    """See target.base.Target. arch: what the kernels of the records were built for; identity: which
-    records they are; device_name: whose they are."""
+    """See target.base.Target. arch: architecture of the recorded kernels. identity: hash of the records.
+    device_name: device of the records."""
 
     arch: str
     identity: str
@@ -32,7 +32,7 @@ class ReplayTarget:
     builder: Builder | None = None
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
-        """None: the records say what became of a pair."""
+        """None: the records have the outcome of each pair."""
         return None
 
     def build(self, kernel: Kernel) -> Future[BuildResult]:
@@ -50,4 +50,4 @@ class ReplayTarget:
         return 0.0
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing: nothing is open."""

@@ -35,8 +35,8 @@ _TARGETS: dict[str, Callable[[TargetOptions], Target]] = {"gfx950": _gfx950, "sm
 def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
     """The target, and why it was chosen. Raises TargetError for a name that is no target.
 
-    `auto` takes gfx950 where there is AMD's driver and runtime, else sm_90 where there is NVIDIA's, else the
-    CPU, which runs everywhere. What there is can be seen without touching a device.
+    `auto` takes gfx950 when AMD's driver and runtime are present, else sm_90 when NVIDIA's are, else cpu.
+    This is detected without touching a device.
     """
     if options.kernel_source:
         source = options.kernel_source.partition("=")[0]

@@ -1,4 +1,4 @@
-"""A verifier of gfx9 machine code: proves that waits, barriers and wait states are where they must be.
+"""A verifier of gfx9 machine code: proves that all required waits, barriers and wait states are present.
 
 The order of the modules is the order of the work: `assembly` reads text, `registers` and `instructions` say
 what each instruction reads, writes and counts, `graph` makes blocks of a function, `counters` and

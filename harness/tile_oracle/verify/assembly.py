@@ -1,7 +1,7 @@
-"""Reads the assembly that clang and LLVM's llvm-objdump write for AMD GPUs into functions of instructions.
+"""Parses the output of clang and LLVM's llvm-objdump for AMD GPUs into functions of instructions.
 
-Only the syntax is known here: labels, directives, comments, operands and modifiers. What an instruction
-does stands in `instructions`.
+This module knows only the syntax: labels, directives, comments, operands and modifiers. `instructions` knows
+what an instruction does.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _BRANCH_TO_NUMBER = re.compile(r"(?:0x[0-9a-fA-F]+|\d+)")
 
 @dataclass(frozen=True)
 class Line:
-    """One instruction as it is written. number: line of the text, from 1. operands: split at commas, with the
-    modifiers (`offset:16`, `lds`, `sc0`) that follow the last one apart."""
+    """One instruction as written. number: line of the text, from 1. operands: split at commas. modifiers: the
+    words after the last operand (`offset:16`, `lds`, `sc0`)."""
 
     number: int
     mnemonic: str
@@ -35,9 +35,9 @@ class Line:
 
 @dataclass
 class Function:
-    """Instructions in order, and where labels point to (an index, which may be one past the end).
+    """Instructions in order, and the index that each label points to, which may be one past the end.
 
-    settings: the kernel's `.amdhsa_` directives; empty for what is no kernel.
+    settings: the kernel's `.amdhsa_` directives; empty when the function is no kernel.
     """
 
     name: str
@@ -49,8 +49,8 @@ class Function:
 
 @dataclass(frozen=True)
 class Assembly:
-    """The functions of a text. target: gfx950, or "" where the text does not say. compiler: as `.ident` has
-    it."""
+    """The functions of a text. target: gfx950, or "" when the text does not name it. compiler: the text of
+    `.ident`."""
 
     functions: tuple[Function, ...]
     target: str
@@ -61,9 +61,9 @@ _CONSTANTS = re.compile(r"\.set\s+([\w.$]+),\s*(\d+)\s*$")
 
 
 def parse_assembly(text: str) -> Assembly:
-    """Reads a compiler's assembly or a disassembly.
+    """Parses assembly of a compiler or disassembler.
 
-    Raises BuildError for a text without any function for an AMD GPU.
+    Raises BuildError when the text has no function for an AMD GPU.
     """
     functions: list[Function] = []
     settings: dict[str, dict[str, int]] = {}
@@ -158,7 +158,7 @@ def _instruction(number: int, line: str, address: int | None) -> Line:
     parts = _split(rest)
     modifiers: list[str] = []
     if parts:
-        # The last operand and, after blanks, its modifiers; `s_waitcnt vmcnt(0) lgkmcnt(0)` keeps all of it.
+        # Modifiers follow the last operand after blanks; `s_waitcnt vmcnt(0) lgkmcnt(0)` keeps them all.
         first, *more_words = _words(parts[-1])
         parts[-1] = first
         modifiers = more_words
@@ -168,7 +168,7 @@ def _instruction(number: int, line: str, address: int | None) -> Line:
 
 
 def _split(text: str) -> list[str]:
-    """At commas that are outside brackets."""
+    """Splits at commas outside brackets."""
     if "[" not in text and "(" not in text:
         return [part.strip() for part in text.split(",")] if text.strip() else []
     parts: list[str] = []
@@ -190,7 +190,7 @@ def _words(text: str) -> list[str]:
 
 
 def _name_branch_targets(function: Function) -> None:
-    """A disassembly names the target of a branch by a number of words from the next instruction."""
+    """Adds labels for branch targets of a disassembly, given in words from the next instruction."""
     if not any(line.address is not None for line in function.lines):
         return
     at_address = {line.address: index for index, line in enumerate(function.lines)}
@@ -211,7 +211,7 @@ def _name_branch_targets(function: Function) -> None:
 
 
 def _hidden_arguments(metadata: list[str]) -> dict[str, tuple[str, ...]]:
-    """Kernel -> kinds of its hidden arguments, of clang's `.amdgpu_metadata`, whose keys are sorted."""
+    """Kernel -> kinds of its hidden arguments, from clang's `.amdgpu_metadata`, whose keys are sorted."""
     found: dict[str, tuple[str, ...]] = {}
     hidden: list[str] = []
     for line in metadata:

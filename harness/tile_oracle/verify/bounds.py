@@ -1,9 +1,7 @@
-"""Accesses at addresses that are known: constant addresses in LDS, and arguments relative to the argument
-segment.
+"""Checks the bounds of accesses at known addresses: constant LDS addresses, and offsets into the arguments.
 
-Along straight lines of code constants in vector registers are followed, and the pair of scalar registers
-that points to the arguments (or to the dispatch packet) through copies. At a join only what both sides
-agree on is kept.
+It tracks constants in vector registers, and copies of the scalar register pair that points to the kernel
+arguments or to the dispatch packet. At a join it keeps only what both sides agree on.
 """
 
 from __future__ import annotations
@@ -28,16 +26,16 @@ NOTHING: _Frozen = ((), ())
 
 @dataclass(frozen=True)
 class Segments:
-    """Sizes in bytes of what may be read: LDS, and each pointed-to segment by its name. None: not known."""
+    """Sizes in bytes of LDS (None: unknown) and of each segment by name."""
 
     lds_bytes: int | None
     sizes: Mapping[str, int]
     entry: Mapping[int, str]
-    """Mask of a pair of scalar registers -> the segment that it points to at the kernel's entry."""
+    """Mask of a scalar register pair -> the segment that it points to at the kernel's entry."""
 
 
 def segments_of(settings: Mapping[str, int], dynamic_lds: bool) -> Segments:
-    """By a kernel's `.amdhsa_` settings, in the order in which user registers are given out."""
+    """The segments of a kernel, from its `.amdhsa_` settings in the allocation order of user registers."""
     if not settings:
         return Segments(None, {}, {})
     at = 0
@@ -61,8 +59,8 @@ def segments_of(settings: Mapping[str, int], dynamic_lds: bool) -> Segments:
 
 @dataclass
 class Addresses:
-    """constants: name of a vector register -> its value in all lanes. pointers: mask of a pair of scalar
-    registers -> segment and offset."""
+    """constants: name of a vector register -> its value in all lanes. pointers: mask of a scalar register
+    pair -> segment and offset."""
 
     segments: Segments
     constants: dict[str, int] = field(default_factory=dict)
@@ -80,7 +78,7 @@ class Addresses:
         return cls(segments, dict(frozen[0]), dict(frozen[1]))
 
     def step(self, one: Instruction) -> None:
-        """The instruction is executed."""
+        """Executes an instruction."""
         written = one.writes | one.loads
         copied: tuple[int, tuple[str, int]] | None = None
         line = one.line
@@ -103,7 +101,7 @@ class Addresses:
                 self.constants[line.operands[0]] = value & 0xFFFFFFFF
 
     def check(self, one: Instruction) -> Iterator[Defect]:
-        """Whether an access at a known address lies in bounds."""
+        """Yields a defect for an access out of bounds at a known address."""
         name = one.line.mnemonic
         if one.lds_read or one.lds_write:
             yield from self._check_lds(one)
@@ -148,7 +146,7 @@ class Addresses:
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """What both sides agree on."""
+    """The facts that both states have in common."""
     if first == second:
         return first
     constants = tuple(sorted(set(first[0]) & set(second[0])))

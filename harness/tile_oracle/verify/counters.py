@@ -1,9 +1,8 @@
-"""What is outstanding in vmcnt and lgkmcnt, and copies to LDS, along all paths: the abstract state and its
-steps.
+"""Tracks the outstanding instructions of vmcnt and lgkmcnt, and copies to LDS, along all paths.
 
-For each load that may be outstanding the state holds the least number of younger instructions of the same
-counter, over all paths: `s_waitcnt vmcnt(n)` covers it exactly where that number is at least n. Paths join
-by union with the smaller number, which is exact for each load by itself.
+For each load that may be outstanding, the abstract state has the smallest number of younger instructions of
+the same counter over all paths. `s_waitcnt vmcnt(n)` covers the load exactly when that number is at least n.
+A join is the union with the smaller number, which is exact for each single load.
 """
 
 from __future__ import annotations
@@ -14,18 +13,19 @@ from dataclasses import dataclass, field
 from tile_oracle.verify.instructions import LDS, Instruction
 
 _MOST_YOUNGER = 63
-"""The counter's width: more cannot be told apart."""
+"""The largest count of vmcnt; larger numbers need no distinction."""
 
 IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED = 0, 1, 2
-"""A copy to LDS: not waited for; not waited for and a barrier passed since; waited for, but no barrier
-since. What a barrier follows is forgotten."""
+"""States of a copy to LDS: not waited for; not waited for, and a barrier passed since; waited for, but no
+barrier since. A copy that was waited for is forgotten at the next barrier."""
 
 _Frozen = tuple[tuple[tuple[int, int], ...], ...]
 
 
 @dataclass
 class Counters:
-    """Numbers of instructions (places in the function) map to clocks at which they were issued, less one."""
+    """vm, lgkm: index of an outstanding instruction -> the counter's clock when it was issued. copies: index
+    of a copy to LDS -> its state. read_across: LDS reads outstanding at the last barrier."""
 
     code: Sequence[Instruction]
     vm: dict[int, int] = field(default_factory=dict)
@@ -38,14 +38,14 @@ class Counters:
     lgkm_loads: int = 0
 
     def freeze(self) -> _Frozen:
-        """The state as relative numbers, which can be compared and joined."""
+        """The state in relative numbers, which can be compared and joined."""
         vm = {at: min(self.vm_clock - issued, _MOST_YOUNGER) for at, issued in self.vm.items()}
         lgkm = {at: min(self.lgkm_clock - issued, _MOST_YOUNGER) for at, issued in self.lgkm.items()}
         return tuple(tuple(sorted(one.items())) for one in (vm, lgkm, self.copies, self.read_across))
 
     @classmethod
     def thaw(cls, code: Sequence[Instruction], frozen: _Frozen) -> Counters:
-        """The state again, with clocks at 0."""
+        """Restores a frozen state, with clocks at 0."""
         vm, lgkm, copies, across = frozen
         state = cls(
             code,
@@ -65,7 +65,7 @@ class Counters:
             self.lgkm_loads |= self.code[at].loads
 
     def step(self, at: int, one: Instruction) -> None:
-        """The instruction at a place is executed."""
+        """Executes the instruction at an index."""
         if one.wait_vm <= _MOST_YOUNGER and self.vm:
             self._wait_vm(one.wait_vm)
         if one.wait_lgkm <= _MOST_YOUNGER and self.lgkm:
@@ -84,7 +84,7 @@ class Counters:
             self.lgkm_loads |= one.loads
 
     def _wait_vm(self, most: int) -> None:
-        # A flat access may be served by LDS, out of order with the others.
+        # A flat access may go to LDS, out of order with the others.
         if most and any(self.code[at].counts_lgkm for at in self.vm):
             return
         covered = [at for at, issued in self.vm.items() if self.vm_clock - issued >= most]
@@ -114,7 +114,7 @@ class Counters:
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """Both states: what is outstanding in either, with the smaller number."""
+    """The union of both states, with the smaller numbers."""
     if first == second:
         return first
     return tuple(_smaller(a, b) for a, b in zip(first, second, strict=True))

@@ -1,4 +1,4 @@
-"""What the verifier found: one defect on one path, and the report on a text."""
+"""The results of the verifier: findings, and reports on functions and texts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ _BLOCKS_SHOWN = 12
 
 @dataclass(frozen=True)
 class Finding:
-    """A rule that a path breaks. line, text: the instruction where it does. cause_line, cause: the
-    instruction that is still outstanding there, or 0 and "". path: names of blocks from the cause to the
+    """A violation of a rule on a path. line, text: the instruction that violates it. cause_line, cause: the
+    instruction that is still outstanding there, or 0 and "". path: names of the blocks from the cause to the
     line, in order."""
 
     rule: str
@@ -23,7 +23,7 @@ class Finding:
     path: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """The finding as text, a few lines."""
+        """The finding as a few lines of text."""
         shown = [f"{self.function}, line {self.line}: {self.what} [{self.rule}]", f"    {self.text}"]
         if self.cause:
             shown.append(f"    since line {self.cause_line}: {self.cause}")
@@ -37,8 +37,8 @@ class Finding:
 
 @dataclass(frozen=True)
 class FunctionReport:
-    """One function. incomplete: what was met that the verifier does not follow; notes: what the kernel uses
-    beside vector registers and LDS."""
+    """The report on one function. incomplete: code that the verifier cannot follow. notes: other resources
+    that the kernel uses."""
 
     name: str
     instructions: int
@@ -50,7 +50,7 @@ class FunctionReport:
 
 @dataclass(frozen=True)
 class Report:
-    """All functions of a text."""
+    """The reports on all functions of a text."""
 
     target: str
     compiler: str
@@ -58,10 +58,10 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Of all functions, in order."""
+        """The findings of all functions, in order."""
         return tuple(one for function in self.functions for one in function.findings)
 
     @property
     def incomplete(self) -> tuple[str, ...]:
-        """Of all functions, in order."""
+        """`incomplete` of all functions, in order."""
         return tuple(f"{f.name}: {what}" for f in self.functions for what in f.incomplete)

@@ -12,8 +12,7 @@ from tile_oracle.verify.instructions import Instruction
 
 @dataclass(frozen=True)
 class Block:
-    """Instructions `begin` to `end` (exclusive) without a label or branch between them. name: its label, or
-    `entry`, or `after line N`."""
+    """A basic block: instructions `begin` to `end` (exclusive). name: its label, `entry` or `line N`."""
 
     number: int
     begin: int
@@ -24,14 +23,14 @@ class Block:
 
 @dataclass(frozen=True)
 class Graph:
-    """The blocks that can be reached, in order. lost: branches that lead nowhere in the function."""
+    """The basic blocks in order. lost: indices of branches whose target is not in the function."""
 
     blocks: tuple[Block, ...]
     lost: tuple[int, ...]
 
 
 def control_flow(function: Function, code: Sequence[Instruction]) -> Graph:
-    """Blocks and their successors; the first block is the entry."""
+    """Builds the control-flow graph; the first block is the entry."""
     starts = {0}
     starts.update(index for index in function.labels.values() if index < len(code))
     for index, one in enumerate(code):
@@ -61,12 +60,12 @@ def control_flow(function: Function, code: Sequence[Instruction]) -> Graph:
 
 
 def _jumps_away(one: Instruction) -> bool:
-    """A call comes back; s_setpc does not."""
+    """Whether control does not return: s_setpc does not, a call does."""
     return one.leaves and one.line.mnemonic.startswith("s_setpc")
 
 
 def reverse_postorder(graph: Graph) -> list[int]:
-    """Numbers of the blocks that can be reached, each before its successors but for loops."""
+    """Numbers of the reachable blocks in reverse postorder: each before its successors, except in loops."""
     seen = {0}
     order: list[int] = []
     stack = [(0, iter(graph.blocks[0].successors))]
@@ -83,7 +82,7 @@ def reverse_postorder(graph: Graph) -> list[int]:
 
 
 def shortest_path(graph: Graph, begin: int, end: int) -> tuple[int, ...]:
-    """Blocks from one to another along at least one edge, or one block where both are the same."""
+    """The blocks on a shortest path of at least one edge; the block itself when it is not in a cycle."""
     came: dict[int, int] = {}
     queue = deque([begin])
     while queue:

@@ -1,13 +1,11 @@
-"""What gfx9 instructions read, write and count: one table of classes by mnemonic, for CDNA 3 and 4 (gfx942,
-gfx950).
+"""What the instructions of CDNA 3 and 4 (gfx942, gfx950) read, write and count, by mnemonic.
 
 Sources: AMD's "Instruction Set Architecture" documents for CDNA 3 and CDNA 4 (chapters "Data Dependency
 Resolution", "Manually Inserted Wait States", "Matrix Arithmetic Instructions"), LLVM's "User Guide for
-AMDGPU Backend" and the sources of its back end (wait states of gfx950's matrix instructions, passes of
-each).
+AMDGPU Backend", and the source of that backend (wait states and passes of gfx950's matrix instructions).
 
-`global_load_lds_*` and `buffer_load ... lds` count in vmcnt alone, as the ISA documents say. LLVM up to
-22.1 counts them in lgkmcnt as well; that is what makes its waits too weak.
+`global_load_lds_*` and `buffer_load ... lds` count only in vmcnt, according to the ISA documents. LLVM up to
+22.1 also counts them in lgkmcnt, which makes its waits too weak.
 """
 
 from __future__ import annotations
@@ -20,15 +18,16 @@ from tile_oracle.verify.assembly import Line
 from tile_oracle.verify.registers import EXEC, M0, SCALAR_REGISTERS, SCC, VCC, VECTOR_REGISTERS, register_mask
 
 NO_WAIT = 1 << 16
-"""What `Instruction.wait_vm` and `wait_lgkm` are without a wait on that counter."""
+"""Value of `Instruction.wait_vm` and `wait_lgkm` without a wait on that counter."""
 
 LDS, SCALAR_LOAD, FLAT, MESSAGE = "LDS", "scalar load", "flat", "message"
-"""What lgkmcnt counts."""
+"""The kinds of instructions that lgkmcnt counts."""
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """A matrix instruction. passes: of four cycles. xdl: not one that multiplies fp32 or fp64 alone."""
+    """A matrix instruction. passes: duration in passes of four cycles. xdl: XDL, that is not fp32 or fp64.
+    double: fp64. ab, c: masks of the factors and of the accumulator input."""
 
     passes: int
     xdl: bool
@@ -39,12 +38,11 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction as the verifier sees it; register sets are masks (`registers`).
+    """One instruction, as far as the verifier needs it. Register sets are masks (`registers`).
 
-    counts_vm: counted in vmcnt. counts_lgkm: what it is in lgkmcnt, or "". loads: registers that are
-    written when the count falls, not at once. lds_read, lds_write: accesses to LDS. to_lds: a copy from
-    memory to LDS that passes no registers. wait_vm, wait_lgkm: of s_waitcnt. wait_states: what it adds to
-    the distance between instructions.
+    counts_vm: counted in vmcnt. counts_lgkm: its kind in lgkmcnt, or "". loads: registers written later, when
+    the counter falls. lds_read, lds_write: accesses to LDS. to_lds: a direct copy from memory to LDS.
+    wait_vm, wait_lgkm: the counts of s_waitcnt. wait_states: the wait states that it provides.
     """
 
     line: Line
@@ -85,7 +83,7 @@ _TWO_RESULTS = re.compile(r"v_(add|sub|subrev|addc|subb|subbrev)_co_u32|v_div_sc
 _READS_RESULT = re.compile(r"v_(fmac|mac|dot\d+c|pk_fmac|writelane|swap|smfmac|movreld|permlane\d*_swap)")
 _TRANSCENDENTAL = re.compile(r"v_(rcp|rsq|sqrt|log|exp|sin|cos|prng)(_|$)")
 _PACKED = ("v_pk_", "v_dot", "v_fma_mix", "v_mad_mix")
-"""Whose op_sel chooses among sources only."""
+"""Instructions whose op_sel selects only sources."""
 _DOT = re.compile(r"v_dot\d")
 _SCALAR_READS_RESULT = re.compile(r"s_(addk|mulk|cmovk|bitset|cmov|movreld|rfe)")
 _SCALAR_SETS_SCC = re.compile(
@@ -102,7 +100,7 @@ _WIDTHS = re.compile(r"_(?:dword)?x([234])$|_b(96|128)$")
 
 
 def decode(line: Line) -> Instruction:
-    """What one line of assembly does. Raises nothing: what is not known has `known` False."""
+    """Decodes one line of assembly. Does not raise: unknown instructions have `known` False."""
     name = line.mnemonic
     if name.startswith("v_"):
         return _vector(line, _base(name))
@@ -201,14 +199,14 @@ def _matrix(line: Line, masks: list[int], match: re.Match[str]) -> Instruction:
 
 
 def _passes(m: int, n: int, k: int, kind: str, modifiers: tuple[str, ...]) -> int:
-    """LLVM's SISchedule.td, the model of gfx950."""
+    """Passes according to LLVM's SISchedule.td, the model of gfx950."""
     if kind == "f64":
         return 4 if (m, n) == (4, 4) else 16
     if (m, n) == (4, 4):
         return 2
     if "f8f6f4" in kind:
         formats = [m.partition(":")[2] for m in modifiers if m.startswith(("cbsz:", "blgp:"))]
-        # fp8 and bf8 are formats 0 and 1, and 0 is not written.
+        # fp8 and bf8 are formats 0 and 1; format 0 is omitted in assembly.
         slow = len(formats) < 2 or any(one in ("0", "1") for one in formats)
         return (8 if slow else 4) if m == 16 else (16 if slow else 8)
     if m == 16:
@@ -318,7 +316,7 @@ def _memory(line: Line) -> Instruction:
     if name.startswith(
         ("buffer_inv", "buffer_wbl2", "buffer_wbinvl1", "buffer_gl", "global_wb", "global_inv")
     ):
-        # Not counted here: counting too little is safe, a wait then covers less.
+        # Not counted. Undercounting is safe, because a wait then covers less.
         return Instruction(line, memory=True)
     counts_lgkm = FLAT if flat else ""
     to_lds = "_lds_" in name or "lds" in line.modifiers
@@ -365,8 +363,8 @@ def _memory(line: Line) -> Instruction:
 
 
 def _wide_data(line: Line, masks: list[int]) -> int:
-    """The data of a store of more than 8 bytes, which the next instruction must not overwrite. A buffer
-    store with a scalar offset is not concerned."""
+    """The data registers of a store of more than 8 bytes, which the next instruction must not overwrite.
+    Buffer stores with a scalar offset are exempt."""
     match = _WIDTHS.search(line.mnemonic)
     if match is None or (match[1] == "2"):
         return 0

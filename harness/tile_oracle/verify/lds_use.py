@@ -1,9 +1,9 @@
-"""What data read from LDS is for, and which accesses of different waves have no barrier between them.
+"""Classifies LDS reads by use, and finds accesses of different waves without a barrier in between.
 
-Where the kernel's tiles have one buffer in LDS, no wave may write to LDS between two barriers in which
-another one reads tiles. With two buffers both happen at once, in different halves, and only
-`loops_without_barrier` says anything. Whatever an epilogue exchanges through LDS needs barriers on both
-sides in every kernel.
+If the kernel has one LDS buffer for its tiles, no wave may write to LDS between two barriers between which
+another wave reads tiles. With two buffers, both happen at once in different halves, and only
+`loops_without_barrier` applies. Data that an epilogue exchanges through LDS needs barriers on both sides in
+every kernel.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tile_oracle.verify.registers import VECTOR_REGISTERS, register_mask
 from tile_oracle.verify.rules import Defect
 
 TILE, EXCHANGED, OTHER = "tile", "exchanged", "other"
-"""A read whose data a matrix instruction multiplies; whose data is stored to memory; anything else."""
+"""Uses of an LDS read: multiplied by a matrix instruction; stored to memory; anything else."""
 
 _LOOKED_AT = 600
 _NO_SITE = 1 << 30
@@ -26,7 +26,8 @@ NOTHING: _Frozen = (_NO_SITE, _NO_SITE, _NO_SITE)
 
 
 def classify_reads(code: Sequence[Instruction]) -> dict[int, str]:
-    """Place of each read of LDS -> what its data is for, by the first instructions after it in the text."""
+    """Index of each LDS read -> the use of its data, judged by the first instructions after it in the
+    text."""
     return {at: _use_of(code, at) for at, one in enumerate(code) if one.lds_read and one.loads}
 
 
@@ -57,7 +58,7 @@ def _is_scratch(one: Instruction) -> bool:
 
 
 def _data_of(store: Instruction) -> int:
-    """Every vector operand of a store but its address: for global and flat ones the second operand."""
+    """The data operand of a store: the first operand of buffer stores, the second of global and flat ones."""
     operands = store.line.operands
     place = 0 if store.line.mnemonic.startswith("buffer_") else 1
     return register_mask(operands[place]) if len(operands) > place else 0
@@ -65,9 +66,9 @@ def _data_of(store: Instruction) -> int:
 
 @dataclass
 class LdsUse:
-    """The first place since the last barrier at which LDS was written, a tile read, and exchanged data read.
+    """Index of the first LDS write, tile read and read of exchanged data since the last barrier.
 
-    buffers: of tiles in LDS, or None where that is not known.
+    buffers: number of LDS buffers for tiles, or None when unknown.
     """
 
     reads: dict[int, str]
@@ -80,11 +81,11 @@ class LdsUse:
         return self.written, self.tile_read, self.exchanged_read
 
     def thawed(self, frozen: _Frozen) -> LdsUse:
-        """The same, with another state."""
+        """A copy with another state."""
         return LdsUse(self.reads, self.buffers, *frozen)
 
     def step(self, at: int, one: Instruction) -> None:
-        """The instruction at a place is executed."""
+        """Executes the instruction at an index."""
         if one.barrier:
             self.written = self.tile_read = self.exchanged_read = _NO_SITE
         if one.lds_write or one.to_lds:
@@ -97,7 +98,7 @@ class LdsUse:
                 self.exchanged_read = min(self.exchanged_read, at)
 
     def check(self, at: int, one: Instruction) -> Iterator[Defect]:
-        """Accesses of the instruction that race with another wave's."""
+        """Yields defects for accesses that race with another wave's."""
         if one.lds_read and self.written != _NO_SITE:
             kind = self.reads.get(at, OTHER)
             if kind == EXCHANGED or (kind == TILE and self.buffers == 1):
@@ -112,5 +113,5 @@ class LdsUse:
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """Both states: the earlier place of each kind."""
+    """The join of both states: the lower index of each kind."""
     return min(first[0], second[0]), min(first[1], second[1]), min(first[2], second[2])

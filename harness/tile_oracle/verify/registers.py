@@ -1,4 +1,4 @@
-"""Registers of gfx9 as bits of a mask, and the operands of assembly as such masks."""
+"""Represents gfx9 registers, and the operands of assembly, as bit masks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import lru_cache
 
 _VECTOR, _ACCUMULATOR, _SCALAR = 0, 256, 512
 _VCC = _SCALAR + 106
-"""vcc is s106 and s107 in the encoding of gfx9."""
+"""vcc is s106 and s107 in gfx9's encoding."""
 
 M0 = 1 << (_SCALAR + 128)
 EXEC = 0b11 << (_SCALAR + 129)
@@ -48,9 +48,9 @@ _TRAP = re.compile(r"(?:ttmp|ttmp\[)(\d+)(?::(\d+)\])?")
 
 @lru_cache(maxsize=65536)
 def register_mask(operand: str) -> int:
-    """The registers that an operand names, as a mask; 0 for a constant, a label or `off`.
+    """The mask of the registers in an operand; 0 for a constant, a label or `off`.
 
-    Signs, `abs()`, `neg()`, `sext()` and bars are seen through.
+    Signs, `abs()`, `neg()`, `sext()` and bars are ignored.
     """
     text = operand.strip().lower().strip("-|")
     if text.endswith(")") and "(" in text:
@@ -76,7 +76,7 @@ def _span(kind: str, first: int, last: int) -> int:
 
 
 def register_names(mask: int) -> str:
-    """`v3`, `v[4:7]`, `s[0:1]`, `vcc`: what a mask holds, runs of neighbours together."""
+    """The names of a mask's registers, with ranges: `v3`, `v[4:7]`, `s[0:1]`, `vcc`."""
     names: list[str] = []
     for text, bits in (("vcc", VCC), ("exec", EXEC), ("m0", M0), ("scc", SCC)):
         if mask & bits:

@@ -1,5 +1,4 @@
-"""The rules: what must not be outstanding where. Each takes the state before an instruction and yields
-defects."""
+"""The rules of the verifier. Each takes the state before an instruction and yields defects."""
 
 from __future__ import annotations
 
@@ -25,12 +24,12 @@ RULES: dict[str, str] = {
     "lds-bounds": "an access to LDS at a constant address lies outside the allocation",
     "kernarg-bounds": "a kernel argument is read outside the argument segment",
 }
-"""Every rule, and what a finding of it says."""
+"""Rule -> description of its violation."""
 
 
 @dataclass(frozen=True)
 class Defect:
-    """A rule that is broken. cause: the place of the instruction that is outstanding, or None."""
+    """A violation of a rule. cause: index of the outstanding instruction, or None."""
 
     rule: str
     what: str
@@ -72,7 +71,7 @@ def _uncovered_vm(state: Counters, one: Instruction, touched: int) -> Iterator[D
             continue
         in_order = one.counts_vm and not one.counts_lgkm and not before.counts_lgkm
         if in_order and not before.loads & (one.reads | one.writes):
-            continue  # Loads return in the order in which they were issued.
+            continue  # Loads return in order of issue.
         younger = state.vm_clock - issued
         yield Defect("vmcnt", _not_covered(one, overlap, "vmcnt", younger), cause)
 
@@ -99,15 +98,15 @@ def _not_covered(one: Instruction, overlap: int, counter: str, younger: int) -> 
 
 
 def check_wait_states(state: WaitStates, one: Instruction) -> Iterator[Defect]:
-    """The rule on wait states."""
+    """The rule about wait states."""
     for owed in state.owed(one):
         yield Defect("wait-states", missing(owed), owed.cause)
 
 
 def loops_without_barrier(graph: Graph, code: Sequence[Instruction]) -> Iterator[tuple[int, int]]:
-    """(place of an LDS write, place of an LDS read) in each loop with a way round that meets no barrier.
+    """(index of an LDS write, index of an LDS read) in each loop that has a cycle without a barrier.
 
-    Blocks are cut at barriers; what remains strongly connected is such a loop.
+    Blocks are split at barriers. The remaining strongly connected components are such loops.
     """
     parts: list[tuple[int, int]] = []
     first: dict[int, int] = {}
@@ -136,7 +135,7 @@ def loops_without_barrier(graph: Graph, code: Sequence[Instruction]) -> Iterator
 
 
 def _strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:
-    """Tarjan's, without recursion."""
+    """Tarjan's algorithm without recursion."""
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_stack: set[int] = set()

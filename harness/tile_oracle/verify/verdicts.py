@@ -1,4 +1,4 @@
-"""Verdicts kept beside binaries, so that a kernel is verified once by each version of the verifier."""
+"""Stores reports beside binaries, so that each version of the verifier verifies a kernel only once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FILE = "verified.json"
 
 @lru_cache(maxsize=1)
 def verifier_digest() -> str:
-    """sha256 over the verifier's own modules."""
+    """sha256 over the verifier's modules."""
     total = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
         total.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -26,14 +26,14 @@ def verifier_digest() -> str:
 
 
 def keep_verdict(folder: Path, report: Report) -> None:
-    """Writes a report into a binary's folder; a folder that cannot be written stays without one."""
+    """Writes a report into a binary's folder; does nothing when the folder is read-only."""
     body = {"verifier": verifier_digest(), "report": asdict(report)}
     with suppress(OSError):
         write_atomically(folder / _FILE, json.dumps(body, indent=1, sort_keys=True).encode())
 
 
 def read_verdict(folder: Path) -> Report | None:
-    """The report that lies in a binary's folder, or None where there is none of this verifier."""
+    """The report in a binary's folder; None when there is none from this version of the verifier."""
     try:
         body = json.loads((folder / _FILE).read_bytes())
         if body["verifier"] != verifier_digest():

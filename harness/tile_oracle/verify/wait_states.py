@@ -1,8 +1,8 @@
-"""Wait states that the programmer owes the hardware: which instruction must come how much later than which.
+"""Checks manually inserted wait states: the required distances between dependent instructions.
 
-A wait state is what one instruction takes, s_nop N takes N + 1. The numbers are those of gfx950, from the
-ISA documents' tables of manually inserted wait states and from LLVM's hazard recogniser, which has the ones
-that gfx950 adds to gfx942's.
+Each instruction counts as one wait state, s_nop N as N + 1. The numbers are those of gfx950. Sources are the
+ISA documents' tables of manually inserted wait states, and LLVM's hazard recogniser for those that gfx950
+adds to gfx942.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _Frozen = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True)
 class Owed:
-    """Wait states that are missing. cause: the place of the first instruction where it is known."""
+    """Missing wait states. cause: index of the first instruction, if known."""
 
     what: str
     registers: int
@@ -41,9 +41,9 @@ class Owed:
 
 @dataclass
 class WaitStates:
-    """matrix: place of a matrix instruction -> the clock at which it was issued, and those of its result
-    registers that no later one has written. recent: for each of the last wait states, youngest first, what
-    its instruction wrote, by kind."""
+    """matrix: index of a matrix instruction -> its clock of issue, and its result registers that no later one
+    has written. recent: for each of the last wait states, youngest first, the registers that its instruction
+    wrote, by kind."""
 
     code: Sequence[Instruction]
     matrix: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -52,17 +52,17 @@ class WaitStates:
     _forget_at: int = _LONGEST_MATRIX
 
     def freeze(self) -> _Frozen:
-        """The state as relative numbers."""
+        """The state in relative numbers."""
         ages = ((at, self.clock - issued, result) for at, (issued, result) in self.matrix.items())
         return tuple(sorted(one for one in ages if one[1] <= _LONGEST_MATRIX)), tuple(self.recent)
 
     @classmethod
     def thaw(cls, code: Sequence[Instruction], frozen: _Frozen) -> WaitStates:
-        """The state again, with the clock at 0."""
+        """Restores a frozen state, with the clock at 0."""
         return cls(code, {at: (-age, result) for at, age, result in frozen[0]}, list(frozen[1]))
 
     def step(self, at: int, one: Instruction) -> None:
-        """The instruction at a place is executed."""
+        """Executes the instruction at an index."""
         self.clock += one.wait_states
         if len(self.matrix) > _LONGEST_MATRIX or (self.matrix and self.clock > self._forget_at):
             oldest = self.clock - _LONGEST_MATRIX
@@ -94,7 +94,7 @@ class WaitStates:
             self.recent = [wrote, *self.recent[:-1]]
 
     def owed(self, one: Instruction) -> Iterator[Owed]:
-        """What an instruction would have to wait for still, were it next."""
+        """Yields the wait states that are missing if this instruction comes next."""
         if self.matrix and (one.vector or one.memory):
             yield from self._after_matrix(one)
         if one.vector:
@@ -105,7 +105,7 @@ class WaitStates:
             yield Owed("a scalar instruction wrote m0 just before", *found)
 
     def _since(self, kind: int, needed: int, registers: int) -> tuple[int, int, int] | None:
-        """(registers, needed, there) where one of the last `needed` wait states wrote them."""
+        """(registers, needed, present) if one of the last `needed` wait states wrote the registers."""
         if registers:
             for there in range(needed):
                 if overlap := self.recent[there][kind] & registers:
@@ -163,8 +163,10 @@ class WaitStates:
 def _after(
     before: Instruction, result: int, matrix: Matrix, one: Instruction, writes: int
 ) -> tuple[int, int, str]:
-    """(wait states, registers, why) between a matrix instruction and another one. result: what no later one
-    wrote."""
+    """(wait states, registers, why) required between a matrix instruction and another instruction.
+
+    result: the result registers that no later instruction has written.
+    """
     passes, extra = matrix.passes, int(matrix.passes != 2)
     found: list[tuple[int, int, str]] = []
     if one.matrix is not None:
@@ -192,7 +194,8 @@ def _after(
 
 
 def _accumulated(before: Instruction, matrix: Matrix, following: Matrix) -> int:
-    """Of a result that is the next one's sums: none where they are the same registers, but for short ones."""
+    """Wait states when the result is the next instruction's accumulator input. None are needed for the same
+    registers, except after short instructions."""
     if before.writes == following.c:
         if matrix.double and following.double and matrix.passes == 4:
             return 4
@@ -205,7 +208,7 @@ def _accumulated(before: Instruction, matrix: Matrix, following: Matrix) -> int:
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """Both states: the younger of the same matrix instruction, and what either wrote."""
+    """The join of both states: the smaller age of each matrix instruction, and the union of writes."""
     if first == second:
         return first
     held = {at: (age, result) for at, age, result in first[0]}
@@ -223,7 +226,7 @@ NOTHING: _Frozen = ((), (_EMPTY,) * _LONGEST_OTHER)
 
 
 def missing(one: Owed) -> str:
-    """`needs 12 wait states, has 3 (v[4:7]): ...`."""
+    """Describes the missing wait states."""
     return (
         f"{one.what}: {register_names(one.registers)} needs {one.needed} wait states, there are {one.there}"
     )
