@@ -21,6 +21,7 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ProblemSetError
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
+from tile_oracle.problem_list.aiter import aiter_problems, is_aiter_table
 from tile_oracle.problem_list.list_file import MAX_LINE_BYTES, ListFile, quoted
 from tile_oracle.problem_list.miopen_driver import driver_problems, is_driver_list
 from tile_oracle.problem_list.problem_table import SOURCE_COLUMN, ProblemTable
@@ -239,6 +240,8 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
     file.seek(0)
     if is_driver_list(head.removeprefix("\ufeff")):
         return driver_problems(listed)
+    if is_aiter_table(head.removeprefix("\ufeff")):
+        return aiter_problems(listed)
     return ProblemTable(listed, further_columns=True).problems()
 
 

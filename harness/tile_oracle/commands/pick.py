@@ -11,10 +11,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tile_oracle.arch import load_arch
+from tile_oracle.atomic_file import write_atomically
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
+from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.problem import Problem
+from tile_oracle.problem_list.aiter import Winner, tuned_table
 from tile_oracle.registry import Budget, Pick, Registry
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
 from tile_oracle.session.options import duration_s
@@ -41,6 +45,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
     parser.add_argument("--top", type=int, default=1, metavar="K", help="picks shown (default: %(default)s)")
     parser.add_argument("--json", action="store_true", help="one JSON object a problem")
+    parser.add_argument(
+        "--aiter",
+        metavar="FILE",
+        type=Path,
+        help="also write the picks of GEMMs as a tuned table of AITER (CSV)",
+    )
     parser.add_argument(
         "--measure",
         metavar="TIME",
@@ -94,6 +104,7 @@ def run(args: argparse.Namespace) -> int:
     problems = problems_of_arguments(args.problems)
     fallback = None if args.measure is None else Budget(duration_s("--measure", args.measure), None)
     status = 0
+    winners: list[Winner] = []
     with open_registry(args, fallback) as registry:
         for problem in problems:
             began = time.perf_counter()
@@ -106,11 +117,36 @@ def run(args: argparse.Namespace) -> int:
                 _say_none(problem, str(error), args, can_measure=registry.target is not None)
                 continue
             took = time.perf_counter() - loaded
+            if args.aiter is not None:
+                winners += _winners(problem, picks)
             if args.json:
                 print(json.dumps(_as_json(problem, picks, candidates, loaded - began, took)))
             else:
                 print(_as_text(problem, picks, candidates, loaded - began, took))
+        if args.aiter is not None:
+            _write_table(args.aiter, winners, registry.arch or "")
     return status
+
+
+def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:
+    """The pick as a row of a tuned table. Raises ModelError for what such a table cannot say."""
+    if not isinstance(problem, GemmProblem):
+        raise ModelError(f"--aiter: {problem.id} is no GEMM, and AITER's tuned tables are of these")
+    first = picks[0] if picks else None
+    tflops = first and (first.measured_tflops or first.predicted_tflops)
+    if first is None or not tflops:
+        raise ModelError(
+            f"--aiter: nothing says how fast the pick for {problem.id} is, the model orders alone"
+        )
+    return [Winner(problem, first.kernel.name, tflops)]
+
+
+def _write_table(path: Path, winners: list[Winner], arch: str) -> None:
+    text = tuned_table(winners, arch, load_arch(arch).hardware.num_cus)
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise ModelError(f"cannot write {path}: {error.strerror}") from None
 
 
 def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:

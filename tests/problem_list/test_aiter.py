@@ -1,0 +1,94 @@
+"""Tuned tables of AITER: lines as ROCm/aiter has them in aiter/configs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tile_oracle.cli import main
+from tile_oracle.errors import ProblemError, ProblemSetError
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem_list.aiter import Winner, tuned_table
+from tile_oracle.problem_set import load_problem_set
+from tile_oracle.record.importers import import_file
+from tile_oracle.training.recipe import recipe_named
+from tile_oracle.training.train import train
+
+BLOCK_SCALED = """\
+gfx,cu_num,M,N,K,libtype,kernelId,splitK,us,kernelName,tflops,bw,errRatio
+gfx950,256,1,2048,3072,ck,8,2,4.8294,a8w8_blockscale_1x128x128_256x16x64x256_16x16_16x16_1x1_16x16x1_16x16x1_1x16x1x16_4_1x1_intrawave_v1,2.61,1304.22,0.0
+"""
+PLAIN = """\
+gfx,cu_num,M,N,K,bias,dtype,outdtype,scaleAB,bpreshuffle,libtype,solidx,splitK,us,kernelName,err_ratio,tflops,bw
+gfx950,256,64,256,5120,False,torch.bfloat16,torch.float32,False,False,asm,5,13,7.9191,_ZN5aiter39bf16gemm_fp32bf16_tn_64x64_splitk_cleanE,0.0,21.19,417.92
+"""
+ROWWISE = """\
+gfx,cu_num,M,N,K,q_dtype_w,kernelId,splitK,us,kernelName,tflops,bw,errRatio
+gfx942,80,1,1280,8192,torch.int8,34,0,20.5611,a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3,1.02,510.5,0.0
+gfx942,80,1,1280,8192,torch.float8_e4m3fnuz,34,0,20.5611,a8w8_rowwise_256x16x64x512_16x16_1x1_32x8x1_32x8x1_1x16x1x16_4x4x1_1x1_intrawave_v3,1.02,510.5,0.0
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (BLOCK_SCALED, GemmProblem("fp8", "rcr", 1, 2048, 3072)),
+        (PLAIN, GemmProblem("bf16", "rcr", 64, 256, 5120)),
+        (ROWWISE, GemmProblem("fp8", "rcr", 1, 1280, 8192)),
+    ],
+)
+def test_each_layout_is_a_set_of_gemms(tmp_path: Path, text: str, problem: GemmProblem) -> None:
+    path = tmp_path / "a8w8_tuned_gemm.csv"
+    path.write_text(text + text)  # shards repeat the header row and shapes
+    found = load_problem_set(str(path))
+    assert found.problems == (problem,)
+    assert found.repeated_rows == 1
+    assert ("torch.int8" in " ".join(found.notes)) == (text is ROWWISE)
+
+
+def test_a_damaged_row_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(PLAIN.replace(",5120,", ",many,"))
+    with pytest.raises(ProblemSetError, match=r"a\.csv:2: K = 'many' is not an integer"):
+        load_problem_set(str(path))
+
+
+def test_picks_become_a_table_that_is_read_again(tmp_path: Path) -> None:
+    problem = GemmProblem("bf16", "rcr", 64, 256, 5120)
+    name = "gemm_bf16_rcr_mem_cshuffle_intrawave_False_False_False_False_64x64x64_2x2x1_16x16x16"
+    text = tuned_table([Winner(problem, name, 21.19)], "gfx950", 256)
+    header, row = text.splitlines()
+    assert header == PLAIN.splitlines()[0]
+    cells = dict(zip(header.split(","), row.split(","), strict=True))
+    assert (cells["libtype"], cells["kernelName"], cells["dtype"]) == ("tile_oracle", name, "torch.bfloat16")
+    assert float(cells["us"]) == pytest.approx(problem.flops / 21.19e6, abs=1e-4)
+    path = tmp_path / "ours_tuned_gemm.csv"
+    path.write_text(text)
+    assert load_problem_set(str(path)).problems == (problem,)
+    with pytest.raises(ProblemError, match="with layout rcr"):
+        tuned_table([Winner(GemmProblem("bf16", "rrr", 8, 8, 8), name, 1.0)], "gfx950", 256)
+
+
+def test_the_picks_of_a_model_are_written(tmp_path: Path) -> None:
+    shapes = [
+        GemmProblem("bf16", "rcr", m, n, k) for m in (16, 64, 256) for n, k in ((512, 256), (256, 1024))
+    ]
+    pool = pool_of_kind(shapes[0].kind, "gfx950", "tiny")
+    rows = [
+        {"kernel": kernel.name, "M": one.M, "N": one.N, "K": one.K, "latency_ms": 0.01 + 1e-4 * place}
+        for one in shapes
+        for place, kernel in enumerate(pool)
+    ]
+    pd.DataFrame(rows).to_csv(tmp_path / "measured.csv", index=False)
+    records = import_file(tmp_path / "measured.csv", "gfx950").records
+    train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "m")
+    words = ["--arch", "gfx950", "--model", str(tmp_path / "m"), "--kernel-set", "tiny", "--engine", "python"]
+    out = tmp_path / "ours_tuned_gemm.csv"
+    assert main(["pick", shapes[0].id, shapes[1].id, *words, "--aiter", str(out)]) == 0
+    assert load_problem_set(str(out)).problems == tuple(shapes[:2])
+    assert ",gemm_bf16_rcr_" in out.read_text()
+    conv = "forward-bf16-n1-c64-k64-i56x56-f3x3-p1"
+    assert main(["pick", conv, "--arch", "gfx950", "--engine", "python", "--aiter", str(out)]) == 2
