@@ -16,6 +16,7 @@ from tile_oracle.model.store import named_model_folder, read_manifest, shipped_m
 from tile_oracle.operation import operation_named
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem import Problem, kind_text
+from tile_oracle.training.training_range import TrainingRange
 
 HELP = "rank the kernels for a problem with a model"
 
@@ -95,6 +96,8 @@ def _print(predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, fl
     refusals = {kernel.name: arch.problem_refusal(kernel, problem) for kernel, _ in ranked}
     scores = predictor.ranker.orders_only
     said = _of_members(predictor, problem, [kernel for kernel, _ in ranked])
+    known = TrainingRange.of(predictor.folder)
+    outside = () if known is None else known.problem_outside(problem)
     if as_json:
         picks = [
             {
@@ -106,9 +109,12 @@ def _print(predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, fl
             for place, (kernel, tflops) in enumerate(ranked)
         ]
         units = {name: unit for name, (unit, _) in said.items()}
-        print(json.dumps({"problem": problem.id, "model": model, "units": units, "picks": picks}))
+        found = {"problem": problem.id, "model": model, "units": units, "picks": picks}
+        print(json.dumps({**found, "outside_training": list(outside)}))
         return
     print(f"{problem.id}  ({model}{', which orders kernels and predicts no TFLOPS' * scores})")
+    if outside:
+        print(f"      outside of its training: {'; '.join(outside)}")
     for place, (kernel, tflops) in enumerate(ranked):
         reason = refusals[kernel.name]
         refused = f"  (refuses this problem: {reason})" if reason else ""

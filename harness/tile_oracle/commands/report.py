@@ -61,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         training=inputs.training,
         candidates=inputs.candidates,
     )
+    data = replace(data, extrapolating=inputs.extrapolating)
     write_report(args.run_folder, data)
     print("\n".join(summary_lines(data, args.width)))
     return 1 if data.verdict.failed else 0

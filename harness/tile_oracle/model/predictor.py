@@ -228,11 +228,15 @@ def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ran
     gives none, where the ranker is only looked at. Raises ModelError like `Predictor.load`."""
     hardware_figures(spec.arch)
     picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
+    return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases_of(folder, spec))
+
+
+def aliases_of(folder: Path, spec: ModelSpec) -> Aliases:
+    """The names that the model of a folder takes for one kernel. Raises ModelError."""
     try:
-        aliases = Aliases.from_json(spec.aliases)
+        return Aliases.from_json(spec.aliases)
     except (TypeError, ValueError, AttributeError):
         raise ModelError(f"{folder / SPEC_FILE}: aliases cannot be read") from None
-    return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases)
 
 
 def _members(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> tuple[Member, ...]:

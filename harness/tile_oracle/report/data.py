@@ -101,6 +101,16 @@ class Training:
 
 
 @dataclass(frozen=True)
+class Extrapolating:
+    """Where the model leaves its training. note: how many picks extrapolate, in words, "" for none. picks:
+    their problems and why. abstained: problems for which it picked nothing, and why (--abstain)."""
+
+    note: str = ""
+    picks: Mapping[str, str] = field(default_factory=dict)
+    abstained: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Candidates:
     """How large the pool was, in kernels. ranked: what the model chose among. recorded: those of the
     replayed records, trained: those that the model was trained on; None where there is no such thing.
@@ -167,6 +177,7 @@ class ReportData:
     verdict: Verdict
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
+    extrapolating: Extrapolating = field(default_factory=Extrapolating)
     alone: tuple[str, ...] = ()
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
 

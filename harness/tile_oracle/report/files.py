@@ -19,7 +19,7 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.record.disk_errors import disk_errors_as
 from tile_oracle.record.sealed_parquet import DamagedError, read_table, table_bytes
-from tile_oracle.report.data import Candidates, RankedBy, ReportData, RunInfo, Scope, Training
+from tile_oracle.report.data import Candidates, Extrapolating, RankedBy, ReportData, RunInfo, Scope, Training
 from tile_oracle.report.html import report_html
 from tile_oracle.report.markdown import summary_markdown
 from tile_oracle.sealed_json import check_seal, seal
@@ -69,6 +69,7 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
         },
         "training": asdict(data.training),
         "candidates": asdict(data.candidates),
+        "extrapolating": asdict(data.extrapolating),
         "only_one_candidate": list(data.alone),
         "not_covered": {reason: list(problems) for reason, problems in data.not_covered.items()},
         "statuses": dict(data.statuses),
@@ -113,6 +114,7 @@ class Inputs:
     baseline: Baseline | None = None
     training: Training = field(default_factory=Training)
     candidates: Candidates = field(default_factory=Candidates)
+    extrapolating: Extrapolating = field(default_factory=Extrapolating)
 
 
 def read_inputs(run_dir: Path) -> Inputs:
@@ -142,6 +144,7 @@ def _read_inputs(run_dir: Path) -> Inputs:
             baseline=None if baseline is None else parse_baseline(baseline, path),
             training=_training(document.get("training")),
             candidates=Candidates(**_known(Candidates, document.get("candidates"))),
+            extrapolating=Extrapolating(**_known(Extrapolating, document.get("extrapolating"))),
         )
     except TypeError as error:
         raise RecordError(f"{path} is not a verdict of this schema: {error}") from None

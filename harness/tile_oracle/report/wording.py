@@ -274,6 +274,15 @@ def scope_notes(data: ReportData) -> list[str]:
         notes.append(f"in-sample: the model was trained on {of_all}{by}: {used}")
     if not training.known:
         notes.append("the model does not say what it was trained on: whether it is in-sample is unknown")
+    if data.extrapolating.note:
+        notes.append(one_line(data.extrapolating.note, 300))
+    if data.extrapolating.abstained:
+        problem, reason = next(iter(data.extrapolating.abstained.items()))
+        abstained = count(len(data.extrapolating.abstained), "problem")
+        notes.append(
+            f"the model picked nothing for {abstained} outside of its training, such as "
+            f"{one_line(problem)} ({one_line(reason)})"
+        )
     if data.alone:
         notes.append(
             f"{count(len(data.alone), 'problem')} with one candidate, which is 100 % by construction: "

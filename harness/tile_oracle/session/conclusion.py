@@ -6,7 +6,7 @@ import hashlib
 import platform
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from tile_oracle.record.not_built import not_built
 from tile_oracle.report.data import (
     THROTTLED,
     Candidates,
+    Extrapolating,
     ReportData,
     RunInfo,
     Scope,
@@ -32,6 +33,7 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
+from tile_oracle.session.extrapolation import Ranges, abstaining
 from tile_oracle.session.models import NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
@@ -109,10 +111,13 @@ def analyse_set(
     own = records[records["problem"].isin(ids)]
     device = _most_common(own, "device")
     lacking = session.lacking() | not_built(own)
+    ranges = Ranges(choice)
     if before is None:
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
         rankings, ranked_by = rank(choice, without(plan, lacking), part, own, session.target.arch, held)
+        if options.abstain:
+            rankings = abstaining(rankings, ranges.outside(part.problems))
     else:
         rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
     all_pairs = sum(len(plan.kernels(problem)) for problem in part.problems)
@@ -120,7 +125,7 @@ def analyse_set(
     measured = len(own.drop_duplicates(["problem", "kernel"]))
     never = sum(session.unrecorded(p, plan.asked(p)) for p in part.problems if selected.get(p.id))
     unrecorded = min(never, max(0, planned - measured))
-    return analyse(
+    data = analyse(
         own,
         part.problems,
         rankings,
@@ -139,6 +144,18 @@ def analyse_set(
         candidates=_candidates(session, choice, part, lacking),
         settled_by=_settling_command(session, part, folder),
     )
+    return replace(data, extrapolating=_extrapolating(data, ranges, part, abstains=options.abstain))
+
+
+def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstains: bool) -> Extrapolating:
+    """Which of the picks extrapolate, and where the model picked nothing."""
+    picked = data.selection.dropna(subset=["pick_kernel"])
+    picks = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
+    found = ranges.of_picks(part.problems, picks)
+    abstained = {
+        problem: "; ".join(reasons) for problem, reasons in ranges.outside(part.problems).items() if abstains
+    }
+    return Extrapolating(found.note, found.why, abstained)
 
 
 def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
@@ -322,6 +339,7 @@ def _run_info(
         "--samples": "" if options.samples is None else str(options.samples),
         "--cold-cache": "yes" if options.cold_cache else "",
         "--repick": "yes" if options.repick else "",
+        "--abstain": "yes" if options.abstain else "",
     }
     return RunInfo(
         name=session.run.name,

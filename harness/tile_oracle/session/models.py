@@ -282,6 +282,8 @@ def _path(
     )
     if options.cold_cache:
         pool += " cold cache"
+    if options.abstain:
+        pool += " abstaining"
     if options.kernel_source:
         pool += f" {options.kernel_source.partition('=')[0]}"  # other kernels under the same names
     return baseline_path(root, choice.name, device, problems.name, pool)

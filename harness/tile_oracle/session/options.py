@@ -161,6 +161,12 @@ def add_options(parser: pytest.Parser) -> None:
         "that the baseline holds; --update-baseline does so, too",
     )
     add(
+        "--abstain",
+        action="store_true",
+        help="the model picks nothing for problems outside of what it was trained on: they are not covered. "
+        "Such sessions have baselines of their own",
+    )
+    add(
         "--criteria",
         metavar="RULE",
         default=INTERVAL,
@@ -226,6 +232,7 @@ class SessionOptions:
     allowed: frozenset[Outcome]
     tolerances: dict[str, float]
     repick: bool = False
+    abstain: bool = False
     rule: str = INTERVAL
     settle_budget_s: float | None = None
 
@@ -287,6 +294,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
             for name in ("mean", "median", "p10", "problem", "coverage")
         },
         repick=value("--repick"),
+        abstain=value("--abstain"),
         rule=value("--criteria"),
         settle_budget_s=_settle_budget(value("--settle-budget")),
     )

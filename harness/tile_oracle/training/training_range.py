@@ -1,0 +1,141 @@
+"""How far a model must extrapolate: problems and kernels outside of what it was trained on.
+
+Trees predict a constant beyond the last split, so outside of the training's range a ranking is a guess. A
+problem is outside when its kind was not trained on, when one of its numbers is below the smallest or above
+the largest that was, or when it is no multiple of a power of two of which all were (odd channels).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.model.aliases import Aliases
+from tile_oracle.model.model_folder import read_spec
+from tile_oracle.model.predictor import aliases_of
+from tile_oracle.model.store import kernels_trained_on
+from tile_oracle.operation import operation_named
+from tile_oracle.problem import Kind, Problem, kind_text, problem_from_id
+from tile_oracle.training.trained_on import trained_on
+
+_LARGEST_MULTIPLE = 8
+
+
+@dataclass(frozen=True)
+class NumberRange:
+    """The values of one dimension in training. multiple: the power of two, at most 8, that divides all."""
+
+    low: int
+    high: int
+    multiple: int
+
+    def outside(self, name: str, value: int) -> str:
+        """Why a value is outside, or ""."""
+        if not self.low <= value <= self.high:
+            trained = f"{self.low} to {self.high}" if self.low < self.high else f"{self.low} alone"
+            return f"{name} = {value}, trained on {trained}"
+        if value % self.multiple:
+            return f"{name} = {value}, trained on multiples of {self.multiple}"
+        return ""
+
+
+@dataclass(frozen=True)
+class TrainingRange:
+    """What a model was trained on. numbers: by kind of problem, of each dimension. kernels: names."""
+
+    numbers: Mapping[Kind, Mapping[str, NumberRange]]
+    kernels: frozenset[str]
+    aliases: Aliases
+
+    @classmethod
+    def of(cls, folder: Path) -> TrainingRange | None:
+        """The range of a model whose folder says its training problems; None for another one.
+
+        Raises ModelError for a folder that cannot be read.
+        """
+        numbers = _numbers(frozenset(trained_on(folder).problems))
+        if not numbers:
+            return None
+        aliases = aliases_of(folder, read_spec(folder))
+        return cls(numbers, kernels_trained_on(folder) | frozenset(aliases.representative), aliases)
+
+    def problem_outside(self, problem: Problem) -> tuple[str, ...]:
+        """In what a problem is outside of the training; empty for one that is inside."""
+        numbers = self.numbers.get(problem.kind)
+        if numbers is None:
+            trained = ", ".join(sorted(map(kind_text, self.numbers)))
+            return (f"{kind_text(problem.kind)}, trained on {trained}",)
+        found = (of.outside(name, getattr(problem, name)) for name, of in numbers.items())
+        return tuple(reason for reason in found if reason)
+
+    def kernel_outside(self, name: str) -> str:
+        """Why a kernel's prediction is no measured kernel's, or ""."""
+        if not self.kernels or name in self.kernels:
+            return ""
+        stands, _ = self.aliases.stand_in(name, parse_kernel_name(name))
+        if stands != name:
+            return f"never measured, predicted as {stands}"
+        return "never measured, predicted by its features"
+
+
+@lru_cache(maxsize=8)
+def _numbers(ids: frozenset[str]) -> dict[Kind, dict[str, NumberRange]]:
+    values: dict[Kind, list[Problem]] = {}
+    for text in ids:
+        try:
+            problem = problem_from_id(text)
+        except ProblemError:
+            continue  # of an operation that is not installed here
+        values.setdefault(problem.kind, []).append(problem)
+    return {kind: _of_kind(kind, problems) for kind, problems in values.items()}
+
+
+def _of_kind(kind: Kind, problems: Sequence[Problem]) -> dict[str, NumberRange]:
+    found = {}
+    for name in operation_named(kind.op).free_fields:
+        numbers = [value for problem in problems if type(value := getattr(problem, name)) is int]
+        if len(numbers) == len(problems):
+            divisor = math.gcd(*numbers, _LARGEST_MULTIPLE)
+            found[name] = NumberRange(min(numbers), max(numbers), divisor)
+    return found
+
+
+# ---- picks --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """Which of a model's picks extrapolate. problems: id -> in what the problem is outside. kernels: id ->
+    why the pick's prediction is no measured kernel's."""
+
+    problems: Mapping[str, tuple[str, ...]]
+    kernels: Mapping[str, str]
+
+    @property
+    def why(self) -> dict[str, str]:
+        """Problem id -> all reasons, for every pick that extrapolates."""
+        said = {problem: list(reasons) for problem, reasons in self.problems.items()}
+        for problem, reason in self.kernels.items():
+            said.setdefault(problem, []).append(reason)
+        return {problem: "; ".join(said[problem]) for problem in sorted(said)}
+
+    @property
+    def note(self) -> str:
+        """How many picks extrapolate, and in what most; "" where none does."""
+        both = {*self.problems, *self.kernels}
+        if not both:
+            return ""
+        parts = []
+        if self.problems:
+            fields = Counter(reason.split()[0] for reasons in self.problems.values() for reason in reasons)
+            most = ", ".join(f"{name} {count}" for name, count in fields.most_common(4))
+            parts.append(f"{len(self.problems)} on problems outside of its training ({most})")
+        if self.kernels:
+            parts.append(f"{len(self.kernels)} of kernels that it never saw")
+        return f"{len(both)} picks extrapolate: {', '.join(parts)}"

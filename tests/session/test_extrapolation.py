@@ -1,0 +1,56 @@
+"""A verdict says how many picks extrapolate; asked to abstain, a model picks nothing where it would."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.made_records import make_problems
+from tests.pytest_project import Project
+from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
+from tile_oracle.cli import main
+
+REPLAY = ("--problem-set", SET, "--target", "replay", "--model", "narrow")
+
+
+@pytest.fixture(scope="module")
+def recorded(make_project: Callable[[], Project]) -> Recorded:
+    """With a further model, `narrow`, that learnt from no problem of more than 256 channels."""
+    made = make_recorded(make_project())
+    narrow = [problem for problem in make_problems(52, seed=3)[12:] if problem.C <= 256]
+    train_model(records_of(narrow, made.kernels, seed=1), made.model.parent / "narrow")
+    return made
+
+
+def ended(recorded: Recorded, name: str, *options: str) -> tuple[str, dict[str, Any], pd.DataFrame]:
+    finished = recorded.project.pytest(*REPLAY, "--oracle", recorded.oracle, "--run-name", name, *options)
+    run: Path = recorded.project.folder / "reports" / name
+    document = json.loads((run / "verdict.json").read_text())
+    return finished.output, document, pd.read_parquet(run / "selection.parquet").set_index("problem")
+
+
+def test_the_verdict_counts_picks_that_extrapolate_and_abstaining_leaves_them_out(recorded: Recorded) -> None:
+    wide = {problem.id for problem in recorded.problems if problem.C > 256}
+    output, document, selection = ended(recorded, "picks")
+    extrapolated = document["extrapolating"]["picks"]
+    assert wide <= extrapolated.keys()
+    assert len(extrapolated) < len(recorded.problems)
+    assert all("C = " in extrapolated[problem] for problem in wide)
+    assert f"{len(extrapolated)} picks extrapolate: {len(extrapolated)} on problems outside" in output
+    assert (selection["coverage"] == "covered").all()
+
+    output, document, left = ended(recorded, "abstains", "--abstain")
+    assert document["extrapolating"]["abstained"] == extrapolated
+    assert f"picked nothing for {len(extrapolated)} problems outside of its training" in output
+    assert "picks extrapolate" not in output
+    assert set(left.index[left["coverage"] == "not ranked"]) == extrapolated.keys()
+    inside = [problem for problem in left.index if problem not in extrapolated]
+    pd.testing.assert_frame_equal(left.loc[inside, ["pick_kernel"]], selection.loc[inside, ["pick_kernel"]])
+    folder = recorded.project.folder / "reports" / "abstains"
+    assert main(["report", str(folder)]) == 0
+    assert json.loads((folder / "verdict.json").read_text())["extrapolating"] == document["extrapolating"]
