@@ -91,16 +91,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="gfx950: refuse kernels in whose machine code the verifier finds a missing wait or barrier",
+        help="gfx950: refuse kernels whose machine code lacks a wait or barrier",
     )
-    parser.add_argument("-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one a core)")
+    parser.add_argument(
+        "-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one per core)"
+    )
     add_build_dir(parser)
     parser.add_argument(
         "--compile-timeout",
         type=float,
         default=300.0,
         metavar="S",
-        help="seconds a kernel (default: %(default)g)",
+        help="time limit for one kernel, seconds (default: %(default)g)",
     )
 
 
@@ -135,7 +137,7 @@ def _pool(args: argparse.Namespace) -> list[Kernel]:
 
 
 def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:
-    """The kernels that a source has, and lines that say why it has not the others.
+    """The kernels that a source has, and lines that say why it lacks the others.
 
     Raises BuildError when it has none.
     """
@@ -199,7 +201,7 @@ def describe_progress(progress: Progress) -> str:
 
 
 def describe_report(report: PrebuiltReport, builder: Builder) -> str:
-    """What was built, what was not and why, and where it is."""
+    """The report: what was built, what failed and why, and where the folder is."""
     lines: list[str] = []
     for number, result in enumerate(report.failed):
         lines += _describe_failure(result) if number < _LOGS_SHOWN else [f"{result.kernel.name}: build_error"]

@@ -1,4 +1,4 @@
-"""`tile-oracle cache`: what the cache of compiled kernels holds; removes what is no longer used."""
+"""`tile-oracle cache`: shows the cache of compiled kernels and removes unused entries."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ _EXAMPLES = """\
 examples:
   tile-oracle cache                                 how many kernels, how large, when last used
   tile-oracle cache --prune --unused-for 30d        remove what no session has used for 30 days
-  tile-oracle cache --prune --keep 2GiB --dry-run   what would go, oldest use first, until 2 GiB are left
+  tile-oracle cache --prune --keep 2GiB --dry-run   what would be removed, least recently used first, down to
+  2 GiB
 
-What was used in the last day always stays, so sessions that run are safe. A kernel that is needed again is
-compiled again.
+Entries used in the last day are never removed, so running sessions are safe. A removed kernel is compiled
+again when it is needed.
 """
 
 _DAY_S = 24 * 3600.0
@@ -38,10 +39,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_build_dir(parser)
     parser.add_argument("--prune", action="store_true", help="remove entries, as the next two options say")
     parser.add_argument(
-        "--unused-for", type=_duration, metavar="TIME", help="those unused this long: 12h, 30d, 8w"
+        "--unused-for",
+        type=_duration,
+        metavar="TIME",
+        help="remove entries unused for this long: 12h, 30d, 8w",
     )
-    parser.add_argument("--keep", type=_size, metavar="SIZE", help="the oldest above this size: 500MiB, 2GiB")
-    parser.add_argument("--dry-run", action="store_true", help="with --prune: only say what would be removed")
+    parser.add_argument(
+        "--keep", type=_size, metavar="SIZE", help="remove the oldest entries above this size: 500MiB, 2GiB"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with --prune: only list what would be removed"
+    )
 
 
 def run(args: argparse.Namespace) -> int:

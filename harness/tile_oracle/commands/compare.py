@@ -1,4 +1,4 @@
-"""`tile-oracle compare`: an old model and a new one; the exit status is the verdict."""
+"""`tile-oracle compare`: compares an old model with a new one; the exit status is the verdict."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ _LIBRARIES = ("numpy", "pandas", "pyarrow", "lightgbm", "pytest", "pytest_benchm
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at. state: ok, missing, or note (good to know, nothing is amiss)."""
+    """The result of one check. state: ok, missing, or note (for information)."""
 
     state: str
     what: str
@@ -66,7 +66,7 @@ class TargetFindings:
 
     @property
     def device_is_there(self) -> bool:
-        """Whether kernels that were built elsewhere can run, at least."""
+        """Whether at least prebuilt kernels can run."""
         return all(finding.state != BAD for finding in self.findings if finding.what == DEVICE)
 
 
@@ -82,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints what was found; 1 when no target can run here."""
+    """Prints what was found; returns 1 when no target can run here."""
     targets = examine_targets()
     lines = [f"tile-oracle {__version__}, Python {platform.python_version()}, {platform.platform()}", ""]
     for target in targets:
@@ -127,7 +127,7 @@ def _ck_tile_folders(given: Path | None) -> list[Path]:
 
 
 def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
-    """What of CK Tile's kernels can be built from a checkout or an install."""
+    """Which of CK Tile's kernels can be built from a checkout or an install."""
     try:
         api = detect(find_headers(folder))
     except HarnessError as error:
@@ -148,7 +148,7 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
 
 
 def _of_the_pool(api: CkTileApi, direction: str) -> str:
-    """How much of the default pool a version of CK Tile has; `build` and `pytest` give each reason."""
+    """How many kernels of the default pool a version of CK Tile has; `build` and `pytest` say why."""
     pool = kernel_pool(direction, "bf16", 2, "gfx950")
     there = 0
     for kernel in pool:
@@ -172,7 +172,7 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
 
 
 def _known_defects(identity: str) -> str | None:
-    """What a compiler is known to do wrong on gfx950, by its identity; None: nothing is known."""
+    """The known bugs of a compiler on gfx950, by its identity; None if there are none."""
     match = re.search(r"clang (\d+)\.(\d+)\.(\d+)", identity)
     if match is None or tuple(map(int, match.groups())) > _LAST_WITH_LOST_WAITS:
         return None
@@ -183,7 +183,7 @@ def _known_defects(identity: str) -> str | None:
 
 
 _LAST_WITH_LOST_WAITS = (22, 1, 8)
-"""The newest clang of which both are known (LLVM issue 211684, pull request 179305)."""
+"""The newest clang known to have both bugs (LLVM issue 211684, pull request 179305)."""
 
 
 def _counted(presence: Presence) -> str:
@@ -193,7 +193,7 @@ def _counted(presence: Presence) -> str:
 
 
 def _identity(name: str, arch: str) -> str | None:
-    """Of a toolchain that works."""
+    """The findings for a toolchain that works."""
     try:
         return find_gpu_toolchain(name, arch).identity
     except HarnessError:
@@ -208,12 +208,12 @@ def _compiler(identity: Callable[[], str]) -> Finding:
 
 
 def _clocks(vendor: str, presence: Presence) -> Finding:
-    """What the first GPU runs at, and whether anything can be noted beside measurements."""
+    """The first GPU's clocks, and whether clocks can be recorded with measurements."""
     missing = why_not_readable(vendor)
     if missing:
-        return Finding(NOTE, _CLOCKS, f"not noted beside measurements: {missing}")
+        return Finding(NOTE, _CLOCKS, f"not recorded with measurements: {missing}")
     if not presence.usable:
-        return Finding(NOTE, _CLOCKS, "can be noted, but there is no GPU")
+        return Finding(NOTE, _CLOCKS, "can be recorded, but there is no GPU")
     reader = open_reader(vendor)
     state = DeviceState() if reader is None else reader.read()
     figures = {
@@ -242,7 +242,7 @@ def _ptxas() -> Finding:
 
 
 def _nvcc() -> Iterator[Finding]:
-    """Why an nvcc that is there cannot be used."""
+    """Why an installed nvcc cannot be used."""
     if find_cuda_program("nvcc") is None:
         return
     try:
@@ -252,7 +252,7 @@ def _nvcc() -> Iterator[Finding]:
 
 
 def examine_containment() -> tuple[Finding, ...]:
-    """What holds a worker here, and what cannot and why; looked at by starting one."""
+    """Which containment works here and which does not, with reasons; starts a worker to find out."""
     try:
         held = containment_for("cpu")
     except HarnessError as error:

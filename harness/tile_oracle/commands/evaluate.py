@@ -32,8 +32,8 @@ efficiency: TFLOPS of the pick / of the oracle. Figures in [ ] are 95 % bootstra
 problems. The ceiling is what always picking the truly fastest kernel would reach, given the noise of the
 measurements that the oracle is the best of: an estimate, which a model may beat by luck on few problems.
 
-predictions: R2 and RMSE over all pairs, the rank correlation within problems, of what the pick's prediction
-says, and of what each member of the model was trained to say.
+predictions: R2 and RMSE over all pairs and the rank correlation within problems, for everything derived from
+the pick's prediction and for the target of each member of the model.
 """
 
 
@@ -50,15 +50,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--trained-on",
         nargs="+",
         metavar="RECORDS",
-        help="what the model was trained on: tells what is outside",
+        help="the model's training records: marks problems outside their range",
     )
     parser.add_argument(
         "--worst", type=int, default=10, metavar="N", help="problems to show (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap (default: %(default)s)")
-    parser.add_argument("--json", metavar="FILE", help="write all figures as JSON")
-    parser.add_argument("--parquet", metavar="FILE", help="write one row a problem as parquet")
-    parser.add_argument("--figures", metavar="FILE", help="write one row a figure as parquet")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: %(default)s)")
+    parser.add_argument("--json", metavar="FILE", help="write all metrics as JSON")
+    parser.add_argument("--parquet", metavar="FILE", help="write one row per problem as parquet")
+    parser.add_argument("--figures", metavar="FILE", help="write one row per metric as parquet")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -97,7 +97,7 @@ def rankings_of(model: str, records: pd.DataFrame) -> pd.DataFrame:
 
 
 def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
-    """What each model folder says of having been trained on the problems of the records."""
+    """For each model folder, whether it was trained on problems of the records."""
     lines = []
     problems = set(records["problem"].astype(str).unique())
     for model in models:
@@ -163,7 +163,7 @@ def render(evaluation: Evaluation, worst: int) -> str:
 
 
 def _speeds(evaluation: Evaluation) -> list[str]:
-    """How exact the predicted TFLOPS are, of a model that predicts any."""
+    """The accuracy of the predicted TFLOPS, for models that predict them."""
     if not evaluation.regression:
         return ["the model orders kernels and predicts no TFLOPS"]
     exact = (f"{name.replace('_', ' ')} {value:.3f}" for name, value in evaluation.regression.items())
@@ -177,7 +177,7 @@ def _speeds(evaluation: Evaluation) -> list[str]:
 
 
 def _targets(evaluation: Evaluation) -> list[str]:
-    """R2 and RMSE of everything that is predicted."""
+    """R2 and RMSE of every prediction."""
     lines = [f"{'prediction':<16}{'of':<16}{'pairs':>8}{'R2':>9}{'RMSE':>11}  {'':<10}{'rank corr.':>10}"]
     for one in evaluation.targets:
         r2, rmse, correlation = (

@@ -26,8 +26,8 @@ examples:
   tile-oracle export models/mine -o selector --kernels names.txt
   make -C selector && selector/build/pick selector/forward_bf16_2d.selector N=8 C=64 K=64 Hi=56 Wi=56
 
-The kernels are those that the model was trained on, unless a rule set or a file of names, one a line, says
-others. The folder builds with any compiler of C++20 and needs neither Python nor LightGBM; its README.md says
+The kernels are those that the model was trained on, unless a rule set or a file of names (one per line) is
+given. The folder builds with any C++20 compiler and needs neither Python nor LightGBM; its README.md explains
 how to use it.
 """
 
@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--kernel-set", metavar="SET", help="the kernels of a rule set, for the model's problems"
     )
-    which.add_argument("--kernels", metavar="FILE", help="kernel names, one a line")
+    which.add_argument("--kernels", metavar="FILE", help="file of kernel names, one per line")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""`tile-oracle import`: foreign measurements -> a parquet file of records."""
+"""`tile-oracle import`: converts measurements of other tools into a parquet file of records."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ examples:
   tile-oracle import a.csv b.json run.log --arch gfx950 -o all.parquet
   tile-oracle import benchmark.csv --arch gfx950 --trust-unverified -o as_published.parquet
 
-what a row needs: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
+required in each row: a kernel name (kernel, kernel_name or name), the dimensions N C K Hi Wi Y X (and, where
 they are not 1 or 0, G, strides, pads, dilations), and latency_ms. tflops and non_zero are checked.
-Of GEMM the dimensions are M N K (and split_k where it is not 1); what a result says besides (dtype_a,
-layout_a, stride_a, ..., structured_sparsity) must be so of its kernel and of dense matrices. One call
-imports one operation.
+GEMM rows have the dimensions M N K (and split_k where it is not 1). Anything else that a result states
+(dtype_a, layout_a, stride_a, ..., structured_sparsity) must agree with its kernel and with dense matrices.
+One call imports one operation.
 """
 
 
@@ -36,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
         "Reads published benchmark CSV, JSON and parquet results, raw benchmark logs (JSON among other "
-        "lines), and our own records. Rows that cannot be right are refused and counted. Rows whose non_zero "
+        "lines), and tile-oracle's records. Contradictory rows are refused and counted. Rows whose non_zero "
         "count shows that the kernel did not write its output get the status wrong."
     )
     parser.epilog = _EXAMPLES
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "files", nargs="+", metavar="FILE", help="CSV, JSON, log, parquet file, or a run's folder"
     )
     parser.add_argument(
-        "--arch", required=True, metavar="ARCH", help="architecture that was measured, gfx950 for one"
+        "--arch", required=True, metavar="ARCH", help="architecture that was measured, such as gfx950"
     )
     parser.add_argument(
         "-o",
@@ -57,12 +57,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust-unverified",
         action="store_true",
-        help="keep rows that left their output unwritten as ok: published figures count them",
+        help="keep rows that left their output unwritten as ok, as published results do",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the records and says what became of every row. Raises RecordError, RuleError."""
+    """Writes the records and reports how many rows were kept and refused. Raises RecordError, RuleError."""
     if not str(args.out).endswith(".parquet"):
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []

@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --facts`: what the kernels of a pool take of a GPU, as their binaries say."""
+"""`tile-oracle kernels --facts`: the GPU resources of a pool's kernels, read from their binaries."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tile_oracle.kernel import Kernel, TiledKernel, tiled
 _MOST_VGPRS = 512
 _OFFENDERS_SHOWN = 20
 _MMA_BLOCK = (16, 8, 16)
-"""What one mma.sync of kernels/gpu multiplies on sm_90."""
+"""The shape of one mma.sync of kernels/gpu on sm_90."""
 _SHALLOW_MFMA_DEPTH = 4
-"""Of gfx950's instructions for fp32, and of those that multiply sixteen matrices at once."""
+"""The fp32 instructions of gfx950, and those that multiply sixteen matrices at once."""
 _TWO_OF_FP8 = ((16, 16, 64), (32, 32, 32))
-"""Warp tiles of fp8 that are two of gfx950's instructions; all others are one."""
+"""Warp tiles of fp8 that take two of gfx950's instructions; all others take one."""
 
 
 @dataclass(frozen=True)
 class KernelFacts:
-    """One kernel that was built, or could not be. facts are all None without a binary."""
+    """One kernel, built or failed. Without a binary all facts are None."""
 
     kernel: Kernel
     binary_bytes: int
@@ -82,9 +82,9 @@ _HEADINGS = (
 
 
 def fact_rows(found: Sequence[KernelFacts], arch: Arch, *, each: bool = False) -> list[tuple[str, ...]]:
-    """Headings, then a row for each tile and pipeline: least to most of its kernels.
+    """Headings, then a row for each tile and pipeline with the minimum and maximum over its kernels.
 
-    each: a row for each kernel. A column that says nothing of any kernel is left out.
+    each: a row for each kernel. Columns without any value are left out.
     """
     rows: list[tuple[str, ...]] = []
     for _, group in itertools.groupby(sorted(found, key=_row_key(each)), key=_row_key(each)):
@@ -120,7 +120,7 @@ def _row(group: Sequence[KernelFacts], arch: Arch) -> tuple[str, ...]:
 
 
 def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
-    """What a wave issues for one step of tile_k, by the kernel's fields."""
+    """The matrix instructions of a wave for one step of tile_k, from the kernel's fields."""
     per_wave = (
         tile // (wave * warp)
         for tile, wave, warp in zip(kernel.tile, kernel.waves, kernel.warp_tile, strict=True)
@@ -136,7 +136,7 @@ def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
 
 
 def _steps(in_loop: Sequence[int | None], per_step: int) -> str:
-    """The count in the loop's body as a multiple of a step's, where it is one."""
+    """The count in the loop's body, as a multiple of one step's count where it is one."""
     known = sorted({count for count in in_loop if count is not None})
     if not known:
         return "-"
@@ -170,7 +170,7 @@ def find_offenders(found: Sequence[KernelFacts], arch: Arch) -> list[tuple[Kerne
 
 
 def verdict_lines(found: Sequence[KernelFacts], arch: Arch, builder: Builder) -> list[str]:
-    """Offenders, and a line on how many kernels were looked at and with which compiler."""
+    """Offenders, and a line with the number of kernels and the compiler."""
     offenders = find_offenders(found, arch)
     lines = [f"{one.kernel.name} {wrong}" for one, wrong in offenders[:_OFFENDERS_SHOWN]]
     if len(offenders) > _OFFENDERS_SHOWN:

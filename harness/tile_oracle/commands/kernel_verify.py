@@ -1,4 +1,4 @@
-"""`tile-oracle kernels --verify`: what the verifier says of the machine code of a pool, or of a file."""
+"""`tile-oracle kernels --verify`: runs the verifier on the machine code of a pool, or on a file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FINDINGS_SHOWN = 3
 
 @dataclass(frozen=True)
 class Verified:
-    """A kernel's report, or why there is none."""
+    """A kernel's report, or the reason why there is none."""
 
     name: str
     report: Report | None
@@ -29,12 +29,12 @@ class Verified:
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything was followed and nothing found."""
+        """Whether all code was analysed without findings."""
         return self.report is not None and not self.report.findings and not self.report.incomplete
 
 
 def verify_kernels(builder: Builder, kernels: Iterable[Kernel], wanted: bool = True) -> list[Verified]:
-    """Reports on kernels that a builder has built; none where they are not wanted."""
+    """Verifies kernels after their build; does nothing unless verification was requested."""
     return [_verified(builder, kernel) for kernel in kernels] if wanted else []
 
 
@@ -46,12 +46,12 @@ def _verified(builder: Builder, kernel: Kernel) -> Verified:
 
 
 def verify_file(path: Path) -> Verified:
-    """The report on a file of assembly or a code object. Raises BuildError for what is neither."""
+    """The report on an assembly file or a code object. Raises BuildError for any other file."""
     return Verified(str(path), verify_parsed(read_assembly(path)))
 
 
 def verified_lines(found: Sequence[Verified], details: bool = False) -> list[str]:
-    """Findings of the first kernels that have any (details: all of every kernel), and a line that counts."""
+    """Findings of the first kernels that have any (details: all findings of all kernels), and a count."""
     lines: list[str] = []
     offenders = [one for one in found if not one.is_clean]
     for one in offenders if details else offenders[:_KERNELS_SHOWN]:
@@ -85,7 +85,7 @@ def _about(one: Verified, details: bool) -> list[str]:
 
 
 def file_lines(one: Verified) -> list[str]:
-    """All that is known of a file: its functions, what they use, every finding."""
+    """The full report on a file: its functions, the resources they use, every finding."""
     assert one.report is not None
     lines = []
     for function in one.report.functions:

@@ -1,4 +1,4 @@
-"""`tile-oracle kernels`: which kernels a rule set makes, which are refused and why, what a name means."""
+"""`tile-oracle kernels`: the kernels of a rule set, the refused ones with reasons, the meaning of a name."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ examples:
   tile-oracle kernels --arch cpu --direction forward --dtype bf16 --ndim 2
                                                            one kind of problem: a table of tile x pipeline
   tile-oracle kernels --arch gfx950 --kernel-filter "tile_n >= 128 and pipeline == 'compv5'" --list
-                                                           the names that a filter leaves, one a line
+                                                           the names that pass a filter, one per line
   tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
   tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --facts
                                                            compile them: registers, LDS, spills, occupancy
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --verify
                                                            compile them, and verify the waits in their code
-  tile-oracle kernels --verify kernel.s                    the same of a compiler's assembly or a code object
+  tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
-                                                           a name's fields, and who allows the kernel
+                                                           a name's fields, and which architectures allow it
 
 a rule set of your own (--kernel-set mine.json; the shipped ones are kernels/rules/*.json):
   {"blocks": [{"arch": ["cpu"], "pipeline": ["mem", "compv3"],
@@ -76,7 +76,7 @@ fields of a filter:
 @dataclass(frozen=True)
 class _Kind:
     """An architecture and a kind of problem, with its pool. A table of counts has a row for (arch, dtype,
-    `row`) and a column for `column`: rank and direction; of GEMM the operation and the layout."""
+    `row`) and a column for `column`: for convolutions rank and direction; for GEMM operation and layout."""
 
     arch: str
     kind: Kind
@@ -101,10 +101,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle kernels`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Counts the kernels of a rule set by architecture and kind of problem or, for one kind, by tile and\n"
-        "pipeline; lists their names; explains what is refused, and what a kernel's name means."
+        "Counts the kernels of a rule set by architecture and kind of problem; for one kind, by tile and\n"
+        "pipeline. Also lists names, explains refusals, and explains a kernel's name."
     )
-    of_gemm = "\nand of GEMM kernels:\n" + _wrapped(filter_fields("gemm"), width=90)
+    of_gemm = "\nfields of GEMM kernels:\n" + _wrapped(filter_fields("gemm"), width=90)
     parser.epilog = _EXAMPLES + _wrapped(filter_fields("grouped_conv"), width=90) + of_gemm
     parser.add_argument(
         "name",
@@ -132,36 +132,37 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
     )
-    parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels that this is true for")
-    parser.add_argument("--list", action="store_true", help="print the names, one a line")
+    parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels for which this is true")
+    parser.add_argument("--list", action="store_true", help="print the names, one per line")
     parser.add_argument(
         "--refused",
         action="store_true",
-        help="explain what the architectures refuse of the rule set (with --list: a line each)",
+        help="explain which kernels the architectures refuse (with --list: one line per kernel)",
     )
     parser.add_argument(
         "-o", "--output", type=Path, metavar="FILE",
-        help="write the kernels to a file: a dispatcher's instance list (.json), or names, one a line (.txt)",
+        help="write the kernels to a file: a dispatcher's instance list (.json), or names, one per line "
+        "(.txt)",
     )  # fmt: skip
     parser.add_argument(
         "--traits", action="store_true", help="with -o FILE.json: write tile_engine's trait list instead"
     )
     parser.add_argument(
         "--facts", action="store_true",
-        help="compile the kernels for the GPU --arch and show what each tile and pipeline takes of it; exit "
-        "status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not compile "
-        "(with --list: a row for each kernel)",
+        help="compile the kernels for the GPU --arch and show the resources that each tile and pipeline "
+        "uses; exit status 1 when a kernel spills, uses scratch memory, needs too much LDS or does not "
+        "compile (with --list: a row for each kernel)",
     )  # fmt: skip
     parser.add_argument(
         "--verify", action="store_true",
         help="compile the kernels for gfx950 and prove from their machine code that loads are waited for, "
-        "barriers publish what was written and wait states are kept; exit status 1 with findings "
+        "LDS writes complete before barriers, and wait states are kept; exit status 1 with findings "
         "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
     )  # fmt: skip
     parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
     add_toolchain(parser)
     parser.add_argument(
-        "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one a core)"
+        "-j", "--jobs", type=_count, metavar="N", help="compilers at once (default: one per core)"
     )
     add_build_dir(parser)
     parser.add_argument(
@@ -203,7 +204,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write_list(kinds: Sequence[_Kind], path: Path, *, traits: bool) -> str:
-    """Writes the accepted kernels as a list; what was written, in words. Raises RuleError or KernelError."""
+    """Writes the accepted kernels as a list; returns a message. Raises RuleError or KernelError."""
     kernels = [kernel for kind in kinds for kernel in kind.pool.accepted]
     if not kernels:
         raise RuleError("there is no kernel to write: --refused says why")
@@ -231,7 +232,7 @@ def _write_list(kinds: Sequence[_Kind], path: Path, *, traits: bool) -> str:
 
 
 def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
-    """The table on standard output, the verdict too unless that is a document's; 1 when it is bad."""
+    """Prints the table and, unless the output is Markdown, the verdict; returns 1 when it is bad."""
     option = "--facts" if args.facts else "--verify"
     if args.arch is None:
         archs = "gfx950" if args.verify else "gfx950 or sm_90"
@@ -283,7 +284,7 @@ def _kinds(rule_set: RuleSet, args: argparse.Namespace, where: KernelFilter | No
     kinds = sorted(operation.kinds(only), key=lambda kind: _place(operation, kind))
     wanted = [(arch, kind) for arch in archs for kind in kinds]
     covered = [(arch, kind) for arch, kind in wanted if rule_set.covers(kind, arch)]
-    # With nothing covered, the pool of the first kind says which rules are missing.
+    # If no kind is covered, the pool of the first one raises the error that names the missing rules.
     for arch, kind in covered or wanted[:1]:
         yield _Kind(arch, kind, explain_pool_of_kind(kind, arch, rule_set.name, where))
 
@@ -298,7 +299,7 @@ def _place(operation: Operation, kind: Kind) -> list[int]:
 
 
 def count_kernels(rule_set: RuleSet, kinds: Sequence[_Kind], filtered: bool = False) -> str:
-    """A table of counts: of kinds or, when there is only one, of its tiles and pipelines."""
+    """A table of counts: per kind; for a single kind, per tile and pipeline."""
     lines = [f"kernel set {_printable(rule_set.name)}"]
     lines += [f"  {line}" for line in _wrapped(_printable(rule_set.about).split(), " ", 100).splitlines()]
     if len(kinds) == 1:
@@ -350,7 +351,7 @@ def _tiling(kernel: TiledKernel) -> tuple[str, str, str]:
 
 
 def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20) -> str:
-    """How many kernels each rule and each reason refuses, with an example of each reason."""
+    """How many kernels each rule and each reason refuses, with an example for each reason."""
     accepted = sum(len(kind.pool.accepted) + len(kind.pool.filtered_out) for kind in kinds)
     refused = [one for kind in kinds for one in kind.pool.refused]
     archs = ", ".join(dict.fromkeys(kind.arch for kind in kinds))
@@ -438,7 +439,7 @@ def _x(values: tuple[int, int, int]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which a terminal would obey."""
+    """Removes control characters, which a terminal would interpret."""
     return "".join(char if char.isprintable() else "�" for char in text)
 
 

@@ -12,13 +12,13 @@ HELP = "merge the records of several runs and machines into one file"
 _EXAMPLES = """\
 examples:
   tile-oracle merge reports/monday reports/tuesday -o measured.parquet
-  tile-oracle merge measured.parquet reports/wednesday -o measured.parquet    add to what there is
+  tile-oracle merge measured.parquet reports/wednesday -o measured.parquet    add to an existing file
   tile-oracle merge from_machine_a from_machine_b -o measured.parquet         copies of run folders
 
-The order and the number of times that something is given do not matter. A measurement that is given twice
-stays once; a pair that was measured in several runs keeps all its rows; a row device_lost goes when the same
-run measured the pair later; different runs of one name are told apart (NAME~2). Devices, toolchains and
-binaries that differ are kept, counted and shown.
+Order and repetition of the arguments do not matter. A measurement that is given twice is kept once. A pair
+that several runs measured keeps all its rows. A device_lost row is dropped if the same run measured the pair
+later. Different runs with the same name are renamed (NAME~2). Differing devices, toolchains and binaries are
+kept, counted and shown.
 """
 
 
@@ -26,8 +26,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle merge`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Reads run folders, folders of parts and parquet files of records, also of runs that still go on or "
-        "were killed, and writes one parquet file, whole or not at all. Equal rows give equal bytes."
+        "Reads run folders, folders of parts and parquet files of records, including runs in progress and "
+        "killed runs, and writes one parquet file atomically. Equal rows give equal bytes."
     )
     parser.epilog = _EXAMPLES
     add_records(parser)
@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the file and says what became of every row. Raises RecordError."""
+    """Writes the file and reports how many rows were kept and dropped. Raises RecordError."""
     from tile_oracle.errors import RecordError
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.dataset_file import write_dataset

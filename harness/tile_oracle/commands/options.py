@@ -7,14 +7,14 @@ from pathlib import Path
 
 
 def add_build_dir(parser: argparse.ArgumentParser) -> None:
-    """Where compiled kernels are kept."""
+    """The cache of compiled kernels."""
     parser.add_argument(
         "--build-dir", type=Path, metavar="DIR", help="cache of compiled kernels (default: the user's)"
     )
 
 
 def add_toolchain(parser: argparse.ArgumentParser) -> None:
-    """What kernels are compiled with."""
+    """The compiler of the kernels."""
     parser.add_argument(
         "--toolchain",
         default="auto",
@@ -25,7 +25,7 @@ def add_toolchain(parser: argparse.ArgumentParser) -> None:
 
 
 def add_records(parser: argparse.ArgumentParser) -> None:
-    """What was measured."""
+    """Sources of records."""
     parser.add_argument(
         "records",
         nargs="+",
@@ -36,10 +36,14 @@ def add_records(parser: argparse.ArgumentParser) -> None:
 
 
 def add_training(parser: argparse.ArgumentParser, folds: int = 5) -> None:
-    """How a model is trained."""
+    """Training settings."""
     from tile_oracle.training.recipe import RECIPES, SUITED
 
-    parser.add_argument("--recipe", choices=sorted(RECIPES), help=f"what to train (default: {SUITED})")
+    parser.add_argument(
+        "--recipe",
+        choices=sorted(RECIPES),
+        help=f"features, target and training settings (default: {SUITED})",
+    )
     parser.add_argument(
         "--folds", type=int, default=folds, metavar="N", help="cross-validation folds (default: %(default)s)"
     )

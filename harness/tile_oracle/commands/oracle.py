@@ -25,8 +25,8 @@ examples:
 
 With --model the file is written where `pytest --target replay` looks for it: into the model's folder, beside
 the baseline (MODEL/DEVICE/PROBLEM SET/KERNEL SET.parquet). The file has every row of the records, all rounds
-and statuses, of one device and of each kernel's newest binary; it is read like any other file of records.
-Left out are busy_ms, which no replay reads, and tflops, which reading computes from latency_ms.
+and statuses, for one device and the newest binary of each kernel. It is read like any other file of records.
+It omits busy_ms, which no replay reads, and tflops, which is computed from latency_ms when the file is read.
 """
 
 
@@ -45,18 +45,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernel-set",
         metavar="RULES",
-        help="the pool that was measured (default: what the runs say, else default)",
+        help="the pool that was measured (default: as the runs recorded it, else default)",
     )
     parser.add_argument("--device", metavar="NAME", help="only the records of this device")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the file and says what is in it. Raises HarnessError."""
+    """Writes the file and prints what is in it. Raises HarnessError."""
     from tile_oracle.model.model_folder import read_spec
     from tile_oracle.problem_set import load_problem_set
 
     if args.model is not None:
-        read_spec(args.model)  # a folder that is no model's would never be looked into
+        read_spec(args.model)  # a replay looks only into model folders
     if args.model is not None and args.problem_set is None:
         raise RecordError("--model keeps an oracle by problem set: name it with --problem-set")
     if args.out is not None and args.out.suffix != ".parquet":
@@ -84,8 +84,8 @@ def write_oracle(
     kernel_set: str | None = None,
     device: str | None = None,
 ) -> tuple[Path, list[str]]:
-    """Merges the sources and writes their oracle to `out`, or into the model's folder; the file's path and
-    what is in it. Raises RecordError."""
+    """Merges the sources and writes their oracle to `out`, or into the model's folder; returns the path and
+    lines that say what is in it. Raises RecordError."""
     from tile_oracle.judge.baseline_file import baseline_path
     from tile_oracle.model.store import oracle_file
     from tile_oracle.record.dataset import read_rows

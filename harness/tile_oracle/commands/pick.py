@@ -33,8 +33,8 @@ examples:
   tile-oracle pick forward_smoke --arch gfx950 --json
   tile-oracle pick forward-fp32-n1-c64-k64-i28x28-f1x1 --target cpu --measure 10s
 
-A tuned result (`tile-oracle tune`) goes before a model's prediction. With --arch, for an architecture that
-need not be at hand, only models pick.
+A tuned result (`tile-oracle tune`) takes precedence over a model's prediction. With --arch, for an
+architecture that this machine need not have, only models pick.
 """
 
 
@@ -44,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
     parser.add_argument("--top", type=int, default=1, metavar="K", help="picks shown (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="one JSON object a problem")
+    parser.add_argument("--json", action="store_true", help="one JSON object per problem")
     parser.add_argument(
         "--aiter",
         metavar="FILE",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--measure",
         metavar="TIME",
-        help="measure the pool for so long (10s, 2m) where no model fits, and keep the result",
+        help="if no model fits, measure the pool for this long (10s, 2m) and keep the result",
     )
     add_registry_arguments(parser)
 
@@ -65,7 +65,9 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
         "--target", default="auto", metavar="NAME", help="auto, cpu, gfx950 or sm_90 (default: %(default)s)"
     )
     if arch:
-        parser.add_argument("--arch", metavar="ARCH", help="pick for this architecture, at hand or not")
+        parser.add_argument(
+            "--arch", metavar="ARCH", help="pick for this architecture, which this machine need not have"
+        )
     parser.add_argument(
         "--kernel-set", default="default", metavar="NAME", help="the pool (default: %(default)s)"
     )
@@ -75,14 +77,14 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
         "--engine",
         default=AUTO,
         choices=ENGINES,
-        help="by what the model ranks: native code, compiled once, or Python (default: %(default)s)",
+        help="how the model is evaluated: native code, compiled once, or Python (default: %(default)s)",
     )
     add_build_dir(parser)
     add_toolchain(parser)
 
 
 def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry:
-    """The registry that the arguments ask for; what it has to say goes to stderr. Raises HarnessError."""
+    """The registry that the arguments ask for; its messages go to stderr. Raises HarnessError."""
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     return Registry(
         args.target,
@@ -98,7 +100,7 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints the picks; 1 when a problem has none. Raises HarnessError."""
+    """Prints the picks; returns 1 when a problem has none. Raises HarnessError."""
     if args.top < 1:
         raise ModelError("--top must be at least 1")
     problems = problems_of_arguments(args.problems)
@@ -150,7 +152,7 @@ def _write_table(path: Path, winners: list[Winner], arch: str) -> None:
 
 
 def _say_none(problem: Problem, why: str, args: argparse.Namespace, *, can_measure: bool) -> None:
-    """A problem without a pick is said, and the others go on."""
+    """Reports a problem without a pick and continues with the others."""
     if can_measure and args.measure is None:
         why += " (--measure 30s measures the pool)"
     if args.json:

@@ -1,4 +1,4 @@
-"""`tile-oracle predict`: what a model picks for a problem."""
+"""`tile-oracle predict`: ranks the kernels for a problem with a model."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ examples:
   tile-oracle predict N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --kernel-set default --top 3
   tile-oracle predict forward_smoke --model models/mine --kernels names.txt --json
 
-The kernels are those that the model was trained on, unless a file or a kernel set names others. One that by
-the architecture's rules cannot compute the problem is listed all the same, with the reason.
-`tile-oracle problems NAME --ids` prints problem ids.
+The kernels are those that the model was trained on, unless a file or a kernel set names others. A kernel that
+the architecture's rules refuse for the problem is still listed, with the reason. `tile-oracle problems NAME
+--ids` prints problem ids.
 """
 
 
@@ -37,8 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle predict`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Prints the kernels for each problem, best first, with all that the model predicts: the TFLOPS by "
-        "which it ranks, and the TFLOPS, latency or bandwidth that each of its members says."
+        "Prints the kernels for each problem, best first, with all predictions: the TFLOPS that decide the "
+        "order, and the TFLOPS, latency or bandwidth that each member of the model predicts."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument("problems", nargs="+", metavar="PROBLEM", help=PROBLEM_HELP)
@@ -48,21 +48,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="model folder, or a shipped model's name (default: the one that fits)",
     )
     parser.add_argument(
-        "--arch", default="gfx950", metavar="ARCH", help="of the shipped model (default: %(default)s)"
+        "--arch",
+        default="gfx950",
+        metavar="ARCH",
+        help="architecture of the shipped model (default: %(default)s)",
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--kernels", metavar="FILE", help="kernel names to rank, one a line")
+    which.add_argument("--kernels", metavar="FILE", help="file of kernel names to rank, one per line")
     which.add_argument("--kernel-set", metavar="NAME", help="rank this pool")
     parser.add_argument(
         "--build-dir",
         metavar="DIR",
-        help="kernels that `tile-oracle build` made: for a model that reads figures of binaries, those that "
-        "its own folder lacks",
+        help="prebuilt kernels (`tile-oracle build`): for a model that reads metrics of binaries, those "
+        "that its folder lacks",
     )
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
     )
-    parser.add_argument("--json", action="store_true", help="one JSON object a problem")
+    parser.add_argument("--json", action="store_true", help="one JSON object per problem")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -126,8 +129,8 @@ def _print(predictor: Predictor, problem: Problem, ranked: list[tuple[Kernel, fl
 def _of_members(
     predictor: Predictor, problem: Problem, kernels: list[Kernel]
 ) -> dict[str, tuple[str, list[float]]]:
-    """Member -> (unit, its own prediction for each kernel); members that only order kernels predict nothing.
-    A single member that the picks are made by says nothing beyond the ranking and is left out."""
+    """Member -> (unit, its prediction for each kernel). Members that only order kernels predict nothing. A
+    single member that decides the ranking adds nothing to it and is left out."""
     members = [member.name for member in predictor.ranker.members if not member.relative]
     if members == ["tflops"]:
         return {}
@@ -144,7 +147,7 @@ def _named_model(text: str) -> Path:
 
 
 def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
-    """The kernels that a file names, one a line; without a file, those that the model was trained on.
+    """The kernels that a file names, one per line; without a file, those that the model was trained on.
 
     Raises ModelError or KernelError.
     """

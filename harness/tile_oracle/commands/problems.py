@@ -1,4 +1,4 @@
-"""`tile-oracle problems`: which problem sets there are, what is in one, and one as CSV."""
+"""`tile-oracle problems`: lists problem sets, describes one, and writes sets as CSV."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.description = (
         "A table of the shipped problem sets or, given names or paths, each of them in detail. A file is a "
         "CSV table, a list of MIOpenDriver command lines, or a Python file with tile_engine's problems, "
-        "which is read and never run."
+        "which is parsed and never executed."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -92,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, str]:
-    """The problems of all sets, each once, with their sources; in another data type where one is given."""
+    """The distinct problems of all sets, with their sources; converted to `dtype` if one is given."""
     found: dict[Problem, str] = {}
     for one in sets:
         for problem, source in zip(one.problems, one.sources, strict=True):
@@ -101,7 +101,7 @@ def _in_dtype(sets: Sequence[ProblemSet], dtype: str | None) -> dict[Problem, st
 
 
 def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
-    """Writes the sets as one CSV file; what was done, in words."""
+    """Writes the sets as one CSV file; returns a message."""
     if out.suffix.lower() != ".csv":
         raise ProblemSetError(f"{out}: a problem set is written as CSV; name it {out.stem or 'set'}.csv")
     if any(one.path is not None and one.path.resolve() == out.resolve() for one in sets):
@@ -126,7 +126,7 @@ def _origin(one: ProblemSet) -> str:
 
 
 def describe_problem_sets(sets: Iterable[ProblemSet]) -> str:
-    """A table with one line a set: size, kinds, share of grouped problems, GFLOP, hash."""
+    """A table with one line per set: size, kinds, share of grouped problems, GFLOP, hash."""
     head = ("set", "problems", "kind", "dtype", "rank", "G > 1", "GFLOP min", "median", "max", "sha256")
     rows: list[tuple[str, ...]] = [head]
     for one in sets:
@@ -167,7 +167,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
 
     lines += ["", "dimensions"]
     ranges: list[tuple[str, ...]] = [("  ", "min", "median", "max", "distinct")]
-    # Sets of several operations together have the dimensions of their first one's here.
+    # For sets of several operations, these are the dimensions of the first one.
     described = [problem for problem in problems if problem.op == problems[0].op]
     for field in described[0].as_row():
         values = sorted(getattr(problem, field) for problem in described)
@@ -196,7 +196,7 @@ def describe_problem_set(problem_set: ProblemSet, first: int = 10) -> str:
 
 
 def _rank(problem: Problem) -> str:
-    """What a kind says last: the rank of a convolution, the layout of a GEMM."""
+    """The last field of a kind: the rank of a convolution, the layout of a GEMM."""
     return kind_text(problem.kind).split()[-1]
 
 
@@ -210,12 +210,12 @@ def _sorted_gflops(problems: Iterable[Problem]) -> list[float]:
 
 
 def _quantile(ascending: Sequence[float], q: float) -> float:
-    """The nearest value that is really there, so that the table names problems of the set."""
+    """The nearest value that occurs in the set, so that the table names existing problems."""
     return ascending[round(q * (len(ascending) - 1))]
 
 
 def _number(value: float) -> str:
-    """Three figures, never an exponent."""
+    """Three significant digits, never an exponent."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}" if value >= 0.001 else f"{value:.6f}"
@@ -226,5 +226,5 @@ def _words(words: Iterable[str]) -> str:
 
 
 def _printable(text: str) -> str:
-    """Without control characters, which a terminal would obey."""
+    """Removes control characters, which a terminal would interpret."""
     return "".join(char if char.isprintable() else "�" for char in text)

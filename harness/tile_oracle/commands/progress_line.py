@@ -9,7 +9,7 @@ _PLAIN_INTERVAL_S = 10.0
 
 
 class ProgressLine:
-    """Rewritten in place on a terminal, a new line every ten seconds elsewhere; left at the end of `with`."""
+    """Rewritten in place on a terminal; elsewhere a new line every ten seconds. The last one stays."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -18,7 +18,7 @@ class ProgressLine:
         self._open = False
 
     def show(self, text: str) -> None:
-        """Shows how far the work is, unless it is not yet time for another line."""
+        """Shows the progress, unless the last line is too recent."""
         if self._in_place:
             self._stream.write(f"\r\x1b[K{text}")
             self._open = True

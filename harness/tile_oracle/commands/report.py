@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the files and prints the summary; 1 where the verdict is failed. Raises HarnessError."""
+    """Writes the files and prints the summary; returns 1 if the verdict is failed. Raises HarnessError."""
     from tile_oracle.errors import GateError
     from tile_oracle.judge.baseline_file import load_baseline
     from tile_oracle.oracle import problems_of

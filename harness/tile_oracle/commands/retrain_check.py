@@ -1,4 +1,4 @@
-"""`tile-oracle retrain-check`: may a model trained anew replace the current one? In one go."""
+"""`tile-oracle retrain-check`: trains a new model and says whether it may replace the current one."""
 
 from __future__ import annotations
 

@@ -10,12 +10,11 @@ HELP = "write SHA-256 digests of model folders' files, so that damage to them is
 
 _EXAMPLES = """\
 examples:
-  tile-oracle seal models/mine          a folder that was made before there were digests, or changed by hand
+  tile-oracle seal models/mine          a folder without digests, or one changed by hand
   tile-oracle seal --pack models/mine   the same trees in smaller files
 
-`train`, `study`, `ship`, `oracle` and `--update-baseline` write digests by themselves. This command is for
-folders of older versions and for files that were changed on purpose. It believes the files as they are: look
-at them first.
+`train`, `study`, `ship`, `oracle` and `--update-baseline` write digests themselves. This command is for
+folders of older versions and for files changed on purpose. It trusts the files as they are: check them first.
 """
 
 

@@ -16,23 +16,26 @@ HELP = "search an architecture's kernels for those that a model expects to be fa
 _EXAMPLES = """\
 examples:
   tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --budget 500
-  tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      goes on where s.json ended
+  tile-oracle search forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --state s.json      continues from s.json
   tile-oracle search gemm-bf16-rcr-m16-n4096-k4096 --model models/my_gemm
 
-Every kernel that is proposed is one that the architecture's rules let be built. `measured` says whether
-the model saw measurements of that kernel; for others the prediction is an extrapolation.
+Every proposed kernel is one that the architecture's rules allow. `measured` says whether the model saw
+measurements of that kernel; for others the prediction is an extrapolation.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle search`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Random sampling or discrete differential evolution, the same for the same seed."
+    parser.description = "Random sampling or discrete differential evolution, reproducible by the seed."
     parser.epilog = _EXAMPLES
     parser.add_argument("problem", metavar="PROBLEM", help="problem id")
     parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
     parser.add_argument(
-        "--arch", default="gfx950", metavar="ARCH", help="of the shipped model (default: %(default)s)"
+        "--arch",
+        default="gfx950",
+        metavar="ARCH",
+        help="architecture of the shipped model (default: %(default)s)",
     )
     parser.add_argument("--strategy", choices=STRATEGIES, default="evolution", help="(default: %(default)s)")
     parser.add_argument(
@@ -42,10 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="kernels to show (default: %(default)s)"
     )
-    parser.add_argument("--state", metavar="FILE", help="JSON file to go on from and to save to")
+    parser.add_argument("--state", metavar="FILE", help="JSON file to continue from and to save to")
 
 
-_KNOWN = {True: "measured", False: "not measured", None: "the model does not say what it knows"}
+_KNOWN = {True: "measured", False: "not measured", None: "the model does not list its training kernels"}
 
 
 def run(args: argparse.Namespace) -> int:

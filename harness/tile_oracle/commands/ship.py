@@ -22,14 +22,14 @@ HELP = "train a model on records and put model, oracle and baseline into one fol
 _EXAMPLES = """\
 examples:
   tile-oracle ship reports/training reports/validation --problem-set forward_validation_300 -o models/mine
-  pytest --problem-set forward_validation_300 --target replay --model mine          gates what was shipped
+  pytest --problem-set forward_validation_300 --target replay --model mine          gates the shipped model
   tile-oracle ship f.parquet --also d.parquet --problem-set forward_validation_300 -o models/f --recipe launch
 
 The problems of --problem-set are held out: the model is trained on all other recorded problems, and judged
-on these. What is written: the model (as `tile-oracle train` does), the records that it was trained on
-(training.parquet, without those of --also: the same command makes the same model of it), the oracle of the
-held-out problems (`tile-oracle oracle`), study.json (what the recipe reaches on these problems), and the
-baseline, which is that of a replayed session of the model.
+on these. The folder gets the model (as from `tile-oracle train`), its training records (training.parquet,
+without those of --also, from which the same command makes the same model), the oracle of the held-out
+problems (`tile-oracle oracle`), study.json (what the recipe reaches on these problems), and the baseline of a
+replayed session of the model.
 """
 
 
@@ -37,20 +37,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle ship`."""
 
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "From the records of runs to a folder that `pytest --target replay` gates."
+    parser.description = "Makes a model folder that `pytest --target replay` can gate, from records."
     parser.epilog = _EXAMPLES
     add_records(parser)
     parser.add_argument("-o", "--out", required=True, metavar="FOLDER", type=Path, help="the model folder")
     parser.add_argument(
-        "--problem-set", required=True, metavar="SET", help="what the model is judged on, and not trained on"
+        "--problem-set",
+        required=True,
+        metavar="SET",
+        help="the held-out problems: the model is judged on them and not trained on them",
     )
-    parser.add_argument("--kernel-set", metavar="RULES", help="the pool (default: what the runs say)")
+    parser.add_argument("--kernel-set", metavar="RULES", help="the pool (default: as the runs recorded it)")
     parser.add_argument("--device", metavar="NAME", help="only the records of this device")
     parser.add_argument(
         "--in-sample",
         action="store_true",
-        help="train on the problems of --problem-set as well: for want of other records. What the gate says "
-        "then is no measure of how well the model does on new problems",
+        help="also train on the problems of --problem-set, for lack of other records. The verdict "
+        "then does not measure how well the model does on new problems",
     )
     parser.add_argument(
         "--also",
@@ -58,15 +61,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="RECORDS",
         type=Path,
-        help="records whose rows of other directions teach as well (may be repeated), less those of shapes "
-        "that are held out",
+        help="records of other directions as auxiliary training data (may be repeated); rows of "
+        "held-out shapes are left out",
     )
     add_training(parser)
-    parser.add_argument("--no-study", action="store_true", help="leave study.json out: it takes the longest")
+    parser.add_argument(
+        "--no-study", action="store_true", help="do not write study.json, which takes the longest"
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the folder and says what it reaches. Raises HarnessError."""
+    """Writes the folder and prints its metrics. Raises HarnessError."""
     from tile_oracle.commands.oracle import write_oracle
     from tile_oracle.errors import ModelError
     from tile_oracle.evaluation.study import study, write_study
@@ -95,7 +100,7 @@ def run(args: argparse.Namespace) -> int:
         effort=effort,
         sources=tuple(path.name for path in args.records),
         also=_teaching(args.also, held_out) if args.also else None,
-        # What a binary takes is known before anything is measured.
+        # Facts of binaries are known before anything is measured.
         code=CodeTable.of(held_out).over(CodeTable.of(training)),
     )
     model.save(args.out)
@@ -129,7 +134,7 @@ def _divided(
     held_out, others = records[in_set], records[~in_set]
     for name in ("direction", "dtype"):
         if name in records:
-            # A file of a whole campaign: the model is of what the set is of.
+            # A file of a whole campaign: keep the kinds of problem of the set.
             others = others[others[name].isin(held_out[name].unique())]
     if held_out.empty:
         raise ModelError(
@@ -151,7 +156,7 @@ def _divided(
 
 
 def _teaching(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
-    """The records of other directions that may teach: of no shape that is held out."""
+    """The auxiliary training data: records of other directions, without held-out shapes."""
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.merge import merge_records
     from tile_oracle.training.auxiliary_rows import not_of_shapes
@@ -164,7 +169,7 @@ def _replay(problem_set: str, model: Path, oracle: Path, in_sample: bool) -> int
     """A replayed session that writes the baseline; its exit status."""
     named = Path(problem_set).expanduser()
     with tempfile.TemporaryDirectory() as folder:
-        # An ini file of its own: no settings of a project below which this happens to run.
+        # An ini file of its own, so that settings of a surrounding project do not apply.
         (Path(folder) / "pytest.ini").write_text("[pytest]\n")
         command: Sequence[str] = [
             *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),

@@ -30,30 +30,28 @@ examples:
   tile-oracle suggest measured.parquet --model models/mine --budget 9000 --csv next.csv
   tile-oracle suggest measured.parquet --simulate --budget 60          are suggestions worth it here?
 
-The kernels are those of the records; the problems those of the records or of a problem set. A pair is
+The kernels are those of the records; the problems are those of the records or of a problem set. A pair is
 worth measuring when models fitted to resampled records disagree on it and it may be its problem's fastest.
-With --model, a model that was trained on such records names the pairs that it would pick: the first of
-every problem that is not measured, then the second of every problem, and so on.
+With --model, a trained model names the unmeasured pairs that it would pick: the first pick of every problem,
+then the second of every problem, and so on.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `tile-oracle suggest`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Pairs that would teach most: what an ensemble is unsure of, or a model picks first."
+    parser.description = "The most informative pairs: an ensemble is unsure of them, or a model picks them."
     parser.epilog = _EXAMPLES
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="what is measured already")
     parser.add_argument("--budget", type=int, default=50, metavar="N", help="pairs (default: %(default)s)")
     parser.add_argument("--problem-set", metavar="NAME", help="set or file of problems to choose from")
-    parser.add_argument(
-        "--model", metavar="FOLDER", help="the first picks of this model that are not measured"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the resampling (default: %(default)s)")
+    parser.add_argument("--model", metavar="FOLDER", help="suggest the first unmeasured picks of this model")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the resampling (default: %(default)s)")
     parser.add_argument("--csv", metavar="FILE", help="write the pairs as CSV")
     parser.add_argument(
         "--simulate",
         action="store_true",
-        help="pretend to measure instead: what suggested pairs teach, beside as many random ones "
+        help="simulate instead: compare suggested pairs with as many random ones "
         f"({KNOWN_PROBLEMS} problems known at first, {ROUNDS} rounds of --budget pairs, three starts)",
     )
 

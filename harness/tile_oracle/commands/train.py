@@ -24,17 +24,17 @@ HELP = "train a model that picks kernels, from recorded measurements"
 
 _EXAMPLES = """\
 examples:
-  tile-oracle train reports/my_run -o models/mine                     the recipe that suits
+  tile-oracle train reports/my_run -o models/mine                     the recipe that suits the records
   tile-oracle train reports/a reports/b --arch gfx950 -o models/m     several runs together
   tile-oracle train run.parquet -o models/p --recipe published        97 features, log1p(TFLOPS)
-  tile-oracle train run.parquet -o models/s --compact                 the smallest that is as good
+  tile-oracle train run.parquet -o models/s --compact                 the smallest model that is as good
   tile-oracle train run.parquet -o models/p --recipe published --target tflops,latency,bandwidth
-  tile-oracle train run.parquet -o models/w --weights mine.csv        problem,weight: what matters more
-  tile-oracle train fwd.parquet -o models/j --recipe launch --also bwd.parquet   learn of other directions
+  tile-oracle train run.parquet -o models/w --weights mine.csv        columns problem,weight
+  tile-oracle train fwd.parquet -o models/j --recipe launch --also bwd.parquet   auxiliary training data
 
-Records of GEMM train the same recipes on GEMM's features (published: 72); the one called default is four
-seeds of ln(time). Recipes with figures of the kernels' binaries keep these in the folder:
-see docs/heuristic.md.
+Records of GEMM train the same recipes on GEMM's features (published: 72); there the recipe default is
+ln(time) with four seeds. Recipes that read metrics of binaries store them in the folder: see
+docs/heuristic.md.
 """
 
 
@@ -61,20 +61,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--target",
         metavar="NAME,...",
-        help="published targets to predict besides: tflops, latency, bandwidth",
+        help="further published targets to predict: tflops, latency, bandwidth",
     )
     parser.add_argument(
         "--weights",
         metavar="FILE",
-        help="CSV file: weight, and problem (id) or kernel (name) or both: how much rows count (else 1)",
+        help="CSV file with weight and problem (id), kernel (name) or both: the weight of these rows "
+        "(else 1)",
     )
     parser.add_argument(
         "--also",
         action="append",
         default=[],
         metavar="RECORDS",
-        help="records whose rows of other directions teach as well (may be repeated): kernels of one family "
-        "behave alike. Nothing is judged by them",
+        help="records of other directions as auxiliary training data (may be repeated): kernels of one "
+        "family behave alike. The model is not judged by them",
     )
     parser.add_argument(
         "--warm-start", metavar="FOLDER", help="grow further trees on every target of an existing model"
@@ -91,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="ROUNDS",
-        help="repeat with more weight on badly picked problems, keep the best round (it is seldom later)",
+        help="repeat with more weight on badly picked problems, keep the best round (mostly the first)",
     )
     parser.add_argument(
         "--compact",
@@ -142,7 +143,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _smaller(effort: Effort) -> RecipeSearch:
-    """The search for a smaller model; picks are timed in native code where that can be had."""
+    """The search for a smaller model; picks are timed in native code if that can be built."""
     from tile_oracle.selector.pick_time import NATIVE_PICKS, native_picks_missing
 
     missing = native_picks_missing()

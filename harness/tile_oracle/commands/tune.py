@@ -25,8 +25,8 @@ examples:
   tile-oracle tune my_shapes.csv --budget 2m --kernel-set full
   tile-oracle tune --from-records reports/my_run
 
-Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are believed where
-device, toolchain and kernel source are what they were measured with; what is stale is said, and not used.
+Tuned results are what `tile-oracle pick` and tile_oracle.registry.Registry use first. They are used only if
+device, toolchain and kernel source match the measurement; stale results are reported and not used.
 """
 
 
@@ -38,9 +38,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("problems", nargs="*", metavar="PROBLEM", help=PROBLEM_HELP)
     parser.add_argument(
-        "--budget", default="60s", metavar="TIME", help="for each problem (default: %(default)s)"
+        "--budget", default="60s", metavar="TIME", help="time for each problem (default: %(default)s)"
     )
-    parser.add_argument("--kernels", type=int, metavar="N", help="measure at most so many (default: all)")
+    parser.add_argument("--kernels", type=int, metavar="N", help="measure at most N kernels (default: all)")
     parser.add_argument(
         "--from-records",
         nargs="+",
