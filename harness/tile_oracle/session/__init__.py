@@ -1,1 +1,1 @@
-"""What a pytest session with --problem-set does; tile_oracle.plugin's hooks delegate to this."""
+"""The implementation of `pytest --problem-set`; tile_oracle.plugin's hooks delegate to this."""

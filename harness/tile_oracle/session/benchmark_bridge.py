@@ -1,4 +1,4 @@
-"""Hands the kernels' own times to pytest-benchmark, so that its tables, JSON and comparison work on them."""
+"""Passes kernel times to pytest-benchmark, so that its tables, JSON and comparison work with them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _WANTED_BY = ("json", "save", "autosave", "compare", "histogram")
 
 
 def wanted(config: pytest.Config) -> bool:
-    """Whether an option of pytest-benchmark asks for results; without one its table would only be noise.
+    """Whether an option of pytest-benchmark asks for results; otherwise its table would be noise.
 
-    Known from the session's start on: pytest-benchmark is configured last.
+    Decided at the session's start, because pytest-benchmark is configured last.
     """
     return _asked(config) and _is_on(config)
 
 
 def why_not(config: pytest.Config) -> str:
-    """A sentence for someone whose options of pytest-benchmark have no effect; "" where they have."""
+    """A sentence for users whose options of pytest-benchmark have no effect; "" if they have."""
     if not _asked(config) or _is_on(config):
         return ""
     return (

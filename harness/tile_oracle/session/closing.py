@@ -1,4 +1,4 @@
-"""The last lines of a session that did not simply pass: what its outcome means and which command goes on."""
+"""The last lines of a session that did not pass: what its outcome means and which command to run next."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tile_oracle.session.outcome import MEANINGS, Outcome, gravest
 def closing_lines(
     conclusion: Conclusion, allowed: frozenset[Outcome], arguments: Sequence[str], replayed: bool
 ) -> list[str]:
-    """What to say of one problem set's outcomes, gravest first; nothing where it passed or failed only.
+    """The lines on one problem set's outcomes, most severe first; none if it passed or only failed.
 
     arguments: the session's own command line. replayed: nothing was measured, so nothing can be resumed.
     """
@@ -33,7 +33,7 @@ def closing_lines(
 
 
 def status_line(outcomes: Iterable[Outcome], status: int) -> str:
-    """Which of several outcomes became the exit status; "" where it is none of ours."""
+    """Which of several outcomes became the exit status; "" for a status of pytest's own."""
     found = gravest(outcomes)
     if found <= Outcome.FAILED or status != found:
         return ""
@@ -57,7 +57,7 @@ class _Command:
         return shlex.join(["pytest", *self._arguments, *options])
 
     def resumed(self, *options: str) -> str:
-        """What is measured already is taken from this run."""
+        """The command with --resume, which reuses this run's measurements."""
         there = not self._resume or self._resume in self._arguments
         return self.with_options(*(() if there else (self._resume,)), *options)
 

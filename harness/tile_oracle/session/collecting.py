@@ -20,8 +20,8 @@ class CollectionHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Tens of thousands of items are made here and none is thrown away: looking for garbage among
-        them, again and again, would take a tenth of the time."""
+        """Disables garbage collection while tens of thousands of items are made: none of them is thrown away,
+        and searching them repeatedly would take a tenth of the time."""
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -35,7 +35,7 @@ class CollectionHooks:
 
         names = [name for name in ("problem", "kernel") if is_ours(metafunc, name)]
         plan = self.session.plan
-        # Indirect: the values go through the fixtures, so that a project may build its own upon them.
+        # Indirect: the values go through the fixtures, so that a project can override these.
         if names == ["problem", "kernel"]:
             pairs = list(plan.pairs())
             ids = [pair_id(problem, kernel) for problem, kernel in pairs]
@@ -52,7 +52,7 @@ class CollectionHooks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """-k chooses pairs in a replay as it does elsewhere, though a test there is about all kernels."""
+        """Applies -k to pairs in a replay, where a test covers all kernels of a problem."""
         if not items or not all(map(is_replay, items)) or not self.state.pairs_by_name.chooses:
             return
         kept = [item for item in items if self.state.pairs_by_name.kernels(params_of(item)["problem"])]
@@ -62,7 +62,7 @@ class CollectionHooks:
         if left_out:
             self.config.hook.pytest_deselected(items=left_out)
             items[:] = kept
-        # It is done: pytest would look for the kernels' names in the names of tests.
+        # Already applied: pytest would match the kernels' names against the names of tests.
         self.config.option.keyword = ""
 
     @pytest.hookimpl(tryfirst=True)

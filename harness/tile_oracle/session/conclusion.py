@@ -45,8 +45,8 @@ SUSPECTS = "suspects.csv"
 
 @dataclass(frozen=True)
 class Conclusion:
-    """One problem set's report, what was done about its baseline ("" for nothing), and how the session ends
-    for it. accepted: this run is the new baseline."""
+    """One problem set's report, the action on its baseline ("" for none), and its outcome. accepted: this run
+    is the new baseline."""
 
     data: ReportData
     baseline_note: str = ""
@@ -60,12 +60,11 @@ def conclude(
     selected: Mapping[str, int],
     analysed: Mapping[str, ReportData] | None = None,
 ) -> list[Conclusion]:
-    """Analyse the run's records and write the reports: in the run's folder, or for several sets in one
-    folder a set below it.
+    """Analyse the run's records and write the reports: into the run's folder, or for several sets into one
+    folder per set below it.
 
-    stopped: why the session ended early, or "". selected: pairs asked for, by problem id. analysed: by
-    problem set what the records were found to say just before, with nothing measured since; what was judged
-    then is kept. Raises HarnessError.
+    stopped: why the session ended early, or "". selected: requested pairs, by problem id. analysed: by
+    problem set, an analysis of the same records made just before, which is reused. Raises HarnessError.
     """
     run = session.run
     if run is None or not any(run.measurements.glob("*")):
@@ -100,8 +99,8 @@ def analyse_set(
 ) -> ReportData:
     """One problem set's report, from the run's records.
 
-    before: an earlier one, whose rankings and baseline are kept: more records must not change what was
-    picked. Raises HarnessError.
+    before: an earlier report, whose rankings and baseline are kept: more records must not change the picks.
+    Raises HarnessError.
     """
     options, plan = session.options, session.plan
     assert session.run is not None
@@ -159,7 +158,7 @@ def _extrapolating(data: ReportData, ranges: Ranges, part: ProblemSet, *, abstai
 
 
 def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
-    """What a person types to have the suspects measured again."""
+    """The command that measures the suspects again."""
     options, run = session.options, session.run
     assert run is not None
     words = ["pytest", "--problem-set", options.problem_set or str(options.oracle)]
@@ -169,8 +168,8 @@ def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:
-    """suspects.csv: the pairs (pick and oracle) that would settle what the verdict leaves open, for --pairs;
-    no file where nothing is open. Raises RecordError."""
+    """suspects.csv: the pairs (pick and oracle) that would settle the open criteria, for --pairs; no file if
+    nothing is open. Raises RecordError."""
     rows = data.selection[data.selection["problem"].isin(data.verdict.suspects)]
     pairs = pd.DataFrame(
         [
@@ -194,9 +193,9 @@ def write_suspects(folder: Path, data: ReportData) -> None:
 
 
 def outcomes_of(data: ReportData, accepted: bool, asked: bool) -> frozenset[Outcome]:
-    """All that keeps a session from being simply passed; nothing where no verdict was asked for.
+    """The outcomes that keep a session from passing; empty if no verdict was asked for.
 
-    accepted: this run is the new baseline, so it cannot be worse than it should be.
+    accepted: this run is the new baseline, so it cannot be worse than the baseline.
     """
     verdict, found = data.verdict, set()
     if not asked:
@@ -224,7 +223,7 @@ _OUTCOME_OF_STATE = {
 def _update_baseline(
     session: Session, part: ProblemSet, choice: ModelChoice, data: ReportData
 ) -> tuple[str, bool]:
-    """What to say of it, and whether the baseline is written."""
+    """The message on the baseline, and whether it was written."""
     path = baseline_file(choice, part, data.run.device, session.options)
     try:
         baseline = make_baseline(
@@ -251,7 +250,7 @@ def _update_baseline(
 
 
 def _out_of_sample(data: ReportData) -> pd.DataFrame:
-    """The selection without efficiencies that say nothing of the model: nobody shall have to reach them."""
+    """The selection without efficiencies that do not depend on the model; a baseline must not demand them."""
     if data.training.counted:
         return data.selection
     seen = data.selection["in_sample"]
@@ -259,7 +258,7 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
 
 
 def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
-    """Which problems the models under test were trained on. Out-of-fold predictions never are in-sample."""
+    """Which problems the models under test were trained on. Out-of-fold predictions are never in-sample."""
     if choice.picks_file is not None:
         return Training(known=False)
     if not choice.folders:
@@ -274,7 +273,7 @@ def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set
 def _candidates(
     session: Session, choice: ModelChoice, part: ProblemSet, lacking: frozenset[str]
 ) -> Candidates:
-    """How the pool compares with what was recorded and with what the model was trained on. lacking: names of
+    """How the pool compares with the recorded kernels and the model's training kernels. lacking: names of
     kernels that are not built."""
     plan, kinds = session.plan, {problem.kind for problem in part.problems}
     whole = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
@@ -299,7 +298,7 @@ def _candidates(
 
 
 def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
-    """What made the picks, so that another maker shows: digests of model folders, or the recipe."""
+    """What made the picks, so that a change is noticed: digests of model folders, or the recipe."""
     if choice.picks_file is not None:
         return f"{choice.picks_file.name} sha256:{digest_of(choice.picks_file)}"
     if not choice.folders:
@@ -360,8 +359,8 @@ def _run_info(
 
 
 def device_conditions(records: pd.DataFrame) -> dict[str, str]:
-    """Least to most of clocks, temperature and power while measurements were made, and how many were
-    throttled and why; nothing where nothing was read."""
+    """Minimum and maximum of clocks, temperature and power during the measurements, and how many measurements
+    were throttled and why; empty if nothing was read."""
     found: dict[str, str] = {}
     for column, name, unit in (
         ("clock_mhz", "clock", "MHz"),

@@ -1,4 +1,4 @@
-"""Progress on pytest's terminal: a line a problem, and on a TTY one line that is written over and over."""
+"""Progress on pytest's terminal: one line per problem, and on a TTY one line that is rewritten in place."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LIVE_EVERY_S = 0.1
 
 
 class Display:
-    """Writes between pytest's own output: nothing with -q, nothing live with -v, -s or without a TTY."""
+    """Writes between pytest's own output: nothing with -q; no live line with -v, -s or without a TTY."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class Display:
         return reporter
 
     def take_over(self) -> None:
-        """Nothing but the sweep runs: its lines say what pytest's letters and percentages would."""
+        """Only the sweep runs: its lines replace pytest's letters and percentages."""
         reporter = self._reporter
         if reporter is None or reporter.verbosity > 0:
             return
@@ -46,35 +46,35 @@ class Display:
         )
 
     def line(self, text: str, **markup: bool) -> None:
-        """A line that stays."""
+        """Writes a permanent line."""
         reporter = self._reporter
         if reporter is None or reporter.verbosity < 0:
             return
         self.clear()
-        # Not write_line: it would make pytest name the file again before the next test.
+        # Not write_line, which makes pytest print the file name again before the next test.
         if is_within_line(reporter):
             reporter.write("\n")
         reporter.write(text + "\n", flush=True, **markup)
 
     def problem(self, line: ProgressLine) -> None:
-        """A problem that is complete; red where kernels failed."""
+        """Writes the line of a complete problem; red if kernels failed."""
         reporter = self._reporter
         width = terminal_columns(reporter) if reporter is not None and reporter.isatty else None
         self.line(line.fitting(width), red=line.failures > 0)
 
     def status(self, text: str) -> None:
-        """What goes on now; on a TTY only, and not more often than an eye can follow."""
+        """Rewrites the live line; only on a TTY, and at a limited rate."""
         reporter, now = self._reporter, time.monotonic()
         if not self._live or reporter is None or now - self._last_s < _LIVE_EVERY_S:
             return
         self._last_s = now
         self._live_shown = True
-        # One column stays free: a full line would make some terminals scroll.
+        # Leave one column free: a full line makes some terminals scroll.
         reporter.rewrite(text[: terminal_columns(reporter) - 2], erase=True)
         reporter.flush()
 
     def clear(self) -> None:
-        """Take the live line away."""
+        """Erases the live line."""
         reporter = self._reporter
         if not self._live_shown or reporter is None:
             return

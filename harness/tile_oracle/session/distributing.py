@@ -1,4 +1,4 @@
-"""One session over workers of pytest-xdist."""
+"""One session spread over the workers of pytest-xdist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DistributionHooks:
         from tile_oracle.session.expected_time import expected_times
         from tile_oracle.session.scheduler import ProblemScheduling
 
-        # Where a budget may end it, what is measured until then is what comes first in the problem set.
+        # With a budget, the first problems of the set are measured first.
         by_time = self.session.deadline is None
         self.state.scheduler = ProblemScheduling(
             config, log, (lambda counts: expected_times(counts, self.session.run)) if by_time else None
@@ -41,7 +41,7 @@ class DistributionHooks:
         from tile_oracle.session.pair_id import pair_of
 
         if self.state.planned:
-            return  # every worker collects the same
+            return  # all workers collect the same tests
         self.state.planned = True
         if replayed := replayed_problems(ids):
             named = {problem.id: problem for problem in self.session.plan.problems}
@@ -52,7 +52,7 @@ class DistributionHooks:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object) -> None:
-        # A worker that was killed has no output.
+        # A killed worker has no output.
         output = getattr(node, "workeroutput", {})
         self.state.budget_spent |= output.get("tile_oracle_budget_spent", False)
         self.state.device_missing |= output.get("tile_oracle_device_missing", False)

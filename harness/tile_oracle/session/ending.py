@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class EndHooks:
-    """What happens after the last test."""
+    """The steps after the last test."""
 
     def __init__(self, state: SessionState) -> None:
         self.config, self.session, self.state = state.config, state.session, state
@@ -62,12 +62,12 @@ class EndHooks:
         elif self.state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
             session.exitstatus = gravest({Outcome.DEVICE_MISSING} - self.session.options.allowed)
         elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            # pytest's own 1 to 4 say more of the session than a verdict does.
+            # pytest's own statuses 1 to 4 take precedence over a verdict.
             ended = gravest(self.state.outcomes - self.session.options.allowed)
             session.exitstatus = ended or exitstatus
 
     def _settle(self, session: pytest.Session, interrupted: bool) -> None:
-        """Measure suspects again, before the worker goes; pytest-xdist's controller starts one for it."""
+        """Measure suspects again before the worker closes; pytest-xdist's controller starts one for it."""
         if self.state.is_worker or self.config.getoption("collectonly") or self.state.signals.received:
             return
         if self._stopped(session, interrupted) or not self.session.remeasures:
@@ -81,7 +81,7 @@ class EndHooks:
         try:
             settled = settle(self.session, self.state.selected)
         except HarnessError as error:
-            # What is measured is judged as it is.
+            # The existing measurements are judged without it.
             self.state.notes.setdefault(f"suspects were not measured again: {error}")
             return
         self.state.analysed = settled.analysed
@@ -100,7 +100,7 @@ class EndHooks:
         if self._left_behind() > 0:
             self.state.outcomes |= {Outcome.FAILED}
         if stopped and not self.state.conclusions and not interrupted:
-            # No verdict is no pass: a gate that is given no time must not look as if it held.
+            # A session without any measurement must not pass.
             self.state.trouble = f"nothing was measured: {stopped}"
             self.state.outcomes |= {Outcome.INCOMPLETE}
         if not self.state.conclusions or not self.session.is_judged:
@@ -113,11 +113,11 @@ class EndHooks:
             report_items(self.config, verdict_items(own, one.data, one.accepted))
 
     def _stop_workers(self) -> None:
-        """pytest-xdist does it too, but later: what they finish until then belongs to the report."""
+        """Ends the workers. pytest-xdist does so later, but what they finish before belongs to the report."""
         controller = self.config.pluginmanager.get_plugin("dsession")
         if controller is not None:
             if self.state.signals.received:
-                # Ctrl-C reaches the workers by itself; a signal to the controller alone does not.
+                # Ctrl-C also reaches the workers; a signal to the controller does not.
                 from tile_oracle.session.worker_processes import worker_processes
 
                 for pid in worker_processes():
@@ -126,11 +126,11 @@ class EndHooks:
             controller.pytest_sessionfinish()
 
     def _left_behind(self) -> int:
-        """Tests that no worker of pytest-xdist was left to run."""
+        """The number of tests that were not run because pytest-xdist's workers died."""
         return 0 if self.state.scheduler is None else self.state.scheduler.unfinished
 
     def _how_to_go_on(self, why: str) -> str:
-        """What a session says that ends without a report."""
+        """The message of a session that ends without a report."""
         run = self.session.run
         if run is None or not run.measurements.is_dir():
             return f"{why}: nothing was measured"

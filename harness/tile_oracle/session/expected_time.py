@@ -1,4 +1,4 @@
-"""How long the tests of a problem will take, relative to those of others: what takes long goes first."""
+"""The expected time of each problem's tests, relative to other problems: long ones are started first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FLOPS_OF_OVERHEAD = 1e9
-"""Building, checking and sampling take as long for a tiny problem as the work itself for one of this size."""
+"""FLOPs of a problem whose work takes as long as building, checking and sampling a kernel."""
 
 
 def expected_times(counts: Mapping[str, int], run: Run | None) -> dict[str, float]:
     """Expected time of all tests of each problem, in a unit that is the same for all of them.
 
-    counts: problem id -> number of its tests. run: a run that is resumed: what it has recorded takes no time
-    any more, and says how long the other kernels of the problem will take.
+    counts: problem id -> number of its tests. run: the run that is resumed. Its recorded pairs take no time,
+    and predict the time of the problem's other kernels.
     """
     sizes = {problem: _FLOPS_OF_OVERHEAD + problem_from_id(problem).flops for problem in counts}
     recorded = _recorded(run) if run is not None and run.resumed else {}
@@ -37,12 +37,12 @@ def expected_times(counts: Mapping[str, int], run: Run | None) -> dict[str, floa
 
 
 def _recorded(run: Run) -> dict[str, tuple[int, float]]:
-    """Problem -> number of its pairs that are recorded, and the mean time that the device was busy with one,
-    in milliseconds; problems without such a time are left out."""
+    """Problem -> number of its recorded pairs, and the device's mean busy time per pair in milliseconds.
+    Problems without such a time are left out."""
     try:
         records: pd.DataFrame = load_records(run.folder)
     except HarnessError:
-        return {}  # whoever needs the records says what is wrong with them
+        return {}  # the code that needs the records reports the error
     swept = records[records["round"] == ROUND_SWEEP].groupby("problem")
     table = {str(problem): (len(rows), float(rows["busy_ms"].mean())) for problem, rows in swept}
     return {problem: found for problem, found in table.items() if found[1] > 0}

@@ -1,4 +1,4 @@
-"""What pytest's test items say of problems and kernels."""
+"""Problems and kernels of pytest's test items."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ FIXTURES = "tile_oracle.plugin"
 
 
 def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Whether the values of a test's fixture are the plugin's to give.
+    """Whether the plugin provides the values of a test's fixture.
 
-    They are not where the test's project has a fixture of this name (unless that one asks for the plugin's
-    own, to build upon it), nor where the test itself is parametrized by this name.
+    It does not if the test's project has a fixture of this name (unless that one requests the plugin's
+    fixture), or if the test itself is parametrized by this name.
     """
     definitions = fixture_definitions(metafunc.definition, name)
     places = [place for place, one in enumerate(definitions) if one.func.__module__ == FIXTURES]
@@ -48,13 +48,13 @@ def params_of(item: pytest.Item) -> dict[str, Any]:
 
 
 def pair_of_item(item: pytest.Item) -> tuple[Problem, Kernel] | None:
-    """The problem and kernel that a test will surely ask for: it is parametrized by them, and measures."""
+    """The problem and kernel that a test will certainly request: it is parametrized by them, and measures."""
     params = params_of(item)
     if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):
         return None
     for name in ("problem", "kernel"):
         last = fixture_definitions(item, name)[-1]
-        # A fixture of the project's own may turn the value into another one.
+        # A fixture of the project may change the value.
         if not hasattr(params[name], "op") or last.func.__module__ not in (FIXTURES, PYTEST_FIXTURES):
             return None
     return params["problem"], params["kernel"]

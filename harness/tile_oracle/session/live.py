@@ -32,7 +32,7 @@ _LONGER = ("--settle-budget", "10m")
 
 
 class LiveSession(Session):
-    """Each problem's kernels are built, run in a worker process, checked, timed and recorded."""
+    """Builds each problem's kernels, runs them in a worker process, checks, times and records them."""
 
     suite = SUITE
     remeasures = True
@@ -55,7 +55,7 @@ class LiveSession(Session):
         self._log: RunLog | None = None
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
-        """The pair's measurement: made now, taken from the problem's sweep, or from the resumed run.
+        """The pair's measurement: new, from the problem's sweep, or from the resumed run.
 
         Raises KernelError for a kernel that is not for the problem, other HarnessErrors when nothing can
         be measured or recorded any more.
@@ -102,7 +102,7 @@ class LiveSession(Session):
         timing = TimingPlan(budget_ms=1000 * self.options.kernel_budget_s, exact_samples=self.options.samples)
         settings = SweepSettings()
         if self.options.cold_cache:
-            # Flushing takes far longer than a short kernel, and is not in its budget.
+            # Flushing the caches takes far longer than a short kernel and is not part of its budget.
             timing = replace(timing, max_samples=_COLD_SAMPLES, max_batch=_COLD_BATCH)
             settings = replace(settings, final_samples=_COLD_BATCH)
         return replace(
@@ -134,7 +134,7 @@ class LiveSession(Session):
         return self._kernels_of.get(problem.id, ())
 
     def build_ahead(self) -> None:
-        """Start compiling what the first problems need; the compilers run in the background."""
+        """Start compiling the kernels of the first problems, in the background."""
         started = set()
         for problem_id, kernels in self._kernels_of.items():
             problem = problem_from_id(problem_id)
@@ -146,11 +146,11 @@ class LiveSession(Session):
                     self.target.build(kernel)
 
     def close(self, *, interrupted: bool) -> None:
-        """Stop the worker and the compilers and seal what is recorded. Raises RecordError."""
+        """Stop the worker and the compilers and seal the journals. Raises RecordError."""
         if self._service is not None and interrupted:
             self._service.abandon()
         try:
-            # First, so that a kill while the rest closes leaves nothing that only a reader would seal.
+            # First, so that a kill during the rest leaves no unsealed journal.
             if self._log is not None:
                 log, self._log = self._log, None
                 log.close()
@@ -174,7 +174,7 @@ class LiveSession(Session):
 
 
 def _build_jobs(options: SessionOptions) -> int | None:
-    """Compilers at once in this process: pytest-xdist's workers share the machine's cores."""
+    """The number of parallel compilers in this process: pytest-xdist's workers share the machine's cores."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if options.build_jobs is not None or workers == 1:
         return options.build_jobs

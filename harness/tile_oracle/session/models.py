@@ -1,4 +1,4 @@
-"""Which model a session judges, and the baseline that goes with it."""
+"""The model that a session judges, and its baseline."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PROBLEMS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """name: the model's identity in baselines. folders: one a kind; empty for out-of-fold, none and a file.
+    """name: the model's identity in baselines. folders: one per kind; empty for out-of-fold, none and a file.
 
     why: why there is no model, "" for `--model none`. picks_file: a CSV file of picks in place of a model.
     """
@@ -50,8 +50,8 @@ class ModelChoice:
 
 
 def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) -> ModelChoice:
-    """What --model means for a problem set. `auto` and names look in the user's own models/ first, then
-    among the shipped ones. Raises ModelError for a folder that cannot be used."""
+    """The model that --model means for a problem set. `auto` and names are looked up in the user's own
+    models/ first, then among the shipped ones. Raises ModelError for an unusable folder."""
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
@@ -61,7 +61,7 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
             raise ModelError(f"--model {options.model}: there is no such file of picks")
         return ModelChoice(path.stem, picks_file=path)
     if importlib.util.find_spec("lightgbm") is None:
-        # A machine that only measures needs no model; whoever asks for one by name is told.
+        # A machine that only measures needs no model; only an explicit request is an error.
         if options.model == "auto":
             return ModelChoice(NONE, why=_NO_LIGHTGBM)
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
@@ -94,11 +94,11 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
 
 
 def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionOptions) -> dict[str, str]:
-    """Problem id -> the kernel that is judged because the baseline holds it as its pick.
+    """Problem id -> the kernel that is judged because it is the baseline's pick.
 
-    Without a trained model the picks would come from models trained on each run's own records, and their
-    luck would be judged. Empty where a model folder picks, where the kernels are ranked anew (--repick,
-    --update-baseline), and where the baseline holds no picks.
+    Without a trained model the picks would come from models trained on each run's own records, and their luck
+    would be judged. Empty if a model folder picks, if the kernels are ranked anew (--repick,
+    --update-baseline), or if the baseline holds no picks.
     """
     if choice.name != OUT_OF_FOLD or baseline is None or options.repick or options.update_baseline:
         return {}
@@ -106,9 +106,9 @@ def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionO
 
 
 class Picks:
-    """What the models under test pick, one problem at a time. Models are loaded when first asked.
+    """The picks of the models under test, one problem at a time. Models are loaded on first use.
 
-    held: problem id -> the pick that a baseline holds, for problems without a model folder.
+    held: problem id -> the baseline's pick, for problems without a model folder.
     """
 
     def __init__(
@@ -156,11 +156,11 @@ def rank(
     arch: str,
     held: Mapping[str, str] | None = None,
 ) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The model's predictions for every pair of a set that it may pick, and where they come from.
+    """The model's predictions for every candidate pair of a set, and their origin.
 
-    Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on
-    the run's other problems. Where that is not possible the reason is given, and there is no ranking. held:
-    picks of a baseline that are judged instead; then a problem's ranking is its pick alone.
+    Without a model folder they are out-of-fold: each problem is predicted by a model that was trained on the
+    run's other problems. If that is impossible, the reason is given and there is no ranking. held: a
+    baseline's picks, which are judged instead; then a problem's ranking is its pick alone.
     """
     import pandas as pd
 
@@ -192,7 +192,7 @@ def rank(
     own = records[records["problem"].isin(ids)]
     if choice.folders:
         frames = []
-        # Nothing is being timed any more: all cores may predict.
+        # Timing has ended, so prediction may use all cores.
         cores = usable_cores()
         code = CodeTable.of(own)
         predictors = {
@@ -202,7 +202,7 @@ def rank(
             if not plan.pools[kind]:
                 continue
             of_kind = [problem for problem in problems.problems if problem.kind == kind]
-            # Many problems at once: of the time that one takes, most goes into making its columns.
+            # Many problems at once: for a single one most of the time is spent on making columns.
             for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
                 some = of_kind[first : first + _PROBLEMS_AT_ONCE]
                 frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
@@ -242,7 +242,7 @@ def _others(plan: Plan, problems: ProblemSet, picks: pd.DataFrame) -> pd.DataFra
 
 
 def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) -> pd.DataFrame:
-    """The held picks first, and after them all other candidates alike."""
+    """The held picks first, then all other candidates with equal scores."""
     import pandas as pd
 
     rows = []
@@ -255,7 +255,7 @@ def _held_rankings(plan: Plan, problems: ProblemSet, held: Mapping[str, str]) ->
 
 
 def baseline_file(choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions) -> Path:
-    """Where a new baseline is written: models/<model>/<device>/<problem set>/<kernel set>.json."""
+    """The path of a new baseline: models/<model>/<device>/<problem set>/<kernel set>.json."""
     return _path(options.baseline_dir, choice, problems, device, options)
 
 
@@ -285,5 +285,5 @@ def _path(
     if options.abstain:
         pool += " abstaining"
     if options.kernel_source:
-        pool += f" {options.kernel_source.partition('=')[0]}"  # other kernels under the same names
+        pool += f" {options.kernel_source.partition('=')[0]}"  # the kernels differ, but their names do not
     return baseline_path(root, choice.name, device, problems.name, pool)

@@ -19,7 +19,7 @@ _LARGEST_SEED = 2**63 - 1
 _MOST_SAMPLES = 10_000
 DEFAULT_KERNEL_SET = "default"
 INTERVAL = "interval"
-"""Also in tile_oracle.judge.criteria, which is too large for what every pytest run imports."""
+"""Also in tile_oracle.judge.criteria, which is too slow to import in every pytest run."""
 _SECONDS = {"": 1.0, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
@@ -52,14 +52,14 @@ def add_options(parser: pytest.Parser) -> None:
         "--target",
         metavar="NAME",
         default="auto",
-        help="where kernels run: gfx950, sm_90, cpu, or auto: the first that is there (default: auto); or "
-        "replay: nowhere, the measurements are those of --oracle or of the oracle shipped with the model",
+        help="where kernels run: gfx950, sm_90, cpu, or auto: the first available (default: auto); or "
+        "replay: use the measurements of --oracle or of the oracle shipped with the model",
     )
     add(
         "--oracle",
         metavar="FILE",
         help="replay these records: a file of `tile-oracle import`, `oracle` or `merge`, or a run's folder; "
-        "without --problem-set all problems in it",
+        "without --problem-set, all problems in it",
     )
     add(
         "--pairs",
@@ -105,13 +105,13 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--resume",
         action="store_true",
-        help="go on with the newest run that was asked for the same (or with --run-name): "
-        "what is measured already is not measured again",
+        help="continue the newest run with the same settings (or --run-name): "
+        "recorded pairs are not measured again",
     )
     add(
         "--budget",
         metavar="TIME",
-        help="stop cleanly after this time, e.g. 90s, 10m, 2h; --resume does the rest",
+        help="stop cleanly after this time, e.g. 90s, 10m, 2h; --resume continues",
     )
     add(
         "--kernel-budget",
@@ -128,12 +128,12 @@ def add_options(parser: pytest.Parser) -> None:
         "--samples",
         metavar="N",
         type=int,
-        help="take just so many timed samples of a kernel (default: until the median is known well)",
+        help="take exactly N timed samples of a kernel (default: until the median is known well)",
     )
     add(
         "--cold-cache",
         action="store_true",
-        help="flush the caches before each timed run; such records are never mixed with others",
+        help="flush the caches before each timed run; such records are never combined with others",
     )
     add("--data-seed", metavar="N", type=int, default=20260, help="seed of the input data (default: 20260)")
     add(
@@ -150,7 +150,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--allow",
         metavar="OUTCOMES",
         action="append",
-        help="end with exit status 0 after these outcomes, too, separated by commas: "
+        help="also end with exit status 0 after these outcomes, separated by commas: "
         + ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
         + ". in-sample: problems that the model was trained on count in the verdict",
     )
@@ -170,14 +170,14 @@ def add_options(parser: pytest.Parser) -> None:
         "--criteria",
         metavar="RULE",
         default=INTERVAL,
-        help="interval: a criterion fails when it is failed beyond its interval, and suspects are measured "
-        "again first; published: a plain comparison of figures (default: interval)",
+        help="interval: a criterion fails if it is missed beyond its interval, and suspects are measured "
+        "again first; published: a plain comparison of values (default: interval)",
     )
     add(
         "--settle-budget",
         metavar="TIME",
         help="time at the end to measure suspects again, 0 for none (default: 60s, or 10 %% of the session "
-        "where that is more)",
+        "if that is more)",
     )
     criteria = (
         ("mean", "0.5", "mean efficiency may be lower than the baseline's"),
@@ -238,7 +238,7 @@ class SessionOptions:
 
 
 def read_options(config: pytest.Config) -> SessionOptions:
-    """Raises HarnessError for a value that cannot be meant."""
+    """Raises HarnessError for an invalid value."""
     value = config.getoption
 
     from tile_oracle.build.source_providers import kernel_source_option
@@ -249,7 +249,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         return None if given is None else (config.invocation_params.dir / Path(str(given)).expanduser())
 
     here, root = config.invocation_params.dir, config.rootpath
-    # pytest also derives its rootdir from values of options, such as --build-dir's: then it is not ours.
+    # pytest also derives its rootdir from values of options, such as --build-dir's; ignore it then.
     home = root if here.is_relative_to(root) else here
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")

@@ -9,8 +9,8 @@ from tile_oracle.errors import HarnessError
 
 
 class Outcome(IntEnum):
-    """The values are exit statuses. pytest's own 2 to 5 keep their meaning, so ours go on from 10; among
-    those the greater number is the graver outcome."""
+    """The values are exit statuses. pytest's own 2 to 5 keep their meaning, so these start at 10; among them
+    the greater number is the more severe outcome."""
 
     PASSED = 0
     FAILED = 1
@@ -23,12 +23,12 @@ class Outcome(IntEnum):
 
     @property
     def option(self) -> str:
-        """What `--allow` calls it."""
+        """Its name for `--allow`."""
         return self.name.lower().replace("_", "-")
 
     @property
     def words(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self.option if self is Outcome.IN_SAMPLE else self.name.lower().replace("_", " ")
 
 

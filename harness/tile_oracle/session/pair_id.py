@@ -1,4 +1,4 @@
-"""The ids of tests that are about a pair, and the pair inside such an id."""
+"""The ids of tests for a pair, and parsing them."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def _pair_in_id() -> re.Pattern[str]:
 
 
 def pair_id(problem: Problem, kernel: Kernel) -> str:
-    """What stands in brackets behind a test's name: forward-bf16-n1-...-64x64x64_compv3_intrawave."""
+    """The text in brackets after a test's name: forward-bf16-n1-...-64x64x64_compv3_intrawave."""
     return f"{problem.id}-{kernel.short_name}"
 
 
 def pair_of(nodeid: str) -> tuple[str | None, str | None]:
-    """The problem's id and the kernel's short name inside a test's id; None for what is not there."""
+    """The problem's id and the kernel's short name in a test's id; None for a missing part."""
     head, _, tail = nodeid.rpartition("-")
     if tail in _KERNEL_ENDS and (known := _PROBLEM_HEADS.get(head)) is not None:
         return known, tail[:-1]
@@ -38,8 +38,8 @@ def pair_of(nodeid: str) -> tuple[str | None, str | None]:
     return problem, kernel
 
 
-# A session asks for hundreds of thousands of ids, of few problems and few kernels; the pattern takes 17 us.
+# A session parses hundreds of thousands of ids with few problems and few kernels; the pattern takes 17 us.
 _PROBLEM_HEADS: dict[str, str] = {}
-"""What stands before "-KERNEL]" -> the problem that it ends with."""
+"""The text before "-KERNEL]" -> the problem that it ends with."""
 _KERNEL_ENDS: set[str] = set()
-"""Each "KERNEL]" that was found behind a problem."""
+"""Each "KERNEL]" found after a problem."""

@@ -28,8 +28,8 @@ def check_outcome(measurement: Measurement) -> None:
 def check_outcomes(measurements: Sequence[Measurement]) -> None:
     """The outcome of a test that replays a problem with all its kernels.
 
-    What failed when it was recorded is no news, and fails no test: whether it is new to the baseline is the
-    gate's to say. A problem none of whose kernels is ok is a known failure, or skipped where none failed.
+    Recorded failures do not fail a test: the gate decides whether they are new. A problem without any ok
+    kernel is a known failure, or skipped if no kernel failed.
     """
     __tracebackhide__ = True
     if any(one.ok for one in measurements):

@@ -1,4 +1,4 @@
-"""A file of pairs: which problems and kernels a session is about, when not all of them."""
+"""A file of pairs: the problems and kernels of a session that does not cover all of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _MAX_BYTES = 256 << 20
 def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, frozenset[str]]:
     """Problem id -> names of its kernels, from a CSV file with the columns `problem` and `kernel`.
 
-    pools: the candidates of every problem of the session, by problem id. Kernels go by their whole name or
-    by the short one. Raises RuleError for a file that cannot be read, and for a pair that is none of the
-    session's: nothing that is listed is left out silently.
+    pools: the candidates of every problem of the session, by problem id. Kernels are named by their full or
+    short name. Raises RuleError for a file that cannot be read, and for a pair that is not part of the
+    session: no listed pair is dropped silently.
     """
     listed: dict[str, set[str]] = {}
     names: dict[int, dict[str, str]] = {}

@@ -1,4 +1,4 @@
-"""What pytest's -k means for pairs, where a test is about all kernels of a problem."""
+"""Applies pytest's -k to pairs in a replay, where one test covers all kernels of a problem."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tile_oracle.session.pytest_private import Expression
 
 
 class PairsByName:
-    """The pairs of a plan whose test a `-k EXPRESSION` would choose, had every pair a test of its own."""
+    """The pairs of a plan that `-k EXPRESSION` would select if every pair were a test."""
 
     def __init__(self, plan: Plan, expression: str) -> None:
         self._plan = plan
@@ -18,7 +18,7 @@ class PairsByName:
         if expression.strip():
             try:
                 self._expression = Expression.compile(expression)
-            except Exception:  # whatever pytest's parser raises: pytest itself will say it
+            except Exception:  # pytest itself reports parse errors
                 self._expression = None
         self._known: dict[str, tuple[Kernel, ...]] = {}
 
@@ -28,7 +28,7 @@ class PairsByName:
         return self._expression is not None
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The kernels of a problem that are asked for, in the plan's order."""
+        """The requested kernels of a problem, in the plan's order."""
         found = self._known.get(problem.id)
         if found is None:
             asked = self._plan.asked(problem)

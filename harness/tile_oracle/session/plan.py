@@ -1,4 +1,4 @@
-"""Which pairs a session is about: every problem of the sets with every kernel of its kind's pool."""
+"""The pairs of a session: every problem of the sets with every kernel of its kind's pool."""
 
 from __future__ import annotations
 
@@ -17,22 +17,21 @@ from tile_oracle.session.pairs import read_pairs
 
 
 def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
-    """A set's name as a file name. Two files of a user may have one name in different folders: then with a
-    digest."""
+    """A set's name as a file name. Files with one name in different folders get a digest."""
     same = sum(other.name == part.name for other in parts) > 1
     return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """problems: of all sets, each once. pools: kernels by kind, in the order in which they run. listed:
-    the pairs of --pairs, problem id -> kernel names; None for all pairs."""
+    """problems: of all sets, without repetition. pools: kernels by kind, in the order in which they run.
+    listed: the pairs of --pairs, problem id -> kernel names; None for all pairs."""
 
     problem_set: ProblemSet
     pools: dict[Kind, tuple[Kernel, ...]]
     listed: Mapping[str, frozenset[str]] | None = None
     notes: tuple[str, ...] = ()
-    """What a person should be told of the problem sets and the kernel set."""
+    """Notes on the problem sets and the kernel set for the summary."""
 
     @property
     def sets(self) -> tuple[ProblemSet, ...]:
@@ -43,11 +42,11 @@ class Plan:
         return self.problem_set.problems
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The candidates for a problem; none when no set of the plan has problems of its kind."""
+        """The candidates for a problem; none if no set of the plan has problems of its kind."""
         return self.pools.get(problem.kind, ())
 
     def asked(self, problem: Problem) -> tuple[Kernel, ...]:
-        """The candidates that are to be measured: all of them, or those that --pairs lists."""
+        """The candidates to measure: all of them, or those that --pairs lists."""
         kernels = self.kernels(problem)
         if self.listed is None:
             return kernels
@@ -70,7 +69,7 @@ class Plan:
 
 
 def without(plan: Plan, names: Collection[str]) -> Plan:
-    """The plan less the kernels of these names."""
+    """The plan without the kernels of these names."""
     if not names:
         return plan
     pools = {kind: tuple(k for k in pool if k.name not in names) for kind, pool in plan.pools.items()}
@@ -81,8 +80,8 @@ Pools = dict[Kind, tuple[Kernel, ...]]
 
 
 def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilter | None) -> Pools:
-    """The kernels that were recorded as candidates, whatever the rules of today name; in the rules' order,
-    then those that the rules do not name. A kind of which none was recorded stays as it is."""
+    """The recorded candidates, whatever today's rules name: in the rules' order, then those that the rules do
+    not name. A kind without any recorded kernel stays as it is."""
     by_kind: dict[Kind, dict[str, Kernel]] = {}
     for kernel in recorded:
         if where is None or where.matches(kernel):
@@ -111,7 +110,7 @@ def make_plan(
     problem_set: ProblemSet,
     recorded: Iterable[Kernel] | None = None,
 ) -> Plan:
-    """recorded: the candidates of a replay, whatever the kernel set says; None: those of the kernel set.
+    """recorded: the candidates of a replay, which override the kernel set; None: those of the kernel set.
 
     Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
     """
@@ -129,7 +128,7 @@ def make_plan(
     except RuleError:
         if recorded is None:
             raise
-        pools, notes = dict.fromkeys(kinds, ()), ()  # records say more than rules that are not here
+        pools, notes = dict.fromkeys(kinds, ()), ()  # the recorded kernels suffice
     if recorded is not None:
         pools = _as_recorded(pools, recorded, where)
     for kind, pool in pools.items():

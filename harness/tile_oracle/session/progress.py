@@ -1,4 +1,4 @@
-"""Progress of a sweep: a line a problem, with rate and time left."""
+"""Progress of a sweep: one line per problem, with rate and time left."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class _Problem:
 
 @dataclass(frozen=True)
 class ProgressLine:
-    """A problem that is complete. parts: place and name, counts, best, pace, name of the best kernel."""
+    """A complete problem. parts: place and name, counts, best, pace, name of the best kernel."""
 
     parts: tuple[str, ...]
     failures: int
 
     def fitting(self, width: int | None) -> str:
-        """The line; where it would be longer than `width` characters its last parts are left out."""
+        """The line, without its last parts if it would be longer than `width` characters."""
         shown = list(filter(None, self.parts))
         while width is not None and len(shown) > 2 and len("  ".join(shown)) > width:
             shown.pop()
@@ -34,7 +34,7 @@ class ProgressLine:
 
 
 class Progress:
-    """Counts the pairs that are reported and says when a problem is complete. Knows nothing of pytest.
+    """Counts reported pairs and returns a line when a problem is complete. Independent of pytest.
 
     A pair counts once, however many tests ask for it; pairs outside the plan do not count.
     """
@@ -55,9 +55,9 @@ class Progress:
         self._started = time.monotonic()
 
     def finished(self, facts: Mapping[str, object]) -> ProgressLine | None:
-        """Count one pair; returns the line to show when it was its problem's last.
+        """Count one pair; returns the line to show if it was its problem's last one.
 
-        facts: problem, kernel, status; tflops where there are any; resumed where an earlier session measured.
+        facts: problem, kernel, status; tflops if known; resumed if an earlier session measured the pair.
         """
         name, kernel = str(facts["problem"]), str(facts["kernel"])
         problem = self._problems.get(name)
@@ -82,7 +82,7 @@ class Progress:
         return ProgressLine(parts, sum(problem.statuses[status] for status in _NOT_GOOD))
 
     def status(self, subject: str) -> str:
-        """What goes on at this moment, for a line that is written over and over. subject: what is tested."""
+        """The current state, for a line that is rewritten in place. subject: what is being tested."""
         return (
             f"{self._count()} {subject}  {self._done_pairs:,} of {self._planned_pairs:,} pairs  "
             f"{self._pace()}"
@@ -99,11 +99,11 @@ class Progress:
 
     @property
     def pairs_left(self) -> int:
-        """Planned pairs that were not reported."""
+        """The number of planned pairs not reported yet."""
         return self._planned_pairs - self._done_pairs
 
     def _rate(self) -> float:
-        # Pairs that an earlier session measured come in no time: they say nothing about the rest.
+        # Pairs from an earlier session take no time, so they do not predict the rest.
         return self._measured_pairs / max(1e-9, time.monotonic() - self._started)
 
     def time_left(self) -> str:

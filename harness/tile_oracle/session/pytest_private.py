@@ -1,4 +1,4 @@
-"""The names of pytest and its plugins that no public interface offers: all of them stand here."""
+"""All uses of private names of pytest and its plugins."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add_junit_property(config: pytest.Config, name: str, value: str) -> None:
 
 
 def exit_status(reporter: TerminalReporter) -> int:
-    """The session's exit status, as far as it is known."""
+    """The session's exit status so far."""
     return int(getattr(reporter._session, "exitstatus", 0))
 
 
@@ -47,7 +47,7 @@ def is_within_line(reporter: TerminalReporter) -> bool:
 
 
 def forget_line(reporter: TerminalReporter) -> None:
-    """The terminal's current line has been erased: its writer counts what was overwritten as well."""
+    """Tells pytest's writer that the current line was erased, because it counts overwritten characters."""
     reporter._tw._current_line = ""
 
 

@@ -1,4 +1,4 @@
-"""What the records' modules log while a session runs becomes notes of its summary: pytest hides logs."""
+"""Turns log messages of the record modules into notes of the session's summary, because pytest hides logs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class RecordWarnings(logging.Handler):
-    """Hands each warning on damaged or unsealed records to `tell`, until `stop`."""
+    """Passes each warning about damaged or unsealed records to `tell`, until `stop`."""
 
     def __init__(self, tell: Callable[[str], object]) -> None:
         super().__init__(logging.WARNING)
@@ -16,9 +16,9 @@ class RecordWarnings(logging.Handler):
         self._logger.addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """One warning."""
+        """Passes one warning on."""
         self._tell(record.getMessage())
 
     def stop(self) -> None:
-        """No more warnings are handed on."""
+        """Stops passing warnings on."""
         self._logger.removeHandler(self)

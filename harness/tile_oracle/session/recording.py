@@ -1,4 +1,4 @@
-"""Which recorded measurements a session replays, and what they are."""
+"""Finds the recorded measurements that a session replays, and describes them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KERNEL_SET, KERNEL_FILTER = "kernel set", "kernel filter"
-"""What a run's purpose and an oracle file's footer call the pool that was measured."""
+"""The keys of the measured pool in a run's purpose and in an oracle file's footer."""
 
 _ARCH_ORDER = ("gfx950", "sm_90", "cpu")
 
@@ -34,8 +34,8 @@ _ARCH_ORDER = ("gfx950", "sm_90", "cpu")
 class Recording:
     """Measurements of one device, to be replayed.
 
-    paths: where they are. why: how they were chosen. kernel_set, kernel_filter: the pool that was measured,
-    "" where nothing says it. digest: SHA-256 over what the files hold.
+    paths: where they are. why: how they were chosen. kernel_set, kernel_filter: the measured pool, "" if
+    unknown. digest: SHA-256 over the files' content.
     """
 
     paths: tuple[Path, ...]
@@ -49,8 +49,8 @@ class Recording:
     digest: str
 
     def check(self, problem_set: ProblemSet, kernels: Iterable[Kernel]) -> None:
-        """Raises RecordError where no pair of a set was recorded: such a session would say nothing, and
-        a gate that says nothing passes."""
+        """Raises RecordError if no pair of a set was recorded: such a session would judge nothing, and a gate
+        that judges nothing passes."""
         of_set = self.records["problem"].isin([problem.id for problem in problem_set.problems])
         of_pool = self.records["kernel"].isin([kernel.name for kernel in kernels])
         if not (of_set & of_pool).any():
@@ -72,7 +72,7 @@ class Recording:
         return tuple(parse_kernel_name(str(name)) for name in sorted(self.records["kernel"].unique()))
 
     def lines(self) -> list[str]:
-        """Whose records these are, for the session's header."""
+        """The source of the records, for the session's header."""
         import pandas as pd
 
         records = self.records
@@ -89,7 +89,7 @@ class Recording:
 
 
 def replays(options: SessionOptions) -> bool:
-    """Whether the session replays records rather than measures. Raises RecordError for a contradiction."""
+    """Whether the session replays records. Raises RecordError for contradictory options."""
     if options.oracle is not None and options.target not in ("auto", "replay"):
         raise RecordError(
             f"--oracle replays records, --target {options.target} measures: give one of them, not both"
@@ -98,10 +98,10 @@ def replays(options: SessionOptions) -> bool:
 
 
 def find_recording(options: SessionOptions) -> Recording:
-    """The records of --oracle, or those that are shipped with a model for these problem sets.
+    """The records of --oracle, or those shipped with a model for these problem sets.
 
-    Raises RecordError where there are none, or they are of several devices; ModelError for a --model that
-    is no folder, ProblemSetError for an unknown set.
+    Raises RecordError if there are none, or several devices; ModelError if --model names no folder,
+    ProblemSetError for an unknown set.
     """
     if options.oracle is not None:
         return _load((options.oracle,), "as asked")
@@ -110,8 +110,8 @@ def find_recording(options: SessionOptions) -> Recording:
 
 
 def pool_of_sources(paths: Sequence[Path]) -> tuple[str, str]:
-    """Kernel set and filter that runs and oracle files were measured with; "" where they do not say it, or
-    not the same. Raises RecordError for what is neither."""
+    """Kernel set and filter that runs and oracle files were measured with; "" if they do not state them or
+    disagree. Raises RecordError for any other source."""
     abouts = [_about(path) for path in paths]
     return _agreed(abouts, KERNEL_SET), _agreed(abouts, KERNEL_FILTER)
 
@@ -205,12 +205,12 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
 
 
 def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
-    """The oracle files for a set, in order: the user's own models first, the default pool first."""
+    """The oracle files for a set: the user's own models first, then the default pool first."""
     wanted = f"{slug(options.kernel_set)}.parquet" if options.kernel_set_asked else "*.parquet"
     found = []
     for folder in _model_folders(options):
         arch = read_spec(folder).arch
-        # Where `baseline_path` puts the baselines of a model of this name.
+        # The folder in which `baseline_path` puts the baselines of a model of this name.
         paths = (folder.parent / slug(folder.name)).glob(f"*/{slug(problem_set)}/{wanted}")
         for path in sorted(paths, key=lambda path: (path.stem != "default", path)):
             found.append(_Shipped(arch, folder.name, oracle_device(path), path))
@@ -218,7 +218,7 @@ def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
 
 
 def _model_folders(options: SessionOptions) -> list[Path]:
-    """The folder of --model, or without one all the user's and all that are shipped."""
+    """The folder of --model; without it all of the user's and all shipped ones."""
     roots = tuple(dict.fromkeys((options.models_dir, shipped_models())))
     if options.model not in (AUTO, OUT_OF_FOLD, NONE):
         places = [Path(options.model).expanduser(), *(root / options.model for root in roots)]

@@ -1,4 +1,4 @@
-"""Answers for pairs from recorded measurements, and writes what was asked for as a run's records."""
+"""Answers pairs from recorded measurements, and copies the requested records into the run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _SHOWN = ("kernel", "status", "detail", "round", "latency_ms", "latency_min_ms",
 class Replay:
     """One process's share of a replayed session.
 
-    A pair has the settled status of its records (oracle.final_measurements); what the run's folder
-    gets are the records themselves, all rounds, those of the pairs that were asked for.
+    A pair has the settled status of its records (oracle.final_measurements). The run's folder gets the
+    records themselves, all rounds, of the requested pairs.
     """
 
     def __init__(self, recording: Recording) -> None:
@@ -45,12 +45,12 @@ class Replay:
         return found
 
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
-        """How many of these pairs were never recorded. Raises RecordError."""
+        """The number of these pairs that were never recorded. Raises RecordError."""
         rows = self._of_problem(problem.id)
         return sum(kernel.name not in rows for kernel in kernels)
 
     def write(self, run: Run) -> None:
-        """Add the records of all pairs that were asked for to the run, but for those that it has already.
+        """Add the records of all requested pairs to the run, except those that it already has.
 
         Raises RecordError.
         """
@@ -92,7 +92,7 @@ class Replay:
 
 
 def _are_whole(records: pd.DataFrame, asked: Mapping[str, set[str]]) -> bool:
-    """Whether of every problem that was asked for all recorded kernels were: the usual case."""
+    """Whether all recorded kernels of every requested problem were requested: the usual case."""
     counts = records.groupby("problem", sort=False, observed=True)["kernel"].nunique()
     return all(count == len(asked[str(problem)]) for problem, count in counts.items())
 

@@ -1,4 +1,4 @@
-"""A session that takes the measurements of a recorded oracle or of records."""
+"""A session that replays recorded measurements."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tile_oracle.target.replay import ReplayTarget
 
 
 class ReplaySession(Session):
-    """Nothing is built or measured; the run gets the records that were asked for."""
+    """Builds and measures nothing; the run gets the requested records."""
 
     suite = REPLAY_SUITE
     remeasures = False
@@ -78,7 +78,7 @@ class ReplaySession(Session):
         return [f"target: {self.target.name} ({self.target_reason}), {built}", *self.recording.lines()]
 
     def settle_options(self, run: Run, suspects: Path) -> list[str]:
-        # Records cannot be measured again: their device has to.
+        # Measuring again needs the recorded device.
         return ["--target", self.measured_on, f"--pairs={suspects}"]
 
     @property
@@ -102,7 +102,7 @@ class ReplaySession(Session):
 
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
-    """Without another wish the candidates of a replay are those that were measured."""
+    """By default the candidates of a replay are the recorded kernels."""
     if options.kernel_set_asked or not recording.kernel_set:
         return options
     recorded_filter = recording.kernel_filter or None

@@ -22,7 +22,7 @@ _Status = tuple[str, str, str | tuple[str, dict[str, bool]]]
 
 
 class RunningHooks:
-    """From the header to the last test; the fixtures `measure` and `replayed` call it."""
+    """The phase from the header to the last test; the fixtures `measure` and `replayed` call it."""
 
     def __init__(self, state: SessionState) -> None:
         self.config, self.session, self.state = state.config, state.session, state
@@ -37,7 +37,7 @@ class RunningHooks:
             self.state.display.take_over()
 
     def _prepare_for_the_end(self) -> None:
-        """Whoever ends first, this session, its controller or its workers: the others end in order."""
+        """Makes this session end in order when its controller or its workers die."""
         if self.state.is_worker:
             from tile_oracle.session.signals import end_with_parent
 
@@ -53,8 +53,8 @@ class RunningHooks:
     def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
         problem = params_of(item).get("problem")
         if problem is None or not hasattr(problem, "op"):
-            return None  # not about a problem, or about something of the project's own that is called so
-        # Over the budget a test is neither run nor reported: the summary says how many are left.
+            return None  # not about a problem, or `problem` is a fixture of the project's own
+        # Past the budget a test is neither run nor reported; the summary has the number of tests left.
         return True if self.session.over_budget(problem) else None
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -75,10 +75,10 @@ class RunningHooks:
                 pytest.skip("this pair was never recorded")
             measurement = self.session.measure(problem, kernel)
         except KernelError:
-            raise  # the test's own mistake
+            raise  # an error of the test itself
         except HarnessError as error:
             self.state.device_missing |= isinstance(error, DeviceMissingError)
-            # Nothing can be measured or recorded any more: the other tests would all say the same.
+            # Nothing can be measured or recorded any more: all other tests would fail alike.
             node.session.shouldstop = str(error)
             pytest.fail(str(error), pytrace=False)
         facts = {
@@ -115,7 +115,7 @@ class RunningHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, _Status, _Status]:
-        """The sweep's pairs print no letters: the line a problem says more. -v shows every pair as usual."""
+        """The sweep's pairs print no letters, because each problem has a line. -v shows every pair."""
         category, letter, word = yield
         if self.state.only_suite and report.when == "call":
             return category, "", word

@@ -1,9 +1,9 @@
-"""Under pytest-xdist all tests of a problem go to one worker: data are made once, leaders compared fairly.
+"""Under pytest-xdist all tests of a problem go to one worker: inputs are made once, leaders compared fairly.
 
-What the protocol of pytest-xdist 3.x asks of a scheduler, and is not obvious from it:
+The rules that xdist 3.x imposes on a scheduler, and that its interface does not show:
 
 - A worker starts a test only when it knows the next one or was told to shut down. A worker with one test and
-  neither waits for ever, so each must at any time have two tests, or its shutdown.
+  neither waits forever, so each must at any time have two tests, or its shutdown.
 - After its shutdown a worker takes no further test. When the other workers are shut down already, the tests
   of a worker that dies go to the replacement that xdist starts.
 - Tests are named by their place in the collection, which is the same on all workers.
@@ -23,22 +23,22 @@ import pytest
 from tile_oracle.session.pair_id import pair_of
 
 _TO_SEND_MORE = 8
-"""A worker that has fewer tests than this gets more of its unit."""
+"""A worker that has fewer tests than this gets more tests of its unit."""
 _SENT_AT_MOST = 16
 """Tests that a worker has at once. Few, so that -x and Ctrl-C need not wait for the rest of a long unit."""
 _TO_SEND_NEXT_UNIT = 3
-"""A worker that has fewer tests than this gets its next unit: one test runs, one waits, one is on its way."""
+"""A worker that has fewer tests than this gets its next unit: one test runs, one waits, one is in transit."""
 
 ExpectedTimes = Callable[[Mapping[str, int]], Mapping[str, float]]
-"""Problem id -> number of its tests, to problem id -> expected time of all of them, in any unit."""
+"""Problem id -> number of its tests, to problem id -> expected time of all of them, in any unit of time."""
 
 
 @dataclass
 class _Worker:
-    """What a worker has to do.
+    """The tests of a worker.
 
-    collected: whether it has said which tests it found, and they are the right ones. sent: tests that it was
-    sent and has not finished, in the order in which it runs them. unit: the rest of the unit at hand.
+    collected: whether it has reported its collection, and the collection is right. sent: tests sent and not
+    finished, in the order in which the worker runs them. unit: the rest of its current unit.
     """
 
     collected: bool = False
@@ -47,12 +47,12 @@ class _Worker:
 
 
 class ProblemScheduling:
-    """Deals out units to workers: the tests of one problem are one unit, any other test is one of its own.
+    """Assigns units to workers: the tests of one problem are one unit, any other test is its own unit.
 
-    Implements xdist.scheduler.Scheduling. A unit's tests stay on one worker, in their order. When a worker
-    dies, the unfinished tests of its units go to another. The test that it had begun does not, since it may
-    be what killed the worker: xdist reports it as failed. A test that was sent but not begun is blamed only
-    when a second worker dies before it begins the test, so that the session always comes nearer to its end.
+    Implements xdist.scheduler.Scheduling. A unit's tests stay on one worker, in order. When a worker dies,
+    the unfinished tests of its units go to another, except for the test that had begun: it may have killed
+    the worker, and xdist reports it as failed. A test that was sent but not begun is blamed only when a
+    second worker dies before it begins the test, so that the session always ends.
     """
 
     def __init__(self, config: pytest.Config, log: Any, expected_times: ExpectedTimes | None = None) -> None:
@@ -66,12 +66,12 @@ class ProblemScheduling:
         self._workers: dict[Any, _Worker] = {}
         self._tests: list[str] = []
         self._first: tuple[str, list[str]] | None = None
-        """The name of the worker that was first to collect, and its tests."""
+        """The name of the first worker that reported its collection, and its tests."""
         self._differs = False
         self._unit_of: list[int] = []
         """Test -> number of its unit."""
         self._queue: dict[int, deque[int]] = {}
-        """Units that no worker has: number of the unit -> tests, the next unit first."""
+        """Unassigned units: number of the unit -> tests, the next unit first."""
         self._dealt = False
         self._begun: set[str] = set()
         self._ended: set[str] = set()
@@ -85,13 +85,13 @@ class ProblemScheduling:
 
     @property
     def collection_is_completed(self) -> bool:
-        """Whether tests can be dealt out: all workers of the beginning have collected, or did so once."""
+        """Whether tests can be assigned: all initial workers have collected."""
         collected = sum(worker.collected for worker in self._workers.values())
         return self._dealt or self._differs or collected >= self._first_workers
 
     @property
     def tests_finished(self) -> bool:
-        """Whether all that is left to do is in the hands of workers that need nothing but their shutdown."""
+        """Whether all remaining tests are assigned, so that workers only need their shutdown."""
         return (
             (self._dealt or self._differs)
             and not self._queue
@@ -104,7 +104,7 @@ class ProblemScheduling:
 
     @property
     def unfinished(self) -> int:
-        """How many tests were neither run nor reported as what a worker died of."""
+        """The number of tests that were neither run nor reported as the cause of a worker's death."""
         if not self._dealt:
             return len(self._first[1]) if self._first is not None else 0
         held = sum(len(worker.sent) + len(worker.unit) for worker in self._workers.values())
@@ -114,8 +114,8 @@ class ProblemScheduling:
         self._workers[node] = _Worker()
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """Take what a worker collected. When it is not what the others have, the session ends with an error:
-        nobody could say which tests the numbers mean."""
+        """Take a worker's collection. If it differs from the others', the session ends with an error, because
+        test numbers would be ambiguous."""
         if self._first is None:
             self._first = (node.gateway.id, list(collection))
         if collection != self._first[1]:
@@ -124,12 +124,12 @@ class ProblemScheduling:
         self._workers[node].collected = True
 
     def schedule(self) -> None:
-        """Deal out tests: at first to all workers, later to those that have come since."""
+        """Assign tests: first to all workers, later to new ones."""
         if self._differs:
             return
         if not self._dealt:
             self._make_units()
-            # Everybody gets a unit before anybody gets a second.
+            # Every worker gets a unit before any gets a second.
             for node, worker in self._workers.items():
                 if worker.collected and not node.shutting_down:
                     self._take_unit(worker)
@@ -138,7 +138,7 @@ class ProblemScheduling:
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
         worker = self._workers.get(node)
         if worker is None:
-            return  # it was given up already
+            return  # it was already removed
         if worker.sent and worker.sent[0] == item_index:
             worker.sent.popleft()
         else:
@@ -148,7 +148,7 @@ class ProblemScheduling:
         self._feed(node)
 
     def mark_test_pending(self, item: str) -> None:
-        """Have a test run again, that a worker died of: a hook `pytest_handlecrashitem` may ask for it."""
+        """Run a test again that killed a worker: a hook `pytest_handlecrashitem` may ask for it."""
         number = self._tests.index(item)
         self._requeue([number])
         self._feed_all()
@@ -157,9 +157,9 @@ class ProblemScheduling:
         raise NotImplementedError("nothing is ever stolen from a worker")
 
     def remove_node(self, node: Any) -> str | None:
-        """Forget a worker that died or has finished; its unfinished tests go to others.
+        """Remove a worker that died or has finished; its unfinished tests go to others.
 
-        Returns the test that it died of. Raises KeyError for a worker that was never added.
+        Returns the test that killed it. Raises KeyError for a worker that was never added.
         """
         worker = self._workers.pop(node)
         if worker.sent and self._tests[worker.sent[0]] in self._ended:
@@ -202,7 +202,7 @@ class ProblemScheduling:
         if self._expected_times is not None:
             names = {pair_of(self._tests[tests[0]])[0]: len(tests) for tests in units}
             expected = self._expected_times({name: count for name, count in names.items() if name})
-            # Sorting is stable: equal problems, and tests that are about none, stay in their order.
+            # Sorting is stable: equal problems, and tests without a problem, keep their order.
             order = sorted(order, key=lambda unit: -expected.get(self._name_of(units[unit]), 0.0))
         self._queue = {unit: units[unit] for unit in order}
 
@@ -215,7 +215,7 @@ class ProblemScheduling:
             worker.unit = self._queue.pop(unit)
 
     def _requeue(self, tests: Iterable[int]) -> None:
-        """Put unfinished tests at the head of the queue, by units; what is there of a unit follows them."""
+        """Put unfinished tests at the head of the queue, by unit, before the unit's queued tests."""
         units: dict[int, deque[int]] = {}
         for test in tests:
             units.setdefault(self._unit_of[test], deque()).append(test)
@@ -230,7 +230,7 @@ class ProblemScheduling:
             self._feed(node)
 
     def _feed(self, node: Any) -> None:
-        """Send a worker what it needs to go on without a pause; at the end, its shutdown."""
+        """Send a worker enough tests to continue without a pause; at the end, its shutdown."""
         worker = self._workers[node]
         if not worker.collected or not self._dealt or node.shutting_down:
             return
@@ -243,7 +243,7 @@ class ProblemScheduling:
                     break
                 tests.append(worker.unit.popleft())
         worker.sent.extend(tests)
-        # A worker that has just died cannot be told: its death is among the events to come.
+        # A worker that has just died cannot be reached; the event of its death will follow.
         with suppress(OSError):
             if tests:
                 node.send_runtest_some(tests)
@@ -255,7 +255,7 @@ class ProblemScheduling:
         self._ended.discard(self._tests[test])
 
     def _blamed(self, worker: _Worker) -> int | None:
-        """The test that a worker died of, if any."""
+        """The test that killed a worker, if any."""
         if not worker.sent:
             return None
         first = worker.sent[0]

@@ -1,4 +1,4 @@
-"""What every session with --problem-set has: options, plan, models, run, budget."""
+"""The part that every session with --problem-set shares: options, plan, models, run, budget."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from tile_oracle.target.base import Target
 
 
 class Session(ABC):
-    """Made once a process; worker processes of pytest-xdist have one each, under the controller's run.
+    """One per process; worker processes of pytest-xdist have their own, within the controller's run.
 
-    A LiveSession measures, a ReplaySession takes what was recorded (opening.open_session). What either needs
-    to answer is abstract here. suite: the test file that runs where none is named. remeasures: suspects can
-    be measured again. sources: the files that hold what is replayed.
+    A LiveSession measures, a ReplaySession replays records (opening.open_session). Methods that differ
+    between the two are abstract here. suite: the test file that runs if none is named. remeasures: suspects
+    can be measured again. sources: the files with the replayed records.
     """
 
     suite: Path
@@ -47,8 +47,8 @@ class Session(ABC):
         run_folder: str | None = None,
         run_owner: str = "",
     ) -> None:
-        """target_reason: why this target. deadline: when the budget ends, by the machine's monotonic clock.
-        run_folder, run_owner: the controller's run, and the controller (record.owner), for a worker.
+        """target_reason: why this target. deadline: the end of the budget, on the machine's monotonic clock.
+        run_folder, run_owner: for a worker, the controller's run and the controller (record.owner).
 
         Raises HarnessError for options that cannot be used.
         """
@@ -72,8 +72,8 @@ class Session(ABC):
         self.keep_samples = False
 
     def lacking(self) -> frozenset[str]:
-        """Names of the candidates that the kernel source has no code of, so that no model can pick them; what
-        records show besides is not among them (tile_oracle.evaluation.candidates.not_built)."""
+        """Names of candidates that the kernel source lacks code for, so that no model can pick them; without
+        those that only the records show (tile_oracle.evaluation.candidates.not_built)."""
         return frozenset()
 
     def _make_plan(self) -> Plan:
@@ -107,7 +107,7 @@ class Session(ABC):
         return f"run: {run.folder}" + (" (new: there is no run to resume)" if self.options.resume else "")
 
     def _purpose(self) -> dict[str, object]:
-        # Named only where asked for, so that older runs, which do not name them, can be resumed.
+        # Present only if given, so that older runs, which lack these keys, can be resumed.
         cold = {"caches": COLD} if self.options.cold_cache else {}
         listed = {} if self.options.pairs is None else {"pairs": digest_of(self.options.pairs)}
         return cold | {
@@ -123,14 +123,14 @@ class Session(ABC):
     # ---- measuring --------------------------------------------------------------------------
 
     def select(self, pairs: Iterable[tuple[Problem, Kernel]]) -> None:
-        """What is left to run after selection, in order."""
+        """The pairs to run after selection, in order."""
         self._kernels_of = {}
         for problem, kernel in pairs:
             self._kernels_of.setdefault(problem.id, []).append(kernel)
 
     @property
     def left_s(self) -> float | None:
-        """Seconds of --budget that are left; None without one."""
+        """Remaining seconds of --budget; None without one."""
         return None if self.deadline is None else self.deadline - time.monotonic()
 
     @property
@@ -159,11 +159,11 @@ class Session(ABC):
 
     @abstractmethod
     def unrecorded(self, problem: Problem, kernels: Sequence[Kernel]) -> int:
-        """How many of these pairs can have no measurement, because they were never recorded."""
+        """The number of these pairs that cannot be replayed, because they were never recorded."""
 
     @abstractmethod
     def build_ahead(self) -> None:
-        """Start to make what the first problems need, in the background."""
+        """Start building the kernels of the first problems, in the background."""
 
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:
@@ -172,7 +172,7 @@ class Session(ABC):
     # ---- the end ----------------------------------------------------------------------------
 
     def over_budget(self, problem: Problem) -> bool:
-        """Whether a test of this problem comes after the budget's end; what is begun is finished."""
+        """Whether the budget ended before this problem began; a problem that has begun is finished."""
         if self.deadline is None or time.monotonic() < self.deadline or problem.id in self._begun:
             return False
         self.budget_spent = True
@@ -189,11 +189,11 @@ class Session(ABC):
 
     @property
     def set_names(self) -> list[str]:
-        """What the problem sets are called in reports' folders and test ids; no two alike."""
+        """The distinct names of the problem sets in report folders and test ids."""
         return [set_name(part, self.plan.sets) for part in self.plan.sets]
 
     def unsealed(self) -> str:
-        """Where rows lie that could not be made a part, in one line, or "". Raises RecordError."""
+        """One line on rows that could not be sealed into a part, or "". Raises RecordError."""
         left = left_unsealed(self._run.measurements) if self._run is not None else []
         if not left:
             return ""
@@ -201,7 +201,7 @@ class Session(ABC):
         return f"rows could not be made a part and are still in {left[0]}{more}: mend the disk and --resume"
 
     def release(self) -> None:
-        """Give the run free for other sessions."""
+        """Release the run for other sessions."""
         if self._run is not None and self._run.lock is not None:
             self._run.lock.release()
 
@@ -217,12 +217,12 @@ class Session(ABC):
 
     @property
     def notes(self) -> list[str]:
-        """What a person should be told of the kernel set, and of the builds or of what is replayed."""
+        """Notes on the kernel set, and on the builds or the replayed records."""
         return list(self.plan.notes)
 
     @property
     def measured_on(self) -> str:
-        """The target whose measurements these are: in a replay the one that was recorded."""
+        """The target of the measurements: in a replay the recorded one."""
         return self.target.name
 
 

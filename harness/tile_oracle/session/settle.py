@@ -1,9 +1,10 @@
-"""Measuring suspects again at the end of a session, before anything is called a loss.
+"""Measuring suspects again at the end of a session, before a loss is reported.
 
-A suspect is a problem that an open criterion hangs on: its pick, its oracle and the other leaders are timed
-again in turn, in rounds 2, 3, ... of the run's records. Every round has a worker process of its own with
-newly allocated inputs, so that what is constant within one process counts as noise and not as a result. A run
-that becomes a baseline is measured until its picks are known well: its noise stays in every later verdict.
+A suspect is a problem that an undecided criterion depends on. Its pick, its oracle and the other leaders are
+timed again in turn, in rounds 2, 3, ... of the run's records. Every round has its own worker process with
+newly allocated inputs, so that effects that are constant within one process count as noise and not as a
+result. A run that becomes a baseline is measured until its picks are known well, because its noise enters
+every later verdict.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _SHARE_OF_SESSION = 0.10
 MOST_ROUNDS = 10
 _ROUNDS_OF_A_BASELINE = 4
 _TARGET_POINTS = 0.1
-"""Of the standard error of a baseline's mean."""
+"""Relative to the standard error of a baseline's mean."""
 _LEADERS_WITHIN = 1.10
 _MOST_LEADERS = 6
 _MOST_NOISY = 4
@@ -41,10 +42,10 @@ _MOST_NOISY = 4
 
 @dataclass(frozen=True)
 class Settlement:
-    """What measuring again came to.
+    """The result of measuring again.
 
-    analysed: by problem set what the records say in the end. note: one sentence, "" where nothing was
-    measured again.
+    analysed: by problem set, the final state of the records. note: one sentence, "" if nothing was measured
+    again.
     """
 
     analysed: Mapping[str, ReportData] = field(default_factory=dict)
@@ -52,7 +53,7 @@ class Settlement:
 
 
 def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
-    """Measure suspects again until every criterion is decided, or the time for it is spent.
+    """Measure suspects again until every criterion is decided or the time is spent.
 
     selected: pairs asked for, by problem id. Raises HarnessError.
     """
@@ -77,7 +78,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
                 timed = _leaders(session, by_id[name], data, in_turn.setdefault(name, set()))
                 if len(timed) > 1 and rounds.get(name, 0) < MOST_ROUNDS:
                     todo[name] = timed
-        if ends == math.inf:  # the first look has to be taken in any case, and is not in the budget
+        if ends == math.inf:  # the first analysis is always needed and not part of the budget
             ends = time.monotonic() + budget
         if not todo or time.monotonic() >= ends:
             break
@@ -107,7 +108,7 @@ def _budget_s(session: LiveSession) -> float:
 
 
 def _suspects(session: LiveSession, data: ReportData) -> Sequence[str]:
-    """Problem ids, the most urgent first."""
+    """Problem ids, most urgent first."""
     undecided = data.selection["coverage"] == UNDECIDED
     noisy: list[str] = data.selection.loc[undecided, "problem"].astype(str).tolist()
     if session.options.update_baseline or (data.baseline is None and session.options.repick):
@@ -118,7 +119,7 @@ def _suspects(session: LiveSession, data: ReportData) -> Sequence[str]:
 
 
 def badly_known(margins: Mapping[str, Margin]) -> list[str]:
-    """Problems whose margin is known worse than a baseline needs, the worst first."""
+    """Problems whose margin is less certain than a baseline needs, worst first."""
     target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
     errors = {}
     for name, margin in margins.items():
@@ -131,10 +132,10 @@ def badly_known(margins: Mapping[str, Margin]) -> list[str]:
 
 
 def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: set[str]) -> list[Measurement]:
-    """The pick, the oracle, and those that come near: what has to be timed in turn.
+    """The kernels to time in turn: the pick, the oracle, and those that come near.
 
-    before: who was a leader in an earlier round, and stays one, since kernels are compared within rounds; new
-    ones are added to it.
+    before: the leaders of earlier rounds, which stay, because kernels are compared within rounds; new ones
+    are added to them.
     """
     row = data.selection.set_index("problem").loc[problem.id]
     kernels = {kernel.name: kernel for kernel in session.plan.kernels(problem)}

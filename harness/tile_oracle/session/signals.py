@@ -1,8 +1,8 @@
-"""What signals do to a session: it stops in order, and so do its workers when it is killed.
+"""How a session handles signals: it stops in order, and so do its workers when it is killed.
 
 SIGTERM (a container that is stopped, a batch system) and SIGHUP (a terminal that is closed) would end pytest
-on the spot. They interrupt it like Ctrl-C instead, so that journals are sealed and workers and compilers end.
-Only the report is left out, because whoever sends SIGTERM mostly sends SIGKILL ten seconds later.
+at once. Here they interrupt it like Ctrl-C, so that journals are sealed and workers and compilers end. Only
+the report is left out, because SIGTERM is usually followed by SIGKILL ten seconds later.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Stopped(KeyboardInterrupt):
 class StopSignals:
     """While installed, the first SIGTERM or SIGHUP raises Stopped; later ones do nothing.
 
-    received: the name of that signal, or "". A signal that is ignored (nohup) or that somebody else handles
-    is left alone.
+    received: the name of that signal, or "". A signal that is ignored (nohup) or has another handler is left
+    alone.
     """
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class StopSignals:
         self._installed: list[signal.Signals] = []
 
     def install(self) -> None:
-        """Only the main thread can, and elsewhere this does nothing."""
+        """Installs the handlers; does nothing outside the main thread."""
         if threading.current_thread() is not threading.main_thread():
             return
         for number in _ENDING:
@@ -43,7 +43,7 @@ class StopSignals:
                 self._installed.append(number)
 
     def remove(self) -> None:
-        """Back to what was before."""
+        """Restores the previous handlers."""
         while self._installed:
             signal.signal(self._installed.pop(), signal.SIG_DFL)
 
@@ -55,12 +55,13 @@ class StopSignals:
 
 
 def end_with_parent() -> None:
-    """Have this process interrupted when the one that started it dies, however it dies.
+    """Interrupts this process when the one that started it dies, for whatever reason.
 
-    A worker of pytest-xdist would otherwise measure on for up to 15 s, while the run may be resumed already.
+    Otherwise a worker of pytest-xdist would continue to measure for up to 15 s, while the run may already be
+    resumed.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # So it is in the background of a shell, and no Ctrl-C comes there.
+        # SIGINT is ignored in the background of a shell, where no Ctrl-C arrives.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     parent = os.getppid()
     with suppress(OSError, AttributeError):

@@ -1,4 +1,4 @@
-"""What the hooks of one session share."""
+"""The state that the hooks of one session share."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class SessionState:
     """The session with --problem-set of one process, which may be a worker of pytest-xdist or its controller.
 
-    only_suite: no tests but the plugin's own were asked for. selected: pairs asked for, by problem id.
-    notes: lines for the end of the session, each once. trouble: why the session ends without a verdict.
+    only_suite: only the plugin's own tests were asked for. selected: requested pairs, by problem id. notes:
+    lines for the end of the session, without repetition. trouble: why the session ends without a verdict.
     """
 
     def __init__(self, config: pytest.Config, session: Session, only_suite: bool) -> None:
@@ -59,12 +59,12 @@ class SessionState:
         self.conclusions: list[Conclusion] = []
 
     def select_problems(self, problems: Iterable[Problem]) -> None:
-        """What is left to replay after selection."""
+        """The pairs to replay after selection."""
         for problem in problems:
             self.selected[problem.id] = len(self.pairs_by_name.kernels(problem))
 
     def plan_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """pairs: problem id and kernel name, those that are left after selection, each once."""
+        """pairs: the distinct pairs of problem id and kernel name after selection."""
         listed = list(pairs)
         self.selected.update(Counter(problem for problem, _ in listed))
         self.progress.plan(listed)

@@ -1,7 +1,7 @@
 """Workers of pytest-xdist that were stopped (SIGSTOP) and not continued: the session goes on without them.
 
-xdist waits for a silent worker without limit. A worker that computes is not silent for ever, because what it
-measures has time limits of its own; but a stopped one is.
+xdist waits for a silent worker without limit. A worker that computes is not silent indefinitely, because its
+measurements have time limits of their own; a stopped one is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class StoppedWorkers:
         self._thread.join()
 
     def _watch(self) -> None:
-        # Looks are counted, not seconds: time that passes while this process is stopped does not count.
+        # Counts polls, not seconds: time that passes while this process is stopped does not count.
         while not self._end.wait(1.0):
             stopped = {pid for pid in worker_processes() if state_of(pid) == "T"}
             for pid in [*self._seen]:

@@ -1,4 +1,4 @@
-"""The suite's test files, and how their tests are called."""
+"""The suite's test files, and the names of their tests."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import pytest
 SUITE = Path(__file__).parents[1] / "suite" / "test_kernels.py"
 REPLAY_SUITE = SUITE.with_name("test_replay.py")
 SUITE_ID = "tile_oracle"
-"""What the suite's tests are called, wherever the package lies: tile_oracle::test_kernel[...], and in a
-replay tile_oracle::test_problem[...]."""
+"""The names of the suite's tests, independent of where the package is installed:
+tile_oracle::test_kernel[...], and in a replay tile_oracle::test_problem[...]."""
 
 
 def is_only_suite(args: Sequence[str]) -> bool:
-    """Whether no tests but the suite's were asked for."""
+    """Whether only the suite's tests were asked for."""
     return all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in args)
 
 
 def name_suite(config: pytest.Config, suite: Path) -> None:
-    """Without test files on the command line the suite runs; its test ids may be given as they are shown."""
+    """Without test files on the command line the suite runs; its test ids are accepted as they are shown."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args[:] = [str(suite)]
         return
@@ -31,7 +31,7 @@ def name_suite(config: pytest.Config, suite: Path) -> None:
             return arg
         if test.startswith("verdict["):
             return str(suite)  # a verdict is about all pairs
-        # A pair's own test is there in a replay too, for who asks for it.
+        # In a replay, a pair's own test exists for explicit requests.
         of_pair, of_problem = test.startswith("test_kernel"), test.startswith("test_problem")
         module = SUITE if of_pair else REPLAY_SUITE if of_problem else suite
         return f"{module}::{test}" if test else str(module)

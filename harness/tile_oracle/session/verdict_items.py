@@ -1,7 +1,7 @@
 """The criteria as test items of pytest: `tile_oracle::verdict[mean]` and so on, reported at a session's end.
 
 Nothing collects them: a verdict is about all pairs, and with pytest-xdist only the controller has seen all of
-them. So they pass through pytest's reporting hooks alone, and count, fail and appear in JUnit like any test.
+them. So they only pass through pytest's reporting hooks, and count, fail and appear in JUnit like any test.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tile_oracle.session.pytest_private import TerminalWriter
 
 CRITERION_NAMES = ("mean", "median", "P10", "largest loss", "coverage", "new failures")
-"""What a verdict's criteria are called (tile_oracle.judge.verdict.judge)."""
+"""The names of a verdict's criteria (tile_oracle.judge.verdict.judge)."""
 
 _NAMED = 5
 _SHOWN_POINTS = 0.005
@@ -31,7 +31,7 @@ _SHOWN_POINTS = 0.005
 
 @dataclass(frozen=True)
 class _Crash:
-    """What `--tb=line`, the short summary and JUnit show of a failure."""
+    """The location and message that `--tb=line`, the short summary and JUnit show."""
 
     message: str
     path: str = ""
@@ -42,7 +42,7 @@ class _Crash:
 
 
 class CriterionRepr(TerminalRepr):
-    """Why a criterion failed: one line, and below it what a person needs to look further."""
+    """Why a criterion failed: one line, followed by details for the investigation."""
 
     def __init__(self, message: str, details: Sequence[str]) -> None:
         self.reprcrash = _Crash(message)
@@ -70,7 +70,7 @@ class VerdictItem:
 
 
 def item_ids(suite: str, sets: Sequence[str]) -> list[str]:
-    """The node ids of a session's criteria; sets: what its problem sets are called."""
+    """The node ids of a session's criteria; sets: the names of its problem sets."""
     labels = [f"{one}-" if len(sets) > 1 else "" for one in sets]
     return [f"{suite}::verdict[{label}{name}]" for label in labels for name in CRITERION_NAMES]
 

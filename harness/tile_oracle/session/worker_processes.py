@@ -1,4 +1,4 @@
-"""The worker processes of pytest-xdist, as the operating system knows them."""
+"""The local worker processes of pytest-xdist, from the operating system."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import suppress
 from pathlib import Path
 
 _BOOTSTRAP = b"sys.stdin.readline"
-"""In the command line of every local worker: execnet sends the rest of the program down its stdin."""
+"""Part of the command line of every local worker: execnet sends the rest of the program to its stdin."""
 
 
 def worker_processes() -> list[int]:
-    """The process ids of the local workers that this process has started, also of those that still begin."""
+    """The process ids of the local workers started by this process, including those still starting."""
     parent = str(os.getpid())
     found = []
     for folder in Path("/proc").iterdir():
@@ -23,7 +23,7 @@ def worker_processes() -> list[int]:
 
 
 def state_of(pid: int) -> str:
-    """The letter of a process's state: T is stopped by a signal, t by a debugger; "" when it is gone."""
+    """A process's state letter: T for stopped by a signal, t by a debugger; "" when it is gone."""
     with suppress(OSError):
         return _stat(Path(f"/proc/{pid}"))[0]
     return ""
