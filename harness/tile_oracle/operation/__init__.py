@@ -1,7 +1,7 @@
 """Operations: one descriptor each, `Operation`, found by name (`operation_named`).
 
-What is particular to an operation stands in its descriptor, and everything else asks there. The package
-has two, in `operation.grouped_conv` and `operation.gemm`; an installed distribution adds its own through
+The descriptor has all that is particular to an operation; the rest of the package asks it. The package has
+two operations, `operation.grouped_conv` and `operation.gemm`. Installed distributions add their own through
 the entry point group `tile_oracle.operations`.
 """
 

@@ -1,4 +1,4 @@
-"""Bands of size and arithmetic intensity, which problems of every operation have."""
+"""Bands of problem size and arithmetic intensity, common to all operations."""
 
 from __future__ import annotations
 
@@ -27,4 +27,4 @@ BANDS: Mapping[str, Callable[[Problem], bool]] = MappingProxyType(
         "over 100 FLOP/byte": lambda p: _intensity(p) >= 100,
     }
 )
-"""Name -> whether a problem belongs."""
+"""Name -> whether a problem is in the band."""

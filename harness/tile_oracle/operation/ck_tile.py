@@ -1,4 +1,4 @@
-"""What an operation adds to CK Tile as a kernel source."""
+"""The part of an operation for CK Tile as a kernel source."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 class CkTileUnits(Protocol):
-    """A module with these functions is one."""
+    """Implemented by a module with these functions."""
 
     def unit(self, api: CkTileApi, kernel: Any) -> str:
-        """The kernel's translation unit. Raises KernelError for a kernel that this CK Tile does not have."""
+        """The kernel's translation unit. Raises KernelError when this CK Tile does not have the kernel."""
 
     def problem_refusal(self, problem: Any) -> str | None:
-        """Why CK Tile's kernels as adapted do not compute a problem, or None."""
+        """Why the adapted CK Tile kernels cannot compute a problem, or None."""

@@ -1,4 +1,4 @@
-"""The descriptor of an operation: all that is particular to it."""
+"""The descriptor of an operation, with everything that is particular to it."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ if TYPE_CHECKING:
     from tile_oracle.problem import Problem
 
 Belongs = Callable[[Any], bool]
-"""Whether a problem of the operation belongs to a slice."""
+"""Whether a problem of the operation is in a slice."""
 
 
 @dataclass(frozen=True)
 class Argument:
-    """An array that a kernel reads or writes: its name, and its axes in C order (`N Hi Wi G C/G`)."""
+    """An array that a kernel reads or writes. axes: in C order (`N Hi Wi G C/G`)."""
 
     name: str
     axes: str
 
 
 class RuleBlock(Protocol):
-    """One block of a rule set: kernels by the cross product of its lists."""
+    """One block of a rule set, which proposes the cross product of its lists."""
 
     @property
     def arch(self) -> tuple[str, ...]:
-        """The architectures that it is for."""
+        """The architectures that the block is for."""
 
     @property
     def candidates(self) -> int:
-        """How many kernels it proposes for one kind of problem, before any is refused."""
+        """Number of kernels proposed for one kind of problem, before any is refused."""
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether it says anything about this kind of problem."""
+        """Whether the block applies to this kind of problem."""
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[Kernel]:
-        """What it proposes for a kind that it covers. Raises RuleError."""
+        """The kernels proposed for a kind that the block covers. Raises RuleError."""
 
 
 def _like_none(kernel: Kernel) -> None:
@@ -68,44 +68,42 @@ def _as_given(values: dict[str, Any]) -> dict[str, Any]:
 class Operation:
     """One operation. Fields that would import much are functions, called when they are first needed.
 
-    name: as in records and ids (`gemm`). plural: in messages ("GEMMs").
+    name: the name in records and ids (`gemm`). plural: the plural in messages ("GEMMs").
     problem, kernel: the classes, whose fields are the columns of records. parse_kernel: full name -> kernel.
-    kind_fields: what a problem and its kernels share, with the values that there are; kind_words names them
-    in messages, kind_format is how a kind is written ("{direction} {dtype} {ndim}D"); kernel_prefix_format
-    is how the full names of its kernels begin, before the short name.
-    id_prefixes: how the ids of problems begin, and short_names the pattern of kernels' short names: pytest's
-    test ids are read with both. id_pattern: the pattern of a problem's id.
-    marks: columns that tell a table of this operation where it has no column `op`.
-    required: columns that a problem set must have; defaults: what text columns say when they are left out;
-    completed: fills in what is computed from the given columns.
-    outputs: properties of a problem that a table may state beside its fields; they are checked, and
-    `completed` may compute fields from them. foreign_columns: what other programs call a column, in lower
-    case, and what it is here, for messages.
-    model_type: what model folders call the operation. models_by: fields of a kind that each have models of
-    their own.
+    kind_fields: the fields that a problem shares with its kernels, with all values. kind_words: their names
+    in messages. kind_format: format of a kind ("{direction} {dtype} {ndim}D"). kernel_prefix_format: start of
+    the full names of its kernels, before the short name.
+    id_prefixes: prefixes of problem ids. short_names: pattern of the kernels' short names. Both are used to
+    read pytest's test ids. id_pattern: pattern of a problem id.
+    marks: columns that identify a table of this operation without a column `op`.
+    required: columns that a problem set must have. defaults: values of omitted text columns. completed: adds
+    the values computed from the given columns.
+    outputs: properties of a problem that a table may have besides the fields. They are checked, and
+    `completed` may compute fields from them.
+    foreign_columns: other programs' name of a column, in lower case -> our name, for messages.
+    model_type: the operation's name in model folders. models_by: fields of a kind that have separate models
+    for each value.
     family_varies: fields in which problems of one family differ (the layer's size, not its weights).
-    fold_fields: fields that cross-validation holds together, for grouping by problem.
-    slices: name -> whether a problem belongs; they may overlap. bands: further slices, of an
-    evaluation alone.
-    rules_key, read_rules: where the operation's blocks stand in a rule set's file, and what reads one.
-    kernel_lists: lists of its kernels that programs of Composable Kernel read and write; None: there are
-    none.
-    rules_folder: has NAME.json with the operation's blocks of the shipped rule set NAME; None: the set's own
-    file has them.
-    refusals, problem_refusals: the reasons of an architecture against a kernel, and against a kernel on a
-    problem of its kind.
-    cpu_source: the text of a kernel's translation unit for the target cpu, which exports what
-    kernels/cpu/abi.h declares; None: the operation has no kernels there.
-    gpu_source: what it adds to the translation units of kernels/gpu; None: it has no kernels there.
-    ck_tile: its kernels in CK Tile; None: CK Tile has none that are adapted.
-    on_device: what a worker process knows of the operation.
-    on_gpu: how its kernels are launched on a GPU; None: they run on none.
-    arguments: both operands and the result of a problem, as callers of `Registry.run` give and get them;
-    None: it takes no arrays of callers.
-    features: what models read of its problems and kernels; None: it has no models.
-    search: its kernels as combinations of choices; None: they are not searched.
-    derived_columns: properties of its problems that tables from elsewhere may have in place of fields.
-    timed_like: another kernel that measurements show to time like this one, or None.
+    fold_fields: fields that are equal within a cross-validation group, for grouping by problem.
+    slices: name -> whether a problem is in the slice; slices may overlap. bands: further slices, only for
+    evaluations.
+    rules_key, read_rules: key of the operation's blocks in a rule set's file, and the reader of a block.
+    kernel_lists: kernel lists in formats of Composable Kernel; None if there are none.
+    rules_folder: folder with NAME.json, the operation's blocks of the shipped rule set NAME; None if the rule
+    set's own file has them.
+    refusals, problem_refusals: why an architecture refuses a kernel, and a kernel for a problem of its kind.
+    cpu_source: text of a kernel's translation unit for the target cpu, which exports what kernels/cpu/abi.h
+    declares; None without kernels for cpu.
+    gpu_source: its part of the translation units of kernels/gpu; None without kernels there.
+    ck_tile: its part for CK Tile; None without adapted CK Tile kernels.
+    on_device: its part in a worker process.
+    on_gpu: its part for launching kernels on a GPU; None if they run on no GPU.
+    arguments: both operands and the result of a problem, as arrays for `Registry.run`; None if it takes no
+    arrays.
+    features: the features of its models; None without models.
+    search: its kernels as combinations of choices; None if they cannot be searched.
+    derived_columns: properties of its problems that imported tables may have instead of fields.
+    timed_like: another kernel that measurements show to have the same times, or None.
     """
 
     name: str
@@ -156,7 +154,7 @@ class Operation:
 
     @cached_property
     def kernel_fields(self) -> tuple[str, ...]:
-        """The columns of a kernel, those that it shares with its problem included."""
+        """The columns of a kernel, including those that it shares with its problem."""
         return tuple(one.name for one in fields(self.kernel))
 
     @cached_property
@@ -166,19 +164,19 @@ class Operation:
 
     @cached_property
     def worker(self) -> OnDevice:
-        """`on_device`, for a worker process. Raises OperationError where there is none."""
+        """`on_device`, for a worker process. Raises OperationError when it is None."""
         if self.on_device is None:
             raise OperationError(f"the operation {self.name} runs nowhere: its descriptor needs on_device")
         return self.on_device()
 
     @cached_property
     def for_gpus(self) -> GpuSource | None:
-        """`gpu_source`, or None where there is none."""
+        """The module of `gpu_source`, or None."""
         return None if self.gpu_source is None else self.gpu_source()
 
     @cached_property
     def for_models(self) -> OperationFeatures:
-        """`features`. Raises OperationError where there are none."""
+        """The module of `features`. Raises OperationError when it is None."""
         if self.features is None:
             raise OperationError(f"the operation {self.name} has no models: its descriptor needs features")
         return self.features()
@@ -188,7 +186,7 @@ class Operation:
         return Kind(self.name, tuple((name, words[name]) for name in self.kind_fields))
 
     def kinds(self, only: Mapping[str, Sequence[str | int]]) -> list[Kind]:
-        """All kinds; of a field with values in `only`, those with one of these."""
+        """All kinds. `only` restricts the values of fields."""
         axes = [only.get(name) or known for name, known in self.kind_fields.items()]
         return [Kind(self.name, tuple(zip(self.kind_fields, one, strict=True))) for one in product(*axes)]
 
@@ -197,14 +195,14 @@ class Operation:
         return self.kind_format.format_map(kind.words)
 
     def kernel_prefix(self, kind: Kind) -> str:
-        """How the full names of a kind's kernels begin: what stands before a short name."""
+        """The part of a full kernel name before the short name."""
         return self.kernel_prefix_format.format_map(kind.words)
 
     def file_stem(self, kind: Kind) -> str:
-        """A kind in a file's name: forward_bf16_2d."""
+        """A kind as part of a file name: forward_bf16_2d."""
         return self.kind_text(kind).lower().replace(" ", "_")
 
     def group_fields(self, grouping: str) -> tuple[str, ...]:
-        """The fields that are equal in all rows of one group: of one `problem`, or of one `family`."""
+        """The fields that are equal within a group, which is a `problem` or a `family`."""
         varies = self.family_varies if grouping == "family" else ()
         return tuple(name for name in self.problem_fields if name not in varies)

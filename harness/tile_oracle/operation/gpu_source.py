@@ -1,4 +1,4 @@
-"""What an operation adds to the translation units of kernels/gpu."""
+"""The part of an operation in the translation units of kernels/gpu."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any, Protocol
 
 
 class GpuSource(Protocol):
-    """A module with these is one."""
+    """Implemented by a module with these members."""
 
     HEADER: str
-    """The header of kernels/gpu with the operation's kernel, without its ending."""
+    """The header of kernels/gpu with the operation's kernel, without its suffix."""
 
     GPU_DTYPES: Mapping[str, tuple[str, ...]]
-    """Machine of `tile_oracle.build.isa` -> what kernels/gpu multiplies there."""
+    """Machine of `tile_oracle.build.isa` -> data types that kernels/gpu multiplies there."""
 
     def code_refusal(self, kernel: Any, arch: str) -> str | None:
-        """Why there is no code for a kernel that the architecture allows, or None."""
+        """Why a kernel that the architecture allows has no code, or None."""
 
     def macros(self, kernel: Any, arch: str) -> dict[str, object]:
-        """The macros that other operations do not have."""
+        """The macros that are particular to the operation."""

@@ -1,4 +1,4 @@
-"""Lists of an operation's kernels that programs of Composable Kernel read and write."""
+"""Kernel lists in the formats that programs of Composable Kernel read and write."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from tile_oracle.pool.ck_builder_line import BuilderLine
 
 INSTANCES, TRAITS = "instances", "trait_config"
-"""The keys by which the two kinds of list are told apart, and from a rule set."""
+"""The keys that distinguish the two kinds of list from each other and from a rule set."""
 
 
 @dataclass(frozen=True)
 class KernelList:
-    """blocks: as of a rule set. left_out: (place, reason) of instances that are no kernel here.
-    names_instances: the list names its kernels one by one.
+    """blocks: the blocks of a rule set. left_out: (place, reason) of instances that have no kernel here.
+    names_instances: the list names each kernel.
     """
 
     about: str
@@ -37,17 +37,19 @@ class KernelList:
 
 
 class KernelLists(Protocol):
-    """A module with these functions is one."""
+    """Implemented by a module with these functions."""
 
     def read_kernel_list(self, tree: JsonTree, standard: Callable[[], Sequence[RuleBlock]]) -> KernelList:
-        """Reads either list. standard: the blocks that traits narrow. Raises RuleError."""
+        """Reads a list of either kind. standard: the blocks that traits restrict. Raises RuleError."""
 
     def instances_json(self, kernels: Any) -> str:
-        """The instance list of kernels of one kind. Raises KernelError for what a list cannot say."""
+        """The instance list of kernels of one kind. Raises KernelError for kernels that it cannot express."""
 
     def traits_json(self, kernels: Any, standard: Any) -> str:
-        """The trait list of kernels of one kind. standard: the set `default` of that kind. Raises KernelError
-        where the traits stand for other kernels than these."""
+        """The trait list of kernels of one kind. standard: the set `default` of that kind.
+
+        Raises KernelError when the traits would select other kernels.
+        """
 
     def builder_block(self, line: BuilderLine, archs: tuple[str, ...]) -> RuleBlock:
-        """The block of one line of a config file of CK Builder, for some architectures."""
+        """The block of one line of a CK Builder config file."""

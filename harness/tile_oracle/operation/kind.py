@@ -1,4 +1,4 @@
-"""The kind of a problem: what a problem and the kernels that can compute it have in common."""
+"""The kind of a problem: the fields that it shares with the kernels that can compute it."""
 
 from __future__ import annotations
 

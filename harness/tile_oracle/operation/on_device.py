@@ -1,4 +1,4 @@
-"""What a worker process knows of an operation: its data, how kernels are called, what no kernel can beat."""
+"""The part of an operation in a worker process: its data, kernel arguments and lower bounds."""
 
 from __future__ import annotations
 
@@ -21,54 +21,55 @@ if TYPE_CHECKING:
 
 
 class OnDevice(Protocol):
-    """A module with these functions is one."""
+    """Implemented by a module with these functions."""
 
     def cpu_data(self, problem: Any, seed: int) -> CpuData:
-        """Operands, results and how they are compared, on the target cpu."""
+        """Operands, expected results and their comparison, for the target cpu."""
 
     def cpu_arguments(
         self, problem: Any, operands: Sequence[GuardedBuffer], out: GuardedBuffer
     ) -> ctypes.Structure:
-        """What `to_launch` of a kernel for the cpu takes. It has a member `workspace`, an address."""
+        """The argument of `to_launch` of a cpu kernel. It has a member `workspace`, an address."""
 
     def least_flops(self, problem: Any) -> float:
-        """Operations that every algorithm known for exact results needs."""
+        """Operations that any known exact algorithm needs."""
 
     def bytes_read(self, problem: Any) -> int:
         """Bytes of the operands that the result depends on."""
 
 
 class SumsOfProducts(OnDevice, Protocol):
-    """Of an operation whose results are sums of products of two operands: it can be checked exactly, with
+    """An operation whose results are sums of products of two operands. It can be checked exactly, with
     integers (`tile_oracle.device.cpu_data.ProblemData`)."""
 
     def fold_axes(self, problem: Any) -> tuple[Axis, Axis]:
-        """Along which axis of both operands the halves of the depth repeat each other."""
+        """The axis of each operand along which the second half of the depth repeats the first."""
 
     def columns_of_second(self, problem: Any) -> Columns:
-        """Which elements of the second operand make one column of the result: negated, they negate it."""
+        """The elements of the second operand that determine a column of the result: negating them negates
+        it."""
 
     def columns_of_result(self, problem: Any) -> Columns:
         """The same columns in the result."""
 
     def exact_output(self, problem: Any, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-        """The whole output. Exact, as all sums stay below 2^24."""
+        """The whole output. It is exact because all sums stay below 2^24."""
 
     def exact_values(
         self, problem: Any, first: Integers, second: Integers, points: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.int64]:
-        """Single output values in 64-bit integers, straight from the definition of the operation."""
+        """Single output values in 64-bit integers, computed by the definition of the operation."""
 
     def weighted(self, problem: Any, out: Array, weights: Vector) -> Vector:
-        """A result times weights of its columns."""
+        """A result times the weights of its columns."""
 
     def first_of_row(self, problem: Any, row: int) -> int:
         """The flat index of the first value of a row of `weighted`."""
 
     def weighted_product(self, problem: Any, first: Integers, second: Integers, weights: Vector) -> Vector:
-        """What `weighted` gives for the right result."""
+        """The value of `weighted` for the correct result."""
 
 
 def sums_of_products(op: str) -> SumsOfProducts:
-    """The worker's part of an operation that is one."""
+    """The worker's part of an operation whose results are sums of products."""
     return cast(SumsOfProducts, operation_named(op).worker)

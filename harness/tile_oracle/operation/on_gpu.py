@@ -1,4 +1,4 @@
-"""How kernels of an operation are launched on a GPU; what only a worker process imports."""
+"""The part of an operation for launching its kernels on a GPU. Only a worker process imports it."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 class OnGpu(Protocol):
-    """A module with these functions is one."""
+    """Implemented by a module with these functions."""
 
     def gpu_args(
         self, problem: Any, in0: int, in1: int, out: int, workspace: int, split_k: int
     ) -> GpuArgs | GpuGemmArgs:
-        """The structure for a problem and the addresses of its data."""
+        """The argument structure for a problem and the addresses of its data."""
 
     def plan_launch(self, problem: Any, info: LaunchInfo, compute_units: int) -> LaunchPlan:
         """Grid, splits and workspace. Raises Unlaunchable."""
@@ -29,11 +29,11 @@ class OnGpu(Protocol):
         argument."""
 
     def ck_tile_members(self, problem: Any) -> Mapping[str, int]:
-        """The members of to_ck_problem (kernels/ck_tile/abi.h) that say the problem."""
+        """The members of to_ck_problem (kernels/ck_tile/abi.h) that describe the problem."""
 
 
 def on_gpu(op: str) -> OnGpu:
-    """The part of an operation. Raises OperationError for one that runs on no GPU."""
+    """The GPU part of an operation. Raises OperationError when it runs on no GPU."""
     launched = operation_named(op).on_gpu
     if launched is None:
         raise OperationError(f"the operation {op} runs on no GPU: its descriptor needs on_gpu")

@@ -1,12 +1,12 @@
-"""Which operations there are: the package's own, and those of installed distributions.
+"""Finds operations: the package's own and those of installed distributions.
 
-A distribution declares an operation as an entry point, whose value is its descriptor:
+A distribution declares an operation by an entry point whose value is its descriptor:
 
     [project.entry-points."tile_oracle.operations"]
     softmax = "my_package.softmax:SOFTMAX"
 
-Nothing is imported before an operation is asked for; installed distributions are looked at when the
-package's own operations are not what was asked for.
+An operation is imported when it is first needed. Installed distributions are searched only for names that are
+not operations of the package.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _OWN = {
     "gemm": "tile_oracle.operation.gemm.descriptor:GEMM",
 }
 DEFAULT_OPERATION = "grouped_conv"
-"""Of tables that say nothing else: the first operation, whose older records name none."""
+"""The operation of tables that name none, as older records do."""
 
 
 def find_operation(name: str) -> Operation | None:
-    """The operation of that name, or None."""
+    """The operation with this name, or None."""
     if name in _OWN:
         return _own(name)
     return _installed(name) if name in _declared() else None
 
 
 def operation_named(name: str) -> Operation:
-    """The operation of that name. Raises OperationError listing the known ones."""
+    """The operation with this name. Raises OperationError, which lists the known ones."""
     found = find_operation(name)
     if found is None:
         raise OperationError(f"operation {name!r} is not one of {', '.join(operation_names())}")
@@ -46,7 +46,7 @@ def operation_named(name: str) -> Operation:
 
 
 def operations() -> Iterator[Operation]:
-    """All operations, the package's own first. Raises OperationError for one that cannot be used."""
+    """All operations, the package's own first. Raises OperationError when one cannot be loaded."""
     yield from map(_own, _OWN)
     yield from map(_installed, _declared())
 
@@ -57,12 +57,12 @@ def operation_names() -> tuple[str, ...]:
 
 
 def operation_of_columns(columns: Collection[str]) -> Operation:
-    """The operation of a table that does not name it, by its columns."""
+    """The operation of a table without a column `op`, judged by its columns."""
     return next((one for one in operations() if set(one.marks) & set(columns)), _own(DEFAULT_OPERATION))
 
 
 def operation_of_prefix(text: str) -> Operation:
-    """The operation whose problem ids begin like this text; grouped convolution where none do."""
+    """The operation whose problem ids begin like this text; grouped convolution by default."""
     return next((one for one in operations() if text.startswith(one.id_prefixes)), _own(DEFAULT_OPERATION))
 
 

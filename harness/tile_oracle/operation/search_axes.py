@@ -13,24 +13,24 @@ Axes = tuple[tuple[Any, ...], ...]
 """The choices along each axis."""
 
 MULTIPLES = (1, 2, 4, 8)
-"""Of waves x warp tile: how large a tile may be along M and N."""
+"""Tile sizes along M and N, as multiples of waves x warp tile."""
 FLAG = (False, True)
 _DEPTHS = (1, 2, 4, 8)
 _DEPTHS_OF_SINGLE_STEPS = (16, 32, 64, 128, 256, 512)
 
 
 class SearchAxes(Protocol):
-    """A module with these functions is one."""
+    """Implemented by a module with these functions."""
 
     def axes(self, arch: Arch, dtype: str) -> Axes:
         """The axes for a data type."""
 
     def kernel(self, arch: Arch, problem: Any, values: tuple[Any, ...]) -> Kernel:
-        """The kernel of one value an axis. Raises KernelError where there is none."""
+        """The kernel for one value per axis. Raises KernelError when there is none."""
 
 
 def tile_of(waves: Sequence[int], warp_tile: Sequence[int], multiples: Sequence[int]) -> tuple[int, int, int]:
-    """So many warp tiles along each axis of every wave."""
+    """The tile in which each wave has `multiples` warp tiles along each axis."""
     m, n, k = (wave * warp * more for wave, warp, more in zip(waves, warp_tile, multiples, strict=True))
     return m, n, k
 
@@ -45,6 +45,6 @@ def sizes(**triples: Sequence[int]) -> dict[str, Any]:
 
 
 def depths(arch: Arch, dtype: str) -> tuple[int, ...]:
-    """How many instruction tiles deep a tile may be; more where an instruction is one element deep (cpu)."""
+    """Possible depths of a tile in warp tiles; larger where a warp tile is one element deep (cpu)."""
     single = all(warp_tile[2] == 1 for warp_tile in arch.warp_tiles.get(dtype, ()))
     return _DEPTHS_OF_SINGLE_STEPS if single else _DEPTHS

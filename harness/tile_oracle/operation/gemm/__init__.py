@@ -1,1 +1,1 @@
-"""Matrix products: what is particular to the operation."""
+"""The operation GEMM."""

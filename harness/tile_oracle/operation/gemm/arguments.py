@@ -1,4 +1,4 @@
-"""What the arrays of a GEMM are called, and their axes."""
+"""Names and axes of a GEMM's arrays."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tile_oracle.operation.descriptor import Argument
 from tile_oracle.operation.gemm.problem import GemmProblem
 
 _AXES = {"a": ("M K", "K M"), "b": ("K N", "N K"), "c": ("M N", "N M")}
-"""Of rows one after the other (r), and of columns (c)."""
+"""Axes of the row-major (r) and column-major (c) array."""
 
 
 def arguments(problem: GemmProblem) -> tuple[Argument, Argument, Argument]:

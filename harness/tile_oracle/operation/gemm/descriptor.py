@@ -44,8 +44,8 @@ def _problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> I
 
 
 def _cpu_source(kernel: GemmKernel) -> str:
-    """A GEMM is a 1x1 convolution, so it has that convolution's source, and shares its binary (of ccr the
-    result is transposed, which no convolution's is)."""
+    """A GEMM is a 1x1 convolution: it has that convolution's source and shares its binary. Only ccr differs,
+    whose result is transposed."""
     return cpu_source(kernel, DIRECTION_OF_LAYOUT[kernel.layout], 2, result_transposed(kernel.layout))
 
 

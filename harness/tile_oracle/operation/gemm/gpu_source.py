@@ -16,32 +16,33 @@ GPU_DTYPES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 
 _ASYNCHRONOUS = ("basic_async_v1", "comp_async")
-"""Whose tiles pass no registers."""
+"""Pipelines whose tiles are copied to LDS without passing through registers."""
 
 _LOAD_BYTES, _REGISTER_BYTES = 16, 4
 _FULL_WORKGROUP = 256
-"""Work-items that fill the registers of a compute unit with 512 each."""
+"""Work-items that fill the registers of a compute unit when each has 512."""
 
 _MOST_HELD, _MOST_HELD_WITH_LITTLE_ELSE = 256, 320
-"""Registers of a lane for sums and prefetched tiles in a full workgroup. Little else: no operand is
-transposed on its way to LDS, no fragments wait for a whole cluster, offsets are of one tile."""
+"""Registers per lane for accumulators and prefetched tiles in a full workgroup. The second value is for
+kernels that hold little else: no operand is transposed on its way to LDS, no fragments wait for a whole
+cluster, and offsets are those of one tile."""
 
 _MOST_LOADS = 23
-"""For a tile, by a work-item, whose addresses take registers, too."""
+"""Most loads of a work-item for a tile, whose addresses also take registers."""
 
 _STORE_BYTES = 16
-"""What one store moves at most."""
+"""Most bytes of one store."""
 
 
 def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
-    """fp8 of other layouts than rcr, and more registers than there are."""
+    """Refuses fp8 with other layouts than rcr, and kernels that need too many registers."""
     if kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
     return _too_many_registers(kernel, arch)
 
 
 def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
-    """Whether what a lane holds of the sums and of tiles under way is more than compiles without spills."""
+    """Why accumulators and prefetched tiles of a lane would spill registers, or None."""
     rules = load_arch(arch)
     threads = rules.workgroup_threads(kernel)
     sums = kernel.tile_m * kernel.tile_n // threads
@@ -70,7 +71,7 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
 
 
 def macros(kernel: GemmKernel, arch: str) -> dict[str, object]:
-    """Vectors are as wide as the tile allows; there are two buffers where the pipeline needs them."""
+    """Vectors are as wide as the tile allows. Tiles are double-buffered if the pipeline requires it."""
     rules = load_arch(arch)
     a, b, _ = rules.widest_vectors(kernel.dtype, kernel.tile, kernel.waves)
     vectors = (a, b, int(_STORE_BYTES / rules.element_bytes[RESULT_DTYPES[kernel.dtype]]))

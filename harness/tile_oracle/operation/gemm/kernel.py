@@ -1,6 +1,6 @@
-"""GEMM kernels: name and fields convert both ways without loss.
+"""GEMM kernels. Name and fields convert both ways without loss.
 
-A name is the published one, and it says every field:
+The name is the published one and has every field:
 
     gemm_{dtype}_{layout}_{pipeline}_{epilogue}_{scheduler}_{pad_m}_{pad_n}_{pad_k}_{persistent}
         _{tile}_{warps}_{warp tile}
@@ -39,12 +39,12 @@ class GemmKernel:
     """One GEMM kernel, every field that changes its code.
 
     tile_{m,n,k}: rows, columns and depth of a workgroup's tile (elements). warp_{m,n,k}: waves along each
-    axis of the tile. warp_tile_{m,n,k}: what one matrix instruction sequence of a wave covers (on cpu: the
+    axis of the tile. warp_tile_{m,n,k}: the tile of one matrix instruction sequence of a wave (on cpu: the
     register micro-tile). pad_{m,n,k}: whether a partial tile along that axis is handled. persistent:
     workgroups stay on their compute unit and take further tiles.
 
-    Raises KernelError on construction when a field cannot be right on any architecture; what one
-    architecture allows is for tile_oracle.arch to say.
+    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
+    the limits of a single architecture.
     """
 
     dtype: str
@@ -68,7 +68,7 @@ class GemmKernel:
 
     op: ClassVar[str] = "gemm"
     double_smem_buffer: ClassVar[None] = None
-    """As the pipeline demands."""
+    """The pipeline decides."""
 
     def __post_init__(self) -> None:
         for name, words in (
@@ -114,21 +114,21 @@ class GemmKernel:
 
     @cached_property
     def kind(self) -> Kind:
-        """What problem and kernel must share: operation, dtype, layout."""
+        """The fields that problem and kernel must share: operation, dtype, layout."""
         return Kind.of(self.op, dtype=self.dtype, layout=self.layout)
 
     def matches(self, problem: Problem) -> bool:
-        """Whether operation, dtype and layout are the problem's."""
+        """Whether operation, dtype and layout match the problem's."""
         return self.kind == problem.kind
 
     @cached_property
     def name(self) -> str:
-        """The full name: every field can be read back from it (`parse_gemm_name`)."""
+        """The full name, from which every field can be read back (`parse_gemm_name`)."""
         return f"{self.op}_{self.dtype}_{self.layout}_{self.short_name}"
 
     @cached_property
     def short_name(self) -> str:
-        """The name without what a matching problem already says (operation, dtype, layout)."""
+        """The name without operation, dtype and layout, which a matching problem has."""
         flags = (*self.paddings, self.persistent)
         sizes = (self.tile, self.waves, self.warp_tile)
         tokens = (self.pipeline, self.epilogue, self.scheduler, *map(str, flags), *map(triple, sizes))
@@ -152,7 +152,7 @@ GEMM_KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GemmK
 
 @lru_cache(maxsize=65536)
 def parse_gemm_name(name: str) -> GemmKernel:
-    """The GEMM kernel that a full name means. Raises KernelError, naming what cannot be read."""
+    """The GEMM kernel of a full name. Raises KernelError, which names the part that cannot be read."""
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:
         raise KernelError(

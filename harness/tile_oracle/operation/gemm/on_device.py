@@ -19,25 +19,25 @@ from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.operation.grouped_conv import on_device as convolution
 
 _BLOCK = 1 << 20
-"""Products at once."""
+"""Products computed at a time."""
 
 
 def cpu_data(problem: GemmProblem, seed: int) -> ProblemData:
-    """Exact integers, as for every sum of products."""
+    """Integer data, as for every sum of products."""
     return ProblemData(problem, seed)
 
 
 def cpu_arguments(
     problem: GemmProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
 ) -> convolution.ConvArgs:
-    """On the cpu a product is a 1x1 convolution."""
+    """The arguments of the 1x1 convolution that computes the GEMM on cpu."""
     if operands_swapped(problem):
         operands = operands[::-1]
     return convolution.cpu_arguments(pointwise_conv(problem), operands, out)
 
 
 def least_flops(problem: GemmProblem) -> float:
-    """Operations that every algorithm known for exact results needs."""
+    """Operations that any known exact algorithm needs."""
     return problem.flops / FEWER_PRODUCTS_OF_MATRICES
 
 
@@ -47,13 +47,13 @@ def bytes_read(problem: GemmProblem) -> int:
 
 
 def fold_axes(problem: GemmProblem) -> tuple[Axis, Axis]:
-    """Along which axis of both operands the halves of the depth repeat each other."""
+    """The axis of each operand along which the second half of the depth repeats the first."""
     first = Axis(1 if problem.layout[0] == "r" else problem.M, problem.K)
     return first, Axis(problem.N if problem.layout[1] == "r" else 1, problem.K)
 
 
 def columns_of_second(problem: GemmProblem) -> Columns:
-    """Which elements of B make one column of the result: negated, they negate it."""
+    """The elements of B that determine a column of the result: negating them negates it."""
     return Columns(problem.N if problem.layout[1] == "r" else 1, problem.K)
 
 
@@ -63,7 +63,7 @@ def columns_of_result(problem: GemmProblem) -> Columns:
 
 
 def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output. Exact, as all sums stay below 2^24."""
+    """The whole output. It is exact because all sums stay below 2^24."""
     a, b = _matrices(problem, first, second)
     return np.asarray(a.astype(np.float32) @ b.astype(np.float32))
 
@@ -81,7 +81,7 @@ def exact_values(
     second: Integers,
     points: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, straight from the definition of the operation."""
+    """Single output values in 64-bit integers, computed by the definition of the operation."""
     a, b = _matrices(problem, first, second)
     rows, columns = np.divmod(points, problem.N)
     total = np.empty(len(points), np.int64)
@@ -104,6 +104,6 @@ def first_of_row(problem: GemmProblem, row: int) -> int:
 
 
 def weighted_product(problem: GemmProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    """What `weighted` gives for the right result: A (B r)."""
+    """The value of `weighted` for the correct result: A (B r)."""
     a, b = _matrices(problem, first, second)
     return times(a, times(b, weights))

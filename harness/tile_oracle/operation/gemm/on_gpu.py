@@ -19,11 +19,11 @@ from tile_oracle.device.runtime.driver import Geometry
 from tile_oracle.operation.gemm.problem import GemmProblem
 
 _MOST_TILES = 2**30
-"""A kernel adds the number of its workgroups to that of a tile."""
+"""A persistent kernel adds its number of workgroups to a tile's number, which must not overflow."""
 _PERSISTENT_THREADS = 512
-"""Of a persistent kernel a compute unit is given workgroups of so many threads together."""
+"""Threads per compute unit for which workgroups of a persistent kernel are launched."""
 _CK_TILE_OP = 1
-"""As kernels/ck_tile/abi.h numbers operations."""
+"""The operation's number in kernels/ck_tile/abi.h."""
 
 
 class _Product(ctypes.Structure):
@@ -37,7 +37,7 @@ class _Product(ctypes.Structure):
 
 
 def gpu_args(problem: GemmProblem, in0: int, in1: int, out: int, workspace: int, split_k: int) -> GpuGemmArgs:
-    """The structure for a problem and the addresses of its data."""
+    """The argument structure for a problem and the addresses of its data."""
     return GpuGemmArgs(in0, in1, out, None, *problem.gemm_shape, 0)
 
 
@@ -58,7 +58,7 @@ def plan_launch(p: GemmProblem, info: LaunchInfo, compute_units: int) -> LaunchP
 
 
 def by_definition(problem: GemmProblem, in0: int, in1: int, out: int) -> tuple[str, _Product]:
-    """The kernel of the harness that multiplies the matrices, and its argument."""
+    """The harness's own matrix product kernel and its argument."""
     a = (problem.K, 1) if problem.layout[0] == "r" else (1, problem.M)
     b = (problem.N, 1) if problem.layout[1] == "r" else (1, problem.K)
     types = (WORK_DTYPES.index(problem.dtype), WORK_DTYPES.index(problem.result_dtype))
@@ -66,5 +66,5 @@ def by_definition(problem: GemmProblem, in0: int, in1: int, out: int) -> tuple[s
 
 
 def ck_tile_members(problem: GemmProblem) -> Mapping[str, int]:
-    """What CK Tile's library is told of a problem."""
+    """The problem's members of CK Tile's argument structure."""
     return {"gemm_m": problem.M, "gemm_n": problem.N, "gemm_k": problem.K, "op": _CK_TILE_OP}

@@ -12,11 +12,11 @@ _CONV = "tensor_layout::convolution::"
 _LETTERS = {"forward": "f", "bwd_data": "d", "bwd_weight": "w"}
 
 _TAKES_MORE_STEPS = frozenset({"compv3"})
-"""Pipelines whose instance for a long loop is right for a shorter one, too: further steps add zeros."""
+"""Pipelines whose instance for a long loop is also correct for a shorter one: further steps add zeros."""
 
 
 def unit(api: CkTileApi, kernel: GroupedConvKernel) -> str:
-    """The kernel's translation unit. Raises KernelError for a kernel that this CK Tile does not have."""
+    """The kernel's translation unit. Raises KernelError when this CK Tile does not have the kernel."""
     direction = kernel.direction
     check_there(api, direction)
     pipeline = pipeline_of(api, kernel, kernel.double_smem_buffer, api.gemm_layouts[direction])
@@ -58,7 +58,7 @@ def unit(api: CkTileApi, kernel: GroupedConvKernel) -> str:
 
 
 def _check_has(api: CkTileApi, kernel: GroupedConvKernel, pipeline: Pipeline) -> None:
-    """Raises KernelError for an option that the direction's kernel of this CK Tile does not take."""
+    """Raises KernelError for an option that this CK Tile's kernel for the direction does not support."""
     direction = kernel.direction
     if kernel.double_smem_buffer and not api.takes_two_buffers(direction):
         raise KernelError(f"double_smem_buffer: this CK Tile's {direction} kernel does not compile with two")
@@ -101,7 +101,7 @@ def _traits(api: CkTileApi, kernel: GroupedConvKernel, widths: dict[str, str]) -
 
 
 def _convert(api: CkTileApi) -> str:
-    """The kernel that rounds the sums of two_stage: tiles as in CK Tile's example. Raises KernelError."""
+    """The kernel that rounds the sums of two_stage, tiled as in CK Tile's example. Raises KernelError."""
     if api.missing_for_two_stage:
         raise KernelError(f"two_stage is not in this CK Tile: {api.missing_for_two_stage}")
     shape_name, problem_name, kernel_name, policy = CONVERT
@@ -145,5 +145,5 @@ def _conv_arguments(api: CkTileApi, kernel: GroupedConvKernel) -> dict[str, str]
 
 
 def problem_refusal(problem: GroupedConvProblem) -> str | None:
-    """None: CK Tile's kernels say themselves which convolutions they take."""
+    """None: CK Tile's kernels check their arguments themselves."""
     return None

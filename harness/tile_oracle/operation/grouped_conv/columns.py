@@ -1,4 +1,4 @@
-"""What other programs call the dimensions of a convolution."""
+"""Other programs' names for the dimensions of a convolution."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def _foreign_columns() -> dict[str, str]:
         for field, (a, b) in zip(ours.split(), (_AXES[2], _AXES[0], _AXES[1]), strict=True):
             for pattern in patterns:
                 found.setdefault(pattern.format(a=a, b=b), field)
-    # Names that are ours in another case are found without a table.
+    # Our names in another case are recognised without this table.
     return {name: ours for name, ours in found.items() if name != ours.lower()}
 
 
 FOREIGN_COLUMNS: Mapping[str, str] = _foreign_columns()
-"""A column of PyTorch, MIOpen, cuDNN or tile_engine in lower case -> ours. They are named in messages and not
-taken as they are, since some mean two of ours (`kernel_size`) and others another thing elsewhere (`P`)."""
+"""A column of PyTorch, MIOpen, cuDNN or tile_engine in lower case -> ours. They are suggested in messages and
+not accepted, since some stand for two of ours (`kernel_size`) and others are ambiguous (`P`)."""

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 CPU_PIPELINES: Mapping[str, str] = MappingProxyType(
     {"basic_v1": "TO_DIRECT", "mem": "TO_PACK_B", "compv3": "TO_PACK_AB", "compv4": "TO_PACK_AB_DOUBLE"}
 )
-"""Pipeline -> what kernels/cpu calls it."""
+"""Pipeline -> its name in kernels/cpu."""
 
 
 def cpu_source(kernel: TiledKernel, direction: str, ndim: int, transposed: bool = False) -> str:
-    """The text for a kernel that runs as a convolution; `transposed`: it writes its result transposed.
+    """The translation unit of a kernel that runs as a convolution. transposed: it writes its result
+    transposed.
 
-    Raises KernelError for a pipeline that has no code.
+    Raises KernelError for a pipeline without code.
     """
     if kernel.pipeline not in CPU_PIPELINES:
         raise KernelError(

@@ -30,8 +30,8 @@ _DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
 
 
 def _completed(values: dict[str, Any]) -> dict[str, Any]:
-    """One group where the columns say nothing of groups; 3D where one of the depth says more than 1; the
-    padding of an output extent where only that is given."""
+    """Adds missing values: one group; 3D if a depth column is not its default, else 2D; the padding of an
+    axis for which only the output extent is given."""
     deep = any(values.get(name, default) != default for name, default in _DEPTH_DEFAULTS.items())
     deep |= values.get("Do", 1) > 1
     pads = {f"pad_{axis}": pad for axis in "dhw" if (pad := _pad_of_output(values, axis)) is not None}
@@ -39,7 +39,7 @@ def _completed(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pad_of_output(values: Mapping[str, Any], axis: str) -> int | None:
-    """The least symmetric padding with which an output is as large as it is said to be."""
+    """The smallest symmetric padding that gives the stated output extent."""
     inside, taps, outside = {"d": ("Di", "Z", "Do"), "h": ("Hi", "Y", "Ho"), "w": ("Wi", "X", "Wo")}[axis]
     if f"pad_{axis}" in values or outside not in values:
         return None
@@ -49,7 +49,7 @@ def _pad_of_output(values: Mapping[str, Any], axis: str) -> int | None:
 
 
 def _timed_like(kernel: GroupedConvKernel) -> GroupedConvKernel | None:
-    """compv5 times like compv3, as the public gfx950 measurements show."""
+    """compv5 has the times of compv3, as the public gfx950 measurements show."""
     return replace(kernel, pipeline="compv3") if kernel.pipeline == "compv5" else None
 
 

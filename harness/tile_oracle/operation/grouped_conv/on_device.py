@@ -36,10 +36,10 @@ __all__ = [
 ]
 
 Index = tuple[Any, ...]
-"""What indexes an array along several axes."""
+"""An index along several axes of an array."""
 
 _FEWER_PRODUCTS = 4
-"""Of a convolution with several taps."""
+"""Reduction of multiplications by Winograd's algorithm, for filters with several taps."""
 
 _EXTENTS = (
     *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
@@ -58,7 +58,7 @@ class ConvArgs(ctypes.Structure):
 
 
 def cpu_data(problem: GroupedConvProblem, seed: int) -> ProblemData:
-    """Exact integers, as for every sum of products."""
+    """Integer data, as for every sum of products."""
     return ProblemData(problem, seed)
 
 
@@ -74,7 +74,7 @@ def cpu_arguments(
 
 
 def least_flops(problem: GroupedConvProblem) -> float:
-    """Operations that every algorithm known for exact results needs."""
+    """Operations that any known exact algorithm needs."""
     taps = math.prod(problem.filter)
     inside = math.prod(len(_meetings(problem, axis)) for axis in range(problem.ndim))
     products = problem.N * problem.G * (problem.C // problem.G) * (problem.K // problem.G) * inside
@@ -100,7 +100,7 @@ def bytes_read(problem: GroupedConvProblem) -> int:
 
 
 def _meetings(p: GroupedConvProblem, axis: int) -> list[tuple[int, int, int]]:
-    """(input, tap, output) positions along an axis that meet inside the image."""
+    """(input, tap, output) positions along an axis that are combined inside the image."""
     stride, pad, dilation = p.stride[axis], p.pad[axis], p.dilation[axis]
     extent = p.input_spatial[axis]
     return [
@@ -112,7 +112,7 @@ def _meetings(p: GroupedConvProblem, axis: int) -> list[tuple[int, int, int]]:
 
 
 def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:
-    """Along which axis of both operands the halves of the depth repeat each other."""
+    """The axis of each operand along which the second half of the depth repeats the first."""
     c, k = problem.C // problem.G, problem.K // problem.G
     if problem.direction == "forward":
         return Axis(1, c), Axis(1, c)
@@ -123,7 +123,7 @@ def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:
 
 
 def columns_of_second(problem: GroupedConvProblem) -> Columns:
-    """Which elements of the second operand make one column of the result: negated, they negate it."""
+    """The elements of the second operand that determine a column of the result: negating them negates it."""
     c, k, taps = problem.C // problem.G, problem.K // problem.G, math.prod(problem.filter)
     if problem.direction == "forward":
         return Columns(1, taps * c)
@@ -143,7 +143,7 @@ def columns_of_result(problem: GroupedConvProblem) -> Columns:
 
 
 def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
-    """Where in the padded input a filter tap meets each output position."""
+    """The positions in the padded input that a filter tap combines with each output position."""
     windows = (
         slice(t * d, t * d + (o - 1) * s + 1, s)
         for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
@@ -157,7 +157,7 @@ def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32
 
 
 def exact_output(problem: GroupedConvProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
-    """The whole output, one matrix product a filter tap. Exact, as all sums stay below 2^24."""
+    """The whole output, with one matrix product per filter tap. It is exact because sums stay below 2^24."""
     p = problem
     groups, c, k = p.G, p.C // p.G, p.K // p.G
     padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
@@ -199,7 +199,7 @@ def exact_values(
     second: Integers,
     points: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
-    """Single output values in 64-bit integers, straight from the definition of the operation."""
+    """Single output values in 64-bit integers, computed by the definition of the operation."""
     if problem.direction == "bwd_weight":
         return _exact_weight_gradients(problem, first, second, points)
     p = problem
@@ -240,7 +240,7 @@ def _exact_weight_gradients(
         for axis in range(p.ndim):
             offset = int(tap[axis]) * p.dilation[axis] - p.pad[axis]
             s = p.stride[axis]
-            start = max(0, -(offset // s))  # first output position whose input is not left of the image
+            start = max(0, -(offset // s))  # first output position whose input is inside the image
             stop = min(p.output_spatial[axis], (p.input_spatial[axis] - 1 - offset) // s + 1)
             stop = max(start, stop)
             target.append(slice(start, stop))

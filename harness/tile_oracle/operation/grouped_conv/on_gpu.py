@@ -21,12 +21,12 @@ from tile_oracle.device.runtime.driver import Geometry
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 
 _MOST_POSITIONS = 2**30
-"""From here on kernels cannot tell a position outside of the image from what they write for "nowhere"."""
+"""From this extent on, kernels cannot distinguish positions from their marker for "outside the image"."""
 _MOST_BLOCKS = 65535
 _MOST_SPLITS = 64
 _FINISH_THREADS = 256
 _CK_TILE_OP = 0
-"""As kernels/ck_tile/abi.h numbers operations."""
+"""The operation's number in kernels/ck_tile/abi.h."""
 
 
 class _Convolution(ctypes.Structure):
@@ -41,7 +41,7 @@ class _Convolution(ctypes.Structure):
 def gpu_args(
     problem: GroupedConvProblem, in0: int, in1: int, out: int, workspace: int, split_k: int
 ) -> GpuArgs:
-    """The structure for a problem and the addresses of its data."""
+    """The argument structure for a problem and the addresses of its data."""
     args = GpuArgs(in0, in1, out, workspace or None)
     for name in EXTENTS:
         setattr(args, name, getattr(problem, name))
@@ -96,7 +96,7 @@ def _check_extents(p: GroupedConvProblem) -> None:
 
 
 def by_definition(problem: GroupedConvProblem, in0: int, in1: int, out: int) -> tuple[str, _Convolution]:
-    """The kernel of the harness that convolves, and its argument."""
+    """The harness's own convolution kernel and its argument."""
     args = _Convolution(in0, in1, out, DIRECTIONS.index(problem.direction), WORK_DTYPES.index(problem.dtype))
     for name in EXTENTS:
         setattr(args, name, getattr(problem, name))
@@ -104,5 +104,5 @@ def by_definition(problem: GroupedConvProblem, in0: int, in1: int, out: int) -> 
 
 
 def ck_tile_members(problem: GroupedConvProblem) -> Mapping[str, int]:
-    """What CK Tile's library is told of a problem."""
+    """The problem's members of CK Tile's argument structure."""
     return {name: getattr(problem, name) for name in EXTENTS} | {"op": _CK_TILE_OP}

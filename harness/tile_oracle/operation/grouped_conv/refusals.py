@@ -169,7 +169,7 @@ def problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConv
 
 
 def _filter_refusals(kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
-    """What a specialization asks of the problem, as Composable Kernel checks it."""
+    """A specialization's requirements of the problem, as checked by Composable Kernel."""
     special = kernel.specialization
     if special == "Filter3x3":
         if set(problem.filter) != {3} or problem.C != problem.G:

@@ -1,4 +1,4 @@
-"""Rule blocks of convolutions: what stands under "blocks" in a rule set (see tile_oracle.pool.rules)."""
+"""Rule blocks of convolutions: the list "blocks" of a rule set (see tile_oracle.pool.rules)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tile_oracle.pool.rule_parts import (
 
 @dataclass(frozen=True)
 class VectorRule:
-    """Vector widths, or the channel multiples (0: any) from which the widest ones are made."""
+    """Vector widths, or the channel multiples (0: any) that determine the widest vectors."""
 
     widths: Triple | None = None
     input_multiple: int = 0
@@ -38,7 +38,7 @@ class VectorRule:
 
 @dataclass(frozen=True)
 class ConvRuleBlock:
-    """One cross product. `place` says where it stands, for messages."""
+    """One cross product. place: its place in the file, for messages."""
 
     place: str
     about: str
@@ -62,7 +62,7 @@ class ConvRuleBlock:
 
     @property
     def candidates(self) -> int:
-        """How many kernels the block proposes for one kind of problem, before any is refused."""
+        """Number of kernels proposed for one kind of problem, before any is refused."""
         tiles = sum(
             (len(self.tile_k) if rule.tile[2] is None else 1) * len(rule.waves) * len(rule.warp_tiles)
             for rule in self.tiles
@@ -75,11 +75,11 @@ class ConvRuleBlock:
         return tiles * math.prod(len(axis) for axis in axes)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block says anything about this kind of problem."""
+        """Whether the block applies to this kind of problem."""
         return arch in self.arch and all(value in getattr(self, name) for name, value in kind.fields)
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[GroupedConvKernel]:
-        """Every combination of the lists; what a rule leaves open is computed for the architecture."""
+        """Every combination of the lists. Omitted values are computed for the architecture."""
         direction, dtype, ndim = str(kind.words["direction"]), kind.dtype, int(kind.words["ndim"])
         others = [
             (pipeline, scheduler, epilogue, double, split, merge, explicit, two_stage, *padding, special)
@@ -145,7 +145,7 @@ _OPTIONAL = (
 
 
 def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> ConvRuleBlock:
-    """A block of the list "blocks". Raises RuleError, naming the place."""
+    """Reads a block of the list "blocks". Raises RuleError, which names the place."""
     part = tree.known_members(_REQUIRED, _OPTIONAL)
 
     def texts(key: str, words: tuple[str, ...] | None, default: tuple[str, ...]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The kinds of convolution that a problem set is described by and that results are broken down into."""
+"""Slices of convolutions, for describing problem sets and breaking down results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 
 
 def is_depthwise(problem: GroupedConvProblem) -> bool:
-    """One input channel a group (the number of outputs a group may be larger)."""
+    """One input channel per group (a group may have more outputs)."""
     return problem.G > 1 and problem.C == problem.G
 
 
@@ -24,7 +24,7 @@ def is_gemm_like(problem: GroupedConvProblem) -> bool:
 
 
 def has_odd_channels(problem: GroupedConvProblem) -> bool:
-    """Channels of a group that vectors of 8 do not divide, depthwise (where they are few by nature) aside."""
+    """Channels of a group are not a multiple of 8. Depthwise convolutions are excluded."""
     return not is_depthwise(problem) and bool((problem.C // problem.G) % 8 or (problem.K // problem.G) % 8)
 
 

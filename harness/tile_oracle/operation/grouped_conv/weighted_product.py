@@ -1,4 +1,4 @@
-"""Products of a convolution's result with weights of its columns, from its operands (see
+"""Computes products of a convolution's result with weights of its columns from the operands (see
 `tile_oracle.device.product_check`)."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def first_of_row(problem: GroupedConvProblem, row: int) -> int:
 def weighted_product(
     problem: GroupedConvProblem, first: Integers, second: Integers, weights: Vector
 ) -> Vector:
-    """What `weighted` gives for the right result."""
+    """The value of `weighted` for the correct result."""
     if problem.direction == "bwd_weight":
         return _weight_gradient(problem, first, second, weights)
     p = problem
@@ -56,7 +56,7 @@ def weighted_product(
     target = p.output_spatial if forward else p.input_spatial
     out = np.empty((p.N, *target))
     for n in range(p.N):
-        # (pixels, taps): what each pixel adds by each tap
+        # (pixels, taps): the contribution of each pixel by each tap
         parts = times(first[n].reshape(math.prod(source), -1), np.ascontiguousarray(one.T))
         out[n] = _gather(p, parts) if forward else _scatter(p, parts)
     return out.reshape(-1)
@@ -67,7 +67,7 @@ def _padded(p: GroupedConvProblem) -> list[int]:
 
 
 def _window(p: GroupedConvProblem, tap: tuple[int, ...]) -> tuple[slice, ...]:
-    """Where in the padded input a filter tap meets each output position."""
+    """The positions in the padded input that a filter tap combines with each output position."""
     return tuple(
         slice(t * d, t * d + (o - 1) * s + 1, s)
         for t, d, o, s in zip(tap, p.dilation, p.output_spatial, p.stride, strict=True)
@@ -83,7 +83,7 @@ def _taps(p: GroupedConvProblem) -> list[tuple[int, ...]]:
 
 
 def _gather(p: GroupedConvProblem, parts: Vector) -> Vector:
-    """Of one image: output positions from what each input pixel adds."""
+    """Sums the contributions of one image's input pixels at each output position."""
     padded = np.zeros(_padded(p))
     out = np.zeros(p.output_spatial)
     for number, tap in enumerate(_taps(p)):
@@ -93,7 +93,7 @@ def _gather(p: GroupedConvProblem, parts: Vector) -> Vector:
 
 
 def _scatter(p: GroupedConvProblem, parts: Vector) -> Vector:
-    """Of one image: input positions from what each output pixel adds."""
+    """Sums the contributions of one image's output pixels at each input position."""
     padded = np.zeros(_padded(p))
     for number, tap in enumerate(_taps(p)):
         padded[_window(p, tap)] += parts[:, number].reshape(p.output_spatial)
@@ -101,7 +101,7 @@ def _scatter(p: GroupedConvProblem, parts: Vector) -> Vector:
 
 
 def _weight_gradient(p: GroupedConvProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
-    """(G, tap, C/G), flat."""
+    """The product for bwd_weight, in the order (G, tap, C/G), flat."""
     c, k = p.C // p.G, p.K // p.G
     out = np.zeros((p.G, math.prod(p.filter), c))
     padded = np.zeros((*_padded(p), p.G, c))
