@@ -23,3 +23,4 @@ def test_only_kernels_without_code_in_a_library_are_not_built() -> None:
     records = pd.DataFrame(ROWS, columns=["kernel", "status", "detail", "implementation"])
     assert not_built(records) == {"no_code", "does_not_compile"}
     assert not_built(records[records["implementation"] == "native"]) == frozenset()
+    assert not_built(records.drop(columns=["implementation"])) == frozenset()

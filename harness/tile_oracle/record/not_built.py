@@ -16,6 +16,8 @@ def not_built(records: pd.DataFrame) -> frozenset[str]:
 
     Kernels of tile-oracle's own family are not among them: its rules promise every one of them.
     """
+    if "implementation" not in records:
+        return frozenset()
     library = records[records["implementation"].fillna(NATIVE) != NATIVE]
     if library.empty:
         return frozenset()
