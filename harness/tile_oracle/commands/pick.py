@@ -9,7 +9,7 @@ import math
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from tile_oracle.arch import load_arch
 from tile_oracle.atomic_file import write_atomically
@@ -132,7 +132,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:
     """The pick as a row of a tuned table. Raises ModelError for what such a table cannot say."""
-    if not isinstance(problem, GemmProblem):
+    if problem.op != GemmProblem.op:
         raise ModelError(f"--aiter: {problem.id} is no GEMM, and AITER's tuned tables are of these")
     first = picks[0] if picks else None
     tflops = first and (first.measured_tflops or first.predicted_tflops)
@@ -140,7 +140,7 @@ def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:
         raise ModelError(
             f"--aiter: nothing says how fast the pick for {problem.id} is, the model orders alone"
         )
-    return [Winner(problem, first.kernel.name, tflops)]
+    return [Winner(cast(GemmProblem, problem), first.kernel.name, tflops)]
 
 
 def _write_table(path: Path, winners: list[Winner], arch: str) -> None:

@@ -21,17 +21,17 @@ from typing import TYPE_CHECKING
 from tile_oracle.build.compiler_message import shortened
 from tile_oracle.errors import TargetError
 from tile_oracle.kernel import Kernel
+from tile_oracle.measure.answer import measurement_of
 from tile_oracle.measure.containment import Containment
-from tile_oracle.measure.leaders import choose_leaders, final_passes, samples_a_pass
+from tile_oracle.measure.in_turn import InTurn
+from tile_oracle.measure.leaders import choose_leaders
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.measure.protocol import Message
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.worker_link import MOST_UNEXPLAINED_DEATHS, Died, Lost, Refused, WorkerLink
 from tile_oracle.problem import Problem
 from tile_oracle.record.attempts import Attempts
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.target.base import DataFiles, DeviceInfo, Target
-from tile_oracle.target.device_state import DeviceState
 
 if TYPE_CHECKING:
     from tile_oracle.build.builder import BuildResult
@@ -41,10 +41,6 @@ _WINDOW = 8
 _LEFT_BEHIND = "left {} processes running behind it"
 _LOG_CHARACTERS = 2000
 """Length limit of a compiler's log in a record's detail."""
-_ANSWER_FIELDS = (
-    *("status", "detail", "latency_ms", "latency_min_ms", "spread", "samples", "check", "check_points"),
-    *("busy_ms", "facts"),
-)
 
 
 @dataclass(frozen=True)
@@ -85,6 +81,7 @@ class Supervisor:
         self.target = target
         self.settings = settings
         self._link = WorkerLink(target, settings, journals, containment)
+        self._in_turn = InTurn(self._link, target, settings)
         self._first_failures: dict[Kernel, Measurement] = {}
         """First failures of kernels that wait for a second try, alone in a new worker."""
 
@@ -219,7 +216,7 @@ class Supervisor:
                         yield failed
                 continue
             job = jobs.pop(answer["done"])
-            measurement = self._measurement(problem, job.kernel, answer)
+            measurement = measurement_of(problem, job.kernel, answer)
             if answer["processes"]:
                 detail = _LEFT_BEHIND.format(answer["processes"])
                 measurement = Measurement(problem, job.kernel, "crash", detail)
@@ -320,12 +317,6 @@ class Supervisor:
             first = self._first_failures.pop(kernel, None)
             yield first if first is not None else Measurement(problem, kernel, status, detail)
 
-    def _measurement(self, problem: Problem, kernel: Kernel, answer: Message) -> Measurement:
-        values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
-        if "state" in answer:
-            values["state"] = DeviceState(**answer["state"])
-        return Measurement(problem, kernel, **values, sample_ms=tuple(answer.get("sample_ms", ())))
-
     # ---- the leaders, again -----------------------------------------------------------------
 
     def _final_round(
@@ -339,7 +330,7 @@ class Supervisor:
         leaders = [m for m in choose_leaders(swept, picks, self.settings) if m.kernel not in done]
         if len(leaders) + len(done) < 2 and not any(m.status == "noisy" for m in leaders):
             return
-        yield from self._in_turn(problem, leaders, ROUND_FINAL, keep_samples)
+        yield from self._in_turn.measure(problem, leaders, ROUND_FINAL, keep_samples)
 
     def remeasure(
         self, problem: Problem, timed: Sequence[Measurement], round_: int
@@ -350,80 +341,7 @@ class Supervisor:
         """
         self._link.drop()
         try:
-            yield from self._in_turn(problem, list(timed), round_, keep_samples=False)
+            yield from self._in_turn.measure(problem, list(timed), round_, keep_samples=False)
         finally:
             if self._link.is_busy:
                 self._link.drop()
-
-    def _in_turn(
-        self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
-    ) -> Iterator[Measurement]:
-        groups = deque([leaders] if leaders else [])
-        first: Measurement | None = None
-        while groups:
-            group = groups[0]
-            if first is not None:
-                self._link.drop()
-            command, jobs = self._final_command(group)
-            command["samples"] = keep_samples
-            try:
-                self._link.ready(problem)
-                self._link.send(command, list(jobs))
-                while jobs:
-                    answer = self._link.next_result(problem)
-                    leader = jobs.pop(answer["done"])
-                    as_checked = {**answer, "check": leader.check, "check_points": leader.check_points}
-                    final = self._measurement(problem, leader.kernel, as_checked)
-                    group.remove(leader)
-                    if answer["dirty"] and not jobs:
-                        self._link.drop()
-                    yield replace(final, round=round_)
-                groups.popleft()
-            except (Refused, Lost) as error:
-                if isinstance(error, Lost):
-                    self._link.lost = str(error)
-                if first is not None and any(leader.kernel == first.kernel for leader in group):
-                    yield first
-                return
-            except Died as died:
-                self._link.suspect = True
-                culprit = jobs.get(died.job_id) if died.job_id is not None else None
-                if culprit is None:
-                    continue
-                if died.may_be_others and len(group) > 1:
-                    # Another leader in the same worker may be the cause: run each one again in a worker of
-                    # its own, this one first.
-                    first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
-                    group.sort(key=lambda leader: leader is not culprit)
-                    groups = deque([leader] for leader in group)
-                    continue
-                group.remove(culprit)
-                if not group:
-                    groups.popleft()
-                built = self.target.build(culprit.kernel).result()
-                if built.binary is not None:
-                    self._link.distrust(built.binary.path)
-                yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
-
-    def _final_command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
-        """The command for the worker, and identity -> leader for its runs."""
-        runs: list[Message] = []
-        jobs: dict[int, Measurement] = {}
-        for leader in leaders:
-            built = self.target.build(leader.kernel).result()
-            if built.binary is None:
-                continue
-            identity = self._link.new_id()
-            jobs[identity] = leader
-            count = samples_a_pass(leader, self.settings)
-            runs.append(
-                {
-                    "id": identity,
-                    "kernel": leader.kernel.name,
-                    "binary": str(built.binary.path),
-                    "count": count,
-                }
-            )
-        doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
-        passes = final_passes(leaders, self.settings)
-        return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs

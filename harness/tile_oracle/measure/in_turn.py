@@ -1,0 +1,98 @@
+"""Kernels of earlier measurements, timed again in turn in one worker: all meet the same conditions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from tile_oracle.measure.answer import measurement_of
+from tile_oracle.measure.leaders import final_passes, samples_a_pass
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.protocol import Message
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.measure.worker_link import Died, Lost, Refused, WorkerLink
+from tile_oracle.problem import Problem
+from tile_oracle.target.base import Target
+
+
+class InTurn:
+    """Times kernels by a worker that somebody else opens and closes."""
+
+    def __init__(self, link: WorkerLink, target: Target, settings: SweepSettings) -> None:
+        self._link, self._target, self._settings = link, target, settings
+
+    def measure(
+        self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
+    ) -> Iterator[Measurement]:
+        """Times the leaders' kernels in turn; yields rows of that round. Where the worker dies in a kernel,
+        the others go on in a new one; where none can be had, nothing more comes."""
+        groups = deque([leaders] if leaders else [])
+        first: Measurement | None = None
+        while groups:
+            group = groups[0]
+            if first is not None:
+                self._link.drop()
+            command, jobs = self._command(group)
+            command["samples"] = keep_samples
+            try:
+                self._link.ready(problem)
+                self._link.send(command, list(jobs))
+                while jobs:
+                    answer = self._link.next_result(problem)
+                    leader = jobs.pop(answer["done"])
+                    as_checked = {**answer, "check": leader.check, "check_points": leader.check_points}
+                    final = measurement_of(problem, leader.kernel, as_checked)
+                    group.remove(leader)
+                    if answer["dirty"] and not jobs:
+                        self._link.drop()
+                    yield replace(final, round=round_)
+                groups.popleft()
+            except (Refused, Lost) as error:
+                if isinstance(error, Lost):
+                    self._link.lost = str(error)
+                if first is not None and any(leader.kernel == first.kernel for leader in group):
+                    yield first
+                return
+            except Died as died:
+                self._link.suspect = True
+                culprit = jobs.get(died.job_id) if died.job_id is not None else None
+                if culprit is None:
+                    continue
+                if died.may_be_others and len(group) > 1:
+                    # Another leader in the same worker may be the cause: run each one again in a worker of
+                    # its own, this one first.
+                    first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
+                    group.sort(key=lambda leader: leader is not culprit)
+                    groups = deque([leader] for leader in group)
+                    continue
+                group.remove(culprit)
+                if not group:
+                    groups.popleft()
+                built = self._target.build(culprit.kernel).result()
+                if built.binary is not None:
+                    self._link.distrust(built.binary.path)
+                yield Measurement(problem, culprit.kernel, died.status, died.detail, round_)
+
+    def _command(self, leaders: Sequence[Measurement]) -> tuple[Message, dict[int, Measurement]]:
+        """The command for the worker, and identity -> leader for its runs."""
+        runs: list[Message] = []
+        jobs: dict[int, Measurement] = {}
+        for leader in leaders:
+            built = self._target.build(leader.kernel).result()
+            if built.binary is None:
+                continue
+            identity = self._link.new_id()
+            jobs[identity] = leader
+            count = samples_a_pass(leader, self._settings)
+            runs.append(
+                {
+                    "id": identity,
+                    "kernel": leader.kernel.name,
+                    "binary": str(built.binary.path),
+                    "count": count,
+                }
+            )
+        doubtful = [identity for identity, leader in jobs.items() if leader.status == "noisy"]
+        passes = final_passes(leaders, self._settings)
+        return {"do": "final", "runs": runs, "passes": passes, "doubtful": doubtful}, jobs
