@@ -186,7 +186,11 @@ def test_one_call_imports_one_operation(tmp_path: Path) -> None:
     name = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
     conv.write_text(json.dumps([{"kernel": name, **row}]))
     args = argparse.Namespace(
-        files=[str(gemm), str(conv)], arch="gfx950", out=str(tmp_path / "o.parquet"), trust_unverified=False
+        files=[str(gemm), str(conv)],
+        arch="gfx950",
+        out=str(tmp_path / "o.parquet"),
+        trust_unverified=False,
+        dtype=None,
     )
     with pytest.raises(RecordError, match="several operations, gemm and grouped_conv"):
         run(args)

@@ -28,6 +28,8 @@ they are not 1 or 0, G, strides, pads, dilations), and latency_ms. tflops and no
 GEMM rows have the dimensions M N K (and split_k where it is not 1). Anything else that a result states
 (dtype_a, layout_a, stride_a, ..., structured_sparsity) must agree with its kernel and with dense matrices.
 One call imports one operation.
+Sweeps of CK DSL name a kernel by tile and pipeline. Tiles other than the published ones need warp_m, ...,
+warp_tile_k as well.
 """
 
 
@@ -55,6 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "gfx950.parquet",
     )
     parser.add_argument(
+        "--dtype",
+        choices=("bf16", "fp16", "fp32"),
+        help="data type of a sweep of CK DSL (default: what the file's name says)",
+    )
+    parser.add_argument(
         "--trust-unverified",
         action="store_true",
         help="keep rows that left their output unwritten as ok, as published results do",
@@ -67,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         raise RecordError(f"{args.out}: records are written as one .parquet file")
     frames = []
     for path in args.files:
-        imported = import_file(path, args.arch, args.trust_unverified)
+        imported = import_file(path, args.arch, args.trust_unverified, args.dtype)
         print(imported.summary)
         for line in imported.summary.shown:
             print(f"  {line}")

@@ -27,6 +27,7 @@ from tile_oracle.atomic_file import write_atomically
 from tile_oracle.errors import KernelError, ProblemError, RecordError
 from tile_oracle.kernel import Kernel
 from tile_oracle.problem import Problem
+from tile_oracle.record import ck_dsl
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.record.schema import arrow_schema, kernel_columns, op_of, problem_columns
@@ -89,12 +90,15 @@ class _Refusals:
             self.shown.append(f"{reason}: {plain_name(example[:200])}")
 
 
-def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> Imported:
+def import_file(
+    path: Path | str, arch: str, trust_unverified: bool = False, dtype: str | None = None
+) -> Imported:
     """One file as records of an architecture.
 
     The kind is seen from the file: our own records (a run's folder, or parquet), parquet of others, CSV,
     JSON, or else a log with JSON among other lines. Rows whose output was not written become `wrong`; with
-    `trust_unverified` they stay ok, as the published figures count them. Raises RecordError for a file
+    `trust_unverified` they stay ok, as the published figures count them. dtype: that of a table that does not
+    say one, a sweep of CK DSL (record.ck_dsl). Raises RecordError for a file
     that cannot be read or holds no measurement at all, RuleError for an unknown architecture.
     """
     path = Path(path)
@@ -110,7 +114,11 @@ def import_file(path: Path | str, arch: str, trust_unverified: bool = False) -> 
         text = _text(path)
         header = next(csv.reader(io.StringIO(text[: 1 << 16], newline=None)), [])
         dialect = dialect_of_header(header)
-        rows = _csv_rows(path, text, header, dialect)
+        if ck_dsl.is_sweep(header):
+            said = ck_dsl.sweep_dtype(path, dtype)
+            rows = _named(path, ck_dsl.with_kernels(_csv_table(path, text, header), said), dialect)
+        else:
+            rows = _csv_rows(path, text, header, dialect)
     else:
         text = _text(path)
         dialect = dialect_of_text(text)
@@ -204,6 +212,11 @@ def _named(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
 
 def _csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
     _named(path, pd.DataFrame(columns=header), dialect)  # a table without rows says what is missing first
+    return _named(path, _csv_table(path, text, header), dialect)
+
+
+def _csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
+    """All rows as texts. Header rows in between, as concatenated shards have them, are left out."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header
@@ -211,7 +224,8 @@ def _csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.
     except (pd.errors.ParserError, pd.errors.ParserWarning, ValueError) as error:
         raise RecordError(f"{path} is not a table: {str(error).splitlines()[0]}") from None
     table.columns = pd.Index(header)
-    return _named(path, table, dialect)
+    repeats_header = (table == header).all(axis=1)
+    return table[~repeats_header].reset_index(drop=True)
 
 
 def _json_rows(path: Path, text: str, dialect: Dialect) -> pd.DataFrame:

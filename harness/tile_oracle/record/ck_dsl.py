@@ -1,0 +1,54 @@
+"""Sweeps of CK DSL's convolutions: tables that name a kernel by its tile and pipeline.
+
+    N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us
+
+The direction is forward. The table states neither the data type nor the waves and the warp tile of a kernel.
+Those of a published tile are known. For any other tile the table needs the columns warp_m, warp_n, warp_k and
+warp_tile_m, warp_tile_n, warp_tile_k.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+
+import pandas as pd
+
+from tile_oracle.errors import RecordError
+
+_TILE = ("tile_m", "tile_n", "tile_k")
+_WAVES = ("warp_m", "warp_n", "warp_k")
+_WARP_TILE = ("warp_tile_m", "warp_tile_n", "warp_tile_k")
+_DTYPE = re.compile(r"(?<![a-z0-9])(bf16|fp16|fp32)(?![a-z0-9])")
+
+
+def is_sweep(header: Collection[str]) -> bool:
+    """Whether a table with these columns is a sweep of CK DSL."""
+    return {*_TILE, "pipeline", "latency_us", "C", "Hi"} <= set(header) and "kernel" not in header
+
+
+def sweep_dtype(path: Path, dtype: str | None) -> str:
+    """The data type that was asked for, else the one that the file's name says. Raises RecordError."""
+    found = {dtype} if dtype is not None else set(_DTYPE.findall(path.stem.lower()))
+    if len(found) != 1:
+        raise RecordError(
+            f"{path} is a sweep of CK DSL, whose data type it does not say: give it with --dtype"
+        )
+    return found.pop()
+
+
+def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
+    """A sweep, all cells texts, with the columns `kernel` and `latency_ms` in place of its own."""
+    names = f"grouped_conv_forward_{dtype}_2d_" + _by_x(table, _TILE) + "_" + table["pipeline"].str.strip()
+    if {*_WAVES, *_WARP_TILE} <= set(table):
+        names += "_w" + _by_x(table, _WAVES) + "_wt" + _by_x(table, _WARP_TILE)
+    latency_ms = pd.to_numeric(table["latency_us"], errors="coerce") / 1000
+    own = [*_TILE, *_WAVES, *_WARP_TILE, "pipeline", "latency_us"]
+    rest = table.drop(columns=[name for name in own if name in table])
+    return rest.assign(kernel=names, latency_ms=latency_ms.astype(str))
+
+
+def _by_x(table: pd.DataFrame, names: tuple[str, ...]) -> pd.Series:
+    first, second, third = (table[name].str.strip() for name in names)
+    return first + "x" + second + "x" + third

@@ -1,0 +1,48 @@
+"""Sweeps of CK DSL's convolutions become records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.errors import RecordError
+from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.record.importers import import_file
+
+HEADER = "N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us\n"
+PROBLEM = GroupedConvProblem("forward", "fp16", 2, 1, 64, 64, 1, 56, 56, 3, 3, 1, 1, 1, 1)
+
+
+def row(tile: str, pipeline: str, latency_us: float) -> str:
+    return f"1,1,64,64,56,56,3,3,1,1,1,1,{tile},{pipeline},{PROBLEM.tflops(latency_us / 1000)},{latency_us}\n"
+
+
+def test_shards_of_a_sweep_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "conv_fp16_gfx950.csv"
+    path.write_text(
+        HEADER
+        + row("64,64,64", "mem", 12.5)
+        + HEADER
+        + row("16,64,128", "compv4", 25)
+        + row("96,64,32", "mem", 9)
+    )
+    imported = import_file(path, "gfx950")
+    records = imported.records
+    assert set(records["problem"]) == {PROBLEM.id}
+    assert records["latency_ms"].tolist() == [0.0125, 0.025]
+    assert records[["tile_m", "tile_n", "tile_k"]].to_numpy().tolist() == [[64, 64, 64], [16, 64, 128]]
+    assert records["pipeline"].tolist() == ["mem", "compv4"]
+    assert imported.summary.rows == 3
+    assert dict(imported.summary.refused) == {"kernel name cannot be read": 1}
+    assert "must name its waves" in imported.summary.shown[0]
+
+
+def test_waves_may_be_told(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.csv"
+    warps = ",warp_m,warp_n,warp_k,warp_tile_m,warp_tile_n,warp_tile_k\n"
+    path.write_text(HEADER.strip() + warps + row("96,64,32", "mem", 9).strip() + ",2,2,1,16,16,16\n")
+    with pytest.raises(RecordError, match="give it with --dtype"):
+        import_file(path, "gfx950")
+    records = import_file(path, "gfx950", dtype="bf16").records
+    assert records[["dtype", "tile_m", "wave_n", "warp_tile_k"]].to_numpy().tolist() == [["bf16", 96, 2, 16]]
