@@ -1,1 +1,1 @@
-"""How well models pick and predict, on measurements that they did not learn from."""
+"""How well models pick and predict on held-out measurements."""

@@ -1,4 +1,4 @@
-"""Which kernels a model may pick for a problem: what the gate and `tile-oracle evaluate` rank alike."""
+"""The candidates for a problem, shared by the gate and `tile-oracle evaluate`."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def _no_identity(model: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Comparison:
-    """`changes`: one row a problem covered by both: old and new pick, efficiency in percent, delta.
+    """`changes`: one row per problem covered by both: old and new pick, efficiency in percent, delta.
 
     `verdict` applies the gate's criteria with the old model as the baseline.
     """
@@ -43,7 +43,7 @@ class Comparison:
     verdict: Verdict
 
     def regressions(self) -> pd.DataFrame:
-        """Problems that got worse, the worst first."""
+        """Problems that got worse, worst first."""
         return self.changes[self.changes["delta"] < -SAME_POINTS].sort_values(["delta", "problem"])
 
     def as_json(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""How well rankings pick, against recorded measurements: figures, intervals, slices, reasons."""
+"""How well rankings pick, by recorded measurements: metrics, intervals, slices, reasons."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ HEADLINES: dict[str, Statistic] = {
     "P90": quantile_of(0.9),
     "min": lambda values: np.asarray(values.min(axis=1)),
 }
-"""The headline figures of efficiency."""
+"""The headline metrics of efficiency."""
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Everything that is said of one model's rankings.
+    """The evaluation of one model's rankings.
 
     `selection`: one row a problem (tile_oracle.selection), and `reason`: why the pick is not the oracle.
     `headlines`: efficiency in percent with bootstrap intervals; `ceiling`: what a perfect predictor of
@@ -72,7 +72,7 @@ class Evaluation:
     noise_measured: bool
 
     def worst(self, count: int = WORST) -> pd.DataFrame:
-        """The problems with the least efficiency, with the reason where it can be told."""
+        """The problems with the lowest efficiency, with the reason if known."""
         covered = self.selection[self.selection["coverage"] == COVERED]
         columns = ["problem", "efficiency", "pick_kernel", "oracle_kernel", "oracle_latency_ms", "reason"]
         return covered.sort_values(["efficiency", "problem"])[columns].head(count)
@@ -190,7 +190,7 @@ def evaluate(
     percent = 100.0 * covered["efficiency"].to_numpy(dtype=np.float64)
     ranked = ranked_pairs(rankings, final, selection)
     ok = ranked[ranked["status"] == "ok"]
-    # Scores that only order kernels are no TFLOPS, and nothing to be exact about.
+    # Scores that only order kernels are not TFLOPS, so regression metrics do not apply.
     scores = predictor is not None and predictor.ranker.orders_only
     return Evaluation(
         name,
@@ -275,7 +275,7 @@ def _reasons(
 
 
 def _outside(selection: pd.DataFrame, trained_on: pd.DataFrame) -> pd.Series:
-    """In which dimension a problem is beyond all problems of the training."""
+    """The dimension in which a problem is outside the range of the training problems."""
     seen = trained_on.drop_duplicates("problem")
     texts = pd.Series("", index=selection.index, dtype=object)
     names = [n for n in ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X") if n in selection and n in seen]
@@ -302,7 +302,7 @@ def _pairs(ok: pd.DataFrame, final: pd.DataFrame) -> pd.DataFrame:
 
 
 def _regression(ok: pd.DataFrame) -> dict[str, float]:
-    """How exact the predicted TFLOPS of ok pairs are."""
+    """The accuracy of the predicted TFLOPS of ok pairs."""
     truth = np.log(ok["tflops"].to_numpy(dtype=np.float64))
     error = np.log(np.maximum(ok["predicted_tflops"].to_numpy(dtype=np.float64), 1e-12)) - truth
     spread = float(((truth - truth.mean()) ** 2).sum())

@@ -19,7 +19,7 @@ from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Numbers of training problems, those that there are enough for; all there are comes last."""
+"""Numbers of training problems, as far as there are enough; all of them come last."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Predictions of a model that is not at hand: a published file of its best picks -> rankings."""
+"""Rankings from a published file of picks, for models that are not available."""
 
 from __future__ import annotations
 

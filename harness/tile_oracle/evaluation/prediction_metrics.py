@@ -1,7 +1,7 @@
-"""How exact a model's predictions are: R2 and RMSE of every quantity that it predicts.
+"""The accuracy of a model's predictions: R2 and RMSE of every quantity that it predicts.
 
-The pick's one prediction says TFLOPS, latency, bandwidth, ln(time) and efficiency of a pair; each member of
-the model is judged besides by what it was trained to say.
+TFLOPS, latency, bandwidth, ln(time) and efficiency of a pair follow from one prediction. Each member of
+the model is also judged by its own target.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tile_oracle.model.tree_targets import TARGETS
 Codes = npt.NDArray[np.int64]
 
 PICK = "pick"
-"""What figures of the model as a whole are `of`; those of a member are of its name."""
+"""The value of `of` for metrics of the whole model; a member's metrics have its name."""
 
 _UNITS = {
     "tflops": "TFLOPS",
@@ -62,8 +62,8 @@ def r2_of(truth: Array, predicted: Array) -> float:
 
 
 def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tuple[TargetFigures, ...]:
-    """The figures of the pick and, with its predictor, of every member. Of a model whose scores only order
-    kernels, what the pick says is an order, too.
+    """The metrics of the pick and, with its predictor, of every member. For a model whose scores only order
+    kernels, the pick's prediction is an order, too.
 
     ok: ok pairs, one row each, with the columns of problem and kernel, latency_ms and predicted_tflops.
     """
@@ -93,7 +93,7 @@ def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tupl
 
 
 def _quantities(log_time: Array, flops: Array, bytes_: Array, codes: Codes) -> Mapping[str, Array]:
-    """Everything that follows from ln(latency in ms)."""
+    """All quantities that follow from ln(latency in ms)."""
     time_ms = np.exp(np.clip(log_time, -50, 50))
     least = np.full(int(codes.max()) + 1, np.inf)
     np.minimum.at(least, codes, log_time)

@@ -1,7 +1,7 @@
-"""How well a model's recipe picks: held-out figures, the published recipe beside it, the learning curve.
+"""The study of a model's recipe: held-out metrics, the published recipe for comparison, a learning curve.
 
-It is computed once, where the measurements are at hand, and kept as study.json in the model's folder: the
-results page is made of these files, without any measurement.
+It is computed once, where the measurements are available, and kept as study.json in the model's folder. The
+results page is made from these files alone.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tile_oracle.vouched_files import vouch_for
 
 SCHEMA = 1
 DIGITS = 4
-"""Decimals of the figures in the file: what is left out depends on the machine that computed them."""
+"""Decimals of the numbers in the file; further digits depend on the machine."""
 
 
 def study(
@@ -128,7 +128,7 @@ def verification(records: pd.DataFrame) -> dict[str, Any]:
 
 
 def _unverified(timed: pd.DataFrame) -> pd.Series:
-    """Rows whose output was not shown to be right."""
+    """Rows whose output was not verified."""
     detail = timed["detail"].astype(object)
     return (timed["status"] == "wrong") | (detail.notna() & (detail != ""))
 
@@ -151,7 +151,7 @@ def _judged(
     for name in recipes:
         effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
         ranker = fit(recipe_named(name).for_op(records_op(rows)), rows, arch, effort)
-        # Of all kernels that do not refuse the problem: a model may pick one that is wrong.
+        # All kernels that do not refuse the problem, because a model may pick a wrong one.
         rankings = without_unsupported(predicted_pairs(ranker, test, pool, effort.threads), test)
         found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
     if _is_new_to(folder, test):
@@ -161,7 +161,7 @@ def _judged(
 
 
 def _is_new_to(folder: Path, test: pd.DataFrame) -> bool:
-    """Whether the shipped model was trained on none of the test's problems, as far as its folder says."""
+    """Whether the shipped model was trained on none of the test's problems, according to its folder."""
     learnt = trained_on(folder)
     return learnt.known and not test["problem"].isin(list(learnt.problems)).any()
 

@@ -2,7 +2,7 @@
 
 The space is what an architecture allows (tile_oracle.exploration.search_space). Two strategies: `random`
 scores a sample, `evolution` is discrete differential evolution. Both are deterministic by seed, stop at a
-budget of distinct kernels, and can go on from a saved state.
+budget of distinct kernels, and can continue from a saved state.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Found:
 
 @dataclass
 class SearchState:
-    """What a search has done: enough to go on from, as plain JSON (`as_json`, `from_json`).
+    """The state of a search, from which it can continue, as plain JSON (`as_json`, `from_json`).
 
     `scores`: kernel name -> predicted TFLOPS. `population`: combinations of the evolution.
     `settled`: how many of the scores are of whole rounds; the others are of a round that was cut.
@@ -90,9 +90,9 @@ def search(
     seed: int = 0,
     state: SearchState | None = None,
 ) -> SearchState:
-    """Scores up to `budget` distinct kernels (those of the state included); the result can be gone on from.
+    """Scores up to `budget` distinct kernels (including those of the state); the result can be continued.
 
-    A search that goes on scores the same kernels as one that was never interrupted.
+    A continued search scores the same kernels as one that was never interrupted.
     Raises ModelError for a strategy that is not in STRATEGIES, a budget under 1, or a state of another
     problem, strategy or seed.
     """
@@ -116,7 +116,7 @@ def search(
             [_draw(space, random) for _ in range(_POPULATION)] if starting else _mutated(space, random, state)
         )
         if not _score(predictor, space, choices, state, budget):
-            break  # The round is done again by a search that goes on, so that it ends as if never cut.
+            break  # A continued search repeats the round, so that it ends as if never interrupted.
         if strategy == "evolution":
             state.population = choices if starting else _survivors(space, state, choices)
         state.rounds += 1
@@ -171,7 +171,7 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
 
 
 def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> list[list[int]]:
-    """Of each member and its trial the better one."""
+    """The better one of each member and its trial."""
     return [
         trial if _fitness(space, state, trial) > _fitness(space, state, member) else member
         for member, trial in zip(state.population, trials, strict=True)

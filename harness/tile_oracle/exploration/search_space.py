@@ -19,7 +19,7 @@ from tile_oracle.problem import Problem
 
 @dataclass(frozen=True)
 class Space:
-    """Every combination of choices; `kernel` says which kernel a combination is, None where it is none.
+    """Every combination of choices; `kernel` converts a combination into a kernel, None if it is invalid.
 
     A combination is one index per axis, (axes,).
     """

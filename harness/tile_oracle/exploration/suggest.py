@@ -1,12 +1,12 @@
-"""What to measure next: the pairs that would teach a model most, given a budget.
+"""Suggests what to measure next: the most informative pairs within a budget.
 
 An ensemble of models, each fitted to a resampling of the problems, says how sure it is of every pair: of
-physical time models for convolutions, of ln(time) trees for GEMM, each what picks best there. A pair is
+physical time models for convolutions, of ln(time) trees for GEMM, which pick best there. A pair is
 worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
 slow kernel's exact time decides nothing.
 
-Where there is a model already, `suggest_picks` asks it: among the pairs that it would pick, and that were
-never measured, are its mistakes.
+If a model exists, `suggest_picks` uses it: its mistakes are among the pairs that it would pick and that were
+never measured.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def suggest(
     budget: int,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """The `budget` pairs to measure next, the most useful first.
+    """The `budget` pairs to measure next, most useful first.
 
     Candidates are the problems with the kernels that the architecture lets compute them, less the pairs that
     the records have.

@@ -1,7 +1,7 @@
-"""What suggestions are worth, on records that have every pair already: measuring is only pretended.
+"""Simulates suggestions on records that already have every pair, to see whether they help.
 
-From a few problems that are known whole, some rounds of pairs are added, once the suggested ones and once
-random ones, as many of each; a model learns from either and picks for all problems of the records.
+Starting from a few complete problems, some rounds of pairs are added, once suggested ones and once as many
+random ones. A model is trained on either and picks for all problems of the records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def simulate(
     recipe: str | None = None,
     report: Callable[[str], None] | None = None,
 ) -> list[Simulated]:
-    """One result a way and start: `budget` pairs in each of four rounds, from twelve problems.
+    """One result per method and start: `budget` pairs in each of four rounds, from twelve problems.
 
     `recipe`: what the model is trained by; by default the one that suggestions are made for: `physical` for
     convolutions, `log_time` for GEMM. Raises ModelError for records of too few problems or pairs.

@@ -28,7 +28,7 @@ AGREEMENT_SIGMAS = 4.0
 gfx950 measurements aliases reach 2.7 and the nearest distinct kernels 12."""
 
 UNMEASURED_CAUTION = 0.16
-"""Added to the ln(time) of a kernel that was not measured: how far such predictions are off on average,
+"""Added to the ln(time) of an unmeasured kernel: the mean error of such predictions,
 leaving each public gfx950 kernel out in turn."""
 
 _TWIN_BONUS = 1e-4
@@ -80,7 +80,7 @@ class Aliases:
         return name, UNMEASURED_CAUTION
 
     def canonical(self, rows: Columns) -> tuple[dict[str, Column], Column]:
-        """The rows with every kernel replaced by what stands for it, and the offset of each row.
+        """The rows with every kernel replaced by its representative, and the offset of each row.
 
         The rows need a column `kernel` (full names) besides the problem's fields.
         """
@@ -122,7 +122,7 @@ def own_fields(kernel: Kernel) -> tuple[str, ...]:
 
 
 def no_aliases(kernels: Iterable[str]) -> Aliases:
-    """Every name its own kernel."""
+    """Every name is its own kernel."""
     return Aliases({name: name for name in sorted(set(kernels))})
 
 
@@ -142,7 +142,7 @@ def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases
     of_hash = np.array([hashes.get(name, "") for name in names], dtype=object)
     kinds = pd.factorize(pd.Series([parse_kernel_name(name).kind for name in names], dtype=object))[0]
     for i in range(len(names) - 1):
-        # A binary may serve two kinds of problem; it is one kernel of each.
+        # A binary may serve two kinds of problem; it counts as one kernel of each.
         same = (of_hash[i + 1 :] == of_hash[i]) & bool(of_hash[i]) & (kinds[i + 1 :] == kinds[i])
         for j in i + 1 + np.flatnonzero(same | _may_agree(times, i, noise)):
             same_binary[i, j] = same_binary[j, i] = same[j - i - 1]
@@ -197,8 +197,8 @@ def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
 
 
 def _may_agree(times: Any, i: int, noise: NoiseModel) -> Any:
-    """Which of the columns after i can pass `_agree` with column i: a quantile of the differences is under
-    a limit only where as many differences are. One look at all of them spares most single looks."""
+    """The columns after i that can pass `_agree` with column i. A quantile of the differences is below
+    a limit only if that share of them is, so one vectorised test avoids most single ones."""
     a, b = times[:, i : i + 1], times[:, i + 1 :]
     shared = np.isfinite(a) & np.isfinite(b)
     with np.errstate(invalid="ignore"):

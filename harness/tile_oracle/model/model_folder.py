@@ -1,4 +1,4 @@
-"""What a model folder holds: its specification and its LightGBM models.
+"""The contents of a model folder: its specification and its LightGBM models.
 
 Compressed models are read into memory, never unpacked beside the original, so that any number of
 processes may read one folder. The same model always gives the same bytes.
@@ -34,12 +34,12 @@ _MAX_MODEL_BYTES = 256 << 20
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """feature_spec.json. The published keys, and after them our own, which published models lack.
+    """feature_spec.json: the published keys, followed by tile-oracle's own.
 
-    `direction` is None for a model that does not say one. `picks` weighs the members for the pick;
+    `direction` is None for a model that states none. `picks` has the members' weights for the pick;
     `members` says how many boosters each target has; `feature_names_of` holds the features of targets
-    that read others than `feature_names`; `aliases` which names are one kernel; `devices` whose measurements
-    it was trained on.
+    that read other features than `feature_names`; `aliases`: names that are one kernel; `devices`: the
+    devices of its measurements.
     """
 
     op_type: str

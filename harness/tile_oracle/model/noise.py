@@ -1,4 +1,4 @@
-"""How much a measured time varies: what ties, aliases and the noise ceiling are judged by."""
+"""The noise of measured times, which decides on ties, aliases and the noise ceiling."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _fitted(times_ms: Array, scales: Array) -> NoiseModel:
 
 
 def enough_repeats(records: pd.DataFrame) -> bool:
-    """Whether the noise is measured from the records themselves (`measured_noise`)."""
+    """Whether the records have enough repeats to measure the noise (`measured_noise`)."""
     return len(_repeated(records)) >= _LEAST_REPEATS
 
 

@@ -1,7 +1,7 @@
 """A physical time model: per distinct kernel, non-negative coefficients of the terms of its time.
 
-It needs few problems and extrapolates: every coefficient is a time that something takes, so none is
-negative, and nothing is learnt that the terms cannot say.
+It needs few problems and extrapolates: every coefficient is the time of one activity, so none is
+negative. It can learn nothing that the terms do not express.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MODEL_ERROR = 0.03
 _ROBUST_FROM = 1.5
 _REWEIGHTINGS = 6
 LEAST_MS = 1e-6
-"""Predicted times below this count as this."""
+"""The lower limit of predicted times."""
 _MOST_ERROR = 0.3
 _STEP_GROWTH = 0.75
 """Power of the tile's volume by which a step's time grows. Leaving each public gfx950 kernel out in turn, its
@@ -93,7 +93,7 @@ class PhysicalModel:
         return np.asarray(np.array(self.coefficients[other]) * scale)
 
     def nearest(self, name: str) -> str:
-        """The kernel with coefficients that is most like the named one."""
+        """The most similar kernel that has coefficients."""
         if name in self.coefficients:
             return name
         return _nearest([parse_kernel_name(name)], sorted(self.coefficients))[0]
@@ -199,13 +199,13 @@ def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3,
 
 
 def _nearness_fields(kernel: Kernel) -> tuple[Any, ...]:
-    """All that `_nearest` and the growth of a step look at."""
+    """The fields that `_nearest` and the scaling of a step read."""
     others = tuple(getattr(kernel, name) for name in operation_named(kernel.op).for_models.kernel_distance)
     return (kernel.op, tiled(kernel).tile, tiled(kernel).waves, *others)
 
 
 def _nearest(wanted: Sequence[Kernel], names: Sequence[str]) -> list[str]:
-    """For each kernel the one of the names that is most like it; of several the first."""
+    """For each kernel the most similar of the names; ties go to the first."""
     if not wanted:
         return []
     others = [parse_kernel_name(name) for name in names]

@@ -55,7 +55,7 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path | str, threads: int = 1) -> Predictor:
-        """The model in a folder. A model of fewer features takes just its columns of the wider schema.
+        """The model in a folder. A model with fewer features reads only its columns of the wider schema.
 
         Raises ModelError when a file is missing or damaged, or the model wants a feature that no schema
         supplies (the message names it).
@@ -124,16 +124,16 @@ class Predictor:
 
     @property
     def reads_code(self) -> bool:
-        """Whether the model reads figures of the kernels' binaries."""
+        """Whether the model reads metrics of binaries."""
         return any(member.schema.optional for member in tree_members(self.ranker))
 
     def knowing(self, code: CodeTable) -> Predictor:
-        """The predictor with figures of further binaries; those in its own folder go before them."""
+        """The predictor with metrics of further binaries; those in its own folder take precedence."""
         return replace(self, ranker=self.ranker.knowing(code)) if self.reads_code else self
 
     @cached_property
     def measured_kernels(self) -> frozenset[str]:
-        """Names of the kernels that the model was trained on; empty where its folder does not say."""
+        """Names of the kernels that the model was trained on; empty if its folder does not list them."""
         return kernels_trained_on(self.folder) | frozenset(self.ranker.aliases.representative)
 
     def _check(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> None:
@@ -211,7 +211,7 @@ def find_model_of(kind: Kind, arch: str, device: str = "", models: Path | None =
 
 @dataclass(frozen=True)
 class TreeParts:
-    """What a folder says of a tree member, its `count` boosters aside."""
+    """A tree member as its folder describes it, without its `count` boosters."""
 
     name: str
     target: Target

@@ -1,7 +1,7 @@
-"""A trained model in memory: members that each say ln(time) of a kernel, and how they are weighed.
+"""A trained model in memory: members that each predict the ln(time) of a kernel, and their weights.
 
 Members are LightGBM ensembles of one target and, where it was trained, a physical time model. The pick
-is the kernel with the least weighted mean of the members' scores.
+is the kernel with the lowest weighted mean of the members' scores.
 """
 
 from __future__ import annotations
@@ -111,14 +111,14 @@ class Ranker:
 
     @property
     def orders_only(self) -> bool:
-        """Whether predictions mean nothing beyond their order within a problem: the picks are made by scores
+        """Whether predictions only order kernels within a problem: scores decide the picks
         (LambdaRank, pairs), or no member knows a time."""
         picking = [member.target for member in tree_members(self) if self.weights.get(member.name, 0.0) > 0]
         absolute = any(not isinstance(m, TreeMember) or not m.target.relative for m in self.members)
         return any(target.is_score for target in picking) or not absolute
 
     def knowing(self, code: CodeTable) -> Ranker:
-        """The ranker with figures of further binaries; those that it has go before them."""
+        """The ranker with metrics of further binaries; those that it already has take precedence."""
         return replace(self, members=tuple(_knowing(member, code) for member in self.members))
 
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
@@ -149,7 +149,7 @@ class Ranker:
         return np.asarray(score + _group_mean(level - score, groups))
 
     def tflops(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
-        """Predicted TFLOPS of every row; the higher is the better pick within a problem."""
+        """Predicted TFLOPS of every row; within a problem a higher value is the better pick."""
         return tflops_at(rows, self.log_time(rows, groups, threads))
 
     def uses(self, member: Member) -> bool:
@@ -159,7 +159,7 @@ class Ranker:
 
 
 MOST_LOG_TIME = 50.0
-"""A predicted ln(time) beyond +-50 counts as this when it is made a speed."""
+"""The limit of |predicted ln(time)| in the conversion to TFLOPS."""
 
 
 def tflops_at(rows: Columns, log_time: Array) -> Array:
@@ -169,7 +169,7 @@ def tflops_at(rows: Columns, log_time: Array) -> Array:
 
 
 def tree_members(ranker: Ranker) -> list[TreeMember]:
-    """The members of a ranker that are trees, a correction's among them."""
+    """The tree members of a ranker, including a correction's."""
     members = [m.trees if isinstance(m, CorrectionMember) else m for m in ranker.members]
     return [member for member in members if isinstance(member, TreeMember)]
 

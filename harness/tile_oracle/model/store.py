@@ -1,14 +1,14 @@
-"""The layout of models/ and of each model folder in it: which file is where, written whole, read checked.
+"""The layout of models/ and of each model folder; files are written atomically and checked when read.
 
     model_{target}.lgbm[.gz|.zst]       one LightGBM model; further seeds: model_{target}.N.lgbm.gz;
                                         .zst: packed_trees, which shipped models have
     feature_spec.json                   operation, dtype, arch, features and targets, and how picks are made
     train_manifest.json                 what the model was trained on, and its lineage
-    cv_metrics_{target}.json            cross-validated figures
+    cv_metrics_{target}.json            cross-validated metrics
     feature_importances_{target}.json   total gain of each feature
     physical_time.json                  coefficients of the physical time model, where there is one
     code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
-    study.json                          figures of its recipe on held-out problems; of this model alone
+    study.json                          metrics of its recipe on held-out problems; of this model only
     size_tradeoff.json                  what smaller models would reach, where that was looked at
     training.parquet                    the rows that it was trained on, where `tile-oracle ship` made it
     out_of_fold.parquet                 predictions of its cross-validation
@@ -45,7 +45,7 @@ OUT_OF_FOLD_FILE = "out_of_fold.parquet"
 _MAX_JSON_BYTES = 64 << 20
 
 MANY_DEVICES = "cpu"
-"""The architecture whose devices are so unlike that a model of one says nothing of another."""
+"""The architecture whose devices differ so much that a model is valid for one of them only."""
 
 
 def booster_file(target: str, number: int = 0) -> str:
@@ -66,8 +66,8 @@ def importances_file(target: str) -> str:
 def model_places(own: Path | None, arch: str, replayed: bool = False) -> tuple[Path, ...]:
     """Where models and their baselines are looked for, in order: the user's own folder, then shipped ones.
 
-    A shipped model of a CPU is of one machine, and others of that CPU measure otherwise: it is for replayed
-    sessions, and for who names it.
+    A shipped CPU model is of one machine, and other machines with that CPU measure other times. It is for
+    replayed sessions, and for explicit requests.
     """
     shipped = () if arch == MANY_DEVICES and not replayed else (shipped_models(),)
     return ((own,) if own is not None else ()) + shipped
@@ -89,7 +89,7 @@ def model_folders(models: Path) -> list[Path]:
 
 
 def named_model_folder(text: str, places: Iterable[Path]) -> Path | None:
-    """The model folder that a user named: by its path, or by its name in one of the places; None for none."""
+    """The model folder that a user named, by path or by name in one of the places; else None."""
     found = (Path(text).expanduser(), *(place / text for place in places))
     return next((folder for folder in found if is_model_folder(folder)), None)
 

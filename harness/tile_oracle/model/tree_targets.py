@@ -1,4 +1,4 @@
-"""What a tree model is trained to say, and how that becomes a time.
+"""The targets of tree models, and how a prediction becomes a time.
 
 An absolute target can be turned into a latency; a relative one only orders the kernels of a problem.
 Every target's score is in natural-log units, lower is faster, so scores of different targets can be
@@ -24,7 +24,7 @@ _RELEVANCE_LEVELS = 31
 _RELEVANCE_FLOOR = 0.5
 
 LEAST_QUANTITY = 1e-9
-"""Predicted TFLOPS, milliseconds or GB/s below this count as this."""
+"""The lower limit of predicted TFLOPS, milliseconds or GB/s."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def is_score(self) -> bool:
-        """Whether differences of predictions are in no unit: what is fitted is an order, not a quantity."""
+        """Whether predictions have no unit, because an order is fitted and not a quantity."""
         return self.objective != "regression"
 
     def unlogged(self) -> Target:

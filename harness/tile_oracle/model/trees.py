@@ -74,9 +74,9 @@ PUBLISHED_SETTINGS = TreeSettings(
 
 @dataclass(frozen=True)
 class TreeData:
-    """Features, labels, weights and problem numbers of the rows that trees are grown on.
+    """Features, labels, weights and problem numbers of the training rows.
 
-    unseen: the features as if nothing were known of the kernels' binaries, where the schema reads such.
+    unseen: the features without binary metrics, if the schema has any.
     """
 
     features: Array
@@ -86,8 +86,8 @@ class TreeData:
     unseen: Array | None = None
 
     def followed_by_unseen(self, seed: int) -> TreeData:
-        """The rows, and behind them those of some problems again, drawn by the seed, as if nothing were known
-        of the binaries: so a model can predict a kernel whose binary nobody has seen."""
+        """The rows, followed by those of some randomly drawn problems again without binary metrics,
+        so that the model can predict kernels whose binary is unknown."""
         if self.unseen is None:
             return self
         distinct = np.unique(self.groups)
@@ -111,7 +111,7 @@ class TreeData:
         )
 
     def columns(self, chosen: npt.NDArray[np.bool_ | np.int_]) -> TreeData:
-        """The same rows with these features alone: a mask, or their indices in the order wanted."""
+        """The same rows with only these features: a mask, or indices in the wanted order."""
         unseen = None if self.unseen is None else np.ascontiguousarray(self.unseen[:, chosen])
         return replace(self, features=np.ascontiguousarray(self.features[:, chosen]), unseen=unseen)
 

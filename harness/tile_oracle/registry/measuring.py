@@ -19,7 +19,7 @@ from tile_oracle.problem import Problem, gemm_shape
 
 _RIGHT = ("ok", "noisy")
 _AT_ONCE = 4
-"""Kernels that are compiled ahead of those that are measured: what is left over when the budget ends."""
+"""The number of kernels compiled ahead of the measurement; they are wasted when the budget ends."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class PoolMeasurements:
 
     @property
     def measured(self) -> int:
-        """Distinct kernels that something is known of now."""
+        """The number of distinct measured kernels."""
         return len({measurement.kernel for measurement in self.measurements})
 
     @property
@@ -79,7 +79,7 @@ class PoolMeasurements:
 
 
 def model_free_order(problem: Problem, kernels: Iterable[Kernel]) -> list[Kernel]:
-    """The order in which kernels are tried where nothing predicts them.
+    """The order in which kernels are tried without a model.
 
     Pipelines take turns; within one, the kernel whose tiles cover the implicit GEMM with the least padding
     comes first, of equals the one with the larger tile (it loads operands less often), then by name.
@@ -118,7 +118,7 @@ def measure_pool(
     taken: list[Measurement] = []
 
     def take(measurements: Iterator[Measurement], *, bounded: bool) -> bool:
-        """Whether there was time for all of them."""
+        """Whether the budget sufficed for all of them."""
         for measurement in measurements:
             taken.append(measurement)
             if watch is not None:
@@ -143,7 +143,7 @@ def measure_pool(
 
 
 def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
-    """The oracle, as a run's records would give it, or what comes nearest to one."""
+    """The oracle, as a run's records would give it, or the nearest substitute."""
     import pandas as pd
 
     if not measurements:

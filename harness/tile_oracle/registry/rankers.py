@@ -1,4 +1,4 @@
-"""What ranks a pool: a model and its candidates, loaded once."""
+"""Rankers of a pool: a model and its candidates, loaded once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class PoolRanker(Protocol):
 
 
 AUTO, NATIVE, PYTHON = ENGINES = ("auto", "native", "python")
-"""By what a model ranks: compiled code in microseconds, LightGBM through Python in milliseconds."""
+"""How a model ranks: compiled code in microseconds, LightGBM through Python in milliseconds."""
 
 _PATIENCE_S = 2.0
-"""A load that takes longer is compiling."""
+"""A load that takes longer than this is compiling."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class PredictorRanker:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The pool of a kind of problem, and what ranks it: None where no model does, and then `why` not.
+    """The pool of a kind of problem and its ranker: None without a model, with the reason in `why`.
 
     model: the model folder's name, "" without one. engine: native or python. order_only: its predictions are
     scores and no TFLOPS.

@@ -1,4 +1,4 @@
-"""`Registry`: the kernel for a problem, from a tuned result, a model or a measurement, and its run."""
+"""`Registry`: picks the kernel for a problem, from a tuned result, a model or a measurement, and runs it."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Tuning:
 
 @dataclass
 class _State:
-    """What a registry has opened, and what it has learnt since."""
+    """The open resources and the state of a registry."""
 
     supervisor: Supervisor | None = None
     device: DeviceInfo | None = None

@@ -1,4 +1,4 @@
-"""Tuned results from the records of runs: the oracles that were measured there."""
+"""Tuned results from the records of runs: their oracles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.registry.tuned import TunedEntry
 
 _NEEDED = ("target", "arch", "device", "toolchain", "source_hash")
-"""Without these a result could never be believed. Imported measurements lack most of them."""
+"""Columns without which a result can never be matched. Imported measurements lack most of them."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def entries_of_records(records: pd.DataFrame) -> SeedEntries:
     entries: list[TunedEntry] = []
     left_out: Counter[str] = Counter()
     keys = ["target", "arch", "device", "toolchain"]
-    # Rows of kernels that never ran have no toolchain; they decide nothing here.
+    # Rows of kernels that never ran have no toolchain and do not matter here.
     known = records.dropna(subset=[*keys])
     unknown = set(records["problem"]) - set(known["problem"])
     if unknown:

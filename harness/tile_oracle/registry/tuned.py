@@ -1,4 +1,4 @@
-"""Tuned results: the measured best kernel of a problem, kept on disk and believed only where it still holds.
+"""Tuned results: the measured best kernel of a problem, kept on disk and used only while it is valid.
 
 One file an architecture, `tuned/ARCH.jsonl` in the project's cache folder: one JSON object a line, each with
 a checksum of its own, appended under a lock. Later lines replace earlier ones of the same problem and
@@ -28,18 +28,18 @@ from tile_oracle.problem import Problem
 from tile_oracle.version import __version__
 
 SCHEMA = 1
-"""Of a line. Lines of another one are not believed."""
+"""The version of a line. Lines of other versions are ignored."""
 
 _ARCH = re.compile(r"[a-z0-9_]{1,40}")
 _CHECKSUM = "sha256"
 _MOST_BYTES = 256 << 20
 _LEAST_TO_TIDY = 1000
-"""Lines from which a file is written anew when most of them have been replaced."""
+"""The number of lines above which a file is compacted once most of them are replaced."""
 
 
 @dataclass(frozen=True)
 class TunedEntry:
-    """The best measured kernel of a problem, and what it was measured with.
+    """The best measured kernel of a problem, and its environment.
 
     kernels: how many were measured before this one was called the best; `source_hash`: of the kernel's
     binary; how: tune, fallback or records; time: ISO 8601, UTC.
@@ -69,7 +69,7 @@ class TunedEntry:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What an entry must have been measured with to be believed. `source_hash`: of a kernel's binary as it
+    """The environment in which an entry is valid. `source_hash`: of a kernel's binary as it
     would be built now, over source, headers, flags and compiler; toolchain: the compiler's name, "" where
     there is none."""
 
@@ -110,20 +110,20 @@ class TunedResults:
         self._load()
 
     def __len__(self) -> int:
-        """Problems that something is known of."""
+        """The number of problems with an entry."""
         return len(self._entries)
 
     def knows(self, problem: Problem) -> bool:
-        """Whether anything was kept for a problem, whether it still holds or not."""
+        """Whether a problem has an entry, valid or stale."""
         return problem.id in self._entries
 
     def entries(self) -> Iterator[TunedEntry]:
-        """All entries, whether they still hold or not."""
+        """All entries, valid or stale."""
         for of_problem in self._entries.values():
             yield from of_problem.values()
 
     def find(self, problem: Problem, here: Surroundings) -> Found:
-        """The problem's tuned kernel where it still holds, else why not."""
+        """The problem's tuned kernel if it is valid, else why not."""
         stale = ""
         for entry in sorted(self._entries.get(problem.id, {}).values(), key=lambda e: e.time, reverse=True):
             kernel, reason = _believed(entry, problem, here)
@@ -145,7 +145,7 @@ class TunedResults:
                     end = file.seek(0, os.SEEK_END)
                     if end:
                         file.seek(end - 1)
-                        # A power cut can have left half a line, which must not swallow this one.
+                        # A power cut can leave half a line, which must not absorb this one.
                         text = text if file.read(1) == b"\n" else b"\n" + text
                     file.write(text)
                     file.flush()
@@ -237,12 +237,12 @@ class TunedResults:
 
 
 def now() -> str:
-    """The time as entries hold it."""
+    """The time in the format of entries."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _believed(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
-    """The entry's kernel, or why it is not believed."""
+    """The entry's kernel, or why it is stale."""
     for name, what in (("target", "measured on target"), ("arch", "measured for"), ("device", "measured on")):
         have, wanted = getattr(entry, name), getattr(here, name)
         if have != wanted:
@@ -253,7 +253,7 @@ def _believed(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[
         return None, str(error)
     if not kernel.matches(problem):
         return None, f"{entry.kernel} is no kernel for the problem"
-    # The hash is of the compiler too. Its name only explains: prebuilt kernels come from another one.
+    # The hash covers the compiler. Its name is for messages only: prebuilt kernels come from another one.
     if entry.source_hash == here.source_hash(kernel):
         return kernel, ""
     if here.toolchain and entry.toolchain != here.toolchain:

@@ -1,1 +1,1 @@
-"""What a run leaves for people: terminal summary, summary.md, report.html, and the tables behind them."""
+"""The reports of a run: terminal summary, summary.md, report.html, and the tables behind them."""

@@ -29,7 +29,7 @@ class Line:
 def histogram(
     values: Sequence[float], *, low: float, high: float, bins: int, x_name: str, y_name: str
 ) -> str:
-    """Bars of how many values fall into each of `bins` equal parts of low..high (the last one closed)."""
+    """A histogram of `bins` equal bins over low..high (the last one closed)."""
     counts = [0] * bins
     for value in values:
         place = int((value - low) / (high - low) * bins)
@@ -191,7 +191,7 @@ def _legend(drawn: Sequence[Line]) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """No more points than a chart can show, the first and the last kept."""
+    """At most as many points as a chart can show; the first and the last are kept."""
     if len(points) <= _MOST_POINTS:
         return points
     step = (len(points) - 1) / (_MOST_POINTS - 1)
@@ -221,7 +221,7 @@ def _powers(low: float, high: float) -> list[float]:
 
 
 def _whole_ceiling(value: float) -> float:
-    """The least round whole number that is not below value."""
+    """The smallest round integer not below `value`."""
     if value <= 5:
         return float(max(math.ceil(value), 1))
     power = 10 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""Everything that the reports of one run say, computed once."""
+"""The data of all reports of one run, computed once."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ PICKS = "picks"
 NO_MODEL = "none"
 
 THROTTLED = "throttled"
-"""The key of RunInfo.environment that says how many measurements were; absent where none were."""
+"""The key of RunInfo.environment for the number of throttled measurements; absent without any."""
 
 
 @dataclass(frozen=True)
 class RankedBy:
-    """Which model ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
+    """The model that ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
     cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
     picks that the baseline holds, judged again), "picks" (a CSV file of picks) or "none".
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
-    which say nothing of TFLOPS."""
+    not TFLOPS."""
 
     kind: str = NO_MODEL
     name: str = ""
@@ -45,7 +45,7 @@ class RankedBy:
 
     @property
     def sentence(self) -> str:
-        """Where the model came from, in plain words."""
+        """A sentence on the model's origin."""
         if self.kind == FOLDER:
             text = f"ranked by the trained model {self.name}"
         elif self.kind == PICKS:
@@ -67,7 +67,7 @@ class RankedBy:
 
 @dataclass(frozen=True)
 class Scope:
-    """How much of what was asked for was done, in pairs. stopped: why it ended early ("the budget of 10m
+    """How many of the requested pairs were measured. stopped: why it ended early ("the budget of 10m
     is spent", "interrupted"), "" where it did not. deselected: pairs left out by -k and the like.
     unrecorded: pairs that the replayed records do not have; no later session would find them there."""
 
@@ -83,14 +83,14 @@ class Scope:
 
     @property
     def complete(self) -> bool:
-        """Whether every pair of the problem set and kernel set was measured; in a replay every one that
-        there is a record of."""
+        """Whether every pair of the problem set and kernel set was measured; in a replay, every pair
+        that was recorded."""
         return not self.left and not self.deselected and not self.stopped
 
 
 @dataclass(frozen=True)
 class Training:
-    """What the model was trained on, as far as it matters to its judge. in_sample: judged problems that it
+    """The model's training problems, as far as they affect the verdict. in_sample: judged problems that it
     was trained on; same_measurements: how many of them by the measurements that judge it. known: whether the
     model says what it was trained on. counted: these problems count in the verdict (--allow in-sample)."""
 
@@ -112,7 +112,7 @@ class Extrapolating:
 
 @dataclass(frozen=True)
 class Candidates:
-    """How large the pool was, in kernels. ranked: what the model chose among. recorded: those of the
+    """The size of the pool, in kernels. ranked: the candidates. recorded: those of the
     replayed records, trained: those that the model was trained on; None where there is no such thing.
     recorded_ranked, trained_ranked: how many of them were ranked. not_built: those of the kernel set that the
     library's checkout does not build, among which no model chooses."""
@@ -155,7 +155,7 @@ class ReportData:
     tile_oracle.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by
     status. fixed_mean_percent: mean efficiency of one kernel for all (tile_oracle.selection.fixed_choice).
     repeatability_percent: mean efficiency of the sweep's own winners, measured again, None where none
-    were: a model that is above it has met the noise of the measurements. margins: how well each pick's
+    were: differences between models above it are noise. margins: how well each pick's
     efficiency is known (tile_oracle.judge.noise).
     """
 
@@ -182,7 +182,7 @@ class ReportData:
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
 
     def efficiency_where(self, in_sample: bool) -> Efficiency:
-        """The figures over the problems that the model was trained on, or over the others."""
+        """The metrics over the problems that the model was trained on, or over the others."""
         return summarise(self.selection[self.selection["in_sample"] == in_sample])
 
     @property
@@ -261,7 +261,7 @@ def analyse(
 ) -> ReportData:
     """Records and rankings -> oracles -> picks -> verdict: all that the reports need.
 
-    records: tile_oracle.record.schema rows; those of problems that are not in `problems` are left aside.
+    records: tile_oracle.record.schema rows; those of problems that are not in `problems` are ignored.
     rankings: `problem`, `kernel`, `predicted_tflops`; None without a model. settled_by: the command that
     would settle what the verdict leaves open. Raises RecordError, ModelError.
     """

@@ -1,4 +1,4 @@
-"""The files of a run that come after its measurements: written whole or not at all, and read back."""
+"""The report files of a run: written atomically, and read back."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def write_report(run_dir: Path, data: ReportData) -> tuple[Path, ...]:
 
 
 def verdict_document(data: ReportData) -> dict[str, Any]:
-    """What verdict.json holds: the verdict and all that it was made from but the measurements."""
+    """The content of verdict.json: the verdict and all of its inputs except the measurements."""
     baseline = None if data.baseline is None else baseline_document(data.baseline)
     return {
         "schema": VERDICT_SCHEMA,
@@ -103,7 +103,7 @@ def selection_bytes(data: ReportData) -> bytes:
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a run's files say of how its report was made. problems and rankings: None where unknown."""
+    """The inputs of a run's report, read from its files. problems and rankings: None if unknown."""
 
     run: RunInfo
     problems: tuple[Problem, ...] | None = None
@@ -170,7 +170,7 @@ def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[fl
 
 
 def _arrow_type(column: pd.Series) -> pa.DataType:
-    """One type a column, whether or not it holds anything but nulls in this run."""
+    """A fixed type for each column, even if it only holds nulls in this run."""
     if pd.api.types.is_bool_dtype(column.dtype):
         return pa.bool_()
     if pd.api.types.is_integer_dtype(column.dtype):
@@ -211,7 +211,7 @@ _JSON_KINDS: Mapping[str, tuple[type, ...]] = {
 
 
 def _known(cls: type[Any], values: object) -> dict[str, Any]:
-    """The members that the class has, of a JSON object; of text fields only text is taken."""
+    """The members of a JSON object that the class has; text fields only accept text."""
     members = values if isinstance(values, dict) else {}
     known = {}
     for one in fields(cls):

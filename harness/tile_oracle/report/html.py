@@ -1,4 +1,4 @@
-"""report.html: one self-contained file, no library, nothing fetched, readable without its script."""
+"""report.html: one self-contained file without libraries or downloads, readable without its script."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ def _environment() -> Environment:
 
 
 def _cleaned(value: object) -> object:
-    """What every expression of a template passes through before it is escaped."""
+    """The conversion of every template expression before it is escaped."""
     return value if isinstance(value, Markup) else wording.one_line(value, _MOST_CHARACTERS)
 
 
 def _breakable(name: object) -> Markup:
-    """A name that breaks after its underscores where it must."""
+    """A name that may break after its underscores."""
     return escape(_cleaned(name)).replace("_", Markup("_<wbr>"))

@@ -66,7 +66,7 @@ def text(foreign: object, limit: int = 400) -> str:
 def code(foreign: object, limit: int = 400) -> str:
     """Foreign text as a code span that fits into a table cell."""
     line = wording.one_line(foreign, limit).replace("`", "'").replace("\\", "/").replace("|", "\\|")
-    # Spaces at the ends keep what begins or ends with one a code span; HTML is text inside of it.
+    # Spaces at the ends protect backticks at the ends; HTML is plain text in a code span.
     return f"`{line}`" if line.strip() else ""
 
 

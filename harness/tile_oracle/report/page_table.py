@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """css: num, name or detail. hint: shown where the pointer rests on the heading."""
+    """css: num, name or detail. hint: the heading's tooltip."""
 
     heading: str
     css: str = ""
@@ -64,7 +64,7 @@ def numbers(*headings: str) -> list[Column]:
 
 
 def number(value: Any, shown: str) -> Cell:
-    """A number, shown as it is written; a missing one is a dash that sorts last."""
+    """A number, shown as given; a missing one is a dash that sorts last."""
     if _missing(value):
         return Cell("-", "")
     return Cell(shown, f"{float(value):.9g}")

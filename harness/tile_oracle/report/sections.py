@@ -1,4 +1,4 @@
-"""The sections of report.html as data. What each looks like stands in the templates of page/."""
+"""The sections of report.html as data. The templates in page/ render them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tile_oracle.report.page_table import Cell, Column, Table, number, numbers, 
 from tile_oracle.selection import COVERED, TOP_K
 
 View = dict[str, Any]
-"""What the template of a section shows."""
+"""The data for a section's template."""
 
 _MOST_FAILURES = 500
 _MOST_KERNELS = 500
 
 
 def header(data: ReportData) -> View:
-    """The verdict and the figures that sum the run up."""
+    """The verdict and the main metrics."""
     verdict, figures = data.verdict, data.efficiency
     covered = (
         f"covered: {figures.covered:,} of {figures.problems:,}",
@@ -374,7 +374,7 @@ _CODE_FACTS = {
 
 
 def _code_facts(final: pd.DataFrame) -> dict[str, dict[str, float]]:
-    """Heading -> kernel -> figure; those of GPUs only where something is known of them."""
+    """Heading -> kernel -> value; columns of GPUs only if the records have values."""
     if "vgprs" not in final or final["vgprs"].isna().all():
         return {}
     named = {heading: name for heading, (name, _) in _CODE_FACTS.items() if name in final}
@@ -404,14 +404,14 @@ def _environment(data: ReportData) -> View:
 
 
 def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
-    """Ascending values over the share of values up to each, in percent; one value is a level line."""
+    """Ascending values over the cumulative share in percent; a single value is a horizontal line."""
     if len(values) == 1:
         return [(0.0, values[0]), (100.0, values[0])]
     return [(100.0 * place / (len(values) - 1), value) for place, value in enumerate(values)]
 
 
 def _low_end(values: Sequence[float]) -> float:
-    """Where an axis up to 100 % begins so that it shows the values: 0, 50, 80 or 90."""
+    """The lower end of an axis up to 100 % that shows all values: 0, 50, 80 or 90."""
     lowest = min(values)
     return next(low for low in (90.0, 80.0, 50.0, 0.0) if lowest >= low)
 

@@ -35,7 +35,7 @@ def _head(data: ReportData) -> list[str]:
 
 
 def _throttled(data: ReportData) -> list[str]:
-    """Figures made at lower clocks are not those of this device: nobody should overlook it."""
+    """A warning about throttled clocks, with which the figures are not those of this device."""
     said = data.run.environment.get(THROTTLED)
     return [f"  the GPU's clocks were held back during {wording.one_line(said, 200)}"] if said else []
 
@@ -158,9 +158,9 @@ def _pairs(name: str, *pairs: tuple[str, str]) -> str:
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """A line too long goes on below: indented two more than it began, or under the first figure.
+    """Wraps a line that is too long: indented by two more than its start, or under the first figure.
 
-    It breaks between figures rather than inside one, and never inside a word, however long: a path or a
+    It breaks between figures rather than inside one, and never inside a word, because a path or a
     name must be whole to be copied.
     """
     line = line.rstrip()

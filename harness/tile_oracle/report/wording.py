@@ -1,4 +1,4 @@
-"""How numbers, kernels and foreign text are put in words, the same in every report."""
+"""How all reports format numbers, kernels and foreign text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DETAIL_CHARACTERS = 160
 
 def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
     """Foreign text as one line of at most `limit` characters, without control and direction characters,
-    which terminals and browsers would obey."""
+    which terminals and browsers would interpret."""
     if text is None or (isinstance(text, float) and math.isnan(text)) or text is pd.NA:
         return ""
     words = " ".join(str(text)[: 16 * limit].split())
@@ -33,7 +33,7 @@ def one_line(text: object, limit: int = DETAIL_CHARACTERS) -> str:
 
 
 def percent(value: float | None, digits: int = 1) -> str:
-    """93.1 %; a value that rounds to 100 without being it is shown as 99.9."""
+    """93.1 %; a value below 100 that rounds to 100 is shown as 99.9."""
     if value is None or math.isnan(value):
         return "-"
     ceiling = 100.0 - 10.0**-digits
@@ -41,7 +41,7 @@ def percent(value: float | None, digits: int = 1) -> str:
 
 
 def tflops(value: float | None) -> str:
-    """Four significant digits, no exponent for what kernels reach."""
+    """Four significant digits, without an exponent in the range of kernels."""
     if value is None or pd.isna(value):
         return "-"
     return f"{value:.4g}" if value < 1000 else f"{value:,.0f}"
@@ -58,7 +58,7 @@ def count(number: int, noun: str) -> str:
 
 
 def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
-    """A kernel's name without what its problem already says (operation, direction, dtype, rank)."""
+    """A kernel's name without the fields of its problem (operation, direction, dtype, rank)."""
     name = one_line(kernel)
     if row is not None:
         operation = operation_named(row["op"])
@@ -67,7 +67,7 @@ def short_kernel(kernel: object, row: Mapping[str, Any] | None = None) -> str:
 
 
 def kernel_on(failure: Failure) -> str:
-    """The short name of the kernel that failed; the problem's id says the rest."""
+    """The short name of the kernel that failed; the problem's id has the other fields."""
     name = one_line(failure.kernel)
     try:
         return name.removeprefix(kernel_prefix(problem_from_id(failure.problem).kind))
@@ -106,7 +106,7 @@ def _misjudged(whose: str, predicted: float, measured: float) -> str:
 
 
 def comparison(criterion: Criterion) -> tuple[str, str, str, str]:
-    """(value, baseline, limit, outcome) of a criterion. The limit says on which side of it a pass is."""
+    """(value, baseline, limit, outcome) of a criterion. The limit includes >= or <=."""
     unit = {"%": " %", "points": " points", "pairs": ""}[criterion.unit]
     digits = 0 if criterion.unit == "pairs" else 2
 
@@ -130,7 +130,7 @@ def interval(criterion: Criterion) -> str:
 
 
 def open_lines(verdict: Verdict) -> list[str]:
-    """Why criteria cannot tell, and the commands that would settle it, each once."""
+    """Why criteria cannot tell, and the distinct commands that would settle them."""
     doubtful = [one for one in verdict.criteria if one.cause]
     lines = [f"{one.name} cannot tell: {one_line(one.cause, 400)}" for one in doubtful]
     commands = dict.fromkeys(one.command for one in doubtful if one.command)
@@ -138,7 +138,7 @@ def open_lines(verdict: Verdict) -> list[str]:
 
 
 def title(data: ReportData) -> str:
-    """Which problems on what, as a headline."""
+    """A headline: the problems and the device."""
     where = data.run.target or "?"
     if data.run.device:
         where += f" ({one_line(data.run.device, 60)})"
@@ -148,7 +148,7 @@ def title(data: ReportData) -> str:
 
 
 def pairs_sentence(data: ReportData) -> str:
-    """How much was measured, what was left, and why."""
+    """How much was measured, how much is left, and why."""
     scope = data.scope
     measured = scope.measured or len(data.final)
     done = "replayed" if data.run.replayed else "measured"
@@ -176,7 +176,7 @@ def coverage_sentence(data: ReportData) -> str:
 
 
 def status_counts(data: ReportData) -> list[tuple[str, int]]:
-    """(status, pairs), those that occur, ok first."""
+    """(status, pairs) of the statuses that occur, ok first."""
     return [(status, data.statuses[status]) for status in STATUSES if data.statuses.get(status)]
 
 
@@ -210,7 +210,7 @@ def by_status(failures: Iterable[Failure]) -> dict[str, list[Failure]]:
 
 
 def verdict_notes(data: ReportData) -> list[str]:
-    """What else there is to say about the verdict: changes of the set, coverage lost, healed kernels."""
+    """Notes on the verdict: changes of the set, lost coverage, healed kernels."""
     verdict = data.verdict
     notes = [*scope_notes(data), *verdict.notes]
     if verdict.criteria:
@@ -252,7 +252,7 @@ def verdict_notes(data: ReportData) -> list[str]:
 
 
 def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
-    """The figures to show, by name: those of problems that the model was trained on apart from the others."""
+    """The metrics to show, by name: in-sample problems apart from the others."""
     if not data.in_sample:
         return [("efficiency", data.efficiency)]
     parts = [("efficiency", data.efficiency_where(False)), ("in-sample", data.efficiency_where(True))]
@@ -260,7 +260,7 @@ def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
 
 
 def scope_notes(data: ReportData) -> list[str]:
-    """What makes the figures better than the model: problems it was trained on, few or only candidates."""
+    """Causes that flatter the model: in-sample problems, and few or single candidates."""
     notes, training, pool = [], data.training, data.candidates
     if data.in_sample:
         same = training.same_measurements

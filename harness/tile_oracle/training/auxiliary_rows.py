@@ -1,7 +1,7 @@
 """Auxiliary training data: rows of other directions that a model is trained on and not judged by.
 
 Kernels of one family behave alike in every direction: a pipeline, a tile or a vector width costs about the
-same in each. A training table may therefore have companions: rows, marked by a column, that trees are grown
+same in each. A training table may therefore have auxiliary rows, marked by a column, that trees are grown
 on. Folds, metrics and the manifest's counts are those of the model's own direction.
 """
 
@@ -18,11 +18,11 @@ from tile_oracle.features.groups import group_codes
 from tile_oracle.training.training_rows import IMPORTANCE
 
 COMPANION = "companion"
-"""Optional column of a training table: whether a row only teaches."""
+"""Optional column of a training table: whether a row is auxiliary."""
 
 
 def with_companions(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """A training table followed by rows of another one that only teach; where its own rows are weighed, these
+    """A training table followed by auxiliary rows of another one; if its own rows have weights, these
     count 1."""
     weights = {IMPORTANCE: 1.0} if IMPORTANCE in table else {}
     return pd.concat(
@@ -31,20 +31,20 @@ def with_companions(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
 
 
 def is_companion(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Which rows of a training table only teach."""
+    """Which rows of a training table are auxiliary."""
     if COMPANION not in rows:
         return np.zeros(len(rows), dtype=bool)
     return np.asarray(rows[COMPANION].to_numpy(dtype=bool))
 
 
 def own_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of a training table that are no companions."""
+    """The rows of a training table that are not auxiliary."""
     return rows[~is_companion(rows)].drop(columns=COMPANION) if COMPANION in rows else rows
 
 
 def not_of_shapes(companions: pd.DataFrame, held: pd.DataFrame, grouping: str = "problem") -> pd.DataFrame:
-    """The companions whose problem, or with `family` whose layer, occurs among the held-out rows in no
-    direction: what is fast for a shape in one direction tells of the others."""
+    """The auxiliary rows whose problem (with `family`, whose layer) occurs in the held-out rows in no
+    direction: the fast kernels of a shape are similar in all directions."""
     if companions.empty or held.empty:
         return companions
     both = pd.concat([companions, held], ignore_index=True).assign(direction="")
@@ -53,7 +53,7 @@ def not_of_shapes(companions: pd.DataFrame, held: pd.DataFrame, grouping: str = 
 
 
 def records_that_teach(records: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
-    """Of these records those that may teach a model of this arch, direction and dtype: the other directions'.
+    """The auxiliary training data in these records for a model of this arch, direction and dtype.
 
     Raises ModelError for a model that has no direction, or where there are none.
     """

@@ -1,8 +1,8 @@
-"""How small a model may be: variants of a recipe, cross-validated alike, and the smallest that is as good.
+"""Smaller models: variants of a recipe on the same folds, and the smallest one that is as good.
 
 A variant grows smaller trees, fewer of them, in fewer ensemble members, on fewer features, or no trees at
-all where a physical model is left. Boosting adds trees one after the other, so fewer trees are the first ones
-of a longer training, and need none of their own; smaller trees and fewer features do.
+all if a physical model is left. Boosting adds trees one after the other, so fewer trees are the first ones
+of a longer training and need no training of their own; smaller trees and fewer features do.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _REPEATS = 5
 
 @dataclass(frozen=True)
 class Grid:
-    """By what each size of the recipe is divided; every combination is a variant."""
+    """The divisors of each size of the recipe; every combination is a variant."""
 
     leaves: tuple[int, ...] = (1, 2, 4)
     trees: tuple[int, ...] = (1, 2, 4, 8)
@@ -74,8 +74,8 @@ class PickTimer:
 
 @dataclass(frozen=True, order=True)
 class Variant:
-    """What the members that make the picks are grown to: at most so many trees of so many leaves, in so many
-    ensemble members, on so many features. No trees at all: every number is 0."""
+    """The size of the members that decide the picks: maximum trees, leaves per tree,
+    ensemble members and features. Without trees every number is 0."""
 
     trees: int
     leaves: int
@@ -99,7 +99,7 @@ class Figures:
     p10_gain: Interval
 
     def as_json(self) -> dict[str, Any]:
-        """To four digits; gains as [value, low, high]."""
+        """Rounded to four digits; gains as [value, low, high]."""
         return {
             "mean_percent": round(self.mean_percent, 4),
             "p10_percent": round(self.p10_percent, 4),
@@ -124,7 +124,7 @@ class Row:
 class TradeOff:
     """Every variant, the largest first; the best by its mean efficiency, and the smallest as good as it.
 
-    candidates: among how many kernels a pick was timed; engine: what picked.
+    candidates: the number of kernels in a timed pick; engine: the code that picked.
     """
 
     rows: tuple[Row, ...]
@@ -252,7 +252,7 @@ def smallest_as_good(rows: Sequence[Row]) -> Variant:
 
 
 def cut(ranker: Ranker, recipe: Recipe, variant: Variant) -> Ranker:
-    """The ranker with the first trees of the first ensemble members only (of those that make the picks)."""
+    """The ranker with only the first trees of the first ensemble members (of those that decide the picks)."""
     picking = {part.target for part in _parts(recipe)}
     if not variant.trees:
         kept = tuple(member for member in ranker.members if member.name not in picking)
@@ -275,7 +275,7 @@ def cut(ranker: Ranker, recipe: Recipe, variant: Variant) -> Ranker:
 
 
 def recipe_of(recipe: Recipe, variant: Variant) -> Recipe:
-    """The recipe that trains just this variant."""
+    """The recipe that trains exactly this variant."""
     picking = {part.target for part in _parts(recipe)}
     if not variant.trees:
         weights = {name: w for name, w in recipe.picking_weights.items() if name not in picking}
@@ -343,7 +343,7 @@ def table_lines(found: TradeOff) -> Iterator[str]:
 
 
 def _one_line(value: object) -> bytes:
-    """JSON in one line: indented, the table of variants would be larger than most models."""
+    """JSON on one line: with indents the table of variants would be larger than most models."""
     return (json.dumps(value, allow_nan=False) + "\n").encode()
 
 
@@ -351,7 +351,7 @@ def _one_line(value: object) -> bytes:
 
 
 def _parts(recipe: Recipe) -> list[TreePart]:
-    """The tree members that make the picks."""
+    """The tree members that decide the picks."""
     return [part for part in recipe.trees if recipe.picking_weights.get(part.target, 0) > 0]
 
 
@@ -380,7 +380,7 @@ def _shapes(recipe: Recipe, grid: Grid) -> list[tuple[int, int]]:
 
 
 def _variants(recipe: Recipe, leaves: int, features: int, grid: Grid) -> Iterator[Variant]:
-    """What one training gives: its first trees, in its first members; and no trees, where others pick."""
+    """The variants of one training: its first trees in its first members, or no trees if others pick."""
     full = _full(recipe)
     for trees in _divided(full.trees, grid.trees, 1):
         for members in _divided(full.members, grid.members, 1):
@@ -415,7 +415,7 @@ def _first_trees(booster: lgb.Booster, trees: int) -> lgb.Booster:
     return lgb.Booster(model_str=booster.model_to_string(num_iteration=trees))
 
 
-# ---- what they are worth ------------------------------------------------------------------------
+# ---- their efficiency ---------------------------------------------------------------------------
 
 
 def _folds(rows: pd.DataFrame, n_splits: int, seed: int) -> dict[str, npt.NDArray[np.int64]]:
@@ -472,7 +472,7 @@ def _pick_us(
     kernels: Sequence[Kernel],
     timer: PickTimer,
 ) -> float:
-    """A pick's time by a model that is loaded from its folder, as its users do."""
+    """The time of a pick by a model loaded from its folder, as users load it."""
     kind = {"arch": arch, "dtype": str(rows["dtype"].iloc[0])}
     if "direction" in rows:
         kind["direction"] = str(rows["direction"].iloc[0])

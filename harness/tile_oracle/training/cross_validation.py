@@ -1,4 +1,4 @@
-"""Predictions for problems by models that never saw them; a run that is ranked by its own records."""
+"""Out-of-fold predictions, also for a run that is ranked by its own records."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from tile_oracle.training.recipe import Recipe, recipe_named
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 OUT_OF_FOLD_RECIPE = "lambdarank"
-"""What ranks a run by its own records: it needs no physical model, and so nothing of the target. Held out by
+"""The recipe that ranks a run by its own records: it needs no physical model of the target. Held out by
 problem it did better than `log_time` on the records of gfx950, of a CPU and of GEMMs (docs/heuristic.md)."""
 
 
 @dataclass(frozen=True)
 class CrossValidation:
-    """Out-of-fold predictions: each row's comes from a model that saw nothing of its group.
+    """Out-of-fold predictions: each row is predicted by a model that was trained without its group.
 
     `table`: problem, kernel, predicted_tflops, fold; one row per predicted pair.
     """
@@ -48,8 +48,8 @@ def cross_validate(
     pool: Sequence[Kernel] | None = None,
     effort: Effort | None = None,
 ) -> CrossValidation:
-    """Every problem of the rows, predicted by a model trained on the other folds, and on the companions
-    that are not of a held-out shape; companions are not predicted.
+    """Every problem of the rows, predicted by a model trained on the other folds and on the auxiliary rows
+    without held-out shapes. Auxiliary rows are not predicted.
 
     With a pool every problem is predicted for every kernel of the pool that matches it, measured or
     not; without one, for the kernels that it has rows of. There are at most as many folds as groups.

@@ -1,4 +1,4 @@
-"""Out-of-fold predictions -> efficiency and regression figures."""
+"""Out-of-fold predictions -> efficiency and regression metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tile_oracle.selection import Efficiency, select, summarise
 
 @dataclass(frozen=True)
 class Check:
-    """What cross-validation by one grouping said. r2 and rmse_log are of ln(TFLOPS), None where the
+    """The result of cross-validation by one grouping. r2 and rmse_log are of ln(TFLOPS), None if the
     predictions only order kernels."""
 
     grouping: str
@@ -42,7 +42,7 @@ def settled(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def selection_of(rows: pd.DataFrame, predictions: pd.DataFrame) -> pd.DataFrame:
-    """What the predictions pick for each problem of a training table (tile_oracle.selection)."""
+    """The predictions' pick for each problem of a training table (tile_oracle.selection)."""
     final = settled(rows)
     return select(problems_of(final), final, find_oracles(final), predictions)
 
@@ -63,8 +63,8 @@ def picked_efficiencies(rows: pd.DataFrame, predicted_tflops: Array) -> Array:
 def check(
     rows: pd.DataFrame, predictions: pd.DataFrame, grouping: str, n_splits: int, *, scores: bool = False
 ) -> Check:
-    """Figures of out-of-fold predictions (problem, kernel, predicted_tflops); scores: they are no TFLOPS, and
-    nothing to be exact about (`Recipe.orders_only`)."""
+    """Metrics of out-of-fold predictions (problem, kernel, predicted_tflops); scores: they are not TFLOPS,
+    so regression metrics do not apply (`Recipe.orders_only`)."""
     efficiency = summarise(selection_of(rows, predictions))
     if scores:
         return Check(grouping, n_splits, efficiency, None, None)
@@ -77,7 +77,7 @@ def check(
 
 
 def metrics_json(checks: tuple[Check, ...], note: str) -> Mapping[str, object]:
-    """cv_metrics_{target}.json: one object a grouping, or why there is none."""
+    """cv_metrics_{target}.json: one object per grouping, or why there is none."""
     if not checks:
         return {"note": note}
     return {f"by_{one.grouping}": one.as_json() for one in checks}

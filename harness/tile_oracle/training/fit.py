@@ -30,14 +30,14 @@ Report = Callable[[str], None]
 
 _STOPPING_SHARE = 8
 _GAIN_SETTINGS = TreeSettings(trees=200)
-"""By what trees the strongest features are found: the same whatever the trees that then read them."""
+"""The settings of the trees that select features, independent of the recipe's trees."""
 _MOST_CORRECTION = 0.3
 """A correction is at most 30 %: what the physical model misses by more is a disturbed measurement."""
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What training may use, and from which random numbers."""
+    """The resources of a training, and its seed."""
 
     seed: int = 0
     threads: int = 1
@@ -51,14 +51,15 @@ class Effort:
 def fit(
     recipe: Recipe, rows: pd.DataFrame, arch: str, effort: Effort | None = None, start: Ranker | None = None
 ) -> Ranker:
-    """A ranker trained on every row of a training table (`training_rows(...).table`), companions included.
+    """A ranker trained on every row of a training table (`training_rows(...).table`), auxiliary rows
+    included.
 
     `start`: a model that is grown further (warm start). The recipe must have just its tree members
     (training.warm_start makes it so). Its aliases and its physical model stay: the old trees were fitted to
     what these leave over. Kernels that they do not know are added.
 
     Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
-    of trees. Raises ModelError for rows that cannot be used, and for companions where the recipe merges
+    of trees. Raises ModelError for unusable rows, and for auxiliary rows if the recipe merges
     aliases or fits a physical model, which are of one direction.
     """
     effort = effort or Effort()
@@ -122,7 +123,7 @@ def fit(
 
 
 def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
-    """The figures of the binaries that a recipe reads, and those that a warm start's model knew."""
+    """The metrics of binaries that a recipe reads, and those that a warm start's model has."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
@@ -145,7 +146,7 @@ def _fit_trees(
     old: TreeMember | None,
     code: CodeTable | None,
 ) -> TreeMember:
-    """own: marks the rows that are not companions. In an ensemble every second booster trains on these alone:
+    """own: marks the rows that are not auxiliary. In an ensemble every second booster trains only on these:
     it knows frequently measured kernels better, the others know the rest better.
     old: the member that a warm start grows."""
     schema = schema_named(part.schema)

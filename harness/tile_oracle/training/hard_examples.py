@@ -1,4 +1,4 @@
-"""More weight on problems that are picked badly, round by round."""
+"""Repeated training with more weight on badly picked problems."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def mine_hard_examples(
     n_splits: int = 5,
     effort: Effort | None = None,
 ) -> tuple[pd.DataFrame, list[dict[str, float]]]:
-    """Rows with the weights of the best round, and every round's cross-validated figures (percent).
+    """Rows with the weights of the best round, and every round's cross-validated metrics (percent).
 
-    Round 0 weighs all rows alike. In each further round the problems whose out-of-fold pick was under
+    Round 0 has equal weights. In each further round the problems whose out-of-fold pick was under
     95 % count three times as much as before. The best round is the one with the highest mean.
     """
     effort = effort or Effort()

@@ -1,4 +1,4 @@
-"""What the JSON files of a model folder say of a model that was trained."""
+"""The JSON files of a trained model's folder."""
 
 from __future__ import annotations
 
@@ -92,5 +92,5 @@ def manifest_of(
 
 
 def names_in(records: pd.DataFrame, column: str) -> list[str]:
-    """What the records say in a column, sorted; nothing where they do not have it."""
+    """The sorted values of a column of the records; empty without the column."""
     return sorted({str(name) for name in records[column].dropna()} - {""}) if column in records else []

@@ -18,7 +18,7 @@ from tile_oracle.version import __version__
 
 
 def out_of_fold_baseline(model: TrainedModel, name: str, records: pd.DataFrame, problem_set: str) -> Baseline:
-    """What the model reached on its own records with every problem held out once.
+    """The model's efficiencies on its own records, each problem predicted while held out.
 
     Raises ModelError for a model that was not cross-validated.
     """

@@ -1,4 +1,4 @@
-"""What to train: which members, on which features, weighed how. Named recipes are the ablation's rows."""
+"""Recipes: members of a model, their features and weights. Named recipes are the ablation's rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TreePart:
     """A tree member: its target, its features, how the trees grow, how many seeds are averaged, and
     whether rows near the best of their problem count more.
 
-    strongest: of the schema's features only so many are read, those with the most gain in a first
+    strongest: only this many of the schema's features are read, those with the most gain in a first
     training on the same rows; 0 means all of them.
     """
 
@@ -31,7 +31,7 @@ class TreePart:
 
 @dataclass(frozen=True)
 class Recipe:
-    """Everything that decides a training but the data and the seed.
+    """Everything that determines a training except the data and the seed.
 
     `aliases`: names that are one kernel are merged first. `physical`: a physical time model is fitted
     (a part with the target `correction` needs it). `weights`: how much each member counts for the pick;
@@ -76,12 +76,12 @@ class Recipe:
 
     @property
     def orders_only(self) -> bool:
-        """Whether its picks are made by scores: see `Ranker.orders_only`."""
+        """Whether scores decide its picks: see `Ranker.orders_only`."""
         return any(target_named(name).is_score for name in self.picking_weights if name != "physical")
 
     @property
     def reads_code(self) -> bool:
-        """Whether a member reads figures of the kernels' binaries."""
+        """Whether a member reads metrics of binaries."""
         return any(schema_named(part.schema).optional for part in self.trees)
 
     def with_trees(self, trees: int) -> Recipe:
@@ -188,7 +188,7 @@ RECIPES: dict[str, Recipe] = {
 """The recipes by name."""
 
 
-SUITED = "what did best on such kernels: default on gfx950 and of GEMM, launch on sm_90, lambdarank on cpu"
+SUITED = "the best known: default on gfx950 and for GEMM, launch on sm_90, lambdarank on cpu"
 """What `suited_recipe` answers, for help texts."""
 
 

@@ -47,7 +47,7 @@ from tile_oracle.vouched_files import MANIFEST_FILE
 
 @dataclass(frozen=True)
 class RecipeChoice:
-    """A recipe that was found by trying several, and what the manifest and the folder keep of the search."""
+    """A recipe found by a search, and the records of the search for the manifest and the folder."""
 
     recipe: Recipe
     manifest: Mapping[str, Any] = field(default_factory=dict)
@@ -55,12 +55,12 @@ class RecipeChoice:
 
 
 RecipeSearch = Callable[[Recipe, pd.DataFrame, str, int, Effort], RecipeChoice]
-"""Recipe, training rows, architecture, folds, effort -> the recipe that is trained in its place."""
+"""Recipe, training rows, architecture, folds, effort -> the recipe to train instead."""
 
 
 @dataclass(frozen=True)
 class TrainedModel:
-    """A ranker with all that its folder holds.
+    """A ranker with everything that its folder holds.
 
     `checks`: cross-validation by problem and by family; `out_of_fold`: the predictions of the first of
     them; `unchecked`: why there is none, where the data has too few problems; `more_files`: what else goes
@@ -121,17 +121,17 @@ def train(
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
     `arch`, `direction` and `dtype` choose rows; each may be left out where the records have only one.
-    `recipe`: by default what suits them (`suited_recipe`), or the old model's in a warm start.
+    `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
     `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
     booster of an existing model with the same features; it is not cross-validated, since the old model may
     have seen the held-out problems. `hard_example_rounds` repeats the training with more weight on the
-    problems that were picked badly, and keeps the best round. `weights`: how much rows count
+    badly picked problems, and keeps the best round. `weights`: the rows' weights
     (`with_importance`). `choose` looks for a better recipe first (training.compact). `also`: records
-    whose rows of other directions teach as well (training.auxiliary_rows); in a fold those of held-out
-    shapes do not. `code`: figures of further kernels' binaries for the folder.
+    with auxiliary training data (training.auxiliary_rows); in a fold the rows of held-out
+    shapes are left out. `code`: metrics of further binaries for the folder.
 
     Raises ModelError for records of several kinds, or of none, for a warm start from a model that does not
-    fit, for weights that are none, and for `also` where nothing of it can teach, or together with `choose` or
+    fit, for invalid weights, and for `also` without usable rows, or together with `choose` or
     hard examples.
     """
     effort = effort or Effort()
@@ -213,7 +213,7 @@ def _training_data(
 
 
 def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:
-    """The rows that were asked for, and their one arch, direction and dtype."""
+    """The requested rows, and their one arch, direction and dtype."""
     kind: dict[str, str] = {}
     for name, value in wanted.items():
         found = sorted({str(v) for v in records[name].dropna().unique()}) if name in records else []
@@ -233,7 +233,7 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
 
 
 def _recipe(named: str | Recipe | None, data: _TrainingData) -> Recipe:
-    """The recipe that was asked for, else what suits the records; for their operation."""
+    """The requested recipe, else the one that suits the records; for their operation."""
     if named is None:
         named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).figures))
     return (recipe_named(named) if isinstance(named, str) else named).for_op(data.op)
@@ -262,7 +262,7 @@ class _Tested:
 def _cross_validated(
     recipe: Recipe, rows: pd.DataFrame, learnt: pd.DataFrame, arch: str, n_splits: int, effort: Effort
 ) -> _Tested:
-    """By problem and by family. learnt: the rows, and those that teach as well."""
+    """Cross-validation by problem and by family. learnt: the rows, including auxiliary ones."""
     checks, kept, unchecked = [], None, ""
     for grouping in GROUPINGS:
         effort.say(f"cross-validating by {grouping}")

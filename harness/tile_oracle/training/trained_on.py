@@ -1,4 +1,4 @@
-"""Which problems a model was trained on, so that nobody judges it by them without knowing.
+"""The training problems of a model, so that in-sample results are recognised.
 
 The manifest of a model folder names every problem with a digest of its training rows. Older folders have
 their training records or the predictions of their cross-validation instead. Published folders have neither,
@@ -63,7 +63,7 @@ def problem_digests(rows: pd.DataFrame) -> dict[str, str]:
 
 
 def trained_on(folder: Path) -> TrainedOn:
-    """What a model folder says of its training. Raises ModelError for a manifest that is none."""
+    """The training problems that a model folder states. Raises ModelError for an invalid manifest."""
     manifest = read_manifest(folder)
     found = _of_manifest(manifest, folder / MANIFEST_FILE)
     if found is not None:
@@ -129,7 +129,7 @@ def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
 
 
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    """A model that was grown on an older one learnt from more than its own tables."""
+    """Whether the model was grown on an older one, so that its own tables are not all its training data."""
     return not manifest.get("warm_start_from")
 
 

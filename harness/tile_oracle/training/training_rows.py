@@ -1,4 +1,4 @@
-"""Records -> the rows that a model is trained on: verified, sane, one a pair."""
+"""Records -> training rows: verified, plausible, one per pair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tile_oracle.oracle import check_caches, records_op
 from tile_oracle.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
 
 IMPORTANCE = "importance"
-"""Optional column of a training table: how much a row counts, 1 by default."""
+"""Optional column of a training table: a row's weight, 1 by default."""
 
 _FAILED = ("wrong", "flaky", "crash", "timeout")
 
@@ -49,7 +49,7 @@ class TrainingRows:
 
 
 def training_rows(records: pd.DataFrame) -> TrainingRows:
-    """The usable rows of a record table: ok, and of a pair that never failed in any of its rows.
+    """The usable rows of a record table: ok, and of a pair without a failure in any of its rows.
 
     Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
     """
@@ -81,7 +81,7 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
 
 
 def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
-    """A training table with its rows' importance, by which each counts in a fit.
+    """A training table with weights for its rows.
 
     weights: columns `weight` (above 0), and `problem` (id) or `kernel` (name) or both, which say whose;
     what they do not name counts 1. Raises ModelError for other columns or values, a row twice, or when
@@ -104,7 +104,7 @@ def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
 
 
 def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
-    """Median time of each pair; work and identity are the same in all its rows."""
+    """The median time of each pair; work and identity are equal in all its rows."""
     keys = ["problem", "kernel"]
     if "round" in rows and rows["round"].nunique() > 1:
         last = rows.groupby(keys, sort=False)["round"].transform("max")

@@ -1,7 +1,7 @@
 """A warm start: an existing model whose boosters all grow further, each on its own target.
 
 The grown model has the old one's members, features, aliases and picks, and each booster begins with the old
-booster's trees. What does not fit is refused: a model never loses a member.
+booster's trees. Incompatible settings are refused: a model never loses a member.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The model that a training goes on from."""
+    """The model that a training continues."""
 
     folder: Path
     spec: ModelSpec
@@ -128,7 +128,7 @@ def old_trees(start: Ranker, part: TreePart) -> TreeMember:
 
 
 def physical_of(ranker: Ranker) -> PhysicalModel | None:
-    """The physical time model of a ranker, where it has one."""
+    """The physical time model of a ranker, if it has one."""
     return next((member for member in ranker.members if isinstance(member, PhysicalModel)), None)
 
 
