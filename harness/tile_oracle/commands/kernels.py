@@ -13,8 +13,10 @@ from tile_oracle.arch import Arch, known_archs, load_arch
 from tile_oracle.arch.occupancy import archs_with_occupancy
 from tile_oracle.atomic_file import write_atomically
 from tile_oracle.build.builder import NOTE, VERIFIABLE, Builder
+from tile_oracle.build.drift import drift, read_version
 from tile_oracle.build.source import gpu_code_refusal
 from tile_oracle.commands.build import describe_progress
+from tile_oracle.commands.kernel_diff import diff_json, diff_lines
 from tile_oracle.commands.kernel_facts import (
     fact_rows,
     find_facts,
@@ -62,6 +64,8 @@ examples:
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --verify
                                                            compile them, and verify the waits in their code
   tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
+  tile-oracle kernels --diff kernels-old kernels-new       what changed between two folders of tile-oracle
+                                                           build, build caches or lists of names
   tile-oracle kernels grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave
                                                            a name's fields, and which architectures allow it
 
@@ -159,6 +163,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "LDS writes complete before barriers, and wait states are kept; exit status 1 with findings "
         "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
     )  # fmt: skip
+    parser.add_argument(
+        "--diff", nargs=2, type=Path, metavar=("A", "B"),
+        help="compare two versions of a pool: folders of tile-oracle build, build caches (--build-dir), or "
+        "text files with one kernel name per line; exit status 1 when they differ",
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="--diff as JSON, complete")
     parser.add_argument("--markdown", action="store_true", help="--facts as a Markdown table")
     add_toolchain(parser)
     parser.add_argument(
@@ -166,12 +176,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_build_dir(parser)
     parser.add_argument(
-        "--first", type=_count, default=20, metavar="N", help="reasons to show (default: %(default)s)"
+        "--first",
+        type=_count,
+        default=20,
+        metavar="N",
+        help="reasons or names shown (default: %(default)s)",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Prints what was asked for. Raises RuleError or KernelError."""
+    if args.diff is not None:
+        found = drift(*map(read_version, args.diff))
+        print(diff_json(found) if args.json else "\n".join(diff_lines(found, args.first)))
+        return 1 if found else 0
+    if args.json:
+        raise RuleError("--json is for --diff: give --diff A B, or leave --json out")
     if args.name is not None and args.verify:
         one = verify_file(Path(args.name))
         print("\n".join(file_lines(one)))
