@@ -1,4 +1,4 @@
-"""Slices: the kinds of problem that a set is described by and that results are broken down into."""
+"""Slices: classes of problems, for describing problem sets and breaking down results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tile_oracle.problem import Problem
 
 
 def slices_of(problem: Problem) -> tuple[str, ...]:
-    """The slices that a problem is in, in its operation's order; they overlap, and it may be in none."""
+    """The slices of a problem, in its operation's order. They overlap, and there may be none."""
     slices = operation_named(problem.op).slices
     return tuple(name for name, belongs in slices.items() if belongs(problem))
 

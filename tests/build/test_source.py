@@ -127,7 +127,7 @@ def test_a_gemm_that_no_registers_hold_is_refused_and_what_is_not_fits(
     )
     reasons = {text: gpu_code_refusal(parse_gemm_name(text), "gfx950") for text in (*too_large, *fitting)}
     assert all(str(reasons[text]).startswith("registers: ") for text in too_large)
-    assert "256 for sums and 128 for tiles under way are more than the 320" in str(reasons[in_mem])
+    assert "256 for accumulators and 128 for prefetched tiles are more than the 320" in str(reasons[in_mem])
     assert all(reasons[text] is None for text in fitting)
     monkeypatch.setattr(gpu_source, "_too_many_registers", lambda *_: None)
     with Builder("gfx950", build_dir=tmp_path, runs_here=False) as builder:

@@ -284,11 +284,11 @@ def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any
         ({"vector_a": 16}, "vectors"),
         (
             {"tile_m": 128, "tile_n": 128, "wave_m": 2, "wave_n": 2, "pipeline": "compv6"},
-            "registers: 128 for sums and 64 for a tile in flight are too many for compv6",
+            "registers: 128 for accumulators and 64 for a prefetched tile are too many for compv6",
         ),
         (
             {"tile_m": 128, "tile_n": 256, "wave_m": 2, "wave_n": 2, "pipeline": "basic_v1"},
-            "registers: 256 for sums and 0",
+            "registers: 256 for accumulators and 0",
         ),
     ],
 )

@@ -160,7 +160,7 @@ FULL_GEMMS = (
     "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_256x256x64_2x2x1_32x32x16",
     "gemm_bf16_rcr_mem_cshuffle_intrawave_True_True_True_True_128x256x128_2x2x1_32x32x16",
 )
-"""Of gfx950: as many sums and tiles under way as registers hold."""
+"""For gfx950: as many accumulators and prefetched tiles as the registers hold."""
 GEMMS_OF_FP8 = (
     "gemm_fp8_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x32",
     "gemm_fp8_rcr_comp_async_default_intrawave_True_True_True_True_64x64x128_2x2x1_16x16x64",

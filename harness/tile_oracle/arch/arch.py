@@ -1,4 +1,4 @@
-"""What an architecture allows a kernel to be, and in one sentence why it refuses one."""
+"""An architecture's limits for kernels, and its reasons for refusing one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class Arch:
-    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` are its judgement."""
+    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` say what it refuses."""
 
     name: str
     family: str
@@ -37,15 +37,15 @@ class Arch:
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
     most_threads: int = 1024
     listed_only: bool = True
-    """Whether convolutions are of our own family: waves and warp tiles of the lists, and whole loads."""
+    """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""
 
     @cached_property
     def unlisted(self) -> Arch:
-        """The same for kernels of a library, which says itself what waves, warp tiles and loads it has."""
+        """The architecture for kernels of a library, which itself limits waves, warp tiles and loads."""
         return replace(self, listed_only=False)
 
     def dtypes(self, op: str) -> tuple[str, ...]:
-        """The data types that the architecture multiplies, in the order of the operation's."""
+        """The data types that the architecture multiplies, in the operation's order."""
         known = operation_named(op).kind_fields["dtype"]
         return tuple(str(dtype) for dtype in known if dtype in self.warp_tiles)
 
@@ -58,7 +58,7 @@ class Arch:
         )
 
     def double_smem_buffer_required(self, pipeline: str) -> bool:
-        """Whether the pipeline exists with two buffers only (False for a pipeline that is not known)."""
+        """Whether the pipeline requires two LDS buffers (False for an unknown pipeline)."""
         demands = self.kernels.pipelines.get(pipeline)
         return demands is not None and demands.double_smem_buffer == "required"
 
@@ -67,10 +67,10 @@ class Arch:
         return math.prod(kernel.waves) * self.hardware.wavefront_size
 
     def lds_bytes(self, kernel: TiledKernel) -> int:
-        """Local memory of a workgroup in bytes: (tile_m + tile_n)·tile_k elements, twice if double buffered.
+        """LDS of a workgroup in bytes: (tile_m + tile_n)·tile_k elements, twice if double-buffered.
 
-        Counts the operands that the pipeline stages. (The published feature lds_usage_estimate is another
-        formula, and a feature only.) On cpu: the packed panels.
+        Counts the operands that the pipeline stages; on cpu the packed panels. The published feature
+        lds_usage_estimate has a different formula and is used only as a feature.
         """
         pipeline = self.kernels.pipelines.get(kernel.pipeline)
         staged = pipeline.staged if pipeline is not None else ("a", "b")
@@ -80,12 +80,12 @@ class Arch:
         return int(rows * tile_k * element) * (1 + self.double_buffered(kernel))
 
     def double_buffered(self, kernel: TiledKernel) -> bool:
-        """Whether tiles have two buffers in local memory: as the kernel says, else as its pipeline does."""
+        """Whether tiles are double-buffered in LDS, by the kernel's field or else by its pipeline."""
         said = kernel.double_smem_buffer
         return self.double_smem_buffer_required(kernel.pipeline) if said is None else said
 
     def widest_vectors(self, dtype: str, tile: Triple, waves: Triple) -> Triple:
-        """The widest vector widths (elements of A, B, C) that a tile of these waves can be moved with."""
+        """The widest vectors (elements of A, B, C) that can move a tile with these waves."""
         family = self.kernels
         if family.fixed_vectors is not None:
             return family.fixed_vectors
@@ -111,7 +111,7 @@ class Arch:
         return tuple(operation_named(kernel.op).refusals(self, kernel))
 
     def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
-        """What stands against pipeline and scheduler of any operation."""
+        """Reasons against pipeline and scheduler, for any operation."""
         name = kernel.pipeline
         pipeline = self.kernels.pipelines.get(name)
         if pipeline is None:
@@ -141,6 +141,6 @@ class Arch:
 
 
 def listed(triples: tuple[Triple, ...]) -> str:
-    """The first few of a list, and how many more there are."""
+    """The first few entries of a list, and the number of the others."""
     more = f" and {len(triples) - _LISTED} more" if len(triples) > _LISTED else ""
     return ", ".join(map(triple, triples[:_LISTED])) + more

@@ -1,14 +1,14 @@
-"""How many workgroups of a kernel a compute unit holds at once, by what each of them takes.
+"""Occupancy: the active workgroups and waves of a compute unit, from a kernel's resource use.
 
-By formula, since no driver has to be there: gfx950 as LLVM computes it for its remark "Occupancy" (User Guide
-for AMDGPU Backend; AMD's CDNA 3 ISA document, "Wave State"; LDS is handed out in blocks of 1,280 bytes since
-gfx950), sm_90 as NVIDIA's cuda_occupancy.h (compute capability 9.0). Where the driver assembles a kernel, its
-own answer is recorded instead. What the formulas share out stands in the table of architectures.
+The formulas need no driver. gfx950 follows LLVM's remark "Occupancy" (User Guide for AMDGPU Backend; AMD's
+CDNA 3 ISA document, "Wave State"; gfx950 allocates LDS in blocks of 1,280 bytes). sm_90 follows NVIDIA's
+cuda_occupancy.h (compute capability 9.0). When the driver assembles a kernel, the driver's own answer is
+recorded instead. The resources are in the architecture table.
 
-Models' features have a coarser formula for records that do not say what a compute unit holds
-(`tile_oracle.features.schemas.code_columns`): it does not round LDS up, has no limit on workgroups, and does
-not deal the waves of a workgroup evenly to the SIMDs. Models were trained with its figures, so it stays
-theirs; everything else asks here: tests/arch/test_occupancy.py holds these formulas to the vendors' figures.
+Model features use a coarser formula for records without occupancy
+(`tile_oracle.features.schemas.code_columns`). It does not round LDS up, does not limit workgroups, and does
+not distribute the waves of a workgroup evenly over the SIMDs. Models were trained with its values, so they
+keep it. Everything else uses this module; tests/arch/test_occupancy.py compares it with the vendors' figures.
 """
 
 from __future__ import annotations
@@ -25,19 +25,20 @@ _LEAST_BY_SGPRS = 7
 
 @dataclass(frozen=True)
 class Occupancy:
-    """Workgroups on one compute unit at a time, and their waves."""
+    """Active workgroups of one compute unit, and their waves."""
 
     workgroups_per_cu: int
     waves_per_cu: int
 
 
 def archs_with_occupancy() -> tuple[str, ...]:
-    """The architectures for which the table says what a compute unit shares out."""
+    """The architectures whose compute unit is in the table."""
     return tuple(name for name in known_archs() if load_arch(name).compute_unit is not None)
 
 
 def compute_unit(arch: str) -> ComputeUnit:
-    """What a compute unit of the architecture shares out. Raises RuleError where the table does not say."""
+    """The resources of the architecture's compute unit. Raises RuleError when the table does not have
+    them."""
     unit = load_arch(arch).compute_unit
     if unit is None:
         raise RuleError(
@@ -48,10 +49,10 @@ def compute_unit(arch: str) -> ComputeUnit:
 
 
 def occupancy(arch: str, threads: int, vgprs: int, lds_bytes: int, sgprs: int | None = None) -> Occupancy:
-    """Of a workgroup's threads, its work-items' vector registers and its LDS in bytes.
+    """Occupancy of a kernel. threads: of a workgroup. vgprs: of a work-item. lds_bytes: of a workgroup.
 
-    Waves are dealt to SIMDs in turn, so a workgroup of few waves leaves slots of some SIMDs to others. Raises
-    RuleError for an architecture whose compute unit is not known.
+    Waves are assigned to SIMDs in turn, so workgroups with few waves can share SIMDs. Raises RuleError for an
+    architecture whose compute unit is not in the table.
     """
     unit = compute_unit(arch)
     waves = -(-threads // unit.lanes)

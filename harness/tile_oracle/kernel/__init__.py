@@ -1,6 +1,6 @@
-"""Kernels: one compiled configuration each; one class an operation.
+"""Kernels: one compiled configuration each, with one class per operation.
 
-Names and fields convert both ways without loss: `parse_kernel_name`.
+Names and fields convert both ways without loss (`parse_kernel_name`).
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ class Kernel(Protocol):
 
     @property
     def kind(self) -> Kind:
-        """What problem and kernel must share."""
+        """The fields that problem and kernel must share."""
 
     def matches(self, problem: Problem) -> bool:
         """Whether the kernel is for the problem's kind."""
 
     @property
     def name(self) -> str:
-        """The full name: every field can be read back from it (`parse_kernel_name`)."""
+        """The full name, from which every field can be read back (`parse_kernel_name`)."""
 
     @property
     def short_name(self) -> str:
-        """The name without what a matching problem already says."""
+        """The name without the fields that a matching problem has."""
 
     def as_row(self) -> dict[str, Any]:
         """All fields as a flat mapping."""
@@ -64,11 +64,11 @@ class Kernel(Protocol):
 
 
 class TiledKernel(Kernel, Protocol):
-    """A kernel that multiplies matrices tile by tile: what kernels/ and CK Tile have.
+    """A kernel that multiplies matrices tile by tile, as in kernels/ and CK Tile.
 
     tile: rows, columns and depth of a workgroup's tile (elements). waves: along each axis of the tile.
-    warp_tile: what one matrix instruction sequence of a wave covers. double_smem_buffer: whether tiles have
-    two buffers in local memory; None: as the pipeline demands.
+    warp_tile: the tile of one matrix instruction sequence of a wave. double_smem_buffer: whether tiles are
+    double-buffered in LDS; None: the pipeline decides.
     """
 
     @property
@@ -94,14 +94,14 @@ class TiledKernel(Kernel, Protocol):
 
 
 def tiled(kernel: Kernel) -> TiledKernel:
-    """The kernel as one that has tiles. Raises KernelError for one that has none."""
+    """The kernel as a TiledKernel. Raises KernelError when it has no tiles."""
     if "pipeline" not in kernel.__dataclass_fields__:
         raise KernelError(f"{kernel.op} kernels have no tiles: {shortened(kernel.name)}")
     return cast(TiledKernel, kernel)
 
 
 def parse_kernel_name(name: str) -> Kernel:
-    """The kernel that a full name means, whatever its operation. Raises KernelError."""
+    """The kernel of a full name, of any operation. Raises KernelError."""
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
     return operation_named(next(named, DEFAULT_OPERATION)).parse_kernel(name)
 

@@ -1,4 +1,4 @@
-"""What the fields and names of every kind of kernel have in common: words, limits, how a cell is read."""
+"""Common parts of kernel fields and names: allowed words, limits, reading of table cells."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ PIPELINE_NAME = re.compile(
 MAX_NUMBER = 1 << 20
 
 LATER_FIELDS: Mapping[str, str] = {"specialization": "Default"}
-"""Fields of kernels that older records do not have, with what every older kernel was."""
+"""Fields that older records do not have, with the value of every older kernel."""
 _SHOWN_CHARACTERS = 120
 
 
 def cell(name: str, kind: str, value: Any) -> Any:
-    """A table's cell as the field's own type; numpy's types, whole floats and CSV's words are taken.
+    """Converts a table's cell to the field's type. Accepts numpy types, whole floats and the text of a CSV
+    file.
 
     Raises KernelError.
     """
@@ -48,10 +49,10 @@ def cell(name: str, kind: str, value: Any) -> Any:
 
 
 def values_of_row(kernel: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a kernel class out of a row; other columns are ignored.
+    """The fields of a kernel class from a row; other columns are ignored.
 
-    A field of LATER_FIELDS may be missing or null, and then has its default. Raises KernelError for
-    another column that is missing, and for one that holds something else.
+    A field of LATER_FIELDS that is missing or null gets its default. Raises KernelError for any other missing
+    column and for a value of the wrong type.
     """
     values = {}
     for field in fields(kernel):
@@ -69,7 +70,7 @@ def _is_null(value: Any) -> bool:
 
 
 def shortened(value: object) -> str:
-    """A value from outside as messages show it: on one line, and not without end."""
+    """An external value for messages, limited in length."""
     text = repr(value[:_SHOWN_CHARACTERS] if isinstance(value, str) else value)
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "..."
 

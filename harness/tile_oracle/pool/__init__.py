@@ -1,8 +1,8 @@
-"""Pools: the kernels that are candidates on an architecture, made from rules.
+"""Pools: the candidate kernels of an architecture, generated from rules.
 
-A pool is for one kind of problem (direction, data type, rank; of GEMM data type, layout). What one
-problem asks of a kernel beyond that is `Arch.problem_refusal`: such kernels stay in the pool, and are
-counted as unsupported.
+A pool is for one kind of problem (direction, data type and rank; data type and layout for GEMM). Further
+requirements of a single problem are in `Arch.problem_refusal`: kernels that do not meet them stay in the pool
+and count as unsupported.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Refused:
-    """A kernel that the rules propose and the architecture does not allow, with its first reason.
+    """A kernel that the rules propose and the architecture refuses, with the first reason.
 
-    place: where it stands in the set's file; "" where blocks do not say.
+    place: its place in the rule set's file; "" where the blocks do not record it.
     """
 
     kernel: Kernel
@@ -51,16 +51,16 @@ class Refused:
 
     @property
     def rule(self) -> str:
-        """What the reason is about: the word before its colon (`LDS`, `waves`, `scheduler`, ...)."""
+        """The subject of the reason: the word before its colon (`LDS`, `waves`, `scheduler`, ...)."""
         return self.reason.partition(":")[0]
 
 
 @dataclass(frozen=True)
 class PoolExplanation:
-    """What became of every kernel that a rule set proposes for one kind of problem.
+    """The outcome of every kernel that a rule set proposes for one kind of problem.
 
-    accepted: the pool; refused: by the architecture; filtered_out: allowed, but not wanted by the
-    filter. All sorted and without repetition.
+    accepted: the pool. refused: refused by the architecture. filtered_out: allowed, but excluded by the
+    filter. All are sorted and unique.
     """
 
     accepted: tuple[Kernel, ...]
@@ -69,12 +69,12 @@ class PoolExplanation:
 
     @cached_property
     def reasons(self) -> dict[str, int]:
-        """Reason -> how many kernels it refuses; the most frequent first."""
+        """Reason -> number of kernels refused, most frequent first."""
         return dict(Counter(refused.reason for refused in self.refused).most_common())
 
     @cached_property
     def rules(self) -> dict[str, int]:
-        """What reasons are about (`Refused.rule`) -> how many kernels; the most frequent first."""
+        """Subject of the reason (`Refused.rule`) -> number of kernels refused, most frequent first."""
         return dict(Counter(refused.rule for refused in self.refused).most_common())
 
 
@@ -86,10 +86,10 @@ def kernel_pool(
     rules: str = "default",
     where: KernelFilter | None = None,
 ) -> tuple[Kernel, ...]:
-    """The kernels that `rules` (a set's name, or a .json file) make on `arch`, sorted and unique.
+    """The kernels that `rules` (the name of a set, or a .json file) give on `arch`, sorted and unique.
 
-    Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules
-    say nothing about, and for a filter that cannot be applied.
+    Raises RuleError for an unknown architecture or rule set, for a kind of problem that the rules do not
+    cover, and for a filter that cannot be applied.
     """
     return explain_pool(direction, dtype, ndim, arch, rules, where).accepted
 
@@ -97,14 +97,14 @@ def kernel_pool(
 def pool_for_problem(
     problem: Problem, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> tuple[Kernel, ...]:
-    """The pool of the problem's kind; kernels that refuse this very problem are still in it."""
+    """The pool of the problem's kind, including kernels that cannot run this particular problem."""
     return pool_of_kind(problem.kind, arch, rules, where)
 
 
 def pool_of_kind(
     kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> tuple[Kernel, ...]:
-    """The pool of a kind of problem, of whatever operation. Raises RuleError as `kernel_pool` does."""
+    """The pool of a kind of problem of any operation. Raises RuleError as `kernel_pool` does."""
     return explain_pool_of_kind(kind, arch, rules, where).accepted
 
 
@@ -126,7 +126,7 @@ def gemm_pool(
     rules: str = "default",
     where: KernelFilter | None = None,
 ) -> tuple[Kernel, ...]:
-    """The GEMM kernels that `rules` make on `arch`. Raises RuleError as `kernel_pool` does."""
+    """The GEMM kernels that `rules` give on `arch`. Raises RuleError as `kernel_pool` does."""
     return explain_gemm_pool(dtype, layout, arch, rules, where).accepted
 
 
@@ -187,7 +187,7 @@ def _explain(kind: Kind, arch: Arch, rule_set: RuleSet, where: KernelFilter | No
             if kernel not in reasons:
                 reasons[kernel] = judge.refusal(kernel)
                 places[kernel] = getattr(block, "place", "")
-    # Numbers are ordered as numbers, tile before pipeline.
+    # Sort by fields, so that numbers are ordered numerically.
     ordered = sorted(reasons, key=attrgetter(*operation.kernel_fields))
     return PoolExplanation(
         accepted=tuple(kernel for kernel in ordered if reasons[kernel] is None),

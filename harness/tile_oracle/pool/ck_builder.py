@@ -1,10 +1,11 @@
-"""The rule sets `profiler` and `tests`, and any single CK Builder config file (`.conf`): a kernel a line.
+"""Reads the rule sets `profiler` and `tests`, and single CK Builder config files (`.conf`): one kernel per
+line.
 
-Every line is an instance of Composable Kernel, in one of two spellings (tile_oracle.pool.ck_builder_line).
-Direction is in the class's name, data type and rank in the file's path or in the line. Of a class that is not
-known there, the headers of a checkout say which number is what: GetTypeString() names the fields in order. A
-line that cannot be read, or says something that no field of a kernel here says, is counted with its place and
-reason and left out.
+Every line is an instance of Composable Kernel, in one of two notations (tile_oracle.pool.ck_builder_line).
+The class name has the direction; data type and rank are in the file's path or in the line. For a class
+unknown to that module, the headers of a checkout give the meaning of its numbers: GetTypeString() names the
+fields in order. Lines that cannot be read, or that kernels here cannot express, are left out and counted with
+place and reason.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from tile_oracle.pool.ck_builder_line import BuilderLine, Form, UnreadableLineEr
 from tile_oracle.user_file import read_bytes
 
 BUILDER_SETS = ("profiler", "tests")
-"""The folders of config files, and the rule sets that are made of them."""
+"""The folders of config files, and the names of their rule sets."""
 
 SUFFIXES = (".conf", ".config")
-"""Of config files."""
+"""Suffixes of config files."""
 
 _ROOTS = ("", "projects/composablekernel", "composablekernel")
 _IMPL = "include/ck/tensor_operation/gpu/device/impl"
@@ -34,7 +35,7 @@ _MOST_FILES, _MOST_BYTES, _MOST_LINES = 500, 8 << 20, 100_000
 
 _TYPE_STRING = re.compile(
     r"str\s*<<\s*\"(Device\w+)\"\s*"
-    # Later versions may print more of the name, as a template argument says.
+    # Later versions may print a suffix of the name, depending on a template argument.
     r"(?:;\s*(?:if\s+constexpr\s*\(\w+\)\s*\{\s*str\s*<<\s*\"(\w+)\"\s*;\s*\}\s*)?str\s*)?"
     r"<<\s*\"<\"\s*<<(.*?);",
     re.DOTALL,
@@ -43,8 +44,8 @@ _TYPE_STRING = re.compile(
 
 @dataclass(frozen=True)
 class BuilderConfigs:
-    """All that config files hold. source: what the files are called together. left_out: (place, reason) of
-    every line that makes no kernel."""
+    """The content of config files. source: the name of the set or file. left_out: (place, reason) of every
+    line without a kernel."""
 
     source: str
     folder: Path
@@ -55,7 +56,7 @@ class BuilderConfigs:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a person should be told: how many lines were left out, and why, the most frequent first."""
+        """Notes for the user: how many lines were left out and why, most frequent reason first."""
         total = len(self.lines) + len(self.left_out)
         assumed = sum(line.assumed_vector_c for line in self.lines)
         first: dict[str, str] = {}
@@ -78,7 +79,7 @@ class BuilderConfigs:
 
 
 def read_builder_configs(name: str, folder: Path) -> BuilderConfigs:
-    """The config files of a set in a checkout. Raises RuleError when there are none that can be used."""
+    """Reads the config files of a set in a checkout. Raises RuleError when none can be used."""
     root = checkout_root(folder)
     if root is None:
         raise RuleError(
@@ -95,21 +96,21 @@ def read_builder_configs(name: str, folder: Path) -> BuilderConfigs:
 
 
 def read_builder_file(path: Path, checkout: Path | None = None) -> BuilderConfigs:
-    """One config file. checkout: whose headers say more about classes. Raises RuleError."""
+    """Reads one config file. checkout: its headers describe further classes. Raises RuleError."""
     root = None if checkout is None else checkout_root(checkout)
     fields = {} if root is None else _fields_by_class(root / _IMPL)
     return _read_files(f"kernel set {shown(path.name)}", path.parent, [(path, path)], fields)
 
 
 def checkout_root(folder: Path) -> Path | None:
-    """Composable Kernel's own folder in a checkout, or None."""
+    """Composable Kernel's folder in a checkout, or None."""
     return next((folder / part for part in _ROOTS if (folder / part / _IMPL).is_dir()), None)
 
 
 def _read_files(
     source: str, root: Path, named: list[tuple[Path, Path]], fields: dict[str, list[Form]]
 ) -> BuilderConfigs:
-    """named: each file, with the path that messages show and that says data type and rank."""
+    """named: each file with the path to show in messages, which also gives data type and rank."""
     texts = [line for path, where in named for line in _lines(path, where)]
     if len(texts) > _MOST_LINES:
         raise RuleError(f"{source}: more than {_MOST_LINES:,} lines: these are no config files")
@@ -153,11 +154,11 @@ def _lines(path: Path, where: Path) -> Iterator[tuple[Path, int, str]]:
             yield where, number, stripped
 
 
-# ---- what the headers say of a class's numbers ---------------------------------------------------
+# ---- meaning of a class's numbers, from the headers ----------------------------------------------
 
 
 def _fields_by_class(folder: Path) -> dict[str, list[Form]]:
-    """Class -> the names of what its GetTypeString() prints, in order; several where headers differ."""
+    """Class -> names of the values that its GetTypeString() prints, in order; several if headers differ."""
     found: dict[str, list[Form]] = {}
     for path in sorted(folder.glob("device_grouped_conv*.hpp")):
         try:
@@ -176,4 +177,4 @@ def _printed(text: str) -> Iterator[str]:
     for part in text.split("<<"):
         words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\"[^\"]*\"", "", part))
         if words:
-            yield words[-1]  # of a call or a look-up, what stands inside
+            yield words[-1]  # for a call, its argument

@@ -1,14 +1,14 @@
-"""One line of a CK Builder config file: the type of an instance of Composable Kernel, in either spelling.
+"""Reads a line of a CK Builder config file: the type of a Composable Kernel instance, in either notation.
 
-The short spelling is what an instance's GetTypeString() prints, the full one lists every template argument:
+The short notation is the output of GetTypeString(), the full one lists every template argument:
 
     DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_V3<256, 128, 128, 64, Default, 32, 32, 2, 2, 8, 8, 8, 1, 1,
         BlkGemmPipelineScheduler: Intrawave, BlkGemmPipelineVersion: v3>      (one line)
     DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle_V3<2,NHWGC,GKYXC,EmptyTuple,NHWGK,bf16,...,Intrawave,v3,bf16,
         bf16,false,1>
 
-Which number is what, `FORMS` says for the classes that the public files use. The names are those of the
-classes' template parameters.
+`FORMS` has the meaning of the numbers for the classes in the public files, in the names of the classes'
+template parameters.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ _T = TypeVar("_T")
 
 
 class UnreadableLineError(ValueError):
-    """Why a line makes no kernel."""
+    """A line without a kernel; the message is the reason."""
 
 
 @dataclass(frozen=True)
 class BuilderLine:
-    """What one line says of its kernel. place: file and line number. warp_tile: of which k is what Composable
-    Kernel's builder takes. assumed_vector_c: the line does not say vectors[2], which is then vectors[1]."""
+    """The kernel of one line. place: file and line number. warp_tile: its k is the one that Composable
+    Kernel's builder uses. assumed_vector_c: the line does not give vectors[2], which is then set to
+    vectors[1]."""
 
     place: str
     direction: str
@@ -62,7 +63,7 @@ class Form:
     optional: int = 0
 
     def takes(self, count: int) -> bool:
-        """Whether a line of so many values may be of this form."""
+        """Whether a line with `count` values can have this form."""
         return len(self.names) - self.optional <= count <= len(self.names)
 
 
@@ -147,7 +148,7 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
         ),
     ),
 }  # fmt: skip
-"""Class -> the forms of its lines, the short ones first."""
+"""Class -> forms of its lines, short forms first."""
 
 _LINE = re.compile(r"(Device\w+)\s*<(.*)>\s*[,;]?\s*")
 _LABEL = re.compile(r"[A-Za-z]\w*:\s*")
@@ -158,7 +159,7 @@ _LAYOUTS = {2: ("NHWGC", "GKYXC", "NHWGK"), 3: ("NDHWGC", "GKZYXC", "NDHWGK")}
 _PIPELINES: Mapping[str, str] = {
     "v1": "basic_v1", "v2": "mem", "v3": "compv3", "v4": "compv4", "v5": "compv5"
 }  # fmt: skip
-"""BlockGemmPipelineVersion -> pipeline; v4 has two LDS buffers. An instance without one has the first."""
+"""BlockGemmPipelineVersion -> pipeline; v4 has two LDS buffers. Instances without a version are v1."""
 _SPECIALIZATIONS = {
     "Default": "Default", "OddC": "Default",
     **{name: name for name in ("Filter1x1Pad0", "Filter1x1Stride1Pad0", "Filter3x3")},
@@ -168,8 +169,11 @@ _YES = ("true", "1")
 
 
 def read_line(place: str, text: str, path: Path, more: Mapping[str, Sequence[Form]]) -> BuilderLine:
-    """The kernel of a line. path: of the file, which says data type and layout where a line does not. more:
-    forms of further classes, and further forms of these. Raises UnreadableLineError."""
+    """Reads the kernel of a line.
+
+    path: path of the file, which gives data type and layout if the line does not. more: forms of further
+    classes, and further forms of these. Raises UnreadableLineError.
+    """
     match = _LINE.fullmatch(text)
     if match is None:
         raise UnreadableLineError("not of the form Class<number, ...>")
@@ -186,7 +190,7 @@ def read_line(place: str, text: str, path: Path, more: Mapping[str, Sequence[For
 
 
 def _split(text: str) -> Iterator[str]:
-    """What stands between the commas that are in no brackets."""
+    """Splits at commas outside brackets."""
     depth = 0
     cuts = [-1]
     for place, letter in enumerate(text):
@@ -236,7 +240,7 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
         "CDEBlockTransferScalarPerVector_NPerBlock",
         "CBlockTransferScalarPerVector_NWaveNPerXdl",
     )
-    # Short lines of bwd_data leave it out. There B and the result both lie along the input channels.
+    # Short lines of bwd_data omit it. There B and the result are both contiguous along the input channels.
     assumed = direction == "bwd_data" and not any(key in value for key in stores)
     return BuilderLine(
         place,
@@ -260,7 +264,7 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
 
 
 def _waves(tile: Triple, warp: tuple[int, int], each: tuple[int, int], threads: int) -> Triple:
-    """Waves along m, n and k: as many as it takes to cover the tile, and what the workgroup has beyond."""
+    """Waves along m, n and k: enough along m and n to cover the tile, the others along k."""
     along = []
     for extent, size, count in zip(tile, warp, each, strict=False):
         if extent % (size * count):
@@ -278,7 +282,7 @@ def _waves(tile: Triple, warp: tuple[int, int], each: tuple[int, int], threads: 
 
 
 def _kind(value: Mapping[str, str], path: Path) -> tuple[str, int]:
-    """Data type and rank: what the path says, or what a full line does, which must be the same."""
+    """Data type and rank, from a full line or from the path. Both must agree."""
     dtypes = _said_by(path, {dtype: dtype for dtype in _DTYPES})
     ranks = _said_by(path, _RANKS)
     if "NDimSpatial" not in value:
@@ -296,7 +300,7 @@ def _kind(value: Mapping[str, str], path: Path) -> tuple[str, int]:
 
 
 def _said_by(path: Path, words: Mapping[str, _T]) -> set[_T]:
-    """What the words of the file's name mean; where it has none of them, those of the nearest folder."""
+    """The meaning of the words in the file name; if it has none of them, of the nearest folder that has."""
     for part in reversed(path.parts):
         found = {words[word] for word in re.split(r"[^a-z0-9]+", part.lower()) if word in words}
         if found:
@@ -305,7 +309,8 @@ def _said_by(path: Path, words: Mapping[str, _T]) -> set[_T]:
 
 
 def _checked_kind(value: Mapping[str, str]) -> tuple[str, int]:
-    """Of a full line; nothing but a plain convolution of one type in channels-last layout is taken."""
+    """Data type and rank of a full line. Only plain convolutions of one type in channels-last layout are
+    accepted."""
     if value["NDimSpatial"] not in ("2", "3"):
         raise UnreadableLineError(f"NDimSpatial {value['NDimSpatial'][:40]} is neither 2 nor 3")
     ndim = int(value["NDimSpatial"])

@@ -1,4 +1,4 @@
-"""What the blocks of every operation's rules are read with: tiles, pipelines, paddings, lists."""
+"""Readers for the common parts of rule blocks: tiles, pipelines, paddings, lists."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class TileRule:
-    """A tile with the waves and warp tiles to try; a third number of None is filled in by rule."""
+    """A tile with the waves and warp tiles to try. A third number of None is filled in by `tilings`."""
 
     tile: tuple[int, int, int | None]
     waves: tuple[Triple, ...]
@@ -24,14 +24,14 @@ class TileRule:
 
 
 def filled(tree: JsonTree, values: tuple[_T, ...]) -> tuple[_T, ...]:
-    """The values of a list, of which there must be one. Raises RuleError."""
+    """The values of a list. Raises RuleError when it is empty."""
     if not values:
         raise tree.error("an empty list makes no kernels: leave the key out, or name a value")
     return values
 
 
 def read_tile(tree: JsonTree, tile_k: tuple[int, ...]) -> TileRule:
-    """An object with tile, waves and warp_tile. Raises RuleError."""
+    """Reads an object with tile, waves and warp_tile. Raises RuleError."""
     part = tree.known_members(("tile", "waves", "warp_tile"))
     tile = _sizes(part["tile"], may_lack_k=True)
     if tile[2] is None and not tile_k:
@@ -57,7 +57,7 @@ def _sizes(tree: JsonTree, may_lack_k: bool) -> tuple[int, int, int | None]:
 
 
 def read_pipeline(tree: JsonTree) -> str:
-    """A pipeline's name. Raises RuleError."""
+    """Reads a pipeline's name. Raises RuleError."""
     text = tree.text()
     if PIPELINE_NAME.fullmatch(text) is None:
         raise tree.error(f"{tree} is not a pipeline; one is compv3, mem, basic_v1, comp_async")
@@ -65,7 +65,7 @@ def read_pipeline(tree: JsonTree) -> str:
 
 
 def read_padding(tree: JsonTree) -> tuple[bool, bool, bool]:
-    """pad_m, pad_n, pad_k of three digits. Raises RuleError."""
+    """Reads pad_m, pad_n and pad_k from three digits. Raises RuleError."""
     text = tree.text()
     if re.fullmatch("[01]{3}", text) is None:
         raise tree.error(f"{tree} is not three digits 0 or 1, one each for pad_m, pad_n, pad_k")
@@ -78,7 +78,7 @@ SIZES = re.compile(r"([1-9][0-9]{0,6})x([1-9][0-9]{0,6})(?:x([1-9][0-9]{0,6}))?"
 def tilings(
     rule: TileRule, tile_ks: Sequence[int], listed: Sequence[Triple]
 ) -> Iterator[tuple[Triple, Triple, Triple]]:
-    """Tile, waves and warp tile of each tiling that a tile rule stands for."""
+    """Tile, waves and warp tile of each tiling that a tile rule gives."""
     tile_m, tile_n, fixed_k = rule.tile
     for tile_k in tile_ks if fixed_k is None else (fixed_k,):
         for waves in rule.waves:
@@ -89,12 +89,12 @@ def tilings(
 
 
 def _deepest(listed: Sequence[Triple], warp_m: int, warp_n: int, tile_k: int, wave_k: int) -> int:
-    """The K of a warp tile given its m and n: the deepest that is listed and divides the tile.
+    """The K of a warp tile with given m and n: the largest listed K that divides the tile.
 
-    A matrix instruction does a fixed number of multiplications, so its depth follows from m x n and
-    the data type; the list has the native depth and the multiples that chain instructions, and the
-    deepest one needs the fewest address computations. Where none fits, the shallowest (or, with none
-    listed, the tile's own depth) stands for the refusal that the architecture then gives.
+    A matrix instruction does a fixed number of multiplications, so its depth follows from m x n and the data
+    type. The list has the native depth and multiples that chain instructions; the deepest one needs the
+    fewest address computations. If none fits, the smallest listed depth (or the tile's depth, if none is
+    listed) is used, and the architecture refuses the kernel.
     """
     depths = sorted(k for m, n, k in listed if (m, n) == (warp_m, warp_n))
     fitting = [k for k in depths if tile_k % (wave_k * k) == 0]

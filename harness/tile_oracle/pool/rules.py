@@ -1,8 +1,8 @@
-"""Rule sets: which kernels to try, as data (kernels/rules/*.json, or a user's own file).
+"""Rule sets: data files that propose kernels (kernels/rules/*.json, or a user's file).
 
 A rule set is a list of blocks. A block is a cross product: every tile x every value of every other
-axis, for the architectures, directions, data types and ranks that it names. What the architecture
-refuses of it is dropped and counted, never repaired.
+axis, for the architectures, directions, data types and ranks that it names. Kernels that the architecture
+refuses are dropped and counted, never changed.
 
     {"about": "...", "blocks": [{
         "arch": ["gfx950"],                          names in kernels/arch_specs.json
@@ -61,18 +61,18 @@ from tile_oracle.pool.ck_builder import (
 )
 
 _LISTED_OP = "grouped_conv"
-"""What kernel lists and the config files of CK Builder list, which do not name their operation."""
+"""The operation of kernel lists and CK Builder config files, which do not name it."""
 
 MAX_CANDIDATES = 250_000
-"""Candidates of a set's blocks together: more is a slip, and would take minutes to look at."""
+"""Most candidates of all blocks of a set. More is probably a mistake, and would take minutes to check."""
 
 
 @dataclass(frozen=True, eq=False)
 class RuleSet:
-    """Named lists of blocks: operation -> its blocks. notes: what a person should be told of the set.
+    """A named rule set. blocks: operation -> its blocks. notes: messages for the user about the set.
 
-    left_out: (place, reason) of what the set's files list and no block says. of_library: the kernels are
-    a library's own, which the lists of tile-oracle's family do not bind (`Arch.unlisted`).
+    left_out: (place, reason) of listed kernels that no block has. of_library: the kernels belong to a
+    library, so the lists of tile-oracle's family do not apply (`Arch.unlisted`).
     """
 
     name: str
@@ -87,11 +87,11 @@ class RuleSet:
         return tuple(dict.fromkeys(arch for block in self.blocks.get(op, ()) for arch in block.arch))
 
     def covering(self, kind: Kind, arch: str) -> tuple[RuleBlock, ...]:
-        """The blocks that say something about this kind of problem."""
+        """The blocks that apply to this kind of problem."""
         return tuple(block for block in self.blocks.get(kind.op, ()) if block.covers(kind, arch))
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the set says anything about this kind of problem."""
+        """Whether any block applies to this kind of problem."""
         return bool(self.covering(kind, arch))
 
 
@@ -101,13 +101,13 @@ def list_rule_sets() -> tuple[str, ...]:
 
 
 def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
-    """What `load_rule_set` takes for a kernel set and the checkout beside it: profiler and tests need one."""
+    """The argument of `load_rule_set` for a kernel set and a checkout, which `profiler` and `tests` need."""
     read_with_it = kernel_set in BUILDER_SETS or kernel_set.endswith((*SUFFIXES, ".json"))
     return f"{kernel_set}@{ck_tile}" if read_with_it and ck_tile is not None else kernel_set
 
 
 def load_rule_set(name_or_path: str) -> RuleSet:
-    """A shipped rule set by name, a user's own by the path of its .json or .conf file, or a checkout's
+    """Loads a shipped rule set by name, a user's by the path of its .json or .conf file, or one of a checkout
     (`rules_of`).
 
     Raises RuleError.
@@ -190,7 +190,7 @@ def _kernel_lists() -> KernelLists:
 
 @lru_cache(maxsize=64)
 def _with_installed(rule_set: RuleSet) -> RuleSet:
-    """A shipped set, with the blocks that installed operations have for a set of this name."""
+    """Adds to a shipped set the blocks that installed operations have for a set of this name."""
     more: dict[str, tuple[RuleBlock, ...]] = {}
     for operation in operations():
         if operation.rules_folder is not None:

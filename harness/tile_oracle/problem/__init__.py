@@ -1,4 +1,4 @@
-"""Problems: one operation instance each, frozen and validated; one class an operation."""
+"""Problems: one validated, frozen operation instance each, with one class per operation."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ class Problem(Protocol):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """All that tells this problem from another one. Join by this, never by an index."""
+        """The fields that identify the problem. Join by this, never by an index."""
 
     @property
     def family(self) -> tuple[Any, ...]:
-        """The key without what varies within a family: one layer, whatever the batch."""
+        """The key without the fields that vary within a family: one layer at all batch and image sizes."""
 
     @property
     def kind(self) -> Kind:
-        """What problem and kernel must share."""
+        """The fields that problem and kernel must share."""
 
     @property
     def id(self) -> str:
@@ -74,7 +74,7 @@ class Problem(Protocol):
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The operands and, last, the result as they lie in memory, outermost extent first."""
+        """Shapes of the operands and, last, of the result in memory order, outermost extent first."""
 
     @property
     def flops(self) -> int:
@@ -94,21 +94,22 @@ class _SumOfProducts(Problem, Protocol):
 
 
 def gemm_shape(problem: Problem) -> tuple[int, int, int]:
-    """M, N and K of the (implicit) GEMM of a problem whose results are sums of products. Raises
-    ProblemError for another one."""
+    """M, N and K of the (implicit) GEMM. Raises ProblemError if the results are not sums of products."""
     if not hasattr(problem, "gemm_shape"):
         raise ProblemError(f"{problem.id} is no sum of products: {problem.op} has no GEMM")
     return cast(_SumOfProducts, problem).gemm_shape
 
 
 def problem_from_id(text: str) -> Problem:
-    """The problem of an id, whatever its operation. Raises ProblemError."""
+    """The problem of an id, of any operation. Raises ProblemError."""
     return operation_of_prefix(text).problem.from_id(text)
 
 
 def problem_from_row(row: Mapping[str, Any]) -> Problem:
-    """The problem of a table's row: of the operation in its column `op` or, without one, of the operation
-    that its columns are those of. Raises ProblemError."""
+    """The problem of a table's row. Its column `op` names the operation; without it the columns decide.
+
+    Raises ProblemError.
+    """
     op = row.get("op")
     operation = operation_of_columns(row) if op is None else find_operation(op)
     if operation is None:
@@ -117,7 +118,7 @@ def problem_from_row(row: Mapping[str, Any]) -> Problem:
 
 
 def kernel_prefix(kind: Kind) -> str:
-    """How the full names of a kind's kernels begin: what stands before a short name."""
+    """The part of a full kernel name before the short name."""
     return operation_named(kind.op).kernel_prefix(kind)
 
 

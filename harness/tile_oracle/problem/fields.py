@@ -1,4 +1,4 @@
-"""What the fields of every kind of problem have in common: their limits, and how a table's cell is read."""
+"""Common parts of problem fields: limits, and reading of table cells."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_BYTES = 2**62
 
 
 def whole_number(name: str, value: Any) -> int:
-    """An integer of any kind (numpy's, text, 3.0) as int; never rounded. Raises ProblemError."""
+    """Converts an integer of any type (numpy, text, 3.0) to int without rounding. Raises ProblemError."""
     try:
         number = int(value)
     except (TypeError, ValueError, OverflowError):
@@ -27,7 +27,7 @@ def whole_number(name: str, value: Any) -> int:
 
 
 def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a problem class out of a row; other columns are ignored, integers of any kind are taken.
+    """The fields of a problem class from a row. Ignores other columns, accepts integers of any type.
 
     Raises ProblemError when a field without a default is missing or a number is not whole.
     """

@@ -1,4 +1,4 @@
-"""Verifies assembly: a fixpoint over each function's blocks, then the rules at every instruction."""
+"""Verifies assembly: computes a fixpoint over each function's blocks, then applies the rules."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from tile_oracle.verify.rules import Defect, check_counters, check_wait_states, 
 from tile_oracle.verify.wait_states import WaitStates
 
 ARCHITECTURES = ("gfx942", "gfx950")
-"""What the tables are right for; wait states are the larger ones, of gfx950."""
+"""The architectures that the tables cover. Wait states are the larger ones, those of gfx950."""
 
 
 def verify_assembly(text: str, buffers: int | None = None) -> Report:
-    """Verifies every function of a compiler's assembly or of a disassembly.
+    """Verifies every function of a compiler's or disassembler's output.
 
-    buffers: of tiles in LDS, 1 or 2; None where it is not known (`lds_use`).
+    buffers: number of LDS buffers for tiles, 1 or 2; None when unknown (`lds_use`).
 
-    Raises BuildError for a text that holds no function for an AMD GPU.
+    Raises BuildError when the text has no function for an AMD GPU.
     """
     return verify_parsed(parse_assembly(text), buffers)
 
 
 def verify_parsed(assembly: Assembly, buffers: int | None = None) -> Report:
-    """Verifies every function that was read."""
+    """Verifies every parsed function."""
     functions = tuple(verify_function(function, buffers) for function in assembly.functions)
     return Report(assembly.target, assembly.compiler, functions)
 
@@ -75,7 +75,7 @@ _Frozen = tuple[counters._Frozen, wait_states._Frozen, bounds._Frozen, lds_use._
 
 
 class _Verification:
-    """One function under way."""
+    """The verification of one function."""
 
     def __init__(
         self, function: Function, code: Sequence[Instruction], graph: Graph, buffers: int | None
@@ -86,7 +86,7 @@ class _Verification:
         self._segments: Segments = segments_of(function.settings, dynamic)
 
     def findings(self) -> list[Finding]:
-        """Sorted by line; one for each rule, line and cause."""
+        """The findings sorted by line, one for each rule, line and cause."""
         found: dict[tuple[str, int, int | None, str], Finding] = {}
         for number, state in sorted(self._fixpoint().items()):
             for at, defect in self._check(self._graph.blocks[number], self._thaw(state)):
@@ -99,7 +99,7 @@ class _Verification:
         return sorted(found.values(), key=lambda one: (one.line, one.cause_line, one.rule))
 
     def _fixpoint(self) -> dict[int, _Frozen]:
-        """State at the entry of every block that can be reached."""
+        """The state at the entry of every reachable block."""
         at_entry = (
             counters.NOTHING,
             wait_states.NOTHING,
@@ -171,7 +171,7 @@ class _Verification:
         )
 
     def _path(self, begin: int, end: int) -> tuple[str, ...]:
-        """Blocks from one place to another on a way that does not wait for the first, where one is found."""
+        """Names of the blocks on a shortest path between two instructions."""
         graph = self._graph
         place = {at: block.number for block in graph.blocks for at in range(block.begin, block.end)}
         first, last = place[begin], place[end]

@@ -53,17 +53,17 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
         tiles = 0
     elif kernel.pipeline == "mem":
         tiles = 2 if threads >= 512 or loads >= 8 else 4 if loads <= 4 else 3
-    under_way = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
+    prefetched = tiles * loads * _LOAD_BYTES // _REGISTER_BYTES
     most = _MOST_HELD // max(1, threads // _FULL_WORKGROUP)
     little_else = kernel.layout == "rcr" and kernel.scheduler == "intrawave" and kernel.pipeline != "compv4"
     if kernel.dtype == "fp32" or (sums > most // 2 and (kernel.persistent or kernel.dtype == "fp8")):
         little_else = False
     if little_else and threads == _FULL_WORKGROUP:
         most = _MOST_HELD_WITH_LITTLE_ELSE
-    if sums + under_way > most:
+    if sums + prefetched > most:
         return (
-            f"registers: {sums} for sums and {under_way} for tiles under way are more than the {most} that "
-            f"{kernel.pipeline} has for them in a workgroup of {threads}"
+            f"registers: {sums} for accumulators and {prefetched} for prefetched tiles are more than the "
+            f"{most} that {kernel.pipeline} has for them in a workgroup of {threads}"
         )
     if loads > _MOST_LOADS and not little_else:
         return f"loads: {loads} of each work-item for a tile are too many, {_MOST_LOADS} is the most"

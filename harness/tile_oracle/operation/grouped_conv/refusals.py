@@ -131,13 +131,13 @@ def _register_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
     threads = arch.workgroup_threads(kernel)
     sums = kernel.tile_m * kernel.tile_n // threads
     elements = (kernel.tile_m + kernel.tile_n) * kernel.tile_k
-    in_flight = int(elements * arch.element_bytes[kernel.dtype]) // _REGISTER_BYTES // threads
-    in_flight *= kernel.pipeline in limit.pipelines
+    prefetched = int(elements * arch.element_bytes[kernel.dtype]) // _REGISTER_BYTES // threads
+    prefetched *= kernel.pipeline in limit.pipelines
     most = limit.most * min(limit.a_thread, limit.a_unit // threads) // limit.a_thread
-    if sums + 2 * in_flight > most:
+    if sums + 2 * prefetched > most:
         yield (
-            f"registers: {sums} for sums and {in_flight} for a tile in flight are too many for "
-            f"{kernel.pipeline} on {arch.name} (sums + 2 x tile: at most {most}): {limit.why}"
+            f"registers: {sums} for accumulators and {prefetched} for a prefetched tile are too many for "
+            f"{kernel.pipeline} on {arch.name} (accumulators + 2 x tile: at most {most}): {limit.why}"
         )
 
 
