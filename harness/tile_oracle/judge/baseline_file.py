@@ -1,4 +1,4 @@
-"""Where baselines are kept, and how they are written and read."""
+"""The paths of baselines, and writing and reading them."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _picks(rows: Any, wrong: Callable[[str], GateError]) -> dict[str, Margin]:
 
 
 def _fits(name: str, kind: str, value: Any) -> bool:
-    """Whether a value may stand in this field of a Margin."""
+    """Whether a value is valid for this field of a Margin."""
     if kind == "str":
         return isinstance(value, str)
     if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):

@@ -1,4 +1,4 @@
-"""Pairs that failed by the kernel's own fault."""
+"""Pairs that failed because of the kernel."""
 
 from __future__ import annotations
 

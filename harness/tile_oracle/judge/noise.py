@@ -1,4 +1,4 @@
-"""How well a run knows the efficiency of each pick: margins with standard errors, from what was measured.
+"""The uncertainty of each pick's efficiency: margins with standard errors, from the measurements.
 
 A pick's *margin* is ln(TFLOPS of the pick / TFLOPS of the fastest other kernel), over the rounds in which
 both were timed in turn, so that the machine's drift cancels. Its standard error comes from
@@ -59,7 +59,7 @@ class Margin:
         return min(1.0, math.exp(self.log_ratio))
 
     def of_the_same_data(self, other: Margin) -> bool:
-        """Whether both are of the very same measurements, as in a replay of one recording."""
+        """Whether both rest on the same measurements, as in a replay of one recording."""
         mine = (self.pick, self.other, self.pick_latency_ms, self.other_latency_ms)
         theirs = (other.pick, other.other, other.pick_latency_ms, other.other_latency_ms)
         return mine[:2] == theirs[:2] and np.allclose(mine[2:], theirs[2:], rtol=1e-9, atol=0)

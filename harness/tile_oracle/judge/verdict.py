@@ -76,7 +76,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the criteria say of a run, with all that is needed to understand it.
+    """The result of the criteria for a run, with the numbers behind it.
 
     state: passed; failed; cannot tell (nothing failed, but a criterion has its limit within its interval);
     in-sample (the model was trained on what judges it); incomplete (nothing failed, but the run was stopped
@@ -185,7 +185,7 @@ def judge(
 
 
 def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
-    """(state, message) of a run that there is nothing to compare with."""
+    """(state, message) of a run without anything to compare with."""
     if not selection["pick_kernel"].notna().any():
         return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
     if not (selection["coverage"] == COVERED).any():
@@ -245,7 +245,7 @@ def _healed(final: pd.DataFrame, baseline: Baseline) -> tuple[Failure, ...]:
 
 
 def _state(criteria: Sequence[Criterion]) -> str:
-    """The gravest outcome decides."""
+    """The most severe outcome decides."""
     outcomes = {criterion.outcome for criterion in criteria}
     order = ((FAIL, FAILED), (UNDECIDED, CANNOT_TELL), (NOT_APPLIED, INCOMPLETE))
     return next((state for outcome, state in order if outcome in outcomes), PASSED)

@@ -1,4 +1,4 @@
-"""Which kernel a session was running when it died: so that a kernel that takes everything down is found out.
+"""Records which kernel a session was running when it died, to find kernels that kill sessions.
 
 A session has one small file in the run's folder, its slot, with a lock on it while the session lives. The
 worker writes into it which kernel it is about to run, and that the kernel has returned: a write to the page
@@ -6,7 +6,7 @@ cache, which the death of any process survives. When a problem begins, the slot 
 that after a death of the machine at least the problem is known; on such a problem every kernel's start is
 brought to the disk by the next session. The session that ends in order removes its slot.
 
-A slot that nobody holds is a death. At the second one at the same kernel the kernel is not run any more.
+A slot without a holder is a death. After the second death at the same kernel the kernel is not run again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MOST_DEATHS = 2
 
 
 def _boot() -> str:
-    """What tells one start of the machine from the next."""
+    """An identifier of the machine's current boot."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -39,7 +39,7 @@ def _page(problem: str, kernel: str, *, careful: bool, boot: str) -> bytes:
 
 
 class AttemptSlot:
-    """The worker's side of a slot. A slot that cannot be written costs the blame, not the measurement."""
+    """The worker's side of a slot. If it cannot be written, deaths go unnoticed; measurements continue."""
 
     def __init__(self, path: Path) -> None:
         self._fd = -1
@@ -55,7 +55,7 @@ class AttemptSlot:
         self.end()
 
     def begin(self, kernel: str) -> None:
-        """A kernel is about to run."""
+        """Notes that a kernel is about to run."""
         if self._fd < 0 or not kernel:
             return
         page = _page(self._problem, kernel, careful=self._careful, boot=self._boot)
@@ -80,7 +80,7 @@ class _Death:
 
 
 class Attempts:
-    """The slots of a run: this session's own, and what those of dead sessions say."""
+    """The slots of a run: this session's own, and those of dead sessions."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         self.path: Path | None = folder / f".attempt-{writer}"
@@ -96,13 +96,13 @@ class Attempts:
             self.path = None  # a disk that takes no more: blame is lost, measurements go their own way
 
     def note_problem(self, problem: str) -> None:
-        """A problem is about to begin. `sync` brings it to the disk."""
+        """Notes that a problem is about to begin; `sync` flushes it to the disk."""
         page = _page(problem, "", careful=self.careful(problem), boot=self._boot)
         with suppress(OSError):
             os.pwrite(self._fd, (_AT_REST + page).ljust(_BYTES), 0)
 
     def sync(self) -> None:
-        """Bring what `note_problem` said to the disk."""
+        """Flush the note of `note_problem` to the disk."""
         with suppress(OSError):
             os.fdatasync(self._fd)
 
@@ -111,7 +111,7 @@ class Attempts:
         return any(death.problem == problem for death in self._deaths)
 
     def blamed(self, problem: str, kernel: str) -> bool:
-        """Whether sessions have died at this kernel so often that it is not run any more."""
+        """Whether too many sessions died at this kernel to run it again."""
         there = [death for death in self._deaths if death.problem == problem]
         sure = sum(death.kernel == kernel for death in there)
         return sure > 0 and sure + sum(not death.kernel for death in there) >= _MOST_DEATHS
@@ -127,7 +127,7 @@ class Attempts:
             self._deaths.remove(death)
 
     def close(self) -> None:
-        """The session ends in order. Safe to call twice."""
+        """Remove the slot at the orderly end of the session. Safe to call twice."""
         if self._fd >= 0:
             if self.path is not None:
                 with suppress(OSError):

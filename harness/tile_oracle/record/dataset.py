@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 IDENTITY = ["run", "problem", "kernel", "round"]
-"""What no two rows of a dataset share."""
+"""The columns that identify a row of a dataset."""
 
 
 def measurements_folder(run: Path) -> Path:
-    """Where a run keeps its parts: RUN/measurements."""
+    """The folder of a run's parts: RUN/measurements."""
     return run / "measurements"
 
 
@@ -99,7 +99,7 @@ def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)
-    # Journals of living runs first: one that is sealed meanwhile is then read twice, never missed.
+    # Journals of running sessions first: one that is sealed meanwhile is then read twice, never missed.
     journals = journals_in(folder)
     frames = [frame for journal in journals if (frame := _journal_frame(journal)) is not None]
     parts = parts_in(folder) or [

@@ -1,4 +1,4 @@
-"""Errors of the operating system, told in the one line that users see."""
+"""Errors of the operating system as one-line messages for users."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Foreign measurements -> records: published CSV and JSON results, benchmark logs, and our own files.
+"""Measurements of other tools -> records: published CSV and JSON results, benchmark logs, and own records.
 
-Kernel names are read once, by tile_oracle.kernel. Every row that cannot be right is refused, or kept with
+tile_oracle.kernel parses the kernel names. Every contradictory row is refused, or kept with
 status `wrong`, and counted: nothing is dropped silently.
 """
 
@@ -35,7 +35,7 @@ from tile_oracle.user_file import read_bytes, refuse_special
 from tile_oracle.version import __version__
 
 ZERO_SHARE_LIMIT = 0.02
-"""More of the output left zero than this shows that the kernel did not write it."""
+"""A larger share of zeros in the output shows that the kernel did not write it."""
 
 TFLOPS_TOLERANCE = 0.01
 """How far a stated TFLOPS may be from operations / latency before the row contradicts itself."""
@@ -48,7 +48,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """What became of the rows of one file. `refused`: reason -> rows. `shown`: a few refused lines."""
+    """The result of importing one file. `refused`: reason -> rows. `shown`: a few refused lines."""
 
     source: str
     rows: int

@@ -70,7 +70,7 @@ def tell_in_log(line: str) -> None:
 
 
 class Journal:
-    """Appends rows to a folder of parts. One a process; `writer` tells processes apart."""
+    """Appends rows to a folder of parts. One per process; `writer` distinguishes processes."""
 
     def __init__(self, folder: Path, writer: str) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ class Journal:
                 f"cannot record to {self.folder}: {error.strerror}; free space and --resume"
             ) from None
         if written != len(line):
-            # Taken back, or the next row would be glued to the torn one and both be lost.
+            # Truncate, or the next row would be appended to the torn one and both be lost.
             self._torn = True
             with suppress(OSError):
                 os.ftruncate(self._fd, self._bytes)
@@ -176,7 +176,7 @@ class _Flusher:
         self._failed = ""
 
     def wake(self, fd: int) -> None:
-        """There are rows to flush. Raises RecordError where earlier ones could not be."""
+        """Wakes the thread for new rows. Raises RecordError if earlier ones could not be flushed."""
         if self._failed:
             failed, self._failed = self._failed, ""
             raise RecordError(
@@ -194,7 +194,7 @@ class _Flusher:
                 self._state.notify()
 
     def let_go(self) -> None:
-        """The journal is about to be closed: it is not touched any more."""
+        """Stops using the journal, which is about to be closed."""
         with self._at_disk, self._state:
             self._fd = None
             self._is_named = False

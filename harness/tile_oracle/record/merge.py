@@ -1,7 +1,7 @@
 """Records of several runs, machines and parts -> one table without loss and without duplicates.
 
-What comes out depends on the set of measurements that went in alone: not on their order, not on how often
-one was given, and merging what was merged before changes nothing. The rules, in this order:
+The output depends only on the set of input measurements: not on their order, not on how often
+one was given. Merging merged records again changes nothing. The rules, in this order:
 
 1. A measurement is told from another by run, problem, kernel, round and the microsecond it ended in; one
    without a time by everything it holds. Of equal ones one stays: of copies that differ otherwise (a file of
@@ -45,7 +45,7 @@ _FAILED = ["wrong", "flaky", "crash", "timeout", "build_error"]
 
 @dataclass(frozen=True)
 class MergeSummary:
-    """What became of the rows.
+    """The result of a merge, in rows.
 
     read: rows given. equal: copies of a row that is kept, the same in every column. differing: copies of a
     measurement that differed in some column. lost: rows device_lost that were measured anew. renamed: rows

@@ -13,7 +13,7 @@ from tile_oracle.errors import RecordError
 
 @dataclass(frozen=True)
 class OracleSummary:
-    """What was taken and what was not, in rows; devices: those that were there, with their rows."""
+    """The rows that were taken and left out; devices: all devices with their rows."""
 
     rows: int
     pairs: int
@@ -63,7 +63,7 @@ def oracle_records(
 
 
 def records_to_learn_from(records: pd.DataFrame, device: str | None = None) -> pd.DataFrame:
-    """The rows of one device that a model may learn from.
+    """The training rows of one device.
 
     A pair that was measured from several binaries counts by the last one; one that was measured from an older
     binary alone still teaches: another compiler's release, say, makes new binaries and seldom other code.

@@ -1,4 +1,4 @@
-"""Who may write to a run: one session, with its workers.
+"""Ownership of a run: one session, with its workers, may write to it.
 
 The session that opens a run locks the run's folder for as long as it lives; the kernel takes the lock from a
 process that dies. Workers of pytest-xdist belong to their controller: each holds a shared lock on the run's
@@ -31,7 +31,7 @@ class RunLock:
         self._close = weakref.finalize(self, os.close, handle)
 
     def release(self) -> None:
-        """Gives the run free for others."""
+        """Releases the run for others."""
         self._close()
 
 
@@ -78,7 +78,7 @@ def join(folder: Path, manifest: str, owner: str) -> RunLock:
     """
     handle = _opened(folder / manifest, os.O_RDONLY)
     try:
-        # Not for long: who takes over holds it for as long as it looks.
+        # Held only briefly, while a session that takes over checks the run.
         if not _locked(handle, fcntl.LOCK_SH, folder, _LONGEST_WAIT_S) or not _lives(owner):
             raise RecordError(f"the session that {folder} belongs to has ended: --resume goes on with it")
     except BaseException:
@@ -98,7 +98,7 @@ def _wait_for_workers(manifest: Path) -> None:
     try:
         handle = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
-        return  # a run that is being made has no workers
+        return  # a run that is being created has no workers
     except OSError as error:
         raise RecordError(f"{manifest} cannot be opened: {error.strerror}") from None
     try:

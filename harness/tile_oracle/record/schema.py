@@ -14,7 +14,7 @@ from tile_oracle.operation.grouped_conv.kernel import KERNEL_FIELDS
 from tile_oracle.operation.grouped_conv.problem import PROBLEM_FIELDS
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
-"""What can become of a pair. Only `ok` counts for an oracle."""
+"""The statuses of a pair. Only `ok` counts for an oracle."""
 
 ROUND_SWEEP = 0
 """Every pair once."""

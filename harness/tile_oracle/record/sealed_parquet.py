@@ -30,7 +30,7 @@ _FOOTER_END = 8
 
 
 class DamagedError(RecordError):
-    """A file's content is not what was written."""
+    """A file's content differs from what was written."""
 
 
 def table_bytes(table: pa.Table, **options: Any) -> bytes:
