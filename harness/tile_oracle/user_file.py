@@ -1,4 +1,4 @@
-"""Reading a file that somebody named: a regular file of a bounded size, or an error.
+"""Reading a file that a user named: a regular file of a bounded size, or an error.
 
 A FIFO that nobody writes to would hang the reader for ever, a device may never end or may act when it is
 opened, and a file that is far too large would take the machine's memory. `open_regular` refuses them before a

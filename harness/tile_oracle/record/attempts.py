@@ -93,7 +93,7 @@ class Attempts:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.pwrite(self._fd, _AT_REST.ljust(_BYTES), 0)
         except OSError:
-            self.path = None  # a disk that takes no more: blame is lost, measurements go their own way
+            self.path = None  # the disk is full: deaths go unnoticed, measurements continue
 
     def note_problem(self, problem: str) -> None:
         """Notes that a problem is about to begin; `sync` flushes it to the disk."""
@@ -117,7 +117,7 @@ class Attempts:
         return sure > 0 and sure + sum(not death.kernel for death in there) >= _MOST_DEATHS
 
     def finished(self, problem: str, kernel: str | None = None) -> None:
-        """A kernel's result is recorded, or (None) all of a problem's: deaths at it count no more."""
+        """A kernel's result is recorded, or (None) all of a problem's: earlier deaths are forgotten."""
         if not self._deaths:
             return
         over = [d for d in self._deaths if d.problem == problem and (kernel is None or d.kernel == kernel)]

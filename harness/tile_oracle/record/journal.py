@@ -308,7 +308,7 @@ def _is_held(path: Path) -> bool:
 
 
 def read_journal(path: Path, offset: int = 0) -> JournalLines:
-    """What a journal holds from a byte offset on; nothing where it is gone, sealed by somebody.
+    """What a journal holds from a byte offset on; nothing if another process has sealed it.
 
     Raises RecordError where it cannot be read.
     """

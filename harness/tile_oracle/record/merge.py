@@ -12,7 +12,7 @@ one was given. Merging merged records again changes nothing. The rules, in this 
    stay: the run of the second one (by time) is called NAME~2, and so on, so that `load_records` keeps them.
 
 A pair that was measured in several runs keeps all its rows; so do devices, toolchains and sources that
-differ. They are counted, and it is for who uses the table to choose (`tile_oracle.record.oracle_records`).
+differ. They are counted, and users of the table choose among them (`tile_oracle.record.oracle_records`).
 """
 
 from __future__ import annotations

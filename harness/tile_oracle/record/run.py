@@ -44,7 +44,7 @@ ALREADY_KNOWN = (
 class Run:
     """A run's folder and what it was asked to do. Two runs may be joined when `purpose` is equal.
 
-    lock: what makes this process the run's owner, or a worker of the owner; None for who only reads.
+    lock: what makes this process the run's owner, or a worker of the owner; None for readers.
     """
 
     folder: Path

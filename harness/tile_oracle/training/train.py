@@ -242,7 +242,7 @@ def _recipe(named: str | Recipe | None, data: _TrainingData) -> Recipe:
 def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
     teaching = training_rows(records_that_teach(also, kind)).table
     counts = _rows_by_direction(teaching).items()
-    effort.say(f"taught as well by {', '.join(f'{count} rows of {name}' for name, count in counts)}")
+    effort.say(f"auxiliary training data: {', '.join(f'{count} rows of {name}' for name, count in counts)}")
     return teaching
 
 
