@@ -180,7 +180,8 @@ def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.Captur
     words += ["--also", str(files["bwd_data"]), "--also", str(files["bwd_weight"])]
     assert main(words) == 0
     rows = 4 * len(make_kernels())
-    assert f"taught as well by {rows} rows of bwd_data, {rows} rows of bwd_weight" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"auxiliary training data: {rows} rows of bwd_data, {rows} rows of bwd_weight" in said
 
 
 def test_shipping_is_taught_by_nothing_of_what_it_is_judged_on(tmp_path: Path) -> None:
