@@ -194,7 +194,9 @@ def test_every_field_that_changes_the_code_is_in_the_source() -> None:
         "explicit_gemm": True, "pad_m": False, "pad_n": False, "pad_k": False,
     }  # fmt: skip
     fields = KERNEL.as_row()
-    assert set(fields) - set(changed) == {"two_stage"}, "a new field needs a macro"
+    assert set(fields) - set(changed) == {"two_stage", "specialization"}, "a new field needs a macro"
+    with pytest.raises(KernelError, match="specialization Filter3x3"):
+        source_for(GroupedConvKernel(**(fields | {"specialization": "Filter3x3"})), "gfx950")
     sources = {
         source_for(GroupedConvKernel(**(fields | {name: value})), "gfx950") for name, value in changed.items()
     }
