@@ -59,9 +59,9 @@ examples:
                                                            the names that pass a filter, one per line
   tile-oracle kernels --arch gfx950 --refused              what the rules propose and gfx950 refuses
   tile-oracle kernels --op gemm --arch gfx950              GEMM kernels by data type and layout
-  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --facts
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --facts
                                                            compile them: registers, LDS, spills, occupancy
-  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m == 16 and pipeline == 'mem'" --verify
+  tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
                                                            compile them, and verify the waits in their code
   tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
   tile-oracle kernels --diff kernels-old kernels-new       what changed between two folders of tile-oracle
