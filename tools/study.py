@@ -37,6 +37,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=FILE",
         help="a CSV file of a model's picks for the test problems, and what to call it",
     )
+    parser.add_argument(
+        "--no-curve", action="store_true", help="leave the learning curve out: it takes the longest"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
     parser.add_argument(
         "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
@@ -73,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
             f"{name} {row['headlines'][name]['value']:.2f}" for name in ("mean", "median", "P10")
         )
         print(f"{row['name']}: {shown}, top 3 measured {row['measure_top']['top_3']['value']:.2f}")
-    for point in document["learning_curve"]["points"]:
+    for point in document.get("learning_curve", {"points": ()})["points"]:
         print(f"{point['problems']:>6} training problems: mean {point['mean']['value']:.2f}")
     print(path)
     return 0

@@ -88,6 +88,7 @@ def test_a_model_that_saw_the_test_is_not_judged_on_it(
     later = training["problem"].isin(training["problem"].unique()[10:])
     found = study(folder, training[~later], training[later], recipes=("tflops",))
     assert [row["name"] for row in found["rows"]] == ["tflops"]
+    assert "learning_curve" not in study(folder, training, training, curve=False)
     nothing = study(folder, training, training)
     assert nothing["rows"] == []
     assert nothing["learning_curve"]["points"]

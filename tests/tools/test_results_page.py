@@ -91,6 +91,12 @@ def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipe
     assert f"| {manifest['valid_rows']:,} and 2,000 of other directions |" in taught[-1]
     (curve,) = (line for line in lines if line.startswith("Learning curve"))
     assert "on nothing of other directions" in curve
+    study = json.loads((folder / "study.json").read_text())
+    del study["learning_curve"]
+    (folder / "study.json").write_text(json.dumps(study))
+    seal_folder(folder, ModelError)
+    without = results_page(read_shipped(tmp_path)).splitlines()
+    assert next(line for line in lines if line not in without) == curve
 
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

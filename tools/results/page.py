@@ -238,7 +238,8 @@ def _details(one: Shipped) -> list[str]:
         parts += _judged(study, judged)
     else:
         parts.append("No measurement of problems that the recipe was not trained on is at hand.")
-    parts += _curve(study, taught=bool(one.manifest.get("taught_by")))
+    if "learning_curve" in study:
+        parts += _curve(study, taught=bool(one.manifest.get("taught_by")))
     return parts
 
 

@@ -44,13 +44,15 @@ def study(
     picks: Mapping[str, Path] | None = None,
     sources: Mapping[str, str] | None = None,
     effort: Effort | None = None,
+    curve: bool = True,
 ) -> dict[str, Any]:
     """The study of a model folder: recipes trained on `training`, judged on `test`; of both only the
     folder's own architecture, direction and data type.
 
     Problems that are in both are left out of the test, and counted; where that leaves none, the folder's own
     model is not judged on what it has seen either: there is the learning curve alone. picks: name -> CSV file
-    of a model's picks for the test problems. sources: what to call the two. Raises ModelError, RecordError.
+    of a model's picks for the test problems. sources: what to call the two. curve: whether
+    the learning curve, which takes the longest, is computed. Raises ModelError, RecordError.
     """
     effort = effort or Effort()
     spec = read_spec(folder)
@@ -72,13 +74,14 @@ def study(
     if len(test):
         document["rows"] = _judged(folder, spec.arch, rows, training, test, recipes, picks or {}, effort)
         document["verification"] = verification(test)
-    chosen = recipe_named(spec.recipe or "default").for_op(records_op(rows))
-    points = learning_curve(chosen, rows, spec.arch, effort=effort)
-    document["learning_curve"] = {
-        "recipe": chosen.name,
-        "grouping": "family",
-        "points": [point.as_json() for point in points],
-    }
+    if curve:
+        chosen = recipe_named(spec.recipe or "default").for_op(records_op(rows))
+        points = learning_curve(chosen, rows, spec.arch, effort=effort)
+        document["learning_curve"] = {
+            "recipe": chosen.name,
+            "grouping": "family",
+            "points": [point.as_json() for point in points],
+        }
     return {str(key): _rounded(value) for key, value in document.items()}
 
 
