@@ -27,7 +27,7 @@ from tile_oracle.record.schema import arrow_schema
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
-SET, ARCH = "forward_validation_300", "gfx950"
+SET, ARCH = "forward_unseen_300", "gfx950"
 START = pd.Timestamp("2026-01-02", tz="UTC")
 
 

@@ -34,7 +34,7 @@ def cudnn_ms(setting: Setting, problems: Path) -> dict[str, float]:
 def test_against_cudnn(setting: Setting) -> None:
     if setting.target == "gfx950":
         pytest.skip("cuDNN is NVIDIA's")
-    name, count = ("forward_smoke", 2) if setting.dry else ("forward_validation_300", 30)
+    name, count = ("forward_smoke", 2) if setting.dry else ("forward_unseen_300", 30)
     problems = some_problems(setting, name, count)
     found = oracles(run_session(setting, "speed", problems).records)
     choice = best_over_median(found)

@@ -39,7 +39,7 @@ def problems_of(setting: Setting, count: int):  # type: ignore[no-untyped-def]
     if setting.dry:
         return some_problems(setting, "forward_smoke", 2)
     return some_problems(
-        setting, "forward_validation_300", int(os.environ.get("TILE_ORACLE_FIGURES_PROBLEMS", count))
+        setting, "forward_unseen_300", int(os.environ.get("TILE_ORACLE_FIGURES_PROBLEMS", count))
     )
 
 
@@ -111,7 +111,7 @@ def test_beside_kernel_tuner_with_binaries(setting: Setting) -> None:
     need_kernel_tuner(setting)
     if setting.kernels is None:
         pytest.skip("there is no folder of binaries that tile-oracle build made")
-    problems = some_problems(setting, "forward_validation_300", 3)
+    problems = some_problems(setting, "forward_unseen_300", 3)
     ours = run_session(setting, "beside-kernel-tuner", problems, SAMPLES)
     measured = throughput(ours.records, ours.wall_s)
     theirs = kernel_tuner(setting, problems, MOST_WITH_BINARIES, str(setting.kernels))

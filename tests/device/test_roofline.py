@@ -79,7 +79,7 @@ def test_this_machines_core_has_a_limit_far_above_what_it_does() -> None:
 def test_no_honest_kernel_on_record_comes_near() -> None:
     """The fastest kernels of an H200 on 300 problems."""
     path = data_folder("models") / "grouped_conv_forward_bf16_sm_90" / "nvidia-h200-84ff98ac"
-    records = pd.read_parquet(path / "forward_validation_300" / "default.parquet")
+    records = pd.read_parquet(path / "forward_unseen_300" / "default.parquet")
     records = records[records["latency_ms"].notna()]
     fastest = records.loc[records.groupby("problem")["latency_ms"].idxmin()]
     assert len(fastest) == 300

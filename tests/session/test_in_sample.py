@@ -275,7 +275,7 @@ def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
     (oracle,) = folder.glob("*/*/*.parquet")
     done = project.pytest(
         "--problem-set",
-        "forward_validation_300",
+        "forward_unseen_300",
         "--target",
         "replay",
         f"--model={folder}",

@@ -22,7 +22,7 @@ from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 
 FOLDER = data_folder("models") / "grouped_conv_forward_bf16_cpu"
-SET = load_problem_set("forward_validation_300")
+SET = load_problem_set("forward_unseen_300")
 (ORACLE,) = FOLDER.glob(f"*/{SET.name}/tiny.parquet")
 
 

@@ -12,11 +12,13 @@ from tile_oracle.problem_set import ProblemSet, load_problem_set
 from tile_oracle.problem_slices import slices_of
 from tools.crawl.select import kind_of
 
-KINDS = ("training", "validation_300")
+KINDS = ("training", "held_out")
 
 
 @cache
 def shipped(direction: str, kind: str) -> ProblemSet:
+    if kind == "held_out":
+        kind = "unseen_300" if direction == "forward" else "validation_300"
     return load_problem_set(f"{direction}_{kind}")
 
 
@@ -37,10 +39,10 @@ def share(problem_set: ProblemSet, name: str) -> float:
 class TestBothKinds:
     def test_counts(self, direction: str) -> None:
         assert len(shipped(direction, "training").problems) >= 1300
-        assert len(shipped(direction, "validation_300").problems) == 300
+        assert len(shipped(direction, "held_out").problems) == 300
 
     def test_no_architecture_and_no_layer_is_in_both(self, direction: str) -> None:
-        validation = shipped(direction, "validation_300")
+        validation = shipped(direction, "held_out")
         for other in DIRECTIONS:
             training = shipped(other, "training")
             assert not architectures(training) & architectures(validation)
@@ -48,7 +50,7 @@ class TestBothKinds:
                 assert not layers(training) & layers(validation)
 
     def test_validation_keys_are_in_no_training_set(self, direction: str) -> None:
-        keys = {p.key for p in shipped(direction, "validation_300").problems}
+        keys = {p.key for p in shipped(direction, "held_out").problems}
         assert not any(keys & {p.key for p in shipped(other, "training").problems} for other in DIRECTIONS)
 
     @pytest.mark.parametrize("kind", KINDS)
@@ -115,3 +117,15 @@ def test_the_directions_are_not_copies_of_each_other(kind: str) -> None:
     forward, data, weight = ({key[1:] for key in keys} for keys in (forward, data, weight))
     assert len(forward & data) < 0.6 * len(forward)
     assert len(data & weight) < 0.6 * len(data)
+
+
+class TestThePublishedSet:
+    def test_it_is_the_published_list_without_its_repetition(self) -> None:
+        published = load_problem_set("forward_validation_300")
+        numbers = {int(source.removeprefix("published/")) for source in published.sources}
+        assert numbers == set(range(300)) - {212}
+        assert {(p.direction, p.dtype, p.ndim) for p in published.problems} == {("forward", "bf16", 2)}
+        assert sum(p.G == 1 for p in published.problems) == 230
+
+    def test_none_of_its_layers_is_trained_on(self) -> None:
+        assert not layers(load_problem_set("forward_validation_300")) & layers(shipped("forward", "training"))
