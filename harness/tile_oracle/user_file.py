@@ -1,6 +1,6 @@
 """Reading a file that a user named: a regular file of a bounded size, or an error.
 
-A FIFO that nobody writes to would hang the reader for ever, a device may never end or may act when it is
+A FIFO that nobody writes to would hang the reader forever, a device may never end or may act when it is
 opened, and a file that is far too large would take the machine's memory. `open_regular` refuses them before a
 byte is read.
 """

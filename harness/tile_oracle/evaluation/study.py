@@ -108,8 +108,8 @@ def read_study(folder: Path) -> dict[str, Any] | None:
 
 
 def verification(records: pd.DataFrame) -> dict[str, Any]:
-    """What the check of outputs changes: pairs by status, and the problems whose fastest kernel, had nobody
-    looked at its output, is one that is wrong or was not shown to be right.
+    """What the check of outputs changes: pairs by status, and the problems whose fastest kernel is wrong or
+    was not shown to be right, so that it would be the oracle without the check.
 
     Imported rows that were trusted are ok and say in `detail` what was left unwritten; rows `wrong` have a
     time only where they were imported (our own runs time no wrong kernel).

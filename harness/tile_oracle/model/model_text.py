@@ -1,7 +1,7 @@
 """Whether a text is a LightGBM model that can be loaded safely, decided before LightGBM sees it.
 
 LightGBM believes a model's text: an index out of range, a child that is its own parent or a wrong
-`tree_sizes` makes it read elsewhere in memory, loop for ever or abort the process. `check_model_text` accepts
+`tree_sizes` makes it read elsewhere in memory, loop forever or abort the process. `check_model_text` accepts
 just what LightGBM writes for models of one output without linear trees (formats v3 and v4): known lines
 alone, each once, every list as long as its tree says, every index in range, every tree a tree.
 """

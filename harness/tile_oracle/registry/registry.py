@@ -425,7 +425,7 @@ class Registry:
         return found
 
     def surroundings(self) -> Surroundings:
-        """What tuned results must have been measured with to be believed here."""
+        """What a tuned result must have been measured with to be used here."""
         target = self._require_target("believe tuned results")
         # A GPU's name is known to who has opened it.
         device = target.device_name or self._supervisor().open().name

@@ -126,7 +126,7 @@ class TunedResults:
         """The problem's tuned kernel if it is valid, else why not."""
         stale = ""
         for entry in sorted(self._entries.get(problem.id, {}).values(), key=lambda e: e.time, reverse=True):
-            kernel, reason = _believed(entry, problem, here)
+            kernel, reason = _validated(entry, problem, here)
             if kernel is not None:
                 return Found(kernel, entry)
             stale = stale or f"the tuned result of {entry.time[:10]} is stale: {reason}"
@@ -241,7 +241,7 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _believed(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
+def _validated(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple[Kernel | None, str]:
     """The entry's kernel, or why it is stale."""
     for name, what in (("target", "measured on target"), ("arch", "measured for"), ("device", "measured on")):
         have, wanted = getattr(entry, name), getattr(here, name)

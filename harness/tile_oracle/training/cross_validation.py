@@ -73,10 +73,10 @@ def cross_validate(
             f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, "
             f"{int(held.sum())} held out"
         )
-        learnt = rows[~held]
+        train_rows = rows[~held]
         if len(companions):
-            learnt = with_companions(learnt, not_of_shapes(companions, rows[held], grouping))
-        ranker = fit(recipe, learnt, arch, replace(effort, report=None))
+            train_rows = with_companions(train_rows, not_of_shapes(companions, rows[held], grouping))
+        ranker = fit(recipe, train_rows, arch, replace(effort, report=None))
         parts.append(predicted_pairs(ranker, rows[held], pool, effort.threads).assign(fold=fold))
     return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)
 

@@ -154,14 +154,14 @@ def train(
         if start is not None:
             raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
         found = choose(chosen, rows, on, n_splits, effort)
-    learnt = rows if teaching is None else with_companions(rows, teaching)
+    train_rows = rows if teaching is None else with_companions(rows, teaching)
     if start is None:
-        tested = _cross_validated(found.recipe, rows, learnt, on, n_splits, effort)
+        tested = _cross_validated(found.recipe, rows, train_rows, on, n_splits, effort)
     else:
         tested = _Tested("not cross-validated: a warm start's old model may have seen the held-out problems")
         effort.say(tested.unchecked)
     effort.say("fitting all rows")
-    ranker = fit(found.recipe, learnt, on, effort, None if start is None else start.ranker)
+    ranker = fit(found.recipe, train_rows, on, effort, None if start is None else start.ranker)
     if code is not None:
         ranker = ranker.knowing(code)
     spec = spec_of(found.recipe, ranker, kind, rows, names_in(data.records, "device"))
@@ -260,14 +260,14 @@ class _Tested:
 
 
 def _cross_validated(
-    recipe: Recipe, rows: pd.DataFrame, learnt: pd.DataFrame, arch: str, n_splits: int, effort: Effort
+    recipe: Recipe, rows: pd.DataFrame, train_rows: pd.DataFrame, arch: str, n_splits: int, effort: Effort
 ) -> _Tested:
-    """Cross-validation by problem and by family. learnt: the rows, including auxiliary ones."""
+    """Cross-validation by problem and by family. train_rows: the rows, including auxiliary ones."""
     checks, kept, unchecked = [], None, ""
     for grouping in GROUPINGS:
         effort.say(f"cross-validating by {grouping}")
         try:
-            validation = cross_validate(recipe, learnt, arch, n_splits, grouping, None, effort)
+            validation = cross_validate(recipe, train_rows, arch, n_splits, grouping, None, effort)
         except ModelError as error:
             unchecked = str(error)
             effort.say(f"  {error}")

@@ -32,7 +32,7 @@ _TABLES = (TRAINING_FILE, OUT_OF_FOLD_FILE)
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """problems: id -> digest of the rows that were learnt, "" where only the problem is known. known: whether
+    """problems: id -> digest of the training rows, "" where only the problem is known. known: whether
     these are all problems; False also where a model was grown on an older one that does not say its own."""
 
     problems: Mapping[str, str]
