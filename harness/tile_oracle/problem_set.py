@@ -85,8 +85,7 @@ def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
         raise ProblemSetError(f"{quoted(text)}: {error}; write the whole path") from None
     if of_file:
         return _load(path, of_file["list"], repeats_allowed=True, list_name=of_file["list"])
-    name = path.name if path.is_dir() else path.stem
-    return _load(path, name, repeats_allowed=path not in shipped.values())
+    return _load(path, _name_of(path), repeats_allowed=path not in shipped.values())
 
 
 def is_path(text: str) -> bool:
@@ -193,6 +192,13 @@ def _unknown_name(name: str, shipped: Iterable[str]) -> str:
     close = difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}."
     return f"no problem set is called {quoted(name)}: {hint} Your own file is given by its path, ./my.csv"
+
+
+def _name_of(path: Path) -> str:
+    try:
+        return path.name if path.is_dir() else path.stem
+    except OSError:  # a path that no system has; reading it says so
+        return path.stem
 
 
 # ---- reading ------------------------------------------------------------------------------------

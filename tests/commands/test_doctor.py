@@ -76,8 +76,8 @@ def test_clocks_are_shown_where_they_can_be_read(
     library.answers[("nvmlDeviceGetPowerUsage", "handle")] = 98_700
     main(["doctor"])
     shown = capsys.readouterr().out
-    assert "note    clocks: not noted beside measurements: amdsmi is not installed" in shown
-    assert "note    clocks: can be noted, but there is no GPU" in shown
+    assert "note    clocks: not recorded with measurements: amdsmi is not installed" in shown
+    assert "note    clocks: can be recorded, but there is no GPU" in shown
     monkeypatch.setattr(doctor, "nvidia_presence", lambda: Presence(True, "all is there", 1))
     main(["doctor"])
     assert "clocks: first GPU: clock 1980 MHz, 99 W" in capsys.readouterr().out

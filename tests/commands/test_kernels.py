@@ -151,6 +151,8 @@ def test_the_help_teaches_by_examples_that_work(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "kernel.s").write_text(_ASSEMBLY)
+    for version in ("kernels-old", "kernels-new"):
+        (tmp_path / version).write_text("grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave\n")
     monkeypatch.chdir(tmp_path)
     parser = argparse.ArgumentParser()
     kernels.add_arguments(parser)

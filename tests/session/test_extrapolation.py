@@ -14,6 +14,7 @@ from tests.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
 from tile_oracle.cli import main
+from tile_oracle.session.extrapolation import Extrapolation
 
 REPLAY = ("--problem-set", SET, "--target", "replay", "--model", "narrow")
 
@@ -54,3 +55,14 @@ def test_the_verdict_counts_picks_that_extrapolate_and_abstaining_leaves_them_ou
     folder = recorded.project.folder / "reports" / "abstains"
     assert main(["report", str(folder)]) == 0
     assert json.loads((folder / "verdict.json").read_text())["extrapolating"] == document["extrapolating"]
+
+
+def test_picks_that_extrapolate_are_counted_once() -> None:
+    problems = {"a": ("G = 2, trained on 1 alone", "C = 9"), "b": ("G = 4",)}
+    found = Extrapolation(problems, {"b": "never", "c": "never"})
+    assert found.note == (
+        "3 picks extrapolate: 2 on problems outside of its training (G 2, C 1), "
+        "2 of kernels that it never saw"
+    )
+    assert found.why == {"a": "G = 2, trained on 1 alone; C = 9", "b": "G = 4; never", "c": "never"}
+    assert Extrapolation({}, {}).note == ""

@@ -17,7 +17,7 @@ from tile_oracle.model.store import MANIFEST_FILE, OUT_OF_FOLD_FILE
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
-from tile_oracle.training.training_range import Extrapolation, TrainingRange
+from tile_oracle.training.training_range import TrainingRange
 
 GFX950 = data_folder("models") / "grouped_conv_forward_bf16_gfx950"
 INSIDE = GroupedConvProblem("forward", "bf16", 2, 2, 128, 128, 1, 28, 28, 3, 3, pad_h=1, pad_w=1)
@@ -86,14 +86,3 @@ def test_groups_are_outside_of_the_shipped_gfx950_model(capsys: pytest.CaptureFi
     assert main(["predict", *ids, "--model", str(GFX950), "--json"]) == 0
     said = [json.loads(line)["outside_training"] for line in capsys.readouterr().out.splitlines()]
     assert said == [["G = 32, trained on 1 alone"], []]
-
-
-def test_picks_that_extrapolate_are_counted_once() -> None:
-    problems = {"a": ("G = 2, trained on 1 alone", "C = 9"), "b": ("G = 4",)}
-    found = Extrapolation(problems, {"b": "never", "c": "never"})
-    assert found.note == (
-        "3 picks extrapolate: 2 on problems outside of its training (G 2, C 1), "
-        "2 of kernels that it never saw"
-    )
-    assert found.why == {"a": "G = 2, trained on 1 alone; C = 9", "b": "G = 4; never", "c": "never"}
-    assert Extrapolation({}, {}).note == ""

@@ -1,6 +1,6 @@
 """Losses planted into recorded runs: does the gate find them, and does it leave unchanged runs alone?
 
-The shipped oracles of 300 problems (three of an H200, one of a CPU) are measured again in simulation: every
+The shipped oracles of 300 problems (four of an H200, one of a CPU) are measured again in simulation: every
 record's latency is drawn anew from its median, spread and samples, from the scatter between rounds that the
 recording shows, and from the recording's own drift between rounds, which kernels timed in turn share. The
 baseline is the shipped model's picks on the recording itself. Three kinds of run, in turn:
@@ -85,7 +85,7 @@ class Analysed:
 
 def recordings() -> list[Path]:
     """The shipped oracles that have a baseline beside them."""
-    found = sorted(shipped_models().glob("*/*/*_validation_300/*.parquet"))
+    found = sorted(shipped_models().glob("*/*/*_300/*.parquet"))
     return [path for path in found if path.with_suffix(".json").is_file()]
 
 

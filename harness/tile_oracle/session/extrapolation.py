@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tile_oracle.problem import Problem
@@ -11,7 +13,39 @@ from tile_oracle.session.models import ModelChoice
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tile_oracle.training.training_range import Extrapolation, TrainingRange
+    from tile_oracle.training.training_range import TrainingRange
+
+
+@dataclass(frozen=True)
+class Extrapolation:
+    """Which of a model's picks extrapolate. problems: id -> in what the problem is outside. kernels: id ->
+    why the pick's prediction is no measured kernel's."""
+
+    problems: Mapping[str, tuple[str, ...]]
+    kernels: Mapping[str, str]
+
+    @property
+    def why(self) -> dict[str, str]:
+        """Problem id -> all reasons, for every pick that extrapolates."""
+        said = {problem: list(reasons) for problem, reasons in self.problems.items()}
+        for problem, reason in self.kernels.items():
+            said.setdefault(problem, []).append(reason)
+        return {problem: "; ".join(said[problem]) for problem in sorted(said)}
+
+    @property
+    def note(self) -> str:
+        """How many picks extrapolate, and in what most; "" where none does."""
+        both = {*self.problems, *self.kernels}
+        if not both:
+            return ""
+        parts = []
+        if self.problems:
+            fields = Counter(reason.split()[0] for reasons in self.problems.values() for reason in reasons)
+            most = ", ".join(f"{name} {count}" for name, count in fields.most_common(4))
+            parts.append(f"{len(self.problems)} on problems outside of its training ({most})")
+        if self.kernels:
+            parts.append(f"{len(self.kernels)} of kernels that it never saw")
+        return f"{len(both)} picks extrapolate: {', '.join(parts)}"
 
 
 class Ranges:
@@ -38,8 +72,6 @@ class Ranges:
 
     def of_picks(self, problems: Iterable[Problem], picks: Mapping[str, str]) -> Extrapolation:
         """Which picks extrapolate. picks: problem id -> name of the kernel that was picked."""
-        from tile_oracle.training.training_range import Extrapolation
-
         picked = [problem for problem in problems if problem.id in picks]
         kernels = {}
         for problem in picked:

@@ -8,7 +8,6 @@ the largest that was, or when it is no multiple of a power of two of which all w
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -104,38 +103,3 @@ def _of_kind(kind: Kind, problems: Sequence[Problem]) -> dict[str, NumberRange]:
             divisor = math.gcd(*numbers, _LARGEST_MULTIPLE)
             found[name] = NumberRange(min(numbers), max(numbers), divisor)
     return found
-
-
-# ---- picks --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Extrapolation:
-    """Which of a model's picks extrapolate. problems: id -> in what the problem is outside. kernels: id ->
-    why the pick's prediction is no measured kernel's."""
-
-    problems: Mapping[str, tuple[str, ...]]
-    kernels: Mapping[str, str]
-
-    @property
-    def why(self) -> dict[str, str]:
-        """Problem id -> all reasons, for every pick that extrapolates."""
-        said = {problem: list(reasons) for problem, reasons in self.problems.items()}
-        for problem, reason in self.kernels.items():
-            said.setdefault(problem, []).append(reason)
-        return {problem: "; ".join(said[problem]) for problem in sorted(said)}
-
-    @property
-    def note(self) -> str:
-        """How many picks extrapolate, and in what most; "" where none does."""
-        both = {*self.problems, *self.kernels}
-        if not both:
-            return ""
-        parts = []
-        if self.problems:
-            fields = Counter(reason.split()[0] for reasons in self.problems.values() for reason in reasons)
-            most = ", ".join(f"{name} {count}" for name, count in fields.most_common(4))
-            parts.append(f"{len(self.problems)} on problems outside of its training ({most})")
-        if self.kernels:
-            parts.append(f"{len(self.kernels)} of kernels that it never saw")
-        return f"{len(both)} picks extrapolate: {', '.join(parts)}"
