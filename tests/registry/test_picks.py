@@ -26,7 +26,7 @@ from tile_oracle.record.dataset import load_records
 from tile_oracle.record.run import RunLog, open_run
 from tile_oracle.registry import Budget, Registry, TunedResults, model_free_order
 from tile_oracle.registry.measuring import PoolMeasurements
-from tile_oracle.registry.registry import MEASURED, MODEL, TUNED
+from tile_oracle.registry.results import MEASURED, MODEL, TUNED
 from tile_oracle.registry.seed import entries_of_records
 from tile_oracle.selector.ranker import NativeRanker
 from tile_oracle.target.cpu_info import cpu_name
@@ -346,7 +346,7 @@ def test_the_oracles_of_a_run_become_tuned_results(
     )
     run = open_run(tmp_path, {"a": 1}, stem="s", name="mine", resume=False)
     log = RunLog(run, "w")
-    service = MeasureService(registry._supervisor(), lambda problem: [slow, good], log)
+    service = MeasureService(registry._machine.supervisor(), lambda problem: [slow, good], log)
     service.measure(EVIL, good)
     service.finish()
     log.close()

@@ -26,7 +26,7 @@ from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.registry import Registry
 from tile_oracle.registry.operands import argument_names, axes
-from tile_oracle.registry.registry import MEASURED, MODEL, TUNED
+from tile_oracle.registry.results import MEASURED, MODEL, TUNED
 from tile_oracle.registry.tuned import TunedEntry, now
 
 CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
@@ -251,11 +251,11 @@ def test_a_worker_that_dies_between_runs_is_replaced(
     first, second, exact = operands(EVIL)
     registry.run(EVIL, first, second)
     for _ in range(2):
-        pid = registry._supervisor().worker_pid
+        pid = registry._machine.supervisor().worker_pid
         assert pid is not None
         os.killpg(pid, signal.SIGKILL)
         assert same(EVIL, registry.run(EVIL, first, second).output, exact)
-        assert registry._supervisor().worker_pid != pid
+        assert registry._machine.supervisor().worker_pid != pid
 
 
 def test_a_kernel_that_was_good_when_measured_and_crashes_later(
@@ -308,7 +308,7 @@ def test_nothing_is_left_behind(
         patch.setattr(module, "_SHARED_MEMORY", tmp_path / "shared")
         registry.run(EVIL, first, second)
     assert list((tmp_path / "shared").iterdir()) == []
-    supervisor = registry._supervisor()
+    supervisor = registry._machine.supervisor()
     assert supervisor.worker_pid is not None
     registry.close()
     assert supervisor.worker_pid is None

@@ -1,7 +1,8 @@
 """Kernels for problems, in a running program: pick one, run it, or find the best by measuring."""
 
 from tile_oracle.registry.measuring import Budget, PoolMeasurements, model_free_order
-from tile_oracle.registry.registry import Failed, Pick, Registry, RunResult, Tuning
+from tile_oracle.registry.registry import Registry
+from tile_oracle.registry.results import Failed, Pick, RunResult, Tuning
 from tile_oracle.registry.tuned import TunedEntry, TunedResults
 
 __all__ = [

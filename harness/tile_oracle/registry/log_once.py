@@ -1,0 +1,25 @@
+"""The registry's log, in which no line occurs twice."""
+
+from __future__ import annotations
+
+import logging
+
+_LOG = logging.getLogger("tile_oracle.registry")
+
+
+class LogOnce:
+    """Logs each line the first time that it is given."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def warn(self, line: str) -> None:
+        self._once(logging.WARNING, line)
+
+    def info(self, line: str) -> None:
+        self._once(logging.INFO, line)
+
+    def _once(self, level: int, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            _LOG.log(level, "%s", line)

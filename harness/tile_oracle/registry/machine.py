@@ -1,0 +1,106 @@
+"""Where a registry's kernels run: the target, the worker process on it, and what has failed there."""
+
+from __future__ import annotations
+
+import threading
+
+from tile_oracle.arch import load_arch
+from tile_oracle.build.compiler_message import compiler_message
+from tile_oracle.errors import TargetError
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.supervisor import Applied, Supervisor
+from tile_oracle.measure.sweep_settings import SweepSettings
+from tile_oracle.problem import Problem
+from tile_oracle.registry.tuned import Surroundings
+from tile_oracle.target.base import DataFiles, DeviceInfo, Target
+
+
+class Machine:
+    """A target and its worker, which starts at the first use; or an architecture alone, whose kernels can be
+    judged by their limits but not run.
+
+    turn: held by whoever uses the worker.
+    """
+
+    def __init__(self, target: Target | None, arch: str, settings: SweepSettings) -> None:
+        """`arch`: the target's architecture, or the one to pick for. Raises RuleError for an unknown one."""
+        self.target = target
+        self.arch = load_arch(arch)
+        self.turn = threading.RLock()
+        self._settings = settings
+        self._supervisor: Supervisor | None = None
+        self._failed: set[tuple[Problem, Kernel]] = set()
+        self._closed = False
+
+    @property
+    def device_name(self) -> str:
+        """The device's name as far as it is known without opening it, else ""."""
+        return self.target.device_name if self.target is not None else ""
+
+    def may_run(self, kernel: Kernel, problem: Problem) -> bool:
+        """Whether the architecture's limits allow the kernel, and it has not failed here."""
+        if self._failed and (problem, kernel) in self._failed:
+            return False
+        return self.arch.problem_refusal(kernel, problem) is None
+
+    def exclude(self, kernel: Kernel, problem: Problem) -> None:
+        """The kernel failed: `may_run` refuses it from now on."""
+        self._failed.add((problem, kernel))
+
+    def apply(self, problem: Problem, kernel: Kernel, data: DataFiles) -> tuple[Applied, bool]:
+        """Builds the kernel and runs it once on the data: the outcome, and whether its binary was there
+        already. The caller holds the turn."""
+        target = self.target_to("run kernels")
+        refusal = target.refusal(kernel, problem)
+        if refusal is not None:
+            return Applied("unsupported", refusal), True
+        future = target.build(kernel)
+        cached, built = future.done(), future.result()
+        if built.binary is None:
+            return Applied(built.status, compiler_message(built.log)), cached
+        return self.supervisor().apply(problem, built.binary.path, data), cached
+
+    def supervisor(self) -> Supervisor:
+        """What runs the worker. The caller holds the turn."""
+        if self._closed:
+            raise TargetError("the registry is closed")
+        if self._supervisor is None:
+            self._supervisor = Supervisor(self.target_to("start a worker"), self._settings)
+        return self._supervisor
+
+    def device(self) -> DeviceInfo:
+        """The device, opened if it is not yet. The caller holds the turn."""
+        return self.supervisor().open()
+
+    def surroundings(self) -> Surroundings:
+        """What a tuned result must have been measured with to be used here."""
+        target = self.target_to("believe tuned results")
+        toolchain = target.builder.toolchain if target.builder is not None else None
+        return Surroundings(
+            target.name,
+            target.arch,
+            # A GPU's name is known only once it has been opened.
+            self.device_name or self.device().name,
+            toolchain.identity if toolchain is not None else "",
+            self.source_hash,
+        )
+
+    def source_hash(self, kernel: Kernel) -> str:
+        """Of the kernel's binary, as it would be built now."""
+        target = self.target_to("build kernels")
+        return target.builder.source_hash(kernel) if target.builder is not None else target.source_identity()
+
+    def target_to(self, what_for: str) -> Target:
+        """The target. Raises TargetError without one; `what_for` ends the message's "cannot ..."."""
+        if self.target is None:
+            raise TargetError(
+                f"this registry only picks, for {self.arch.name}, and cannot {what_for}: give it a target"
+            )
+        return self.target
+
+    def close(self) -> None:
+        """End the worker. Safe to call twice. The caller holds the turn."""
+        self._closed = True
+        supervisor, self._supervisor = self._supervisor, None
+        if supervisor is not None:
+            supervisor.close()

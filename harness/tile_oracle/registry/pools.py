@@ -1,0 +1,74 @@
+"""The candidates of each kind of problem: its pool and the model that ranks it, loaded once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tile_oracle.errors import ModelError
+from tile_oracle.kernel import Kernel
+from tile_oracle.pool import pool_for_problem
+from tile_oracle.problem import Kind, Problem, kind_text
+from tile_oracle.registry.machine import Machine
+from tile_oracle.registry.rankers import ENGINES, Candidates, load_candidates
+
+
+class Pools:
+    """Candidates by kind of problem. Safe to use from several threads."""
+
+    def __init__(
+        self,
+        machine: Machine,
+        kernels: str | Sequence[Kernel],
+        model: Path | None,
+        models: Path | None,
+        engine: str,
+        say: Callable[[str], None],
+    ) -> None:
+        """`say` is told why a model picks in Python. The others are `Registry`'s.
+
+        Raises ModelError for an unknown engine.
+        """
+        if engine not in ENGINES:
+            raise ModelError(f"engine {engine!r} is not one of {', '.join(ENGINES)}")
+        self._machine = machine
+        self._kernels = kernels
+        self._model = model
+        self._models = models
+        self._engine = engine
+        self._say = say
+        self._lock = threading.Lock()
+        self._loaded: dict[Kind, Candidates] = {}
+
+    def candidates(self, problem: Problem) -> Candidates:
+        """The pool of the problem's kind and what ranks it.
+
+        Raises ModelError for an empty pool or a model that cannot be used, RuleError for a rule set that
+        cannot be read.
+        """
+        found = self._loaded.get(problem.kind)
+        if found is None:
+            with self._lock:
+                found = self._loaded.get(problem.kind) or self._load(problem)
+                self._loaded[problem.kind] = found
+        return found
+
+    def _load(self, problem: Problem) -> Candidates:
+        arch = self._machine.arch
+        if isinstance(self._kernels, str):
+            kernels: Sequence[Kernel] = pool_for_problem(problem, arch, self._kernels)
+        else:
+            kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
+        if not kernels:
+            raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
+        return load_candidates(
+            problem,
+            arch.name,
+            kernels,
+            self._model,
+            self._models,
+            self._engine,
+            self._say,
+            self._machine.device_name,
+        )
