@@ -1,1 +1,1 @@
-"""Tools for the makers of the project; not part of the wheel."""
+"""Development tools; not part of the wheel."""

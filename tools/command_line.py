@@ -1,4 +1,4 @@
-"""The command line of a tool: `python -m tools.NAME`."""
+"""Entry point shared by the tools: `python -m tools.NAME`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def run_tool(
     run: Callable[[argparse.Namespace], int],
     words: Sequence[str] | None,
 ) -> int:
-    """Runs a tool; returns its exit status. A user's error is one line on stderr and status 2."""
+    """Runs a tool; returns its exit status. A HarnessError becomes one line on stderr and status 2."""
     program = f"python -m tools.{name}"
     parser = argparse.ArgumentParser(prog=program)
     add_arguments(parser)

@@ -1,4 +1,4 @@
-"""`python -m tools.study`: what a model's recipe reaches on held-out measurements -> MODEL/study.json."""
+"""`python -m tools.study`: evaluates a model's recipe on held-out measurements -> MODEL/study.json."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ examples:
   python -m tools.study models/mine train.parquet --test measured.parquet
   python -m tools.study models/mine train.parquet --test measured.parquet --picks "published model=picks.csv"
 
-Trains the default and the published recipe on the first measurements, judges both on the others, computes the
-learning curve, counts what the check of outputs changed, and writes MODEL/study.json, of which `tile-oracle
-results` makes the results page. Measurements are no part of it.
+Trains the default and the published recipe on RECORDS, evaluates both on the test records, computes the
+learning curve, counts what the output check changed, and writes MODEL/study.json, from which
+`python -m tools.results` makes the results page. The file holds no measurements.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m tools.study`."""
+    """Adds the options of `python -m tools.study`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = "Held-out figures, the published recipe beside ours, and the learning curve."
+    parser.description = "Held-out metrics of our recipe and of the published one, and the learning curve."
     parser.epilog = _EXAMPLES
     parser.add_argument("model", metavar="MODEL", type=Path, help="the model's folder")
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="measurements to train on")
     parser.add_argument(
-        "--test", nargs="+", required=True, metavar="RECORDS", help="measurements to judge by"
+        "--test", nargs="+", required=True, metavar="RECORDS", help="measurements to evaluate on"
     )
     parser.add_argument(
         "--picks",
         action="append",
         default=[],
         metavar="NAME=FILE",
-        help="a CSV file of a model's picks for the test problems, and what to call it",
+        help="a model's name and the CSV file of its picks for the test problems (repeatable)",
     )
+    parser.add_argument("--no-curve", action="store_true", help="skip the learning curve, the longest part")
     parser.add_argument(
-        "--no-curve", action="store_true", help="leave the learning curve out: it takes the longest"
+        "--seed", type=int, default=0, help="seed of everything random (default: %(default)s)"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of everything random (default: %(default)s)")
     parser.add_argument(
         "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Writes the file and prints the headline figures. Raises RecordError, ModelError."""
+    """Writes the file and prints the headline metrics. Raises RecordError, ModelError."""
     from tile_oracle.errors import ModelError
     from tile_oracle.evaluation.study import study, write_study
     from tile_oracle.record.dataset import load_records

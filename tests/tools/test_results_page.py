@@ -90,7 +90,7 @@ def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipe
     ]
     assert f"| {manifest['valid_rows']:,} and 2,000 of other directions |" in taught[-1]
     (curve,) = (line for line in lines if line.startswith("Learning curve"))
-    assert "on nothing of other directions" in curve
+    assert "without auxiliary training data" in curve
     study = json.loads((folder / "study.json").read_text())
     del study["learning_curve"]
     (folder / "study.json").write_text(json.dumps(study))
@@ -101,6 +101,8 @@ def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipe
 
 def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--models", str(tmp_path / "none")]) == 2
-    assert capsys.readouterr().err == f"python -m tools.results: no folder of models at {tmp_path / 'none'}\n"
+    assert (
+        capsys.readouterr().err == f"python -m tools.results: {tmp_path / 'none'} is not a folder of models\n"
+    )
     assert main(["-o", str(tmp_path / "no" / "page.md")]) == 2
     assert "cannot write" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`python -m tools.ablation`: recipes side by side, so that a reader sees what a difference comes from."""
+"""`python -m tools.ablation`: compares training recipes on the same records, one change at a time."""
 
 from __future__ import annotations
 
@@ -18,35 +18,37 @@ examples:
   python -m tools.ablation train.parquet --test measured.parquet
   python -m tools.ablation train.parquet --recipes published,log_time,default --folds 5
 
-Cross-validation by family holds out all sizes of a layer at once. Figures in [ ] are 95 % bootstrap
+Cross-validation by family holds out all sizes of a layer at once. Numbers in [ ] are 95 % bootstrap
 intervals over the test problems.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m tools.ablation`."""
+    """Adds the options of `python -m tools.ablation`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = "recipes:\n" + "\n".join(f"  {r.name:<20} {r.meaning}" for r in RECIPES.values())
     parser.epilog = _EXAMPLES
     parser.add_argument("records", nargs="+", metavar="RECORDS", help="records to train on")
-    parser.add_argument("--test", nargs="+", metavar="RECORDS", help="records of other problems to judge by")
+    parser.add_argument(
+        "--test", nargs="+", metavar="RECORDS", help="records of other problems to evaluate on"
+    )
     parser.add_argument(
         "--recipes", default=",".join(DEFAULT_ROWS), metavar="NAME,...", help="(default: all)"
     )
     parser.add_argument("--folds", type=int, default=5, metavar="N", help="(default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="(default: %(default)s)")
     parser.add_argument(
-        "--threads", type=int, default=1, metavar="N", help="of LightGBM (default: %(default)s)"
+        "--threads", type=int, default=1, metavar="N", help="threads of LightGBM (default: %(default)s)"
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Prints one row a recipe as soon as it is there. Raises ModelError, RecordError."""
+    """Prints one row per recipe as soon as it is computed. Raises ModelError, RecordError."""
     recipes = [recipe_named(name.strip()) for name in args.recipes.split(",")]
     records = load_records(args.records)
     test = load_records(args.test) if args.test else None
     if test is not None and set(test["problem"]) & set(records["problem"]):
-        raise ModelError("--test has problems that are trained on")
+        raise ModelError("--test shares problems with the training records; give records of other problems")
     tested = f"   {'test mean':<24}{'test P10':<24}{'top 3':>8}" if test is not None else ""
     print(
         f"{'recipe':<20}{'CV problem':>16}{'CV family':>16}{tested}{'s':>7}\n"

@@ -1,4 +1,4 @@
-"""One recipe on the same records as others: a row of the ablation table."""
+"""A row of the ablation table: one recipe, cross-validated and evaluated on given records."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ DEFAULT_ROWS = (
     "lambdarank", "pairwise", "log_time_x4", "log_time_merged", "physical_all", "physical",
     "physical_and_trees", "default",
 )  # fmt: skip
-"""From the published way to the default, changing one thing at a time where that is possible."""
+"""Recipes from the published one to the default, changing one thing at a time where possible."""
 
 
 @dataclass(frozen=True)
 class AblationRow:
-    """Cross-validated efficiencies of a recipe, and its evaluation on test records if there are any."""
+    """Cross-validated efficiencies of a recipe, and its evaluation on test records (None without them)."""
 
     recipe: str
     by_problem: Efficiency
@@ -44,12 +44,12 @@ def ablation_row(
     seed: int = 0,
     threads: int = 1,
 ) -> AblationRow:
-    """Cross-validates the recipe on the records by problem and by family; trains on all of them and
-    evaluates on the test records. Raises ModelError for records of several architectures."""
+    """Cross-validates the recipe on the records by problem and by family, then trains on all of them and
+    evaluates on the test records. Raises ModelError unless all records are of one architecture."""
     arch = sorted(records["arch"].dropna().unique())
     if len(arch) != 1:
         raise ModelError(
-            f"the records are of {len(arch)} architectures: {', '.join(arch) or 'none is named'}"
+            f"the records must be of one architecture, not {len(arch)}: {', '.join(arch) or 'none is named'}"
         )
     recipe = recipe.for_op(records_op(records))
     rows = training_rows(records).table

@@ -1,6 +1,6 @@
-"""The crawler: convolutions of published architectures, traced without weights, chosen into problem sets.
+"""The crawler: makes problem sets from the convolutions of published architectures, traced without weights.
 
-catalogue: which architectures there are and their resolutions. trace: the convolutions that one of them
-runs. trace_file: what was traced, kept. synthetic: deliberate additions. select: which problems go into
-which set. Only catalogue and trace need PyTorch and the model libraries.
+catalogue: the architectures and their resolutions. trace: the convolutions of one architecture. trace_file:
+stored traces. synthetic: additional problems of rare kinds. select: sampling of the sets. write: the CSV
+files. Only catalogue and trace need PyTorch and the model libraries.
 """

@@ -1,4 +1,4 @@
-"""`python -m tools.crawl`: makes problem sets from published architectures."""
+"""`python -m tools.crawl`: makes problem sets from published network architectures."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _EXAMPLES = """\
 examples:
   pip install -e '.[crawl]'                          PyTorch (a CPU build will do), torchvision, timm
   python -m tools.crawl --out-dir problems                      the shipped sets, all three directions
-  python -m tools.crawl --list --architectures 'timm/resnet*'   what would be traced, and what is held out
+  python -m tools.crawl --list --architectures 'timm/resnet*'   list the architectures and the held-out ones
   python -m tools.crawl --out-dir mine --direction forward --architectures 'timm/convnext*' \\
       --batch-sizes 1,8 --no-synthetic                      sets of your own networks only
   python -m tools.crawl --out-dir mine --no-trace --trace-file traces.jsonl --seed 2
                                                             other sets from old traces, without PyTorch
 
-Shapes only: models are built on PyTorch's meta device, no weights are loaded or downloaded. What was
-traced is kept in the trace file, so an interrupted crawl goes on where it stopped.
+Models are built on PyTorch's meta device: shapes only, no weights are loaded or downloaded. Traces are
+kept in the trace file, and an interrupted crawl continues where it stopped.
 """
 
 _DEFAULTS = SelectionOptions("forward")
@@ -45,38 +45,38 @@ _PER_FAMILY = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m tools.crawl`."""
+    """Adds the options of `python -m tools.crawl`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Traces the convolutions of published architectures and chooses training and validation sets\n"
-        "from them: whole families of architectures are held out for validation, and kinds of layer and\n"
-        "bands of work each get their share."
+        "Traces the convolutions of published architectures and samples training and validation sets\n"
+        "from them. Whole families of architectures are held out for validation. Samples are stratified\n"
+        "by kind of layer and by GFLOP."
     )
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--out-dir", type=Path, metavar="DIR", help="folder that the CSV files are written to")
-    add("--list", action="store_true", help="only list the architectures that would be traced")
+    add("--list", action="store_true", help="list the architectures that would be traced, and stop")
     add("--direction", choices=(*DIRECTIONS, "all"), default="all", help="default: %(default)s")
     add("--dtype", choices=DTYPES, default=_DEFAULTS.dtype, help="default: %(default)s")
     add(
         "--architectures",
         action="append",
         metavar="PATTERN",
-        help="a label with * and ?, 'all', or 'sample' (default): some of every family; can be repeated",
+        help="a label with * and ?, 'all', or 'sample' (default): some of every family; repeatable",
     )
     add(
         "--per-family",
         type=_positive,
         default=_PER_FAMILY,
         metavar="N",
-        help="architectures that 'sample' takes of a family, and more of large ones (default: %(default)s)",
+        help="architectures per family for 'sample'; large families get more (default: %(default)s)",
     )
     add(
         "--resolutions",
         type=_extents,
         default=(),
         metavar="PX,...",
-        help="image heights and widths in place of each architecture's own: 224,288x512",
+        help="image sizes that replace each architecture's own, e.g. 224,288x512",
     )
     add(
         "--batch-sizes",
@@ -85,18 +85,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N,...",
         help=f"default: {','.join(map(str, _DEFAULTS.batch_sizes))}",
     )
-    count: dict[str, Any] = {"type": _positive, "metavar": "N", "help": "problems wanted (%(default)s)"}
+    count: dict[str, Any] = {
+        "type": _positive,
+        "metavar": "N",
+        "help": "number of problems (default: %(default)s)",
+    }
     add("--training", default=_DEFAULTS.training_count, **count)
     add("--validation", default=_DEFAULTS.validation_count, **count)
-    add("--no-synthetic", action="store_true", help="without the deliberate additions")
+    add("--no-synthetic", action="store_true", help="leave out the synthetic problems")
     seed_help = "decides the held-out families and every choice (default: %(default)s)"
     add("--seed", type=int, default=_DEFAULTS.seed, help=seed_help)
-    add("--trace-file", type=Path, metavar="FILE", help="keeps traces (default: in your cache folder)")
-    add("--no-trace", action="store_true", help="use only what --trace-file holds; needs no PyTorch")
+    add(
+        "--trace-file",
+        type=Path,
+        metavar="FILE",
+        help="where traces are kept (default: in your cache folder)",
+    )
+    add("--no-trace", action="store_true", help="use only the traces in --trace-file; needs no PyTorch")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Traces, chooses, writes. Returns 0, or 1 when nothing could be traced. Raises HarnessError."""
+    """Traces, samples and writes the sets. Returns 0, or 1 if nothing could be traced. Raises
+    HarnessError."""
     if args.list:
         return _list(args)
     if args.out_dir is None:
@@ -156,7 +166,7 @@ def _new_traces(args: argparse.Namespace) -> tuple[TraceFile, Sequence[Trace]]:
 def _old_traces(args: argparse.Namespace) -> tuple[TraceFile, Sequence[Trace]]:
     if args.trace_file is None or args.architectures or args.resolutions:
         raise HarnessError(
-            "--no-trace takes all that --trace-file FILE holds: name it, "
+            "--no-trace uses all traces in --trace-file: give --trace-file FILE, "
             "and leave out --architectures and --resolutions"
         )
     file = TraceFile(args.trace_file, {})
@@ -176,7 +186,7 @@ def _show(progress: Progress) -> None:
 
 
 def _command(args: argparse.Namespace) -> str:
-    """The command again, without where things are: the same for everyone who makes the same sets."""
+    """The command line without local paths, so that equal sets record the same command everywhere."""
     words = ["python", "-m", "tools.crawl"]
     for pattern in args.architectures or []:
         words += ["--architectures", pattern]

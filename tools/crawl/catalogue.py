@@ -1,4 +1,4 @@
-"""Which architectures can be traced, to which family each belongs, and at which resolutions."""
+"""The architectures that can be traced: their families and resolutions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRANSFORMERS = frozenset(
         *("vision_transformer", "vision_transformer_relpos", "vision_transformer_sam", "volo", "xcit"),
     )
 )
-"""Families whose only convolutions are a patch embedding or a few: one architecture says it all."""
+"""Families with a patch embedding and few other convolutions: one architecture represents the family."""
 
 _FAMILY_OF_MODULE = {
     "inception": "inception_v3",
@@ -34,10 +34,10 @@ _FAMILY_OF_MODULE = {
     "mnasnet": "efficientnet",
     "mobilenetv2": "efficientnet",
 }
-"""torchvision modules that hold what timm keeps in a module of another name."""
+"""torchvision module -> the timm module that defines the same family."""
 
 _LEFT_OUT = frozenset({"torchvision/regnet_y_128gf"})
-"""torchvision's regnets are built in real memory, and this one's weights take 2.6 GB."""
+"""torchvision's regnets cannot be built on the meta device, and the weights of this one take 2.6 GB."""
 
 _DILATED = (
     "timm/efficientnet_b2",
@@ -55,7 +55,7 @@ _DILATED = (
     "timm/nfnet_l0",
     "timm/rexnet_150",
 )
-"""Backbones also traced with output_stride 8 and 16, as segmentation uses them: dilated, not strided."""
+"""Backbones also traced with output_stride 8 and 16, as in segmentation: dilation in place of strides."""
 
 _ALTERNATE_EXTENTS = (128, 160, 192, 256, 288, 320, 384, 448, 512)
 
@@ -69,11 +69,11 @@ _VIDEO_RESOLUTIONS: Mapping[str, tuple[tuple[int, int, int], ...]] = {
 
 @dataclass(frozen=True)
 class Architecture:
-    """One model of a library. family: the module that defines it or, where a model is built on another,
-    its backbone; whole families are held out.
+    """One model of a library.
 
-    resolutions: ([frames,] height, width) in pixels. task: classification, video, detection,
-    segmentation or optical_flow. output_stride: 0, or the option of that name.
+    family: the module that defines it, or its backbone; whole families are held out. resolutions:
+    ([frames,] height, width) in pixels. task: classification, video, detection, segmentation or
+    optical_flow. output_stride: the model option of that name, 0 for the default.
     """
 
     library: str
@@ -90,7 +90,8 @@ class Architecture:
 
 
 def import_libraries() -> tuple[ModuleType, ModuleType, ModuleType]:
-    """torch, torchvision and timm. Raises HarnessError that says how to install what is missing."""
+    """Returns torch, torchvision and timm. Raises HarnessError, with the install command, if one is
+    missing."""
     try:
         torch = importlib.import_module("torch")
         _define_torchvision_operators(torch)
@@ -106,9 +107,12 @@ _kept_operators: list[Any] = []
 
 
 def _define_torchvision_operators(torch: ModuleType) -> None:
-    """torchvision's compiled operators may not load beside a CPU build, and then its import fails where
-    it registers fake versions of these two. Declared here first, the import succeeds; tracing calls
-    neither. The library object must live as long as the operators."""
+    """Makes torchvision importable where its compiled operators do not load, as with some CPU builds of
+    torch.
+
+    Its import then fails when it registers fake versions of these two operators. Declaring them first lets
+    the import succeed; tracing calls neither. The library object must live as long as the operators.
+    """
     if _kept_operators or importlib.util.find_spec("torchvision") is None:
         return
     try:
@@ -122,12 +126,12 @@ def _define_torchvision_operators(torch: ModuleType) -> None:
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of the three libraries, without what the build adds after a plus sign."""
+    """Library -> version, without the local part after a plus sign (`2.3.0+cpu` -> `2.3.0`)."""
     return {module.__name__: str(module.__version__).split("+")[0] for module in import_libraries()}
 
 
 def list_architectures() -> tuple[Architecture, ...]:
-    """All that can be traced, sorted by label."""
+    """All architectures that can be traced, sorted by label. Raises HarnessError if a library is missing."""
     _, _, timm = import_libraries()
     found = [*_torchvision_architectures(), *_timm_architectures(timm)]
     known = {architecture.label: architecture for architecture in found}
@@ -143,11 +147,12 @@ def list_architectures() -> tuple[Architecture, ...]:
 def choose_architectures(
     architectures: Sequence[Architecture], patterns: Iterable[str], per_family: int
 ) -> tuple[Architecture, ...]:
-    """Those that match one of the patterns, in the order given.
+    """The architectures that match at least one of the patterns, in the given order.
 
-    A pattern is `sample` (per_family of each family, evenly spaced over its sorted names, plus a tenth
-    of the large families; one of a transformer family; all dilated, video, detection, ... ones), `all`, or
-    a label with the wildcards * and ?. Raises HarnessError for a pattern that matches nothing.
+    A pattern is `all`, a label with the wildcards * and ?, or `sample`: of each family per_family
+    architectures plus a tenth of its size, evenly spaced over its sorted names; one architecture of a
+    transformer family; and all video, detection, segmentation, optical flow and dilated ones. Raises
+    HarnessError for a pattern that matches nothing.
     """
     chosen: set[Architecture] = set()
     for pattern in patterns:
@@ -159,8 +164,8 @@ def choose_architectures(
             matched = {a for a in architectures if _matches(a, pattern)}
         if not matched:
             raise HarnessError(
-                f"no architecture matches {pattern!r}; labels look like timm/resnet50, and "
-                "--list shows all that a pattern such as 'timm/resnet*' matches"
+                f"no architecture matches {pattern!r}; a label is such as timm/resnet50, and "
+                "--list --architectures 'timm/resnet*' shows what a pattern matches"
             )
         chosen |= matched
     return tuple(architecture for architecture in architectures if architecture in chosen)
@@ -188,7 +193,7 @@ def _sample(architectures: Iterable[Architecture], per_family: int) -> set[Archi
 
 
 def _alternate(name: str, native: int) -> int:
-    """Another usual extent, the same one every time for a name."""
+    """Another common extent, chosen by a hash of the name."""
     others = [extent for extent in _ALTERNATE_EXTENTS if extent != native]
     return others[int(hashlib.sha256(name.encode()).hexdigest(), 16) % len(others)]
 

@@ -1,4 +1,4 @@
-"""Traces many architectures, each once: what the trace file already holds is not traced again."""
+"""Traces architectures into a trace file. Pairs of architecture and resolution already in it are skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tools.crawl.trace_file import TraceFile
 
 @dataclass(frozen=True)
 class Progress:
-    """After each trace. seconds_left: estimated from the traces made so far in this call."""
+    """Reported after each trace. seconds_left: estimated from the traces made so far in this call."""
 
     done: int
     total: int
@@ -27,9 +27,9 @@ def collect(
     report: Callable[[Progress], None],
     resolutions: Sequence[tuple[int, ...]] = (),
 ) -> tuple[Trace, ...]:
-    """The traces of the architectures, in their order; failed ones too (`Trace.error`).
+    """Returns the traces of the architectures, in their order, failed ones included (`Trace.error`).
 
-    resolutions: image extents used in place of each architecture's own; those of video models stay.
+    resolutions: replace each image architecture's own; video models keep theirs.
     """
     wanted = [(a, resolution) for a in architectures for resolution in _resolutions(a, resolutions)]
     missing = [(a, resolution) for a, resolution in wanted if (a.label, resolution) not in file.traces]

@@ -1,8 +1,8 @@
-"""GEMM shapes: the matrix products of published language models, a wide range around them, and edges.
+"""GEMM shapes: layers of published language models, a log-uniform range of sizes, and edge cases.
 
-The problem sets gemm_smoke, gemm_training and gemm_validation are what `gemm_sets()` makes; nothing in it
-is measured or downloaded. A model is its published sizes (hidden size, heads, feed-forward size,
-vocabulary); a layer of it multiplies M tokens by a K x N weight matrix.
+`gemm_sets()` makes the problem sets gemm_smoke, gemm_training and gemm_validation. It measures and downloads
+nothing. A model is described by its published sizes (hidden size, heads, feed-forward size, vocabulary); each
+of its layers multiplies M tokens by a K x N weight matrix.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
 
 Shapes = dict[GemmProblem, str]
-"""Problem -> where it comes from, in order."""
+"""Problem -> its source, in the order of the set."""
 
 TOKENS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192)
-"""Tokens at once: a few while text is generated, many while a prompt is read."""
+"""Values of M: few tokens during decoding, many during prefill."""
 
 MAX_GFLOP = 10_000
 MAX_MB = 4_000
@@ -31,10 +31,11 @@ _SEED = 1
 
 @dataclass(frozen=True)
 class LanguageModel:
-    """Sizes of a decoder, as its published configuration says them (hidden_size, intermediate_size,
-    num_attention_heads, num_key_value_heads, head_dim, vocab_size). `devices`: over how many its weights are
-    split when it is served. `joined`: whether queries, keys and values come from one matrix (not where
-    attention is latent). `more`: further matrices, name -> (N, K).
+    """Sizes of a decoder from its published configuration: hidden_size, intermediate_size,
+    num_attention_heads, num_key_value_heads, head_dim, vocab_size.
+
+    devices: tensor-parallel degree when served. joined: whether one matrix computes queries, keys and values
+    (False for latent attention). more: further matrices, name -> (N, K).
     """
 
     name: str
@@ -51,7 +52,7 @@ class LanguageModel:
     more: Mapping[str, tuple[int, int]] | None = None
 
     def layers(self) -> Iterator[tuple[str, int, int]]:
-        """(name, N, K) of each kind of weight matrix, whole and split over the devices."""
+        """Yields (name, N, K) of each kind of weight matrix, whole and split over the devices."""
         queries = self.heads * self.head_size
         joined = (self.heads + 2 * self.kv_heads) * self.head_size
         up = self.feed_forward * (2 if self.gated else 1)
@@ -105,11 +106,11 @@ VALIDATION_MODELS = (
     LanguageModel("StarCoder2-15B", 6144, 24576, 48, 4, 128, 49152, gated=False),
     LanguageModel("GPT-2-XL", 1600, 6400, 25, 25, 64, 50257, gated=False),
 )
-"""The models of gemm_validation; a weight matrix that a training model has too is left out."""
+"""The models of gemm_validation, without the weight matrices that a training model also has."""
 
 
 def gemm_sets() -> dict[str, tuple[Shapes, str]]:
-    """Set name -> its problems with their sources, and its provenance: all three sets."""
+    """Set name -> (problems with their sources, provenance text), for all three sets."""
     training = training_shapes()
     validation = validation_shapes(training)
     return {
@@ -136,7 +137,7 @@ def gemm_sets() -> dict[str, tuple[Shapes, str]]:
 
 
 def _models(models: tuple[LanguageModel, ...]) -> str:
-    """Which models, and that of them only the sizes are here."""
+    """The paragraph of the provenance that lists the models."""
     lines = textwrap.wrap(", ".join(model.name for model in models), 100)
     return (
         "Of each model only the sizes that its published configuration states are used (hidden,\n"
@@ -156,7 +157,7 @@ _SMOKE_PROVENANCE = (
 
 
 def smoke_shapes() -> Shapes:
-    """gemm_smoke: what a run needs to show that everything works."""
+    """gemm_smoke: small products of each kind, for a quick test of the whole system."""
     rows = (
         ("rcr", 1, 1024, 1024, "one token: a matrix times a vector"),
         ("rcr", 8, 768, 512, "a few tokens"),
@@ -174,7 +175,7 @@ def smoke_shapes() -> Shapes:
 
 
 def training_shapes() -> Shapes:
-    """gemm_training: layers, their gradients, a wide range, edges."""
+    """gemm_training: layers, their gradients, log-uniform sizes, edge cases."""
     shapes: Shapes = {}
     for index, model in enumerate(TRAINING_MODELS):
         _add(shapes, _of_model(model, index))
@@ -185,7 +186,7 @@ def training_shapes() -> Shapes:
 
 
 def validation_shapes(training: Shapes) -> Shapes:
-    """gemm_validation: nothing of it is in the training set, whatever the layout and data type."""
+    """gemm_validation: no (M, N, K) of it is in the training set, in any layout or data type."""
     matrices = {(p.N, p.K) for p, source in training.items() if "@" in source}
     sizes = {(p.M, p.N, p.K) for p in training}
     shapes: Shapes = {}
@@ -204,7 +205,7 @@ def _add(shapes: Shapes, more: Iterator[tuple[GemmProblem, str]]) -> None:
 
 
 def _of_model(model: LanguageModel, index: int) -> Iterator[tuple[GemmProblem, str]]:
-    """Every layer with half of the token counts; always 1, the others in turn."""
+    """Every layer with about half of the token counts: always 1, the others in turn."""
     for place, (layer, n, k) in enumerate(model.layers()):
         start = (index + place) % 2
         for tokens in dict.fromkeys((1, *TOKENS[1 + start :: 2][:_TOKENS_A_LAYER])):
@@ -213,7 +214,7 @@ def _of_model(model: LanguageModel, index: int) -> Iterator[tuple[GemmProblem, s
 
 
 def _gradients(model: LanguageModel, index: int) -> Iterator[tuple[GemmProblem, str]]:
-    """The gradients of two layers of a model, as its training computes them."""
+    """Input and weight gradients of two layers of a model."""
     tokens = (1024, 2048, 4096)[index % 3]
     for layer, n, k in list(model.layers())[1:4:2]:
         yield GemmProblem("bf16", "rrr", tokens, k, n), f"{model.name}@{layer}, gradient of the input"
@@ -221,7 +222,7 @@ def _gradients(model: LanguageModel, index: int) -> Iterator[tuple[GemmProblem, 
 
 
 def _wide(generator: random.Random, count: int) -> Iterator[tuple[GemmProblem, str]]:
-    """Sizes whose logarithms are spread evenly; half of them multiples of 8, layouts in turn."""
+    """Log-uniform sizes; half of them have N and K that are multiples of 8."""
 
     def size(largest_log2: float) -> int:
         return max(1, int(2 ** (generator.random() * largest_log2)))
@@ -238,7 +239,7 @@ _PRIMES = (3, 17, 61, 127, 257, 521, 1021, 2053, 4093, 8191)
 
 
 def _edges() -> Iterator[tuple[GemmProblem, str]]:
-    """Sizes where something is 1, prime, or beside what tiles are made for."""
+    """Edge cases: sizes that are 1, prime, next to a power of two, or extreme in one dimension."""
     for size in (1, 64, 1024, 4096):
         for layout in ("rcr", "rrr"):
             yield GemmProblem("bf16", layout, size, 1, 4096), "edge: N = 1"

@@ -1,8 +1,8 @@
-"""Which problems go into which set: whole families held out, then strata filled evenly.
+"""Stratified sampling of training and validation sets, with whole families held out for validation.
 
-Left to chance, a third of the problems would be too small to matter, half would be plain matrix
-products and a fifth would come from one family. So each stratum, a kind of layer in a band of work, has
-a share, and within a stratum the families take turns, each with a layer that it has not given yet.
+In a uniform sample a third of the problems would be too small to matter, half would be plain matrix
+products and a fifth would come from one family. So each stratum (kind of layer x band of GFLOP) has a
+share. Within a stratum the families take turns, each with a layer that was not chosen before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tools.crawl.trace import Trace
 BAND_EDGES_GFLOP = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0)
 
 PINNED_TO_TRAINING = frozenset({"resnet", "efficientnet", "vision_transformer"})
-"""Families that much else is built from, and that hold a large part of all problems."""
+"""Families that many other architectures build on, and that hold a large part of all problems."""
 
 KIND_SHARES: Mapping[str, Mapping[str, float]] = {
     "forward": {
@@ -39,11 +39,11 @@ KIND_SHARES: Mapping[str, Mapping[str, float]] = {
         **{"large filter": 4, "few inputs": 5, "odd channels": 6, "other": 2},
     },
 }
-"""Direction -> kind -> share of a set (any unit)."""
+"""Direction -> kind -> relative share of a set."""
 
 _SYNTHETIC = "synthetic:"
 _SYNTHETIC_TURNS = {"forward": 1, "bwd_data": 2, "bwd_weight": 2}
-"""Problems that a deliberate addition gives in a turn in which a family of architectures gives one."""
+"""Direction -> problems taken from a synthetic recipe per turn. A family of architectures gives one."""
 
 T = TypeVar("T", bound=Hashable)
 _Side = dict[tuple[GroupedConvProblem, int], "Candidate"]
@@ -51,7 +51,7 @@ _Side = dict[tuple[GroupedConvProblem, int], "Candidate"]
 
 @dataclass(frozen=True)
 class Limits:
-    """What a set's problems may be at most, and how much of each band of work (BAND_EDGES_GFLOP) it takes."""
+    """Upper limits of a set's problems, and the share of each band of BAND_EDGES_GFLOP."""
 
     max_gflop: float
     max_bytes: int
@@ -64,7 +64,7 @@ VALIDATION_LIMITS = Limits(120.0, 3 * 10**8, (0.03, 0.10, 0.24, 0.32, 0.23, 0.06
 
 @dataclass(frozen=True)
 class SelectionOptions:
-    """How many problems of what kind are wanted. seed: decides the held-out families and every choice."""
+    """The sets to make. seed: decides the held-out families and every choice."""
 
     direction: str
     dtype: str = "bf16"
@@ -77,9 +77,9 @@ class SelectionOptions:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A problem that may be chosen: a layer (batch 1, forward, bf16) and a batch size.
+    """A problem that may be chosen: a layer (batch 1, forward, bf16) and a batch size N.
 
-    source: where it comes from; family: what takes turns.
+    source: its architecture or synthetic recipe. family: the unit that takes turns.
     """
 
     layer: GroupedConvProblem
@@ -100,7 +100,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Chosen:
-    """A problem of a set, and where it comes from."""
+    """A problem of a set, and its source."""
 
     problem: GroupedConvProblem
     source: str
@@ -108,10 +108,10 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Selection:
-    """The two sets, each in a fixed shuffle, so that its first problems are a fair sample of it.
+    """The two sets, each in a fixed shuffled order, so that any prefix is a fair sample.
 
-    held_out: families of the validation set. shared_layers: layers of theirs that other families have
-    too, at whatever batch size, and that are therefore not in the validation set.
+    held_out: families of the validation set. shared_layers: number of their layers that other families
+    have too, at any batch size; these are left out of the validation set.
     """
 
     training: tuple[Chosen, ...]
@@ -123,10 +123,9 @@ class Selection:
 
 
 def select(traces: Iterable[Trace], options: SelectionOptions) -> Selection:
-    """Chooses both sets from what was traced. Fewer problems than wanted are chosen only when there are
-    no more."""
+    """Chooses both sets from the traces. A set is smaller than wanted only if there are too few problems."""
     in_order = sorted(traces, key=lambda t: (t.architecture, t.resolution))
-    # a trace that failed or found nothing must not move other families to the other side
+    # a failed or empty trace must not change the side of other families
     held_out = hold_out({trace.family for trace in in_order}, options.seed)
     usable = [trace for trace in in_order if trace.layers]
     families = {trace.family for trace in usable}
@@ -141,7 +140,7 @@ def select(traces: Iterable[Trace], options: SelectionOptions) -> Selection:
     if options.synthetic:
         for problem, why in synthetic_problems(options.direction, options.dtype, options.seed):
             layer = _layer(problem)
-            # one layer, whatever its batch, is on one side
+            # all batch sizes of a layer are on one side
             side = sides[_hash(options.seed, layer.id) % 5 == 0]
             source = _SYNTHETIC + why
             side.setdefault((layer, problem.N), Candidate(layer, problem.N, source, source))
@@ -160,18 +159,18 @@ def select(traces: Iterable[Trace], options: SelectionOptions) -> Selection:
 
 
 def hold_out(families: Iterable[str], seed: int) -> frozenset[str]:
-    """The families of the validation set: of the image families and of the video families, those not
-    pinned to training, the first quarter (rounded up) in the order of sha256("seed:family")."""
+    """The families of the validation set: a quarter (rounded up) of the image families and a quarter of the
+    video families, first in the order of sha256("seed:family"). Families pinned to training are excluded."""
     free = sorted(set(families) - PINNED_TO_TRAINING, key=lambda family: _hash(seed, family))
     video = [family for family in free if family.startswith("video_")]
     image = [family for family in free if not family.startswith("video_")]
-    # one family alone is what the training set is made from
+    # a single family is for training
     groups = [group for group in (image, video) if len(group) > 1]
     return frozenset(family for group in groups for family in group[: math.ceil(len(group) / 4)])
 
 
 def kind_of(problem: GroupedConvProblem) -> str:
-    """The one kind that decides a problem's stratum: what is rare comes first."""
+    """The kind of a problem's stratum. Rare kinds are tested first."""
     if problem.ndim == 3:
         return "3D"
     if max(problem.dilation) > 1:
@@ -194,14 +193,16 @@ def kind_of(problem: GroupedConvProblem) -> str:
 
 
 def band_of(flops: int) -> int:
-    """The index of a band of work: 0 below the first of BAND_EDGES_GFLOP."""
+    """The index of the problem's GFLOP band: 0 below the first of BAND_EDGES_GFLOP."""
     return bisect.bisect_right(BAND_EDGES_GFLOP, flops / 1e9)
 
 
 def allocate(total: int, shares: Mapping[T, float], capacity: Mapping[T, int]) -> dict[T, int]:
-    """Whole numbers in proportion to the shares, none above its capacity; what one cannot take goes to
-    the others, and where only strata without a share have room, they share alike. They add up to the
-    total, or to all the capacity where that is less."""
+    """Integers in proportion to the shares, none above its capacity; the excess goes to the others.
+
+    If only keys without a share have room left, they get equal parts. The result adds up to the total, or
+    to the sum of the capacities if that is less.
+    """
     given = dict.fromkeys(capacity, 0)
     open_ = set(capacity)
     left = min(total, sum(capacity.values()))
@@ -243,7 +244,7 @@ def _choose(
 
 
 def _take_turns(candidates: Sequence[Candidate], options: SelectionOptions) -> list[Candidate]:
-    """In an order in which every beginning holds as many families, and of each as many layers, as can be."""
+    """Orders the candidates so that every prefix has as many families, and layers of each, as possible."""
     by_hash = sorted(candidates, key=lambda c: _hash(options.seed, f"{options.direction} {c.layer.id} {c.N}"))
     times_given: Counter[tuple[str, tuple[Any, ...]]] = Counter()
     turns: dict[str, list[tuple[int, int, Candidate]]] = defaultdict(list)
@@ -260,7 +261,7 @@ def _take_turns(candidates: Sequence[Candidate], options: SelectionOptions) -> l
 
 
 def _layer(problem: GroupedConvProblem) -> GroupedConvProblem:
-    """The problem at batch 1, forward, bf16: what two sides must not share."""
+    """The problem at batch 1, forward, bf16. The two sets must not share it."""
     if (problem.N, problem.direction, problem.dtype) == (1, "forward", "bf16"):
         return problem
     return replace(problem, N=1, direction="forward", dtype="bf16")

@@ -1,6 +1,6 @@
-"""Deliberate additions: kinds of problem that published architectures have too few of.
+"""Synthetic problems of kinds that are rare in published architectures.
 
-Each has a why, which becomes its source (`synthetic:<why>`). The three directions get different ones.
+Each has a reason, which becomes its source (`synthetic:<why>`). The three directions get different problems.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _BATCHES = (1, 2, 4, 8, 16, 32)
 
 
 def synthetic_problems(direction: str, dtype: str, seed: int) -> Iterator[tuple[GroupedConvProblem, str]]:
-    """(problem, why), the same ones for the same arguments. None is there twice."""
+    """Yields distinct (problem, reason) pairs; deterministic for given arguments."""
     seen = set()
     for why, (count, draw) in _RECIPES.items():
         rng = random.Random(f"{seed}:{direction}:{why}")
@@ -26,7 +26,7 @@ def synthetic_problems(direction: str, dtype: str, seed: int) -> Iterator[tuple[
             try:
                 problem = GroupedConvProblem(direction, dtype, 3 if "Di" in row else 2, **row)
             except ProblemError:
-                continue  # a filter that outgrew its image
+                continue  # the filter is larger than the image
             if problem not in seen:
                 seen.add(problem)
                 yield problem, why
@@ -192,4 +192,4 @@ _RECIPES: dict[str, tuple[int, Callable[[random.Random], _Row]]] = {
     "large image": (80, _large_image),
     "stride": (120, _strided),
 }
-"""why -> how many are drawn, and how one is."""
+"""Reason -> (number of draws, function that draws one)."""

@@ -1,4 +1,4 @@
-"""The convolutions that an architecture runs, seen on PyTorch's meta device: shapes only, no weights."""
+"""Records the convolutions of an architecture on PyTorch's meta device: shapes only, no weights."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tools.crawl.catalogue import Architecture, import_libraries
 
 _BATCH = 2
-"""Images a trace runs on: a batch of two tells what grows with the batch from what does not."""
+"""Batch size of a trace. With two images it is visible whether a dimension scales with the batch."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What one architecture does with one image or clip of one resolution.
+    """The convolutions of one architecture on one image or clip of one resolution.
 
-    layers: its distinct convolutions in order of first use, as forward bf16 problems; N is what one
-    image needs. left_out: reason -> number of convolutions that are no such problem. error: why there
-    are none, or "".
+    layers: distinct convolutions in order of first use, as forward bf16 problems; N is per image. left_out:
+    (reason, number) of the convolutions that no such problem describes. error: why the trace failed, or "".
+    seconds: time of the trace.
     """
 
     architecture: str
@@ -41,8 +41,8 @@ class Trace:
 
 
 def trace(architecture: Architecture, resolution: tuple[int, ...]) -> Trace:
-    """Runs the architecture on meta tensors. Whatever it raises becomes the trace's error: of a thousand
-    published models, some do not run at some resolution, and the others shall not wait for that."""
+    """Runs the architecture on meta tensors. Any exception becomes the trace's error: some published models
+    do not run at some resolutions, and that must not stop a crawl."""
     torch, _, timm = import_libraries()
     started = time.perf_counter()
     layers: dict[GroupedConvProblem, None] = {}
@@ -75,7 +75,8 @@ def _convolutions(
     torch: ModuleType, timm: ModuleType, architecture: Architecture, resolution: tuple[int, ...]
 ) -> list[tuple[Any, ...]]:
     """(input shape, weight shape, stride, padding, dilation, transposed, output padding, groups) of each
-    call. Taken where PyTorch dispatches, below modules and functions, with the padding that really runs."""
+    call. Recorded in PyTorch's dispatcher, below modules and functions, so the padding is the effective
+    one."""
     calls: list[tuple[Any, ...]] = []
     convolution = torch.ops.aten.convolution.default
     mode: Any = importlib.import_module("torch.utils._python_dispatch").TorchDispatchMode
@@ -93,7 +94,7 @@ def _convolutions(
     images = torch.empty((_BATCH, 3, *resolution), device="meta")
     with torch.no_grad(), torch.device("meta"), Recorder():
         if architecture.task == "detection":
-            model.backbone(images)  # what follows depends on the values of boxes
+            model.backbone(images)  # the rest depends on the values of boxes
         elif architecture.task == "optical_flow":
             model(images, images, num_flow_updates=1)
         else:
@@ -128,9 +129,12 @@ def layer_of(
     output_padding: list[int],
     groups: int,
 ) -> GroupedConvProblem | str:
-    """A call of PyTorch's convolution on a batch of two, as the forward bf16 problem that one image
-    needs; or, as a text, why it is none. A transposed one is given as the convolution whose data gradient
-    it is. Shapes as in PyTorch: (batch, channels, extents), (outputs, inputs / groups, filter extents)."""
+    """Converts a call of PyTorch's convolution on a batch of two to the forward bf16 problem of one image.
+
+    Returns the reason as text if there is no such problem. A transposed convolution becomes the convolution
+    whose data gradient it is. Shapes as in PyTorch: x (batch, channels, extents), weight (outputs, inputs /
+    groups, filter extents).
+    """
     ndim = len(x) - 2
     if ndim not in (2, 3):
         return f"{ndim}D"

@@ -1,7 +1,7 @@
-"""Traces on disk: JSON lines, one trace a line below a line with the library versions.
+"""Trace files: JSON lines. The first line holds the library versions, each other line one trace.
 
-Appended as each trace ends, so that an interrupted crawl goes on where it stopped; and enough to choose
-problem sets from without PyTorch.
+Traces are appended as they finish, so that an interrupted crawl continues where it stopped. Problem sets can
+be made from a trace file without PyTorch.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _MAX_LINE_BYTES = 4 * 2**20
 
 
 class TraceFile:
-    """The traces of one file. A line that an interruption cut short is dropped.
+    """The traces of one file. A last line that is incomplete after an interruption is dropped.
 
-    versions: library -> version; {} reads whatever made the file. Raises ProblemSetError when the file
-    is no trace file, or was made with other versions.
+    versions: library -> version; {} accepts any. Raises ProblemSetError if the file is not a trace file or
+    was made with other versions.
     """
 
     def __init__(self, path: Path, versions: Mapping[str, str]) -> None:
@@ -37,7 +37,7 @@ class TraceFile:
             raise ProblemSetError(f"{path} does not exist; leave out --no-trace to make it")
 
     def add(self, trace: Trace) -> None:
-        """Keeps a trace, in memory and at the end of the file."""
+        """Adds a trace and appends it to the file. Raises ProblemSetError if the file cannot be written."""
         lines = [] if self._whole_bytes else [json.dumps({"versions": self.versions})]
         lines.append(json.dumps(_as_json(trace)))
         data = "".join(line + "\n" for line in lines).encode()
@@ -71,25 +71,25 @@ class TraceFile:
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             reason = str(error)[:100] if isinstance(error, ProblemError) else "not a line of a trace file"
             raise ProblemSetError(
-                f"{self.path}:{number}: {reason}; remove the file, or name another by --trace-file"
+                f"{self.path}:{number}: {reason}; remove the file, or name another with --trace-file"
             ) from None
 
     def _check_versions(self, found: dict[str, str]) -> None:
         if self.versions and found != self.versions:
             raise ProblemSetError(
-                f"{self.path} was made with {_words(found)}, here are {_words(self.versions)}: "
-                "name another file by --trace-file"
+                f"{self.path} was made with {_words(found)}, but {_words(self.versions)} are installed: "
+                "name another file with --trace-file"
             )
         self.versions = found
 
 
 def default_trace_file(versions: Mapping[str, str]) -> Path:
-    """In the user's cache folder, one file for each set of library versions."""
+    """The path in the user's cache folder, one file per set of library versions. Raises HarnessError."""
     cache = os.environ.get("XDG_CACHE_HOME") or ""
     try:
         folder = Path(cache) if Path(cache).is_absolute() else Path.home() / ".cache"
     except RuntimeError:
-        raise HarnessError("no home folder: name a file by --trace-file") from None
+        raise HarnessError("there is no home folder: name a file with --trace-file") from None
     name = "-".join(f"{library}{version}" for library, version in sorted(versions.items()))
     return folder / "tile-oracle" / "crawl" / f"{name}.jsonl"
 

@@ -1,4 +1,4 @@
-"""Chosen problems as problem-set files that say how they were made."""
+"""Writes the chosen problems as problem-set files with their provenance."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from tools.crawl.trace import Trace
 def write_selection(
     selection: Selection, traces: Sequence[Trace], folder: Path, command: str, versions: Mapping[str, str]
 ) -> list[Path]:
-    """Writes `{direction}_training.csv` and `{direction}_validation_{count}.csv`, each whole or not at
-    all; a set without problems is not written. Returns the paths. Raises ProblemSetError."""
+    """Writes `{direction}_training.csv` and `{direction}_validation_{count}.csv`, each atomically. An empty
+    set is not written. Returns the paths. Raises ProblemSetError if a file cannot be written."""
     direction = selection.options.direction
     sets = (
         (f"{direction}_training", selection.training, _training_text(selection), TRAINING_LIMITS),
@@ -45,7 +45,7 @@ def write_selection(
         if chosen:
             head = [f"{name}: {len(chosen):,} {selection.options.dtype} problems {purpose}", ""]
             prose = head + _origin(selection, traces, command, versions)
-            # an empty line stays one
+            # textwrap drops empty lines
             wrapped = [part for line in prose for part in textwrap.wrap(line, 108) or [""]]
             lines = wrapped + _strata(chosen, limits)
             text = format_problem_set(

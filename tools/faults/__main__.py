@@ -1,4 +1,4 @@
-"""`python -m tools.faults`: every campaign in full, each in its own process, and one table at the end."""
+"""`python -m tools.faults`: runs every campaign in its own process and prints one table at the end."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from tools.faults.campaign import DEFAULT_SEED, FAILED, PASSED, Campaign, aligne
 
 
 def campaigns() -> list[Campaign]:
-    """The campaigns of this package, by name."""
+    """The campaigns of this package, sorted by name."""
     names = sorted(module.name for module in pkgutil.iter_modules(tools.faults.__path__))
     modules = [importlib.import_module(f"tools.faults.{name}") for name in names if name != "__main__"]
     return [module.CAMPAIGN for module in modules if hasattr(module, "CAMPAIGN")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the campaigns and print the table; FAILED when one of them failed."""
+    """Runs the campaigns and prints the table; returns FAILED if one of them failed."""
     every = {campaign.name: campaign for campaign in campaigns()}
     parser = argparse.ArgumentParser(prog="python -m tools.faults", description=__doc__)
-    parser.add_argument("--only", action="append", choices=sorted(every), help="this campaign (repeatable)")
-    parser.add_argument("--share", type=float, default=1.0, help="of each full count, e.g. 0.01")
+    parser.add_argument(
+        "--only", action="append", choices=sorted(every), help="run only this campaign (repeatable)"
+    )
+    parser.add_argument("--share", type=float, default=1.0, help="fraction of each full count, e.g. 0.01")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
     options = parser.parse_args(arguments)
     rows = [("campaign", "faults", "failures", "seconds", "verdict")]

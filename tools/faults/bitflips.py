@@ -1,12 +1,12 @@
-"""Flips one bit at a time in every kind of file that the project writes, and looks whether somebody notices.
+"""Flips one bit at a time in every kind of file that the project writes, and checks that it is detected.
 
-Each flip is made in a copy of the files; then they are used as a user would use them. A flip is
+Each flip is made in a copy of the files, which are then used as a user would use them. A flip has
 
-- `no effect` when the results are the same,
-- `refused` when an error names the file,
-- `said` when a warning names the file (what it held may be missing from the results then),
-- `silent` when the results differ without a word: a failure,
-- `broken` when anything but an error of ours comes out, or the process dies or hangs: a failure.
+- `no effect` if the results are the same,
+- been `refused` if an error names the file,
+- been `warned` of if a warning names the file (the results may then lack its content),
+- been `silent` if the results differ without an error or a warning: a failure,
+- been `broken` if another exception is raised, or the process dies or hangs: a failure.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from tools.faults.flippable import models, records
 from tools.faults.flippable.kind import FileKind
 from tools.faults.memory_folder import memory_folder
 
-OUTCOMES = ("no effect", "refused", "said", "silent", "broken")
+OUTCOMES = ("no effect", "refused", "warned", "silent", "broken")
 _LONGEST_READ_S = 60.0
 
 
 def all_kinds() -> tuple[FileKind, ...]:
-    """Every kind of file that the campaign knows."""
+    """Every kind of file that the campaign covers."""
     return (*records.kinds(), *models.kinds())
 
 
 def flip_bits(count: int, seed: int, kinds: Sequence[FileKind]) -> Outcome:
-    """Flips `count` bits, equally many in each kind, at places that the seed chooses."""
+    """Flips `count` bits, equally many in each kind of file, at positions drawn from the seed."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
     for number, kind in enumerate(kinds):
@@ -66,7 +66,7 @@ def _copy(pristine: Path, copy: Path) -> None:
 
 
 def _expected(kind: FileKind, pristine: Path, copy: Path) -> Any:
-    """The results without a flip: they must come without a word."""
+    """The results without a flip. Reading them must not log a warning."""
     _copy(pristine, copy)
     with _Listening() as heard:
         value = kind.read(copy)
@@ -75,7 +75,7 @@ def _expected(kind: FileKind, pristine: Path, copy: Path) -> Any:
 
 
 def _flip_one(choose: random.Random, files: Sequence[Path]) -> str:
-    """Flips a bit of a file; all bits of all files are equally likely."""
+    """Flips one bit, uniformly drawn from all bits of all files. Returns its position."""
     sizes = [path.stat().st_size for path in files]
     at = choose.randrange(8 * sum(sizes))
     which = 0
@@ -94,19 +94,19 @@ def _use(kind: FileKind, copy: Path, expected: Any, names: Sequence[str]) -> tup
 
 
 def _used(kind: FileKind, copy: Path, expected: Any, names: Sequence[str]) -> tuple[str, str]:
-    """The outcome, and a line on it."""
+    """The outcome, and its reason."""
     with _Listening() as heard:
         try:
             value = kind.read(copy)
         except HarnessError as error:
             named = any(name in str(error) for name in names)
             return ("refused", str(error)) if named else ("broken", f"names no file: {error}")
-        except Exception as error:  # whatever comes out is a traceback for a user
+        except Exception as error:  # a user would see a traceback
             return "broken", f"{type(error).__name__}: {error}"
     if value == expected:
         return "no effect", ""
-    said = [line for line in heard.lines if any(name in line for name in names)]
-    return ("said", said[0]) if said else ("silent", "the results differ")
+    warnings = [line for line in heard.lines if any(name in line for name in names)]
+    return ("warned", warnings[0]) if warnings else ("silent", "the results differ")
 
 
 def _apart(kind: FileKind, copy: Path, expected: Any, names: Sequence[str]) -> tuple[str, str]:
@@ -153,7 +153,7 @@ class _Listening(logging.Handler):
 
 CAMPAIGN = Campaign(
     "bitflips",
-    "no flipped bit in a file that the project wrote changes a result without a word",
+    "no flipped bit in a file that the project wrote changes a result without an error or a warning",
     2000,
     lambda count, seed: flip_bits(count, seed, all_kinds()),
 )

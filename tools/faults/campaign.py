@@ -1,4 +1,4 @@
-"""What all fault campaigns share: their options, the table of counts and the exit status."""
+"""Shared by all fault campaigns: options, the table of counts and the exit status."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ DEFAULT_SEED = 20260
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a campaign found.
+    """The result of a campaign.
 
-    faults: how many faults were injected. counts: what became of them, in the order in which they are shown.
-    failures: one line for each broken promise; a campaign passes when there are none.
+    faults: number of injected faults. counts: outcome -> number, in display order. failures: one line per
+    broken promise; a campaign passes if there are none.
     """
 
     faults: int
@@ -28,8 +28,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One kind of fault. name: the module's name. promise: what must hold, in one line. full_count: faults
-    of a full run. run: called with the number of faults and a seed; equal arguments choose equal faults."""
+    """One kind of fault.
+
+    name: the module's name. promise: what must hold, in one line. full_count: number of faults of a full run.
+    run: takes the number of faults and a seed; deterministic in its choice of faults.
+    """
 
     name: str
     promise: str
@@ -44,7 +47,7 @@ def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=campaign.full_count, help="faults to inject")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the outcome to this file, too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the outcome to this file")
     options = parser.parse_args(arguments)
     if options.count < 1:
         parser.error("--count must be 1 or more")
@@ -59,12 +62,12 @@ def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
 
 
 def exit_status(outcome: Outcome) -> int:
-    """A campaign that injected no fault has shown nothing, so it fails like one that found something."""
+    """PASSED or FAILED. A campaign that injected no fault has tested nothing, so it fails."""
     return PASSED if outcome.faults and not outcome.failures else FAILED
 
 
 def report(campaign: Campaign, outcome: Outcome, seconds: float) -> list[str]:
-    """The counts of one campaign and its failures, as lines."""
+    """The counts and failures of one campaign, as lines of text. seconds: its duration."""
     counts = {"faults": outcome.faults, **outcome.counts, "failures": len(outcome.failures)}
     rows = [(what, f"{number:,}") for what, number in counts.items()]
     verdict = "passed" if exit_status(outcome) == PASSED else "FAILED"
@@ -77,7 +80,7 @@ def report(campaign: Campaign, outcome: Outcome, seconds: float) -> list[str]:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows as lines of columns; the first column is flush left, the others flush right."""
+    """Formats rows as lines of columns; the first column is left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(

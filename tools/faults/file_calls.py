@@ -1,10 +1,10 @@
 """Makes every file call of a small session fail, one after the other, with each of several errors.
 
-After each faulty session a good one resumes the run. A promise is broken when the faulty session shows a
-traceback, when it ends as if nothing had happened though rows are left in a journal, or when the resumed run
-lacks a pair, has one twice, or has measured again a row that was acknowledged. The last faults are those of a
-disk that is full and stays so (every call from some moment on fails), and every twentieth one befalls a whole
-pytest session that measures.
+After each faulty session another one without faults resumes the run. A promise is broken if the faulty
+session shows a traceback, if it reports success although rows are left in a journal, or if the resumed run
+lacks a pair, has a pair twice, or measured an acknowledged row again. The last faults simulate a disk that
+stays full (every call from some moment on fails). Every twentieth fault is injected into a whole pytest
+session that measures.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from tools.faults.small_session import ROWS, Answer
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES)
 _SESSIONS = 20
-"""One fault in so many befalls a whole pytest session."""
+"""One fault in this many is injected into a whole pytest session."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """The `at`-th file call fails, from then on every one with `every_later`."""
+    """The `at`-th file call fails with errno `number`; with `every_later` all calls from then on."""
 
     at: int
     number: int
@@ -46,7 +46,7 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """Such as "ENOSPC at call 17"."""
+        """For example "ENOSPC at call 17"."""
         return f"{errno.errorcode[self.number]} {'from' if self.every_later else 'at'} call {self.at}"
 
 
@@ -64,7 +64,7 @@ class Server:
         )
 
     def session(self, folder: Path, number: int, fault: Fault | None = None) -> Answer:
-        """Runs the `number`-th session of a folder."""
+        """Runs the `number`-th session of a folder, with at most one fault."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         asked = {
@@ -79,12 +79,12 @@ class Server:
         return Answer(**json.loads(self._process.stdout.readline()))
 
     def close(self) -> None:
-        """Ends the server."""
+        """Stops the server process."""
         self._process.communicate()
 
 
 def run(count: int, seed: int) -> Outcome:
-    """All calls with all errors when `count` is large enough, or a sample of them, evenly spread."""
+    """Injects every error into every call if `count` is large enough, else into an even sample of them."""
     with tempfile.TemporaryDirectory(prefix="file-calls-", dir=memory_folder()) as scratch:
         library = build(Path(scratch))
         server = Server(library)
@@ -113,7 +113,7 @@ def _small(server: Server, scratch: Path, count: int, seed: int) -> Outcome:
 
 
 def _chosen(calls: int, count: int, seed: int) -> Iterator[Fault]:
-    """So many faults: the errors in turn, every call, then disks that stay full."""
+    """Yields `count` faults: every call with the errors in turn, then disks that stay full."""
     single = [Fault(at, ERRORS[(at + turn) % len(ERRORS)]) for turn in range(4) for at in range(1, calls + 1)]
     lasting = [Fault(at, errno.ENOSPC, every_later=True) for at in range(1, calls + 1)]
     faults = [*single, *lasting]
@@ -137,18 +137,18 @@ def _kind(answer: Answer) -> str:
 
 
 def broken(server: Server, folder: Path, answer: Answer) -> list[str]:
-    """Which promises the session broke, after another has resumed its run."""
+    """Resumes the run and returns the promises that the faulty session broke."""
     lines = []
     if answer.traceback:
         lines.append(answer.traceback)
     if "\n" in answer.error:
         lines.append(f"more than one line: {answer.error}")
     if answer.unsealed and not answer.error:
-        # The plugin makes an error of it: rows in a journal are not lost, but the session has not ended well.
+        # The plugin reports this as an error: rows in a journal are not lost, but the session has failed.
         answer = Answer(answer.acknowledged, error="unsealed")
     again = server.session(folder, 2)
     if again.error or again.traceback:
-        # A folder whose manifest was never written is no run: nothing was acknowledged in it.
+        # A folder without a manifest is not a run: nothing was acknowledged in it.
         return [*lines, f"cannot be resumed: {again.error or again.traceback}"]
     try:
         records = load_records(folder / "reports" / "small")
@@ -222,7 +222,7 @@ def _pytest(folder: Path, variables: dict[str, str]) -> tuple[int, str]:
 
 CAMPAIGN = Campaign(
     "file_calls",
-    "a file call that fails costs no finished row, doubles none, and shows one line",
+    "a failing file call loses no finished row, duplicates none, and prints one line",
     1000,
     run,
 )

@@ -1,4 +1,4 @@
-"""The library that stands between a process and its file calls (file_layer.c): built, loaded, armed."""
+"""Builds, loads and arms the library that intercepts the file calls of a process (file_layer.c)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SOURCE = Path(__file__).with_suffix(".c")
 
 
 def build(folder: Path) -> Path:
-    """The library, built into a folder by the machine's C compiler or by ziglang's."""
+    """Builds the library in a folder, with the system's C compiler or ziglang's. Returns its path."""
     library = folder / "file_layer.so"
     found = shutil.which("cc") or shutil.which("gcc")
     compiler = [found] if found else [sys.executable, "-m", "ziglang", "cc"]
@@ -23,18 +23,18 @@ def build(folder: Path) -> Path:
 
 
 def environment(library: Path) -> dict[str, str]:
-    """The environment of a process that is to load the library before any other."""
+    """The environment of a process that preloads the library."""
     return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])}
 
 
 def faulty_environment(library: Path, folder: Path, at: int, number: int) -> dict[str, str]:
-    """The same, with the `at`-th call of each process below `folder` failing with this error number."""
+    """The same; in addition each process's `at`-th call on files below `folder` fails with this errno."""
     asked = {"FILE_LAYER_FOLDER": str(folder), "FILE_LAYER_AT": str(at), "FILE_LAYER_ERRNO": str(number)}
     return environment(library) | asked
 
 
 class FileLayer:
-    """The functions of the library, in a process that has loaded it."""
+    """The functions of the library, in a process that preloaded it."""
 
     def __init__(self) -> None:
         self._library = ctypes.CDLL(None)
@@ -42,14 +42,14 @@ class FileLayer:
         self._library.file_layer_failed.restype = ctypes.c_char_p
 
     def arm(self, folder: Path, at: int, number: int, *, every_later: bool = False) -> None:
-        """From now on the `at`-th call below `folder` fails (0: none), or that and every later one."""
+        """Resets the count; the `at`-th call below `folder` fails (0: none), or that and every later one."""
         self._library.file_layer_arm(
             str(folder).encode(), ctypes.c_long(at), ctypes.c_int(number), ctypes.c_int(every_later)
         )
 
     @property
     def calls(self) -> int:
-        """How many calls there were since then."""
+        """Number of calls since `arm`."""
         return int(self._library.file_layer_calls())
 
     @property

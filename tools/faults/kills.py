@@ -1,9 +1,9 @@
-"""Kills and stops at random moments: pytest, workers of pytest-xdist, the measuring worker, compilers, merge.
+"""Kills or stops processes at random moments: pytest, xdist workers, the measuring worker, compilers, merge.
 
-A trial is one run of a small session. It is started, some of its processes are killed (SIGKILL) or stopped
-(SIGSTOP, later continued or killed), and it is resumed until it has come to its end. Before each fault a copy
-of the run's records is taken: what stands in it was acknowledged, and must be in the records of the end, once
-and with the same values. After the end no process, no journal and no temporary file may be left.
+A trial is one run of a small session. Some of its processes are killed (SIGKILL) or stopped (SIGSTOP, later
+continued or killed), and the run is resumed until it completes. The run's records are copied before each
+fault. Every row of these copies was acknowledged: it must be in the final records once, with the same values.
+After the last session no process, journal or temporary file may be left.
 
     python -m tools.faults.kills --count 50
 """
@@ -36,39 +36,39 @@ from tools.faults.campaign import Campaign, Outcome, main
 
 PROBLEMS = ("1,8,8,6,6,3,3,fp32", "1,16,16,5,5,1,1,fp32", "2,8,16,7,7,3,3,fp32", "1,8,24,9,9,1,1,fp32")
 KERNELS = 8
-"""Of the set `tiny`. The pairs of a session take about as long as its start."""
+"""Number of kernels, from the set `tiny`. Measuring takes about as long as starting the session."""
 RUN = "run"
 SESSION = (
     *("--problem-set", "small.csv", "--target", "cpu", "--kernel-set", "tiny", "--model", "none"),
     *("--kernel-budget", "2ms", "-p", "no:cacheprovider", "--run-name", RUN, "--resume"),
 )
 ONE_KERNEL = ("--kernel-filter", "tile_m == 16 and pipeline == 'basic_v1'")
-"""For the sessions that compile, which is what takes long in them."""
+"""For the sessions that compile, because compilation dominates their time."""
 WORKERS = (0, 0, 1, 2)
-"""Workers of pytest-xdist, drawn for each trial; 0: pytest measures by itself."""
+"""Number of xdist workers, drawn for each trial; 0: without xdist."""
 COMPILING = 0.03
-"""Share of the trials that begin with an empty cache of kernels."""
+"""Fraction of the trials that begin with an empty kernel cache."""
 MERGES = 0.15
-"""Share of the trials that end with a merge that is killed."""
+"""Fraction of the trials that end with a killed merge."""
 FAULTS_OF_A_TRIAL, FAULTS_OF_A_SESSION, SESSIONS_OF_A_TRIAL = 24, 12, 12
-"""At most: many sessions end before, of a fault."""
+"""Upper limits; a fault ends many sessions earlier."""
 SESSION_LIMIT_S = 240.0
-"""A session that takes longer than this hangs. Without a fault it takes a few seconds on an idle machine."""
+"""A longer session counts as hung. Without a fault it takes a few seconds on an idle machine."""
 ORPHAN_LIMIT_S = 60.0
-"""A process that lives longer than this after its session is an orphan."""
+"""A process that outlives its session by more than this is an orphan."""
 MARK = "TILE_ORACLE_FAULTS"
-"""An environment variable that all processes of a trial inherit."""
+"""Environment variable that all processes of a trial inherit."""
 _WEIGHTS = {"pytest": 2, "worker": 8, "guardian": 8, "measuring": 8, "compiler": 8, "all": 1}
-"""How often each kind of process is the victim. pytest and "all" at once mostly end a session."""
+"""Relative frequency of each kind of victim. A fault of pytest or of "all" at once usually ends a session."""
 
 
 class Broken(Exception):
-    """A promise that was not kept."""
+    """A broken promise."""
 
 
 @dataclass
 class Trial:
-    """One run in a folder of its own, from its first session to its end."""
+    """One run in its own folder, from its first session until it completes."""
 
     number: int
     chance: random.Random
@@ -112,7 +112,7 @@ class Trial:
     # ---- processes ----
 
     def start(self, *command: str) -> subprocess.Popen[bytes]:
-        """Start a command of Python's in a session of its own, its output in output.txt."""
+        """Starts a Python command in its own process session, with its output in output.txt."""
         with (self.folder / "output.txt").open("wb") as output:
             return subprocess.Popen(
                 [sys.executable, "-m", *command],
@@ -125,7 +125,7 @@ class Trial:
             )
 
     def processes(self) -> dict[int, str]:
-        """Process id -> what kind of process of this trial it is, a key of _WEIGHTS."""
+        """Process id -> kind, a key of _WEIGHTS, of the processes of this trial."""
         wanted = f"{MARK}={self.mark}".encode()
         found = {}
         for folder in Path("/proc").iterdir():
@@ -137,7 +137,7 @@ class Trial:
         return found
 
     def wait_for_all(self) -> None:
-        """Until every process is gone. Raises Broken when one stays."""
+        """Waits until every process has ended. Raises Broken if one does not."""
         deadline = time.monotonic() + ORPHAN_LIMIT_S
         while left := self.processes():
             if time.monotonic() > deadline:
@@ -152,7 +152,8 @@ class Trial:
     # ---- one session ----
 
     def session(self, duration_s: float, faults: int) -> int:
-        """One session with at most so many faults, to its end; its exit status. Raises Broken for a hang."""
+        """Runs one session with at most this many faults; returns its exit status. Raises Broken if it
+        hangs."""
         process = self.start("pytest", *self.arguments)
         begun = time.monotonic()
         if faults and self._wait_for_phase(process, duration_s):
@@ -167,7 +168,7 @@ class Trial:
         return status
 
     def _wait_for_phase(self, process: subprocess.Popen[bytes], duration_s: float) -> bool:
-        """Until the session comes to where its faults begin; whether it does before its end."""
+        """Waits for the phase in which faults begin; returns whether the session reached it."""
         weights = (1, 0, 4) if self.measured_all else (1, 5, 0)
         phase = self.chance.choices(("start", "measuring", "report"), weights)[0]
         self.counts[f"sessions harmed from: {phase}"] += 1
@@ -182,14 +183,14 @@ class Trial:
         return any((self.run / "measurements").glob(".journal-*"))
 
     def _writes_report(self) -> bool:
-        """Whether the session has said that its last problem is finished."""
+        """Whether the session has reported its last problem as finished."""
         return f"[{len(PROBLEMS)}/{len(PROBLEMS)}] " in (self.folder / "output.txt").read_text(
             errors="replace"
         )
 
     @staticmethod
     def _wait(process: subprocess.Popen[bytes], moment: float) -> bool:
-        """Whether the session still runs at that moment."""
+        """Waits until that moment; returns whether the session still runs."""
         try:
             process.wait(max(0.0, moment - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -206,12 +207,12 @@ class Trial:
             raise Broken(f"a session hung: {left}; {self.output()}") from None
 
     def output(self) -> str:
-        """The end of what the last command printed."""
+        """The end of the last command's output."""
         text = (self.folder / "output.txt").read_text(errors="replace")
         return " | ".join(text.split("\n")[-12:])[-1500:]
 
     def _harm(self, process: subprocess.Popen[bytes]) -> None:
-        """Inject one fault, if there is a process of the kind that was drawn."""
+        """Injects one fault, if there is a process of the drawn kind."""
         found = self.processes()
         kinds = sorted({*found.values()})
         if not kinds:
@@ -236,11 +237,11 @@ class Trial:
         self.faults_left -= 1
 
     def acknowledge(self) -> None:
-        """Remember what is recorded. A copy is read, for a reader seals the journals of the dead."""
+        """Notes the rows recorded so far. Reads a copy, because reading seals journals of dead processes."""
         with tempfile.TemporaryDirectory() as folder:
             copy = Path(folder) / "measurements"
             copy.mkdir()
-            # Journals first: a row that is sealed meanwhile is seen twice, not missed.
+            # Journals first: a row that is sealed in the meantime is read twice, not missed.
             for pattern in (".journal-*", "part-*"):
                 for path in (self.run / "measurements").glob(pattern):
                     with suppress(FileNotFoundError):
@@ -251,7 +252,7 @@ class Trial:
     # ---- the end ----
 
     def check(self) -> None:
-        """Raises Broken for what was lost, doubled or left behind."""
+        """Raises Broken for rows that were lost or duplicated, and for files left behind."""
         files = sorted(path.name for path in (self.run / "measurements").iterdir())
         if any(not name.startswith("part-") for name in files):
             raise Broken(f"files were left behind: {files}")
@@ -277,14 +278,14 @@ class Trial:
         self.counts["rows crash or timeout"] += int(records["status"].isin(["crash", "timeout"]).sum())
 
     def _temporary(self) -> Iterator[Path]:
-        """Files with names of files that are being written; locks are files that stay."""
+        """Files with temporary names. Lock files may stay."""
         for folder in (self.run, self.folder / "tmp"):
             for path in folder.rglob("*"):
                 if re.search(r"\.tmp$|^\.(?!lock)|~$", path.name) or path.name.startswith("tmp"):
                     yield path
 
     def merge(self) -> None:
-        """Merge the run into a file while the merge is killed, and then to its end."""
+        """Kills a merge of the run at a random moment, then merges without a fault."""
         out = self.folder / "merged.parquet"
         command = ("tile_oracle.cli", "merge", str(self.run), "-o", str(out), "--quiet")
         rows = load_records(self.run)
@@ -297,20 +298,20 @@ class Trial:
                 self.faults_left -= 1
             status = self._end(process, time.monotonic())
             if out.exists() and len(pd.read_parquet(out)) != len(rows):
-                raise Broken("a merged file is not whole")
+                raise Broken("a merged file is incomplete")
         if status:
             raise Broken(f"merge ended with status {status}: {self.output()}")
         if [path for path in self.folder.iterdir() if path.name.startswith(".merged")]:
             raise Broken("a merge left a temporary file behind")
 
     def go(self, duration_s: float) -> None:
-        """Sessions with faults until all are spent, then one without. Raises Broken."""
+        """Runs sessions with faults, then one without. Raises Broken."""
         for _ in range(SESSIONS_OF_A_TRIAL):
             if not self.faults_left or (self.measured_all and self.chance.random() < 0.4):
                 break
             self.session(duration_s, min(FAULTS_OF_A_SESSION, self.faults_left))
         status = self.session(duration_s, 0)
-        # 1: a kernel that was measured while its worker was killed failed, as it should.
+        # 1: a kernel failed because its worker was killed while measuring it, as it should.
         if status not in (0, 1):
             raise Broken(f"the last session ended with status {status}: {self.output()}")
         self.check()
@@ -336,7 +337,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _rows(records: pd.DataFrame) -> dict[tuple[str, str, int], tuple[object, ...]]:
-    """What must stay of each row. A row device_lost is no measurement: the pair is measured again."""
+    """The values of each row that must not change. Rows with device_lost are measured again, so not kept."""
     kept = records[records["status"] != "device_lost"]
     columns = ["problem", "kernel", "round", "status", "samples"]
     latencies = [repr(float(value)) for value in kept["latency_ms"]]
@@ -347,13 +348,13 @@ def _rows(records: pd.DataFrame) -> dict[tuple[str, str, int], tuple[object, ...
 
 
 def run(count: int, seed: int) -> Outcome:
-    """Trials until so many faults are injected."""
+    """Runs trials until `count` faults are injected."""
     with tempfile.TemporaryDirectory(prefix="tile-oracle-kills-") as folder:
         return run_in(Path(folder), Path(folder) / "cache", count, seed)
 
 
 def run_in(base: Path, cache: Path, count: int, seed: int) -> Outcome:
-    """The campaign in a folder; the kernels are compiled into the cache unless they are there."""
+    """Runs the campaign in a folder; kernels that are not in the cache are compiled into it first."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
     faults = number = 0
@@ -378,7 +379,7 @@ def run_in(base: Path, cache: Path, count: int, seed: int) -> Outcome:
 
 
 def _warm_up(base: Path, cache: Path) -> float:
-    """Compile the kernels and see how long a session takes without a fault, in seconds."""
+    """Compiles the kernels; returns the time of a session without a fault, in seconds."""
     duration_s = 0.0
     for name in ("warm",) if cache.is_dir() else ("cold", "warm"):
         trial = Trial(0, random.Random(0), base / name, cache, 0)
@@ -391,7 +392,7 @@ def _warm_up(base: Path, cache: Path) -> float:
 
 CAMPAIGN = Campaign(
     "kills",
-    "sessions end or are resumed to their end: no finished row lost, none doubled, nothing left behind",
+    "sessions end or can be resumed: no finished row lost, none duplicated, nothing left behind",
     1000,
     run,
 )

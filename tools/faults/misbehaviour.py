@@ -1,4 +1,4 @@
-"""Fault campaign: kernels that misbehave, each measured among innocent ones (tests/misbehaviour)."""
+"""Fault campaign: misbehaving kernels, each measured among correct ones (tests/misbehaviour)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _POSSIBLE = tuple(family for family in FAMILIES if family.possible_here)
 
 
 def misbehave(count: int, seed: int) -> Outcome:
-    """One kernel of each family, in an order that the seed chooses; with a smaller count, of so many."""
+    """Measures one kernel of each family, or of `count` families drawn from the seed if count is smaller."""
     chosen = list(_POSSIBLE)
     if count < len(chosen):
         chosen = random.Random(seed).sample(chosen, count)
@@ -37,7 +37,7 @@ def misbehave(count: int, seed: int) -> Outcome:
 
 CAMPAIGN = Campaign(
     "misbehaviour",
-    "a kernel that misbehaves gets its status, hurts no other kernel, and the session ends",
+    "a misbehaving kernel gets its status, affects no other kernel, and the session ends",
     len(_POSSIBLE),
     misbehave,
 )

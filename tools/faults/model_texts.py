@@ -1,11 +1,11 @@
-"""Mutates the text of shipped LightGBM models and loads and asks each one in a process of its own.
+"""Mutates the text of shipped LightGBM models, then loads and evaluates each one in its own process.
 
-A mutation is
+The outcome of a mutation is
 
-- `refused` when an error of ours, one line, names the file,
-- `scored` when the model is loaded and gives finite scores,
-- `died` when the process ends by a signal, `hung` when it does not answer in time, `broken` when another
-  exception comes out: failures.
+- `refused`: a one-line HarnessError names the file,
+- `scored`: the model loads and gives finite scores,
+- `died` (the process ended by a signal), `hung` (no answer in time) or `broken` (another exception):
+  failures.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tools.faults.campaign import Campaign, Outcome, main
 _OUTCOMES = ("refused", "scored", "died", "hung", "broken")
 _LONGEST_S = 120.0
 _TREES = 40
-"""Of each model: what LightGBM does with a text does not depend on how many further trees follow."""
+"""Trees kept of each model: how LightGBM parses a text does not depend on the trees after them."""
 
 _NUMBERS = (
     *("-1", "0", "1", "2", "255", "65536", "2147483647", "2147483648", "-2147483648", "4294967296"),
@@ -37,14 +37,14 @@ _KEY = re.compile(r"^([a-z_]+)=", re.MULTILINE)
 
 
 def mutations(text: str, choose: random.Random) -> tuple[str, str]:
-    """A mutated text, and what was done to it."""
+    """Returns a mutated text and the kind of mutation."""
     kinds = (_number, _number, _number, _key, _line, _twice, _swap, _cut, _bytes, _bytes)
     kind = choose.choice(kinds)
     return kind(text, choose), kind.__name__.strip("_")
 
 
 def _number(text: str, choose: random.Random) -> str:
-    """One number of a list of one key becomes another."""
+    """Replaces one number of one key's list."""
     key = choose.choice(sorted(set(_KEY.findall(text))))
     line = choose.choice(list(re.finditer(rf"^{key}=(.*)$", text, re.MULTILINE)))
     words = line.group(1).split(" ")
@@ -53,28 +53,28 @@ def _number(text: str, choose: random.Random) -> str:
 
 
 def _key(text: str, choose: random.Random) -> str:
-    """A line has the name of another one."""
+    """Gives a line the key of another one."""
     line = choose.choice(list(_KEY.finditer(text)))
     other: str = choose.choice(sorted(set(_KEY.findall(text))))
     return text[: line.start(1)] + other + text[line.end(1) :]
 
 
 def _line(text: str, choose: random.Random) -> str:
-    """A line is missing."""
+    """Removes a line."""
     lines = text.split("\n")
     del lines[choose.randrange(len(lines))]
     return "\n".join(lines)
 
 
 def _twice(text: str, choose: random.Random) -> str:
-    """A line is there twice."""
+    """Duplicates a line."""
     lines = text.split("\n")
     at = choose.randrange(len(lines))
     return "\n".join([*lines[:at], lines[at], *lines[at:]])
 
 
 def _swap(text: str, choose: random.Random) -> str:
-    """Two lines have changed places."""
+    """Swaps two lines."""
     lines = text.split("\n")
     a, b = choose.randrange(len(lines)), choose.randrange(len(lines))
     lines[a], lines[b] = lines[b], lines[a]
@@ -82,13 +82,13 @@ def _swap(text: str, choose: random.Random) -> str:
 
 
 def _cut(text: str, choose: random.Random) -> str:
-    """A piece is missing."""
+    """Removes a range of characters."""
     begin = choose.randrange(len(text))
     return text[:begin] + text[begin + choose.choice((1, 10, 1000, len(text))) :]
 
 
 def _bytes(text: str, choose: random.Random) -> str:
-    """A few characters become others."""
+    """Replaces a few characters."""
     letters = [*text]
     for _ in range(choose.choice((1, 1, 3, 20))):
         letters[choose.randrange(len(letters))] = choose.choice("0123456789 -.=\n\0e[]:\u00e9\ud800")
@@ -96,7 +96,8 @@ def _bytes(text: str, choose: random.Random) -> str:
 
 
 def originals() -> list[str]:
-    """The first trees of every shipped model, and a model with categories, of which none is shipped."""
+    """The first trees of every shipped model, and a model with categorical splits, which no shipped one
+    has."""
     import lightgbm as lgb
     import numpy as np
 
@@ -116,7 +117,7 @@ def originals() -> list[str]:
 
 
 def run(count: int, seed: int) -> Outcome:
-    """Mutates `count` texts."""
+    """Mutates `count` texts and evaluates them."""
     texts, choose = originals(), random.Random(seed)
     counts: Counter[str] = Counter()
     failures: list[str] = []
@@ -130,7 +131,7 @@ def run(count: int, seed: int) -> Outcome:
 
 
 def ask_apart(text: str) -> tuple[str, str]:
-    """What becomes of a text in another process, and a line on it."""
+    """Loads and evaluates a text in another process; returns the outcome and its reason."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe(duplex=False)
     process = context.Process(target=_ask, args=(theirs, text))
@@ -171,14 +172,14 @@ def _outcome(text: str) -> tuple[str, str]:
             line = str(error)
             named = path.name in line and "\n" not in line and len(line) < 600
             return ("refused", line) if named else ("broken", f"not one line on the file: {line[:200]!r}")
-        except Exception as error:  # whatever comes out is a traceback for a user
+        except Exception as error:  # a user would see a traceback
             return "broken", f"{type(error).__name__}: {str(error)[:200]}"
-    return ("scored", "") if np.isfinite(scores).all() else ("broken", "the scores are no numbers")
+    return ("scored", "") if np.isfinite(scores).all() else ("broken", "the scores are not finite")
 
 
 CAMPAIGN = Campaign(
     "model_texts",
-    "no text of a model ends or hangs the process that reads it",
+    "no model text crashes or hangs the process that reads it",
     1418,
     run,
 )

@@ -1,10 +1,10 @@
-"""Cuts the power of a file system while a session records to it, and looks what is left.
+"""Simulates power cuts of a file system while a session records to it, and checks what survives.
 
-Each cut has an ext4 file system of its own in an image file, in memory. At a random moment the file system is
-shut down as by a power cut (the ioctl FS_IOC_SHUTDOWN without a flush of its log: what is not on the disk is
-gone), the recording process is killed, and a copy of the image is mounted, which replays ext4's log. Then the
-run is resumed. Promises are broken when a row is gone that was acknowledged more than a second before the
-cut, when a row has another value or is there twice, or when the run cannot be resumed. Needs root and loop
+Each cut uses its own ext4 file system in an image file, in memory. At a random moment the file system is shut
+down as by a power cut (ioctl FS_IOC_SHUTDOWN without a flush of its journal: data that is not on the disk is
+lost), the recording process is killed, and a copy of the image is mounted, which replays ext4's journal. Then
+the run is resumed. A promise is broken if a row that was acknowledged more than a second before the cut is
+lost, if a row has another value or is duplicated, or if the run cannot be resumed. Needs root and loop
 devices.
 """
 
@@ -36,11 +36,11 @@ _IMAGE_BYTES = 64 << 20
 _FS_IOC_SHUTDOWN = 0x8004587D
 _WITHOUT_LOG = 2
 PROMISED_S = 1.0
-"""Rows that are older than this survive: half of it to gather rows, the rest to flush them."""
+"""Rows older than this survive: half of the time is for gathering rows, the rest for flushing them."""
 
 
 class NoFileSystemError(Exception):
-    """This machine does not let us mount an image."""
+    """This machine cannot mount an image."""
 
 
 def _command(*words: object) -> None:
@@ -70,8 +70,8 @@ class Image:
         _command("umount", "-l", self.place)
 
     def mount_copy(self) -> None:
-        """What is on the disk now, mounted instead: the file system itself stays shut down for as long as
-        anybody knows it. Raises NoFileSystemError."""
+        """Mounts a copy of the image, because the original stays shut down while it is in use.
+        Raises NoFileSystemError."""
         copy = self._file.with_name("copy")
         shutil.copyfile(self._file, copy)
         self.unmount()
@@ -79,7 +79,7 @@ class Image:
         self.mount()
 
     def cut(self) -> None:
-        """From now on nothing reaches the disk, and every call on the file system fails."""
+        """Shuts the file system down: nothing reaches the disk any more, and every call fails."""
         handle = os.open(self.place, os.O_RDONLY)
         try:
             fcntl.ioctl(handle, _FS_IOC_SHUTDOWN, _WITHOUT_LOG.to_bytes(4, "little"))
@@ -89,7 +89,7 @@ class Image:
 
 @contextmanager
 def mounted_image(scratch: Path) -> Iterator[Image]:
-    """A fresh file system, mounted. Raises NoFileSystemError."""
+    """Mounts a new file system. Raises NoFileSystemError."""
     with tempfile.TemporaryDirectory(prefix="cut-", dir=scratch) as folder:
         image = Image(Path(folder))
         image.mount()
@@ -101,7 +101,7 @@ def mounted_image(scratch: Path) -> Iterator[Image]:
 
 
 def is_possible() -> bool:
-    """Whether this machine lets us mount an image."""
+    """Whether this machine can mount an image."""
     with tempfile.TemporaryDirectory(dir=memory_folder()) as scratch:
         try:
             with mounted_image(Path(scratch)):
@@ -111,7 +111,7 @@ def is_possible() -> bool:
 
 
 def run(count: int, seed: int) -> Outcome:
-    """So many cuts, each of a new file system."""
+    """Makes `count` cuts, each of a new file system."""
     choose = random.Random(seed)
     counts: Counter[str] = Counter()
     failures: list[str] = []
@@ -155,23 +155,23 @@ def _one_cut(image: Image, after_s: float, counts: Counter[str]) -> list[str]:
 
 
 def _after(reports: Path, acknowledged: Sequence[Any], old: Sequence[Any], counts: Counter[str]) -> list[str]:
-    """What the cut broke."""
+    """Resumes the run and returns the promises that the cut broke."""
     if not (reports / "cut" / "run.json").exists():
         return ["the run is gone"] if old else []
-    said: list[str] = []
+    notes: list[str] = []
     try:
-        found = open_run(reports, {"target": "cpu"}, stem="s", name="cut", resume=True, tell=said.append)
+        found = open_run(reports, {"target": "cpu"}, stem="s", name="cut", resume=True, tell=notes.append)
         assert found.lock is not None
         found.lock.release()
         records = load_records(found.folder) if any(found.measurements.glob("*")) else None
     except HarnessError as error:
         return [f"the run cannot be resumed: {error}"]
-    counts["files or lines set aside"] += len(said)
+    counts["files or lines set aside"] += len(notes)
     kept = {} if records is None else {(r.problem, r.kernel): r.latency_ms for r in records.itertuples()}
     counts["rows kept"] += len(kept)
     lines = []
     if records is not None and records.duplicated(IDENTITY).any():
-        lines.append("rows are doubled")
+        lines.append("rows are duplicated")
     lost = [row for row in old if (row[0], row[1]) not in kept]
     if lost:
         lines.append(f"{len(lost)} of {len(old)} old rows are lost")
@@ -182,7 +182,7 @@ def _after(reports: Path, acknowledged: Sequence[Any], old: Sequence[Any], count
 
 
 CAMPAIGN = Campaign(
-    "powercut", "a power cut costs no row that is older than a second, and locks no run out", 100, run
+    "powercut", "a power cut loses no row older than a second, and every run can be resumed", 100, run
 )
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Records rows until it is killed: REPORTS SESSION. A line for each acknowledged row, with the time."""
+"""Records rows until it is killed, and prints a line for each acknowledged row. Arguments: REPORTS
+SESSION."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ _ROWS, _SEAL_ROWS, _PAUSE_S = 4000, 150, 0.004
 
 
 def record(reports: Path, session: int) -> None:
-    """Each line: problem, kernel, latency, when the row was acknowledged (seconds, monotonic)."""
+    """Prints per row: problem, kernel, latency (ms), time of acknowledgement (seconds, monotonic clock)."""
     journal._SEAL_ROWS = _SEAL_ROWS
     rows = some_rows(_ROWS, "cut", seed=session)
     run = open_run(reports, {"target": "cpu"}, stem="s", name="cut", resume=True)

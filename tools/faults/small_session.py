@@ -1,7 +1,7 @@
-"""A small session of the recording side, to be run with a faulty file layer: rows, a resume, a dataset.
+"""A small recording session to run with a faulty file layer: it records rows, resumes and writes a dataset.
 
-As a program it is a server that has everything imported: for each line of JSON on stdin it runs a session in
-a forked child, and answers with a line (`Answer`).
+As a program it is a server with all imports done: for each line of JSON on stdin it runs a session in a
+forked child and answers with one line (`Answer`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tools.faults.flippable.records import some_rows
 
 ROWS = 10
 _SEAL_ROWS = 4
-"""So few that a session seals more than once."""
+"""Few enough that a session seals more than once."""
 
 
 @dataclass
 class Answer:
-    """What became of a session.
+    """The outcome of a session.
 
-    acknowledged: [problem, kernel, latency] of each row that was recorded. error: the line that a user would
-    see, "" for none. traceback: what came out that is no error of ours. unsealed: whether rows were left in a
-    journal. calls: file calls. failed: the call that was made to fail.
+    acknowledged: [problem, kernel, latency in ms] of each recorded row. error: the line that a user would
+    see, "" for none. traceback: an exception that is not a HarnessError. unsealed: whether rows were left in
+    a journal. calls: number of file calls. failed: name of the call that was made to fail.
     """
 
     acknowledged: list[list[Any]] = field(default_factory=list)
@@ -47,9 +47,10 @@ class Answer:
 
 
 def session(reports: Path, number: int, acknowledged: list[list[Any]]) -> bool:
-    """Opens or resumes the run `small`, records what it lacks, merges; whether rows were left in journals.
+    """Opens or resumes the run `small`, records the missing rows, merges. Returns whether rows were left in
+    journals.
 
-    number: of the session, by which its figures are told from another's. Raises HarnessError.
+    number: of the session; it makes its values differ from those of other sessions. Raises HarnessError.
     """
     run = open_run(reports, {"target": "cpu"}, stem="s", name="small", resume=True)
     log = RunLog(run, f"s{number}")
@@ -82,7 +83,7 @@ def _answer(layer: FileLayer, asked: dict[str, Any]) -> Answer:
 
 
 def _in_child(work: Callable[[], Answer]) -> Answer:
-    """Forked: what a session leaves in memory, locks included, goes with it."""
+    """Runs the work in a forked child, so that its memory and locks are gone afterwards."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if not child:
@@ -102,10 +103,10 @@ def _in_child(work: Callable[[], Answer]) -> Answer:
 
 
 def serve() -> None:
-    """Answers until stdin ends."""
+    """Runs a session for each line of stdin."""
     journal._SEAL_ROWS = _SEAL_ROWS
     with tempfile.TemporaryDirectory() as scratch:
-        session(Path(scratch), 1, [])  # so that all that is imported late is imported before the first fork
+        session(Path(scratch), 1, [])  # completes late imports before the first fork
     layer = FileLayer()
     for line in sys.stdin:
         asked = json.loads(line)

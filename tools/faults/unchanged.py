@@ -1,14 +1,14 @@
-"""Real sessions in which nothing has changed: a baseline, and then the same sweep again and again.
+"""Real sessions without a change: a baseline, then repeats of the same sweep.
 
-Each session compiles (from the cache of the first), measures and judges like any other, in a report folder of
-its own. What may end in `failed` here is noise alone. Needs no installation, only a compiler: it runs from a
-checkout, with any Python that has pytest, pandas, pyarrow and lightgbm.
+Each session compiles (using the cache of the first), measures and judges as usual, in its own report folder.
+Only noise can make a session fail here. Needs a compiler but no installation: it runs from a checkout, with
+any Python that has pytest, pandas, pyarrow and lightgbm.
 
     python -m tools.faults.unchanged --count 50
     python -m tools.faults.unchanged --count 50 --jobs 8 --toolchain g++ --keep unchanged
 
-With --jobs the machine's cores are dealt out in disjoint parts, and on each a series of sessions runs side by
-side with the others: a baseline of its own, then its share of the repeats.
+--jobs divides the cores into disjoint sets. On each set a series of sessions runs in parallel with the
+others: its own baseline, then its share of the repeats.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _INSTALLED = (
 
 @dataclass(frozen=True)
 class Setting:
-    """How the sessions run. python: the interpreter. jobs: series side by side. keep: the folder where
-    reports and logs stay; None for a temporary one. extra: further arguments of pytest."""
+    """How the sessions run. python: the interpreter. jobs: parallel series. keep: the folder for reports and
+    logs; None for a temporary one. extra: further arguments for pytest."""
 
     python: str = sys.executable
     problem_set: str = "forward_smoke"
@@ -53,7 +53,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Session:
-    """How one session ended. state: of its verdict, "" where it left none. failed: criteria not met."""
+    """The result of one session. state: of its verdict, "" if there is none. failed: criteria not met."""
 
     name: str
     status: int
@@ -65,8 +65,8 @@ class Session:
 
 
 def series(folder: Path, count: int, cores: Sequence[int], setting: Setting) -> list[Session]:
-    """A baseline, and `count` repeats, on these cores; the baseline first. A baseline that is not accepted
-    ends the series."""
+    """Runs a baseline, then `count` repeats, on these cores. A baseline that is not accepted ends the
+    series."""
     found = [session(folder, "baseline", cores, setting, "--update-baseline")]
     if found[0].status == 0:
         found += [session(folder, f"repeat-{number + 1}", cores, setting) for number in range(count)]
@@ -74,7 +74,7 @@ def series(folder: Path, count: int, cores: Sequence[int], setting: Setting) -> 
 
 
 def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *arguments: str) -> Session:
-    """One sweep, below `folder`; its output is in NAME.log."""
+    """Runs one sweep below `folder`, with its output in NAME.log."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "pytest.ini").write_text("[pytest]\n")
     reports = folder / "reports"
@@ -119,13 +119,13 @@ def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *ar
 
 
 def _plugin(python: str) -> list[str]:
-    """The options that load the plugin where it is not installed, as in a copy of the checkout."""
+    """The options that load the plugin if it is not installed, as in a copy of the checkout."""
     done = subprocess.run([python, "-c", _INSTALLED], capture_output=True, text=True, check=False)
     return [] if done.stdout.strip() == "True" else ["-p", "tile_oracle.plugin"]
 
 
 def run(count: int, seed: int, setting: Setting | None = None) -> Outcome:
-    """`count` repeats in all. The seed has no meaning here: what varies is the machine."""
+    """Runs `count` repeats in total. The seed is ignored: only the machine's noise varies."""
     setting = setting or Setting()
     if setting.keep is None:
         with tempfile.TemporaryDirectory(prefix="unchanged-") as scratch:
@@ -143,7 +143,7 @@ def run(count: int, seed: int, setting: Setting | None = None) -> Outcome:
 
 
 def outcome_of(found: Sequence[Sequence[Session]]) -> Outcome:
-    """Counts of how the repeats of all series ended."""
+    """Counts the results of the repeats of all series."""
     baselines = [one[0] for one in found]
     repeats = [one for sessions in found for one in sessions[1:]]
     counts: Counter[str] = Counter()
@@ -169,7 +169,7 @@ def outcome_of(found: Sequence[Sequence[Session]]) -> Outcome:
 
 CAMPAIGN = Campaign(
     "unchanged",
-    "sessions in which nothing has changed do not fail, in 49 of 50",
+    "of 50 sessions without a change at least 49 do not fail",
     50,
     run,
 )
@@ -181,9 +181,11 @@ def _main() -> int:
     parser.add_argument("--problem-set", default=Setting.problem_set)
     parser.add_argument("--target", default=Setting.target)
     parser.add_argument("--toolchain", default=Setting.toolchain)
-    parser.add_argument("--jobs", type=int, default=1, help="series side by side, on disjoint cores")
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep reports and logs there")
-    parser.add_argument("--pytest", default="", metavar="ARGS", help="more arguments of pytest, in one word")
+    parser.add_argument("--jobs", type=int, default=1, help="parallel series, on disjoint cores")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep reports and logs in this folder")
+    parser.add_argument(
+        "--pytest", default="", metavar="ARGS", help="further arguments for pytest, quoted as one word"
+    )
     parser.add_argument("-h", "--help", action="store_true")
     own, rest = parser.parse_known_args()
     if own.help:

@@ -1,19 +1,20 @@
-"""Losses planted into recorded runs: does the gate find them, and does it leave unchanged runs alone?
+"""Losses planted into recorded runs: does the gate detect them, and does it pass unchanged runs?
 
-The shipped oracles of 300 problems (four of an H200, one of a CPU) are measured again in simulation: every
-record's latency is drawn anew from its median, spread and samples, from the scatter between rounds that the
-recording shows, and from the recording's own drift between rounds, which kernels timed in turn share. The
-baseline is the shipped model's picks on the recording itself. Three kinds of run, in turn:
+The shipped oracles of 300 problems (four of an H200, one of a CPU) are measured again in simulation. Every
+latency is redrawn from its median, spread and sample count, from the recording's scatter between rounds, and
+from the recording's drift between rounds, which interleaved kernels share. The baseline is the shipped
+model's picks on the recording itself. There are three kinds of run:
 
 - unchanged: the same picks;
-- mean: some picks exchanged for slower kernels, none by more than nine points, so that the mean falls by one;
-- problem: one pick, of a problem chosen at random, exchanged, so that its problem loses twelve points.
+- mean: some picks replaced by slower kernels, each costing at most nine points, so that the mean falls by
+  one;
+- problem: the pick of one random problem replaced, so that this problem loses twelve points.
 
 A *replay* has to decide from the rows of one recording. A *session* measures suspects again, in simulated
-rounds of pick, oracle and leaders, as session.settle does; its baseline was settled in the same way.
+rounds of pick, oracle and leaders, as session.settle does; so does its baseline.
 
-Only the leaders, the picks and the exchanged kernels of each problem are drawn: the others are too slow to
-change an oracle.
+Only the leaders, the picks and the replacements of each problem are redrawn: the other kernels are too slow
+to change an oracle.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ _OF_FEW_SAMPLES = 0.005
 class Recording:
     """A recorded run that can be measured again in simulation.
 
-    rows: of leaders and picks. options: rows of what a pick can be exchanged for. losses: by problem, those
-    options and what exchanging costs, in points (kernel, loss). scatter: standard deviation of a log latency
-    from round to round, without drift; drifts: of log latency, as the recording's problems show them.
+    rows: leaders and picks. options: rows of the kernels that can replace a pick. losses: problem -> (kernel,
+    loss in points) of these options. scatter: standard deviation of the log latency between rounds, without
+    drift. drifts: of the log latency, one per problem of the recording.
     """
 
     path: Path
@@ -84,14 +85,14 @@ class Analysed:
 
 
 def recordings() -> list[Path]:
-    """The shipped oracles that have a baseline beside them."""
+    """The shipped oracles that have a baseline."""
     found = sorted(shipped_models().glob("*/*/*_300/*.parquet"))
     return [path for path in found if path.with_suffix(".json").is_file()]
 
 
 @cache
 def load(path: Path) -> Recording:
-    """A shipped oracle with the picks that its baseline was made of."""
+    """Loads a shipped oracle with the picks of its baseline."""
     records = load_records(path)
     accepted = load_baseline(path.with_suffix(".json"))
     assert accepted is not None
@@ -133,7 +134,8 @@ def load(path: Path) -> Recording:
 
 
 def planted(recording: Recording, kind: str, rng: np.random.Generator) -> tuple[pd.Series, pd.DataFrame]:
-    """The picks of the changed model, and the rows of the recording with those of the exchanged picks."""
+    """The picks of the changed model, and the rows of the recording with those of the replacements.
+    Raises ValueError if the pool has no kernels with the wanted loss."""
     picks, found = recording.picks.copy(), []
     if kind == "mean":
         left = MEAN_POINTS * len(picks)
@@ -147,7 +149,7 @@ def planted(recording: Recording, kind: str, rng: np.random.Generator) -> tuple[
             if left < 1.0:  # of 300 points
                 break
         else:
-            raise ValueError(f"{recording.name}: {left:.1f} points of loss found no pick to exchange")
+            raise ValueError(f"{recording.name}: no pick can be replaced to lose the last {left:.1f} points")
     elif kind == "problem":
         for problem in rng.permutation(sorted(recording.losses)):
             options = recording.losses[problem]
@@ -158,12 +160,12 @@ def planted(recording: Recording, kind: str, rng: np.random.Generator) -> tuple[
         picks[problem] = one["kernel"]
         found.append(_with_exact_loss(recording, problem, one["kernel"], one["loss"]))
     rows = pd.concat([recording.rows, *found], ignore_index=True)
-    # An exchanged kernel may be a leader already: the later rows are those that were scaled.
+    # A replacement may already be a leader: the later rows are the scaled ones.
     return picks, rows.drop_duplicates(["problem", "kernel", "round"], keep="last", ignore_index=True)
 
 
 def _with_exact_loss(recording: Recording, problem: str, kernel: str, loss: float) -> pd.DataFrame:
-    """The exchanged pick's rows, a little faster or slower, so that its problem loses twelve points."""
+    """The replacement's rows, scaled slightly so that its problem loses exactly `loss` points."""
     before = float(baseline_of(recording, REPLAY).efficiencies[problem] or 0.0)
     factor = (before - loss / 100) / (before - PROBLEM_POINTS / 100)
     rows = recording.options[problem, kernel]
@@ -171,7 +173,7 @@ def _with_exact_loss(recording: Recording, problem: str, kernel: str, loss: floa
 
 
 def drawn(recording: Recording, rows: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
-    """The same rows, measured again in simulation."""
+    """The same rows with redrawn latencies."""
     samples = rows["samples"].to_numpy(dtype=np.float64, na_value=0)
     spread = rows["spread"].to_numpy(dtype=np.float64, na_value=0)
     error = np.where(samples > 1, 0.93 * spread / np.sqrt(np.maximum(samples, 1)), _OF_FEW_SAMPLES)
@@ -191,7 +193,7 @@ def settled(
     open_problems: Callable[[Analysed], Sequence[str]],
     rng: np.random.Generator,
 ) -> Analysed:
-    """Suspects measured again in turn, round by round, until nothing is open. rows: what is true."""
+    """Measures suspects again, interleaved, round by round, until none is open. rows: the true latencies."""
     truth = (
         rows[rows["status"] == "ok"].sort_values("round").drop_duplicates(["problem", "kernel"], keep="last")
     )
@@ -209,7 +211,8 @@ def settled(
 
 
 def baseline_of(recording: Recording, how: str) -> Baseline:
-    """Of the recording as it is; of a session settled as --update-baseline does."""
+    """The baseline of a replay: from the recording unchanged; of a session: settled like
+    --update-baseline."""
     return _baseline_of(recording.path, how)
 
 
@@ -225,7 +228,7 @@ def _baseline_of(path: Path, how: str) -> Baseline:
 
 
 def verdict_on(recording: Recording, kind: str, rng: np.random.Generator, how: str = REPLAY) -> Verdict:
-    """One simulated run, judged against the baseline of the recording."""
+    """Simulates one run and judges it against the recording's baseline."""
     picks, rows = planted(recording, kind, rng)
     baseline = baseline_of(recording, how)
     measured = drawn(recording, rows, rng)
@@ -251,8 +254,8 @@ def _identity() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of run of one recording. promised: the share of seeds in which it must go well; 0 where it is
-    counted only."""
+    """One kind of run of one recording. promised: fraction of seeds in which the verdict must be right; 0 if
+    it is only counted."""
 
     path: Path
     how: str
@@ -261,9 +264,9 @@ class Case:
 
 
 def cases(paths: Sequence[Path]) -> list[Case]:
-    """Replays of every recording, and sessions where the recording is of a CPU.
+    """Replays of every recording, and sessions of CPU recordings.
 
-    One recording of a CPU is too noisy for twelve points in one problem: sessions measure again for that.
+    One CPU recording is too noisy to detect twelve points in one problem, so sessions measure again.
     """
     found = []
     for path in paths:
@@ -292,7 +295,7 @@ def _one(case: Case, seed: int, number: int) -> tuple[str, bool]:
 def run(
     count: int, seed: int, paths: Sequence[Path] | None = None, how: Sequence[str] = (REPLAY, SESSION)
 ) -> Outcome:
-    """`count` simulated runs of each kind for each recording, on all cores."""
+    """Simulates `count` runs of each kind for each recording, on all cores."""
     counts: Counter[str] = Counter()
     failures: list[str] = []
     every = [case for case in cases(paths or recordings()) if case.how in how]
@@ -318,7 +321,7 @@ def run(
 
 CAMPAIGN = Campaign(
     "verdicts",
-    "planted losses are found in 95 of 100 recorded runs, unchanged runs do not fail in 98 of 100",
+    "planted losses are detected in 95 of 100 recorded runs, 98 of 100 unchanged runs do not fail",
     100,
     run,
 )

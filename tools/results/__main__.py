@@ -1,4 +1,4 @@
-"""`python -m tools.results`: the results page, from the folders of the shipped models."""
+"""`python -m tools.results`: makes the results page from the folders of the shipped models."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m tools.results`."""
+    """Adds the options of `python -m tools.results`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.description = (
-        "Markdown: per direction the published figures and ours, intervals, measuring the first k picks, "
-        "slices, statuses, learning curve. Made from the JSON files of the model folders alone."
+        "Makes the results page (Markdown) from the JSON files of the model folders. For each direction: "
+        "published metrics and ours with intervals, top-k, slices, statuses and the learning curve."
     )
     parser.epilog = _EXAMPLES
     parser.add_argument(
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
     models = args.models or shipped_models()
     if not models.is_dir():
-        raise ModelError(f"no folder of models at {models}")
+        raise ModelError(f"{models} is not a folder of models")
     page = results_page(read_shipped(models))
     if args.out is None:
         print(page, end="")

@@ -1,7 +1,7 @@
-"""docs/results.md: what the shipped models reach, made from their folders alone.
+"""Makes docs/results.md, the metrics of the shipped models, from the models' folders.
 
-Everything comes from JSON files in models/: study.json (`python -m tools.study`), cross-validation metrics
-and baselines. No measurement is read and nothing is trained, so the page is the same wherever it is made.
+The inputs are JSON files in models/: study.json (`python -m tools.study`), cross-validation metrics and
+baselines. It reads no measurements and trains nothing, so the page is the same on every machine.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ COMMAND = "python -m tools.results -o docs/results.md"
 _INTRODUCTION = f"""\
 # Results
 
-How well the models pick, by direction, beside what was published. This page is made by
-`{COMMAND}` from the models' folders (study.json, which `tile-oracle ship` and
-`python -m tools.study` make, cross-validation metrics, baselines); a test holds it to what the command
-prints. What has no row was not measured.
+How well the models pick, by direction, next to the published results. `{COMMAND}` makes
+this page from the models' folders: study.json (written by `tile-oracle ship` and `python -m tools.study`),
+cross-validation metrics and baselines. A test compares the page with the command's output. What has no row
+was not measured.
 
 Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
-Figures in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first
+Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first
 three picks."""
 
 _NOT_COMPARABLE = """\
 ## What is not comparable
 
-- The published figures are of 300 crawled validation problems, of which the public files have measurements
-  of 231: those with one group. Rows here that name the public measurements are of 119 of these.
-- The published forward model was trained on 48,845 measurements that are not public; what is trained here on
-  public data sees at most a sixth of that, and its pool is 20 to 30 kernel names, of which some are one
-  kernel.
-- The public files count a kernel whose output was partly unwritten as ok, and so do the rows made from them
-  here, since leaving it out would change the oracle that the published figures stand on. How many that are is
-  said with each model. Our own measurements count verified kernels only.
-- Cross-validation holds out problems of the training data, not a validation set; by family it holds out all
-  batch and image sizes of a layer together, by problem it does not, which flatters.
-- The published features were made for one library's names, of which they read the first number as a block
-  size; of the kernels here they say less than they could, and so do the rows `recipe published` of other
-  hardware.
-- Efficiency is relative to the pool and the device: a model of one pool or device is not better than one of
-  another because its figure is higher."""
+- The published results cover 300 crawled validation problems. The public files have measurements of 231 of
+  them: those with one group. Rows here that name the public measurements cover 119 of these.
+- The published forward model was trained on 48,845 measurements that are not public. Models trained here on
+  public data see at most a sixth of that, and their pool has 20 to 30 kernel names, some of which are aliases
+  of one kernel.
+- The public files count a kernel whose output was partly unwritten as ok. The rows made from them here do the
+  same, because leaving such kernels out would change the oracle behind the published results. Each model
+  states how many there are. Our own measurements count verified kernels only.
+- Cross-validation holds out problems of the training data, not a validation set. By family it holds out all
+  batch and image sizes of a layer together. By problem it does not, which is optimistic.
+- The published features were made for one library's kernel names and read the first number as a block size.
+  They describe the kernels here less precisely than they could, which lowers the rows `recipe published` of
+  other hardware.
+- Efficiency is relative to the pool and the device: a higher efficiency on another pool or device does not
+  make a model better."""
 
 
 @dataclass(frozen=True)
 class Shipped:
-    """A model's folder as the page reads it."""
+    """What the page uses of a model's folder. study: None without a study.json."""
 
     folder: Path
     spec: ModelSpec
@@ -76,7 +76,7 @@ class Shipped:
 
 
 def read_shipped(models: Path) -> list[Shipped]:
-    """Every model below a folder, by name. Raises ModelError and GateError for files that are damaged."""
+    """Reads every model below a folder, sorted by name. Raises ModelError, GateError for damaged files."""
     found = []
     for folder in model_folders(models):
         spec = read_spec(folder)
@@ -98,7 +98,7 @@ def read_shipped(models: Path) -> list[Shipped]:
 
 
 def results_page(models: Sequence[Shipped]) -> str:
-    """The page as Markdown, ending in a line break."""
+    """Returns the page as Markdown, ending in a line break."""
     parts = [_INTRODUCTION]
     for direction in DIRECTIONS:
         own = [one for one in models if one.spec.direction == direction]
@@ -132,18 +132,18 @@ _HEAD = (
 
 
 def _headline_table(direction: str, own: Sequence[Shipped]) -> str:
-    said = PUBLISHED[direction]
+    known = PUBLISHED[direction]
     published = (
         f"published ({SOURCE})",
         HARDWARE,
-        f"{said.measurements:,}",
-        f"{said.problems:,}",
-        "300 unseen problems" + (f"; {said.note}" if said.note else ""),
-        f"{said.mean:g}",
-        f"{said.median:g}",
-        f"{said.p10:g}",
-        _plain(said.top_1),
-        _plain(said.top_5),
+        f"{known.measurements:,}",
+        f"{known.problems:,}",
+        "300 unseen problems" + (f"; {known.note}" if known.note else ""),
+        f"{known.mean:g}",
+        f"{known.median:g}",
+        f"{known.p10:g}",
+        _plain(known.top_1),
+        _plain(known.top_5),
         "-",
     )
     return _table(_HEAD, [published, *(row for one in own for row in _model_rows(one))])
@@ -177,7 +177,7 @@ def _study_rows(one: Shipped) -> list[tuple[str, ...]]:
 
 
 def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
-    """Cross-validation of the shipped model's recipe over all that it was trained on."""
+    """Cross-validation of the shipped model's recipe over all of its training data."""
     rows: list[tuple[str, ...]] = []
     for key, metrics in one.metrics.items():
         if not isinstance(metrics, Mapping):
@@ -186,7 +186,7 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
             (
                 f"shipped: {code(one.folder.name)}",
                 _hardware(one),
-                _learnt_from(one, one.manifest.get("valid_rows", 0)),
+                _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
                 f"{metrics['covered']:,}",
                 f"the same, {metrics['n_splits']}-fold cross-validation {key.replace('_', ' ')}",
                 f"{metrics['mean_percent']:.2f}",
@@ -201,7 +201,7 @@ def _validation_rows(one: Shipped) -> list[tuple[str, ...]]:
 
 
 def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
-    """What the gate accepts, of baselines that are not the cross-validation's own."""
+    """Efficiencies of the accepted baselines, except those that come from the cross-validation itself."""
     rows: list[tuple[str, ...]] = []
     for baseline in one.baselines:
         if baseline.model_kind == "out_of_fold":
@@ -214,7 +214,7 @@ def _baseline_rows(one: Shipped) -> list[tuple[str, ...]]:
             (
                 f"shipped: {code(one.folder.name)}",
                 text(f"{baseline.arch} ({baseline.device})"),
-                _learnt_from(one, one.manifest.get("valid_rows", 0)),
+                _with_auxiliary(one, one.manifest.get("valid_rows", 0)),
                 f"{one.manifest.get('unique_shapes', 0):,}",
                 f"{len(percent):,} problems of {text(baseline.problem_set)} x {text(baseline.kernel_set)} "
                 f"(the baseline of {text(baseline.created[:10])})",
@@ -237,20 +237,20 @@ def _details(one: Shipped) -> list[str]:
     if judged:
         parts += _judged(study, judged)
     else:
-        parts.append("No measurement of problems that the recipe was not trained on is at hand.")
+        parts.append("There are no measurements of problems that the recipe was not trained on.")
     if "learning_curve" in study:
-        parts += _curve(study, taught=bool(one.manifest.get("taught_by")))
+        parts += _curve(study, auxiliary=bool(one.manifest.get("taught_by")))
     return parts
 
 
 def _judged(study: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> list[str]:
-    # The shipped model itself, where the test's problems are new to it.
+    # The shipped model itself, where it was not trained on the test problems.
     first = next((row for row in judged if row["kind"] == "model"), judged[0])
     ceiling = first["ceiling"]
     name = f"recipe {code(first['name'])}" if first["kind"] == "recipe" else text(first["name"])
     parts = [
-        f"Judged on {first['problems']:,} problems ({text(study['test']['source'])}) that the training "
-        f"({text(study['training']['source'])}) does not have. Given the noise of single measurements, "
+        f"Evaluated on {first['problems']:,} problems ({text(study['test']['source'])}) that are not in the "
+        f"training data ({text(study['training']['source'])}). Given the noise of single measurements, "
         f"always picking the truly fastest kernel would reach a mean of {ceiling['mean']:.2f} and a P10 of "
         f"{ceiling['P10']:.2f} (estimated).",
         "Measuring the first k picks, mean efficiency:",
@@ -276,7 +276,7 @@ def _judged(study: Mapping[str, Any], judged: Sequence[Mapping[str, Any]]) -> li
     parts.append(_table(("slice", "problems", "mean", "P10", "min"), slices))
     there = {part["slice"] for part in first["slices"]}
     kinds = {"more than one group": {"grouped", "depthwise"}, "three dimensions": {"3D"}}
-    absent = [said for said, names in kinds.items() if not names & there]
+    absent = [kind for kind, names in kinds.items() if not names & there]
     if absent:
         parts.append(f"Not measured: problems with {' or '.join(absent)}.")
     if "verification" in study:
@@ -291,14 +291,14 @@ def _verification(found: Mapping[str, Any]) -> str:
         lines.append(
             f"{found['timed_without_check']:,} measured pairs left more than 2 % of their output unwritten. "
             f"On {found['unverified_oracles']:,} of {found['problems']:,} problems such a kernel is the "
-            "fastest: an oracle that does not look at outputs names a kernel there that was not shown to be "
-            "right."
+            "fastest: there, an oracle that does not check outputs is a kernel that was not shown to be "
+            "correct."
         )
     elif found["problems_with_a_wrong_kernel"]:
         lines.append(
             f"On {found['problems_with_a_wrong_kernel']:,} of {found['problems']:,} problems at least "
-            "one kernel gave a wrong result. Whether one of them would have been the oracle is not known: "
-            "what is wrong is not timed."
+            "one kernel gave a wrong result. Whether one of them would have been the oracle is not known, "
+            "because wrong kernels are not timed."
         )
     if found["problems_without_oracle"]:
         lines.append(f"{found['problems_without_oracle']:,} problems have no verified kernel at all.")
@@ -306,27 +306,27 @@ def _verification(found: Mapping[str, Any]) -> str:
 
 
 def _trained_on(one: Shipped, kind: str, measurements: int) -> str:
-    """Of a row of the study: recipes that stand beside the model learn from its direction alone."""
+    """Training measurements of a row of the study. Compared recipes are trained on its direction only."""
     if kind == "picks":
         return "as published"
-    return _learnt_from(one, measurements) if kind == "model" else f"{measurements:,}"
+    return _with_auxiliary(one, measurements) if kind == "model" else f"{measurements:,}"
 
 
-def _learnt_from(one: Shipped, measurements: int) -> str:
+def _with_auxiliary(one: Shipped, measurements: int) -> str:
     others = sum(one.manifest.get("taught_by", {}).values())
     return f"{measurements:,}" + (f" and {others:,} of other directions" if others else "")
 
 
-def _curve(study: Mapping[str, Any], *, taught: bool) -> list[str]:
+def _curve(study: Mapping[str, Any], *, auxiliary: bool) -> list[str]:
     curve = study["learning_curve"]
     rows = [
         (f"{point['problems']:,}", *(_interval(point[name]) for name in ("mean", "median", "p10")))
         for point in curve["points"]
     ]
     return [
-        f"Learning curve: recipe {code(curve['recipe'])} trained on some of the training problems"
-        f"{', on nothing of other directions' if taught else ''}, "
-        f"cross-validated by {text(curve['grouping'])} (a larger training set holds the smaller ones):",
+        f"Learning curve: recipe {code(curve['recipe'])} trained on subsets of the training problems"
+        f"{', without auxiliary training data' if auxiliary else ''}, "
+        f"cross-validated by {text(curve['grouping'])} (each larger subset contains the smaller ones):",
         _table(("training problems", "mean", "median", "P10"), rows),
     ]
 

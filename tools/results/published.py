@@ -1,4 +1,4 @@
-"""What was published of models that pick CK Tile's grouped convolutions on gfx950, as it was published."""
+"""Published metrics of the models that pick CK Tile's grouped convolutions on gfx950, unchanged."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ HARDWARE = "gfx950"
 
 @dataclass(frozen=True)
 class Published:
-    """measurements, problems: trained on. The rest in percent, of validation problems; None where nothing
-    was published. note: what belongs to a figure."""
+    """Metrics of one published model.
+
+    measurements, problems: size of its training data. mean, median, p10 (efficiency), top_1, top_5: percent
+    of the validation problems, None where not published. note: a remark shown with the metrics.
+    """
 
     measurements: int
     problems: int
@@ -32,4 +35,4 @@ PUBLISHED: Mapping[str, Published] = MappingProxyType(
         "bwd_weight": Published(34_900, 1_508, 96.1, 99.2, 89.4, 32.7, note="top-1 of 156 problems"),
     }
 )
-"""By direction; bf16."""
+"""Direction -> metrics; all bf16."""

@@ -86,7 +86,7 @@ def test_nothing_traced_is_a_failure(tmp_path: Path, capsys) -> None:
     ("arguments", "message"),
     [
         ((), "crawl needs --out-dir DIR"),
-        (("--out-dir", "x", "--no-trace"), "--no-trace takes all that --trace-file FILE holds"),
+        (("--out-dir", "x", "--no-trace"), "--no-trace uses all traces in --trace-file"),
         (("--out-dir", "x", "--no-trace", "--trace-file", "/none/t.jsonl"), "/none/t.jsonl does not exist"),
     ],
 )

@@ -49,7 +49,9 @@ def test_a_file_cut_short_in_its_first_line_begins_again(path: Path) -> None:
 
 
 def test_traces_of_other_versions_are_not_mixed_in(path: Path) -> None:
-    with pytest.raises(ProblemSetError, match=r"made with timm 1.0.0, torch 2.1.0, here are .* torch 2.2.0"):
+    with pytest.raises(
+        ProblemSetError, match=r"made with timm 1.0.0, torch 2.1.0, but .* torch 2.2.0 are installed"
+    ):
         TraceFile(path, VERSIONS | {"torch": "2.2.0"})
 
 

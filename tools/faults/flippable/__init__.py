@@ -1,4 +1,4 @@
-"""The kinds of files that the project writes, each with the way in which its content becomes results.
+"""The kinds of files that the project writes, each with a reader that turns the file into results.
 
-A module here has a function `kinds()`, and `tools.faults.bitflips` lists it.
+Each module has a function `kinds()`, which `tools.faults.bitflips` calls.
 """

@@ -1,4 +1,4 @@
-"""What the campaign of flipped bits needs to know of a kind of file."""
+"""A kind of file, as the bit-flip campaign uses it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from typing import Any
 class FileKind:
     """A kind of file.
 
-    name: what tables call it. make: writes an example into an empty folder, with all that is needed to use
-    it, and returns the files whose bits are flipped. read: what a user gets from that folder (rows, an
-    oracle, a verdict, a prediction) as a value that `==` compares. It may write into the folder, a copy.
-    apart: read in a process of its own, since the file's reader may abort or hang.
+    name: its name in tables. make: writes an example with everything needed to use it into an empty folder,
+    and returns the files whose bits are flipped. read: returns the user-visible result of a folder (rows, an
+    oracle, a verdict, a prediction) as a value comparable with `==`; it may write into the folder, a copy.
+    apart: whether to read in a separate process, because the reader may abort or hang.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Files of a model folder: its JSON files, the texts of its trees, and a shipped oracle with its baseline."""
+"""Files of a model folder: its JSON files, its tree texts, and a shipped oracle with its baseline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MODEL_WITH_ORACLE = "grouped_conv_forward_bf16_cpu"
 
 
 def kinds() -> tuple[FileKind, ...]:
-    """All files that a shipped model is made of."""
+    """All kinds of files of a shipped model."""
     return (
         FileKind("model JSON files", _make_json, _read_json),
         FileKind("text of trees", _make_trees, _read_trees, apart=True),

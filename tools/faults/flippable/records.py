@@ -32,7 +32,7 @@ _PURPOSE = {KERNEL_SET: "tiny", KERNEL_FILTER: "tile_m == 16", "target": "cpu", 
 
 
 def kinds() -> tuple[FileKind, ...]:
-    """All files that a run leaves, and those that are made from runs."""
+    """All kinds of files of a run, and those that are made from runs."""
     return (
         FileKind("run.json", _make_manifest, _read_manifest),
         FileKind("journal", _make_journal, _read_run),
@@ -47,7 +47,7 @@ def kinds() -> tuple[FileKind, ...]:
 
 
 def some_rows(count: int, run: str = "flipped", seed: int = 1) -> list[dict[str, Any]]:
-    """Rows as a session records them, with figures that are no round numbers."""
+    """Rows as a session records them, with values that are not round numbers."""
     choose = random.Random(seed)
     rows = []
     for n in range(count):
@@ -168,5 +168,5 @@ def _read_oracle(folder: Path) -> Any:
 
 
 def values_of(table: pd.DataFrame) -> list[str]:
-    """The rows as texts, NaN equal to NaN."""
+    """The rows as text, so that NaN equals NaN."""
     return [repr(row) for row in table.itertuples(index=False, name=None)]
