@@ -102,7 +102,7 @@ def test_only_gfx950_can_be_verified(tmp_path: Path) -> None:
 def test_a_mistake_is_found(builder: Builder, mutant: Mutant, texts: dict[str, list[str]]) -> None:
     kernel = KERNELS[mutant.kernel]
     if mutant.kernel not in texts:
-        texts[mutant.kernel] = builder._assembly(kernel).splitlines()
+        texts[mutant.kernel] = builder._maker.assembly(kernel).splitlines()
     text = "\n".join(mutant.mutate(texts[mutant.kernel]))
     assert verify_assembly(text, lds_buffers(kernel, "gfx950")).findings
 
@@ -119,7 +119,7 @@ def test_the_command_verifies_a_pool_and_a_file(
     one = f"name == '{KERNELS['gemm'].name}'"
     assert main((*pool, "--kernel-filter", one, "--build-dir", str(builder.cache.folder), "-j", "1")) == 0
     assert "1 kernel verified, 0 with findings" in capsys.readouterr().out
-    text = builder._assembly(KERNELS["gemm"])
+    text = builder._maker.assembly(KERNELS["gemm"])
     file = tmp_path / "kernel.s"
     file.write_text(text, "utf-8")
     assert main(("kernels", "--verify", str(file))) == 0

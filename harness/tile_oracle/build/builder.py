@@ -7,25 +7,22 @@ import time
 from concurrent.futures import Future
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from types import TracebackType
 
 from tile_oracle.build.binary import Binary, BuildResult
-from tile_oracle.build.cache import BuildCache, CacheEntry, default_cache_folder
+from tile_oracle.build.binary_maker import BinaryMaker
 from tile_oracle.build.code_verifier import NOTE, REFUSE, VERIFIABLE, CodeVerifier
-from tile_oracle.build.compiler import Compiler
 from tile_oracle.build.compiler_message import compiler_message
-from tile_oracle.build.isa import Isa, isa_for, this_cpu
+from tile_oracle.build.equipment import equip
+from tile_oracle.build.isa import Isa
 from tile_oracle.build.job_queue import Job, JobQueue
-from tile_oracle.build.kernel_source import NATIVE, KernelSource
-from tile_oracle.build.native import native_source
-from tile_oracle.build.prebuilt import PrebuiltKernels
+from tile_oracle.build.kernel_source import KernelSource
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-from tile_oracle.build.source import DEVICE_WORK, Headers, device_work_source, source_suffix
+from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import Toolchain
 from tile_oracle.cores import usable_cores
-from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.verify.findings import Report
 
@@ -93,42 +90,21 @@ class Builder:
             raise BuildError(f"compile timeout {timeout_s:g} s is not between 0 and {_LONGEST_TIMEOUT_S:g} s")
         if build_dir is not None and prebuilt is None and is_prebuilt_folder(build_dir):
             build_dir, prebuilt = None, build_dir
-        self._verifier = CodeVerifier(arch, verify)
+        verifier = CodeVerifier(arch, verify)
+        found = equip(arch, toolchain, isa, include, prebuilt, runs_here, source)
         self.arch = arch
-        self.notes: list[str] = []
-        """Messages to show the user once, such as a stale folder."""
-        own = source if source is not None else native_source(arch, include)
-        self.source: KernelSource = own
-        self.compiled_from = self.source.identity
+        self.isa: Isa = found.isa
+        self.toolchain: Toolchain | None = found.toolchain
+        self.flags: tuple[str, ...] = found.flags
+        self.source: KernelSource = found.source
+        self.compiled_from = found.compiled_from.identity
         """Identity of the sources to compile. `source` may be a prebuilt folder of them instead."""
-        self.headers: Headers = self.source.headers
-        self.isa: Isa = isa_for(arch, isa)
-        missing = self.isa.missing(this_cpu()) if runs_here else ()
-        if missing:
-            raise BuildError(f"this machine lacks {', '.join(missing)} of --isa {isa}: use --isa native")
-        self.toolchain: Toolchain | None = None
-        self.flags: tuple[str, ...] = ()
-        self._no_toolchain = ""
-        folder = PrebuiltKernels(prebuilt, self.source) if prebuilt is not None else None
-        try:
-            self.toolchain = (
-                self.source.find_toolchain(toolchain) if isinstance(toolchain, str) else toolchain
-            )
-            self.flags = self.toolchain.flags(arch, self.isa)
-        except BuildError as error:
-            if folder is None:
-                raise
-            self.toolchain, self._no_toolchain = None, str(error)
-        self._use_unless_stale(folder)
-        if build_dir is None:
-            # Without a compiler nothing is cached, so no home folder is needed.
-            build_dir = folder.folder if folder and not self.toolchain else default_cache_folder()
-        suffix = self.toolchain.suffix if self.toolchain is not None else ".so"
-        self.cache = BuildCache(build_dir, suffix, source_suffix(arch))
+        self.headers: Headers = found.compiled_from.headers
+        self.notes: list[str] = found.notes
+        """Messages to show the user once, such as a stale folder."""
         self._timeout_s = timeout_s
-        self._compiler: Compiler | None = None
-        if self.toolchain is not None:
-            self._compiler = Compiler(own, self.toolchain, self.isa, self.cache, timeout_s)
+        self._maker = BinaryMaker(found, build_dir, timeout_s, verifier)
+        self.cache = self._maker.cache
         self._queue = JobQueue[_Compile](jobs or max(1, usable_cores() - 1), self._run, self._fail)
         self._lock = threading.Lock()
         self._futures: dict[Kernel, Future[BuildResult]] = {}
@@ -136,8 +112,6 @@ class Builder:
         self._closed = False
         self._stats = BuildStats()
         self._began = time.time()
-
-    # ---- asking -----------------------------------------------------------------------------
 
     def submit(self, kernel: Kernel) -> Future[BuildResult]:
         """Returns the future result of a kernel. Kernels without a binary compile in order of submission.
@@ -157,7 +131,7 @@ class Builder:
                 future.set_exception(BuildError("the builder is closed"))
                 return future
         try:
-            done = self._without_compiler(kernel)
+            done = self._maker.without_compiler(kernel)
         except BuildError as error:
             future.set_exception(error)
             return future
@@ -190,50 +164,19 @@ class Builder:
 
         "" for a kernel that has no code on this architecture, or that is not prebuilt and cannot be compiled.
         """
-        try:
-            unit = self.source.unit(kernel)
-        except KernelError:
-            return ""
-        binary = self._prebuilt(kernel.name, unit)
-        if binary is not None:
-            return binary.source_hash
-        return "" if self._compiler is None else self._compiler.key(unit)
+        return self._maker.source_hash(kernel)
 
     @property
     def source_identity(self) -> str:
         """Hash of everything but the kernel that determines a binary. Runs may be joined when it is equal."""
-        return self.source.identity if self._compiler is None else self._compiler.identity
+        return self._maker.identity
 
     def device_work(self) -> Binary:
         """Returns the harness's own GPU code (kernels/gpu/device_work.hpp), compiling it if necessary.
 
         Raises BuildError when it cannot be built, and for an architecture that has none.
         """
-        unit = device_work_source(self.arch)
-        binary = self._prebuilt(DEVICE_WORK, unit)
-        if binary is not None:
-            return binary
-        if self.source.implementation != NATIVE:
-            # Device work is native code; another source's toolchain may not produce loadable modules.
-            with Builder(self.arch, build_dir=self.cache.folder, timeout_s=self._timeout_s) as own:
-                binary = own.device_work()
-                self.cache.mark(binary.source_hash)
-                return binary
-        if self._compiler is None:
-            raise BuildError(
-                f"the harness's own code for {self.arch} cannot be compiled: {self._no_toolchain}"
-            )
-        key = self._compiler.key(unit)
-        entry = self.cache.find(key)
-        if entry is None:
-            # No wait for another session that builds it too: entries are renamed into place atomically.
-            with self.cache.try_lock(key) or nullcontext():
-                entry, ended = self._compiler.make(DEVICE_WORK, unit, key)
-            if entry is None:
-                raise BuildError(
-                    f"kernels/gpu/device_work.hpp does not compile: {compiler_message(ended.log)}"
-                )
-        return self._compiler.binary(key, entry)
+        return self._maker.device_work()
 
     def describe(self) -> str:
         """Compiler and instruction set on one line."""
@@ -247,7 +190,7 @@ class Builder:
         result = self.need(kernel)
         if result.binary is None:
             raise BuildError(f"{kernel.name} cannot be verified: {compiler_message(result.log)}")
-        return self._verifier.report(kernel, result.binary, self._assembly)
+        return self._maker.report(kernel, result.binary)
 
     def stats(self) -> BuildStats:
         """Counters so far."""
@@ -259,10 +202,9 @@ class Builder:
         with self._lock:
             self._closed = True
         self._queue.close()
-        if self._compiler is not None:
-            self._compiler.stop()
+        self._maker.stop()
         self._queue.join()
-        self.cache.close()
+        self._maker.close()
 
     def __enter__(self) -> Builder:
         return self
@@ -271,53 +213,6 @@ class Builder:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    # ---- cache and prebuilt kernels -----------------------------------------------------------
-
-    def _without_compiler(self, kernel: Kernel) -> BuildResult | tuple[str, str]:
-        """The result if no compiler is needed, else (translation unit, cache key)."""
-        try:
-            unit = self.source.unit(kernel)
-        except KernelError as error:
-            return BuildResult(kernel, "build_error", None, str(error), 0.0, False)
-        binary = self._prebuilt(kernel.name, unit)
-        if binary is not None:
-            return BuildResult(kernel, "ok", binary, "", 0.0, cached=True)
-        if self._compiler is None:
-            where = f" is not in {self.source.folder} and" if isinstance(self.source, PrebuiltKernels) else ""
-            raise BuildError(f"kernel {kernel.name}{where} cannot be compiled: {self._no_toolchain}")
-        key = self._compiler.key(unit)
-        entry = self.cache.find(key)
-        if entry is not None and self._verifier.knows(entry):
-            return self._found(self._compiler, kernel, key, entry)
-        return unit, key
-
-    def _found(self, compiler: Compiler, kernel: Kernel, key: str, entry: CacheEntry) -> BuildResult:
-        log = entry.facts.get("log")
-        log = log if isinstance(log, str) else ""
-        return self._judged(BuildResult(kernel, "ok", compiler.binary(key, entry), log, 0.0, cached=True))
-
-    def _prebuilt(self, name: str, unit: str) -> Binary | None:
-        try:
-            return self.source.prebuilt(name, unit)
-        except BuildError as error:
-            if self.toolchain is None:
-                raise
-            self.notes.append(f"{error}; the kernel is compiled again")
-            return None
-
-    def _use_unless_stale(self, folder: PrebuiltKernels | None) -> None:
-        if folder is None:
-            return
-        why = folder.why_stale(self.isa)
-        if why is None:
-            self.source = folder
-        elif self.toolchain is None:
-            raise BuildError(f"{folder.folder} {why}, and cannot be built again: {self._no_toolchain}")
-        else:
-            self.notes.append(f"{folder.folder} {why}: its kernels are compiled again")
-
-    # ---- compiling ----------------------------------------------------------------------------
 
     def _run(self, job: _Compile) -> bool:
         """Builds a job. Returns False while another session or thread builds the same binary."""
@@ -328,38 +223,9 @@ class Builder:
                 return False
             # The lock's holder is probably suspended. Two builders are safe: entries are renamed into place.
         with lock or nullcontext():
-            result = self._build(job)
+            result = self._maker.make(job.kernel, job.unit, job.key, self._began, self._queue.run_fewer)
         self._finish(job, result)
         return True
-
-    def _build(self, job: _Compile) -> BuildResult:
-        compiler = self._compiler
-        assert compiler is not None
-        entry = self.cache.find(job.key)
-        if entry is not None:
-            return self._found(compiler, job.kernel, job.key, entry)
-        failed = self.cache.log_since(job.key, self._began)
-        if failed is not None:
-            return BuildResult(job.kernel, "build_error", None, failed, 0.0, cached=True)
-        look = self._verifier.looking_at(job.kernel)
-        make = partial(compiler.make, job.kernel.name, job.unit, job.key, look)
-        entry, ended = compiler.make_again_if_killed(make, self._queue.run_fewer)
-        if entry is None:
-            return BuildResult(
-                job.kernel, "build_error", None, ended.log, ended.seconds, False, interrupted=ended.killed
-            )
-        binary = compiler.binary(job.key, entry)
-        return self._judged(BuildResult(job.kernel, "ok", binary, ended.log, ended.seconds, cached=False))
-
-    def _judged(self, result: BuildResult) -> BuildResult:
-        return self._verifier.judged(result, self._assembly)
-
-    def _assembly(self, kernel: Kernel) -> str:
-        if self._compiler is None:
-            raise BuildError(f"{kernel.name} cannot be verified without the compiler that made it")
-        return self._compiler.assembly(kernel)
-
-    # ---- bookkeeping --------------------------------------------------------------------------
 
     def _finish(self, job: _Compile, result: BuildResult) -> None:
         self._count(result)
