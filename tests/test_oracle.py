@@ -247,7 +247,7 @@ class TestBadRecords:
         wrong = record(PROBLEM, B)
         wrong[column] = wrong[column] * 2 + PROBLEM.G
         rows = [wrong, record(PROBLEM, A)] if first else [record(PROBLEM, A), wrong]
-        with pytest.raises(RecordError, match=r"(told apart by all their dimensions|are no problem)"):
+        with pytest.raises(RecordError, match=r"(must match all of its dimensions|are not a valid problem)"):
             final_measurements(frame(rows))
 
 

@@ -224,7 +224,7 @@ class TestRefusals:
         path = tmp_path / "huge.csv"
         with path.open("wb") as file:
             file.truncate(2 * 2**30)
-        assert f"has 2048 MiB, a problem set at most {MAX_FILE_BYTES // 2**20}" in refusal(path)
+        assert f"has 2048 MiB, but a problem set may have at most {MAX_FILE_BYTES // 2**20}" in refusal(path)
 
     def test_reading_stops_at_the_row_limit(self, write, monkeypatch) -> None:
         monkeypatch.setattr("tile_oracle.problem_set.MAX_ROWS", 3)

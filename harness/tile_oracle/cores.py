@@ -1,4 +1,4 @@
-"""How many CPU cores this process may use."""
+"""The number of CPU cores that this process may use."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import os
 
 
 def usable_cores() -> int:
-    """Those that it may be scheduled on: under taskset or in a cpuset fewer than the machine has.
-    A container's CPU quota is not among them: it limits time, not cores."""
+    """Number of cores in the process's affinity mask, which taskset or a cpuset may restrict. A container's
+    CPU quota is ignored: it limits time, not cores."""
     return len(os.sched_getaffinity(0))

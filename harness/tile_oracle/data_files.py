@@ -1,4 +1,4 @@
-"""Where kernels/, problems/, models/ and selector/ are: in the checkout, or inside the installed package."""
+"""Locates kernels/, problems/, models/ and selector/: in the checkout or inside the installed package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _CHECKOUT = _PACKAGE.parent.parent
 
 
 def data_folder(name: str) -> Path:
-    """The folder of that name; an editable install uses the checkout's own."""
+    """The folder of that name; an editable install uses the checkout's. Raises HarnessError if it is
+    missing."""
     for base in (_CHECKOUT, _PACKAGE / "_data"):
         folder = base / name
         if folder.is_dir() and (base != _CHECKOUT or (base / "pyproject.toml").is_file()):

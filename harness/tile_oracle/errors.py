@@ -1,14 +1,14 @@
-"""The one error hierarchy. Each message says what is wrong, where, and what would be right."""
+"""The error hierarchy. Each message states what is wrong, where, and how to fix it."""
 
 from __future__ import annotations
 
 
 class HarnessError(Exception):
-    """Base of all errors that a user can cause and mend. The message is one line."""
+    """Base class of all errors that a user can cause and fix. The message is one line."""
 
 
 class ProblemError(HarnessError, ValueError):
-    """A problem's dimensions cannot be right."""
+    """A problem's dimensions are invalid."""
 
 
 class OperationError(HarnessError):
@@ -20,7 +20,7 @@ class ProblemSetError(HarnessError):
 
 
 class KernelError(HarnessError, ValueError):
-    """A kernel's fields or name cannot be right."""
+    """A kernel's fields or name are invalid."""
 
 
 class RuleError(HarnessError):
@@ -28,8 +28,8 @@ class RuleError(HarnessError):
 
 
 class BuildError(HarnessError):
-    """A toolchain is missing, or a build folder cannot be used (a kernel that does not compile is a
-    status, not this error)."""
+    """A toolchain is missing, or a build folder cannot be used. A kernel that does not compile has the status
+    build_error and raises nothing."""
 
 
 class TargetError(HarnessError):
@@ -37,7 +37,7 @@ class TargetError(HarnessError):
 
 
 class DeviceMissingError(TargetError):
-    """The target's device is not there, or it cannot be opened."""
+    """The target's device is missing or cannot be opened."""
 
 
 class RecordError(HarnessError):
@@ -45,11 +45,11 @@ class RecordError(HarnessError):
 
 
 class ModelError(HarnessError):
-    """A model folder cannot be read, or does not fit the features at hand."""
+    """A model folder cannot be read, or does not match the features."""
 
 
 class OperandError(HarnessError, ValueError):
-    """An array that a kernel is to run on does not fit the problem."""
+    """An operand's array does not match the problem."""
 
 
 class TunedError(HarnessError):
@@ -57,7 +57,7 @@ class TunedError(HarnessError):
 
 
 class NoModelError(ModelError):
-    """No model was trained for a problem, and nothing may be measured."""
+    """No model covers a problem, and measuring is not allowed."""
 
 
 class GateError(HarnessError):

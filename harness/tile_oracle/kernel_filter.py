@@ -1,4 +1,4 @@
-"""Kernel filters: `tile_n >= 128 and pipeline == 'compv5'`, a small language over a kernel's fields.
+"""Kernel filters such as `tile_n >= 128 and pipeline == 'compv5'`: a small language over a kernel's fields.
 
     filter      disjunction, and it must be true or false
     disjunction conjunction { "or" conjunction }
@@ -11,11 +11,11 @@
     atom        integer | 'text' | "text" | True | False | field | "(" disjunction ")" | list
     list        "(" sum "," { sum "," } ")" | "[" sum { "," sum } "]"
 
-The meaning is Python's, chained comparisons and the order of evaluation included; the types are
-stricter: integers, texts and flags never mix, only integers are ordered and calculated with, and
-lists stand only behind `in` (behind which a text field means: contains). All of that is decided while the
-text is read, with the column of the mistake, so that a filter that is wrong cannot quietly match
-nothing. The text is never given to Python's own compiler.
+The semantics are Python's, including chained comparisons and the order of evaluation. The types are stricter:
+integers, texts and booleans do not mix, ordering and arithmetic are for integers only, and a list is valid
+only after `in` (`in` with a text field tests for a substring). Types are checked while parsing, and an error
+names the column, so a wrong filter cannot silently match nothing. The text is never passed to Python's
+compiler.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
 MAX_CHARACTERS = 4096
 MAX_TOKENS = 600
 MAX_DEPTH = 30
-"""Parentheses, `not` and signs inside each other."""
+"""Maximum nesting of parentheses, `not` and signs."""
 
 _INTEGER, _TEXT, _FLAG = "an integer", "a text", "true or false"
 
 
 @cache
 def filter_fields(op: str) -> dict[str, str]:
-    """The fields of an operation's kernels that a filter can use, with what each one is."""
+    """Field name -> type, of the kernel fields of an operation that a filter can use."""
     kinds = {"int": _INTEGER, "str": _TEXT, "bool": _FLAG}
     return {f.name: kinds[str(f.type)] for f in fields(operation_named(op).kernel)} | {"name": _TEXT}
 
 
 @lru_cache(maxsize=1)
 def _all_fields() -> dict[str, str]:
-    """Those of every operation's kernels."""
+    """The fields of all operations' kernels."""
     return {name: kind for op in operation_names() for name, kind in filter_fields(op).items()}
 
 
@@ -70,9 +70,9 @@ _Value = Callable[[Kernel], Any]
 
 @dataclass(frozen=True)
 class KernelFilter:
-    """A filter, read and checked on construction. Raises RuleError with the column of the mistake.
+    """A filter, parsed and checked on construction. Raises RuleError with the column of the error.
 
-    Equal texts are equal filters; it can be hashed, pickled and sent to other processes.
+    Filters with equal texts are equal. They are hashable and can be pickled.
     """
 
     text: str
@@ -82,8 +82,8 @@ class KernelFilter:
         object.__setattr__(self, "_value", _Parser(self.text).filter())
 
     def matches(self, kernel: Kernel) -> bool:
-        """Whether the kernel is wanted. Raises RuleError where the filter divides by zero, or names a field
-        that kernels of this operation do not have."""
+        """Whether the filter accepts the kernel. Raises RuleError if it divides by zero for this kernel, or
+        uses a field that kernels of this operation do not have."""
         return bool(self._value(kernel))
 
     def __reduce__(self) -> tuple[type[KernelFilter], tuple[str]]:
@@ -99,7 +99,7 @@ class _Token:
 
 @dataclass(frozen=True)
 class _Node:
-    """A part of the expression: what it is, how to compute it; its field or literal where it is one."""
+    """A typed subexpression with its evaluator; with its field name or literal, if it is one."""
 
     type: str
     value: _Value
@@ -125,14 +125,16 @@ _INSTEAD = {
 
 
 class _Parser:
-    """Recursive descent over the tokens; every method returns the node of what it has read."""
+    """A recursive-descent parser; every grammar method returns the node that it parsed."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.depth = 0
         self.position = 0
         if not isinstance(text, str) or not text.strip():
-            raise RuleError("the kernel filter is empty; one is tile_n >= 128 and pipeline == 'compv5'")
+            raise RuleError(
+                "the kernel filter is empty; write for example tile_n >= 128 and pipeline == 'compv5'"
+            )
         if len(text) > MAX_CHARACTERS:
             raise RuleError(f"the kernel filter has {len(text):,} characters; the most is {MAX_CHARACTERS:,}")
         self.tokens = self._tokens()
@@ -161,17 +163,20 @@ class _Parser:
     def _bad_character(self, position: int) -> NoReturn:
         character = self.text[position]
         if character in "'\"":
-            self.fail(position + 1, "this text has no end on its line (a text holds no backslashes)")
+            self.fail(
+                position + 1,
+                "this text has no closing quote on its line (backslashes are not allowed in a text)",
+            )
         if character.isdigit() and character.isascii():
             self.fail(position + 1, "not an integer; numbers are integers like 128")
-        self.fail(position + 1, f"{character!r} means nothing here")
+        self.fail(position + 1, f"unexpected character {character!r}")
 
     @property
     def next(self) -> _Token:
         return self.tokens[self.position]
 
     def taken(self, *texts: str) -> _Token | None:
-        """The next token, passed over, if it is one of these words or symbols."""
+        """Consumes and returns the next token if it is one of these words or symbols, else returns None."""
         token = self.next
         if token.kind in ("word", "symbol") and token.text in texts:
             self.position += 1
@@ -180,7 +185,7 @@ class _Parser:
 
     def expect(self, text: str, opened: _Token) -> None:
         if self.taken(text) is None:
-            self.unexpected(f"{text!r} must close {opened.text!r} of column {opened.column}")
+            self.unexpected(f"expected {text!r} to close {opened.text!r} of column {opened.column}")
 
     def unexpected(self, wanted: str) -> NoReturn:
         token = self.next
@@ -188,7 +193,7 @@ class _Parser:
             self.fail(token.column, f"the filter ends too early: {wanted}")
         if token.text in _INSTEAD:
             self.fail(token.column, f"{token.text!r} is not known; use {_INSTEAD[token.text]}")
-        self.fail(token.column, f"{shown(token.text)} does not fit here: {wanted}")
+        self.fail(token.column, f"unexpected {shown(token.text)}: {wanted}")
 
     def deeper(self) -> None:
         self.depth += 1
@@ -215,9 +220,9 @@ class _Parser:
         values = [first.value]
         while (token := self.taken(word)) is not None:
             if len(values) == 1:
-                self.must_be(first, _FLAG, f"what stands left of {word!r}")
+                self.must_be(first, _FLAG, f"the left side of {word!r}")
             node = operand()
-            self.must_be(node, _FLAG, f"what stands right of {word!r} (column {token.column})")
+            self.must_be(node, _FLAG, f"the right side of {word!r} (column {token.column})")
             values.append(node.value)
         if len(values) == 1:
             return first
@@ -227,7 +232,7 @@ class _Parser:
         if (token := self.taken("not")) is None:
             return self.comparison()
         self.deeper()
-        value = self.must_be(self.negation(), _FLAG, "what stands behind 'not'").value
+        value = self.must_be(self.negation(), _FLAG, "the operand of 'not'").value
         self.depth -= 1
         return _Node(_FLAG, lambda kernel: not value(kernel), token.column)
 
@@ -241,7 +246,7 @@ class _Parser:
             left = right
         if not links:
             if first.is_list:
-                self.fail(first.column, "a list stands only behind 'in'")
+                self.fail(first.column, "a list is valid only after 'in'")
             return first
         start = first.value
 
@@ -277,8 +282,8 @@ class _Parser:
         steps: list[tuple[Callable[[Any, Any], Any], _Value, int]] = []
         while (token := self.taken(*signs)) is not None:
             if not steps:
-                self.must_be(first, _INTEGER, f"what stands left of {token.text!r}")
-            node = self.must_be(operand(), _INTEGER, f"what stands right of {token.text!r}")
+                self.must_be(first, _INTEGER, f"the left side of {token.text!r}")
+            node = self.must_be(operand(), _INTEGER, f"the right side of {token.text!r}")
             if token.text in ("//", "%") and node.literals == (0,):
                 self.fail(token.column, "division by zero")
             steps.append((signs[token.text], node.value, token.column))
@@ -301,7 +306,7 @@ class _Parser:
         if (token := self.taken("-")) is None:
             return self.atom()
         self.deeper()
-        node = self.must_be(self.signed(), _INTEGER, "what stands behind '-'")
+        node = self.must_be(self.signed(), _INTEGER, "the operand of '-'")
         self.depth -= 1
         value = node.value
         return _Node(_INTEGER, lambda kernel: -value(kernel), token.column, literals=node.literals)
@@ -334,7 +339,7 @@ class _Parser:
                 if close
                 else f"fields: {', '.join(filter_fields(operation_names()[0]))}"
             )
-            quoted = f" (a text stands in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
+            quoted = f" (put a text in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
             self.fail(token.column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
         value: _Value = operator.attrgetter(name)
         if any(name not in filter_fields(op) for op in operation_names()):
@@ -351,7 +356,7 @@ class _Parser:
         return value
 
     def enclosed(self, opened: _Token) -> _Node:
-        """What stands between brackets: an expression in parentheses, or a list."""
+        """Parses what is inside brackets: an expression in parentheses, or a list."""
         closing = ")" if opened.text == "(" else "]"
         if self.taken(closing) is not None:
             self.fail(opened.column, "an empty list matches no kernel")
@@ -382,7 +387,7 @@ class _Parser:
 
     def must_be(self, node: _Node, type_: str, what: str) -> _Node:
         if node.is_list:
-            self.fail(node.column, "a list stands only behind 'in'")
+            self.fail(node.column, "a list is valid only after 'in'")
         if node.type != type_:
             self.fail(node.column, f"{what} must be {type_}, but {self.described(node)}")
         return node
@@ -394,35 +399,37 @@ class _Parser:
 
     def check_comparison(self, left: _Node, sign: _Token, right: _Node) -> None:
         if left.is_list:
-            self.fail(left.column, "a list stands only behind 'in'")
+            self.fail(left.column, "a list is valid only after 'in'")
         if sign.text in ("in", "not in"):
             if not right.is_list and not (left.type == right.type == _TEXT and right.field_name):
                 example = "('mem', 'compv3')" if right.type == _TEXT else "(64, 128)"
                 self.fail(
                     right.column,
-                    f"behind {sign.text!r} stands a list like {example} or a text field, "
-                    f"but {self.described(right)}",
+                    f"{sign.text!r} needs a list like {example} or a text field, but {self.described(right)}",
                 )
         elif right.is_list:
-            self.fail(right.column, "a list stands only behind 'in'")
+            self.fail(right.column, "a list is valid only after 'in'")
         if left.type != right.type:
             self.fail(
                 sign.column,
                 f"{sign.text!r} cannot compare these: {self.described(left)}, {self.described(right)}",
             )
         if sign.text in _ORDERED and left.type != _INTEGER:
-            self.fail(sign.column, f"{sign.text!r} orders integers only, but {self.described(left)}")
+            self.fail(sign.column, f"{sign.text!r} compares integers only, but {self.described(left)}")
         if sign.text in ("==", "!=") or right.is_list:
             self.check_words(left, right)
             self.check_words(right, left)
 
     def check_words(self, field_: _Node, other: _Node) -> None:
-        """A text that a field can never be is a slip of the pen: say so."""
+        """Refuses a text that the field can never have, which is probably a typing error."""
         name = field_.field_name
         if name == "pipeline":
             for word in other.literals:
                 if PIPELINE_NAME.fullmatch(word) is None:
-                    self.fail(other.column, f"{shown(word)} is no pipeline; one is compv3, mem or basic_v1")
+                    self.fail(
+                        other.column,
+                        f"{shown(word)} is not a pipeline; examples: compv3, mem, basic_v1",
+                    )
         elif name in _WORDS:
             for word in other.literals:
                 if word not in _WORDS[name]:
@@ -431,7 +438,7 @@ class _Parser:
 
 
 def _excerpt(text: str, column: int) -> str:
-    """The text around a column, quoted and on one line."""
+    """The text around a column, quoted, on one line."""
     start, end = max(0, column - _EXCERPT // 2), column + _EXCERPT // 2
     if len(text) <= _EXCERPT:
         return repr(text)

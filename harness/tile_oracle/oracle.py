@@ -1,7 +1,7 @@
-"""Measurements -> one settled row a pair -> the oracle of every problem.
+"""Reduces measurements to one final row per pair, and these to the oracle of every problem.
 
-All that follows the measurements is joined by the problem's id. The id is the key in text (it is
-reversible), and `final_measurements` refuses records whose id is not the id of their key columns.
+Tables are joined by the problem's id, which is the text form of its key. `final_measurements` refuses records
+whose id does not match their key columns.
 """
 
 from __future__ import annotations
@@ -28,28 +28,30 @@ from tile_oracle.record.schema import (
 )
 
 KEY_COLUMNS: tuple[str, ...] = ("op", *PROBLEM_COLUMNS)
-"""What tells convolutions apart in a table of records; `key_columns` has it for any operation."""
+"""The key columns of grouped convolutions in a table of records; `key_columns` gives those of any
+operation."""
 
 _NEEDED = ("op", "problem", "kernel", "round", "status", "latency_ms", "tflops")
 
-_MOST_SWEEPS = 50
-_STILL = 1e-6
-"""Of a log latency: sweeps of a median polish that move no kernel by more are the last."""
+_MAX_SWEEPS = 50
+_CONVERGED = 1e-6
+"""Convergence threshold of the median polish: the largest change of a log latency in one sweep."""
 
-# A kernel that once gave a wrong result, crashed or hung is not redeemed by another run that went well.
+# A kernel that once gave a wrong result, crashed or hung keeps that status even if another run succeeds.
 _STICKY = {"timeout": 3, "crash": 4, "flaky": 5, "wrong": 6}
 _OK = 2
 
 
 def key_columns(op: str) -> tuple[str, ...]:
-    """What tells problems of an operation apart in a table of records. Raises RecordError."""
+    """The columns that form a problem's key in a table of records. Raises RecordError for unknown
+    operations."""
     return ("op", *problem_columns(op))
 
 
 def records_op(records: pd.DataFrame) -> str:
-    """The one operation that a table is of: by its column `op`, without one by its problem's columns.
+    """The operation of a table of records: from its column `op`, or from its key columns if there is none.
 
-    Raises RecordError for a table of several.
+    Raises RecordError if the table has several operations.
     """
     if "op" in records:
         return op_of(records["op"].unique())
@@ -57,25 +59,23 @@ def records_op(records: pd.DataFrame) -> str:
 
 
 def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
-    """One row a (problem, kernel), sorted by both: the record that settles what became of the pair.
+    """One row per (problem, kernel), sorted by both: the record that decides the pair's status and latency.
 
-    records: rows with the columns of tile_oracle.record.schema; several rows a pair are several rounds or
-    repeated runs. What settles a pair, first match first:
+    records: rows with the columns of tile_oracle.record.schema; several rows of a pair are several rounds or
+    repeated runs. The deciding record is the first that applies:
 
     1. a row that is wrong, else flaky, else crash, else timeout, in whatever round;
-    2. the ok row of the highest round, the latest of it: the second measurement replaces the first,
-       whose figure is flattered by having been chosen. A second measurement that is noisy or
-       device_lost says nothing about the kernel, so the ok of the sweep stands, not measured again.
-       Where pairs of a problem were measured again in several rounds, their latencies are those of
-       `latencies_over_rounds`;
-    3. the row of the highest round, the latest of it.
+    2. the latest ok row of the highest round: the second measurement replaces the first, which is biased
+       because the pair was selected by it. If the second measurement is noisy or device_lost, the ok row of
+       the sweep stands. If pairs of a problem were measured again in several rounds, their latencies are
+       those of `latencies_over_rounds`;
+    3. the latest row of the highest round.
 
-    Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured`
-    (bool: the figure is of the second round) and `sweep_tflops` (TFLOPS in the first round, null unless
-    ok there).
+    Columns: those of the records (latency and tflops null unless ok or noisy), then `remeasured` (bool:
+    measured after the sweep) and `sweep_tflops` (TFLOPS in the sweep, null unless ok there).
 
-    Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops,
-    rows whose problem id is not the id of their columns, and for rows with warm and with cold caches.
+    Raises RecordError for missing columns, unknown statuses, an ok row without a positive tflops, a problem
+    id that does not match the key columns, and a mix of warm and cold caches.
     """
     _check_columns(records)
     check_caches(records)
@@ -109,7 +109,8 @@ def final_measurements(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
-    """Pairs of problems with several rounds after the sweep get their latency over all of these rounds."""
+    """Replaces the latencies of problems that have several rounds after the sweep by those over all
+    rounds."""
     again = frame[(frame["round"] >= ROUND_FINAL) & (frame["status"] == "ok")]
     rounds = again.groupby("problem", observed=True)["round"].nunique()
     again = again[again["problem"].isin(rounds[rounds > 1].index)]
@@ -129,14 +130,14 @@ def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
 
 
 def latencies_over_rounds(latency_ms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """One latency for each kernel of a problem, in ms, from rounds in which several were timed in turn.
+    """One latency in ms for each kernel of a problem, shape (kernels,), from rounds of interleaved timing.
 
-    latency_ms: (kernels, rounds), NaN where a kernel was not timed in a round; each kernel in one at least. A
-    machine may run at another speed in each round, and not every kernel is timed in every round: so latencies
-    are taken as kernel times round, and the kernels' factors are found by median polish of the logarithms
-    (Tukey, Exploratory Data Analysis, 1977, chapter 11). Where all kernels were timed in all rounds and the
-    rounds are alike, these are the medians over the rounds. It begins with the least-squares solution: from
-    the kernels' own medians it could stop where those of two groups of rounds never meet.
+    latency_ms: (kernels, rounds), NaN where a kernel was not timed in a round; every kernel is timed in at
+    least one. The machine's speed may differ between rounds, and not every kernel is timed in every round. So
+    a latency is modelled as kernel factor x round factor, fitted by median polish of the logarithms (Tukey,
+    Exploratory Data Analysis, 1977, chapter 11). If all kernels were timed in all rounds at equal speed, the
+    results are the medians over the rounds. The fit starts from the least-squares solution: from the kernels'
+    own medians it could stop before two groups of rounds agree.
     """
     logs = np.log(latency_ms)
     count = len(logs)
@@ -146,28 +147,28 @@ def latencies_over_rounds(latency_ms: npt.NDArray[np.float64]) -> npt.NDArray[np
     design[np.arange(len(kernel)), count + round_] = 1.0
     kernels = np.linalg.lstsq(design, logs[kernel, round_], rcond=None)[0][:count]
     rounds = np.zeros(logs.shape[1])
-    for _ in range(_MOST_SWEEPS):
+    for _ in range(_MAX_SWEEPS):
         rounds = np.nanmedian(logs - kernels[:, None], axis=0)
         polished = np.nanmedian(logs - rounds, axis=1)
         moved = float(np.abs(polished - kernels).max())
         kernels = polished
-        if moved < _STILL:
+        if moved < _CONVERGED:
             break
     return np.asarray(np.exp(kernels + np.median(rounds)))
 
 
 def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
-    """The oracle of every problem of `final` (see `final_measurements`), one row a problem, sorted by id.
+    """The oracle of every problem of `final` (see `final_measurements`), one row per problem, sorted by id.
 
-    Where leaders were measured again, the oracle is the best of those that are ok: their figures are not
-    flattered, while one that was measured once, and lost, would have to beat them by luck. Otherwise it
-    is the best ok kernel. Equal TFLOPS go to the name that sorts first.
+    If leaders were measured again, the oracle is the best ok kernel among them: their second measurements are
+    unbiased, and a kernel outside the leaders could be faster only by chance. Otherwise it is the best ok
+    kernel. Ties in TFLOPS go to the name that sorts first.
 
     Columns: `problem`, `key_columns`, `oracle_kernel`, `oracle_tflops`, `oracle_latency_ms`,
     `oracle_remeasured`, `median_tflops` and `worst_tflops` (of the ok kernels), `worst_kernel`,
-    `sweep_winner` (best kernel of the first round that is still ok), `sweep_winner_efficiency` (its
-    settled TFLOPS / the oracle's: 1 where measuring again changed nothing), `kernels_measured` and
-    `kernels_<status>` (counts). A problem with no ok kernel has nulls and its counts.
+    `sweep_winner` (best kernel of the sweep that is still ok), `sweep_winner_efficiency` (its final TFLOPS /
+    the oracle's: 1 if measuring again changed nothing), `kernels_measured` and `kernels_<status>` (counts). A
+    problem without an ok kernel has nulls and its counts.
     """
     keys = key_columns(records_op(final))
     oracles = final[["problem", *keys]].drop_duplicates("problem").set_index("problem")
@@ -197,7 +198,7 @@ def find_oracles(final: pd.DataFrame) -> pd.DataFrame:
 
 
 def problem_table(problems: Iterable[Problem]) -> pd.DataFrame:
-    """`problem` (id), the key's columns and `flops`, one row a distinct problem, in the order given.
+    """A table with `problem` (id), the key columns and `flops`, one row per distinct problem, in their order.
 
     Raises RecordError for problems of several operations.
     """
@@ -216,7 +217,7 @@ def problems_of(records: pd.DataFrame) -> tuple[Problem, ...]:
 
 
 def _first(frame: pd.DataFrame, by: str, *, ascending: bool) -> pd.DataFrame:
-    """Each problem's row that sorts first; equal values go to the first name."""
+    """The first row of each problem when sorted by `by`; ties go to the kernel name that sorts first."""
     ordered = frame.sort_values([by, "kernel"], ascending=[ascending, True])
     return ordered.drop_duplicates("problem").set_index("problem")
 
@@ -242,14 +243,14 @@ def _check_columns(records: pd.DataFrame) -> None:
 
 
 def check_caches(records: pd.DataFrame) -> None:
-    """Raises RecordError for records of both warm and cold caches."""
+    """Raises RecordError for a mix of warm-cache and cold-cache records."""
     if "cache" not in records:
         return
     found = sorted(records["cache"].astype(object).fillna(WARM).unique())
     if len(found) > 1:
         raise RecordError(
-            f"the records are of {' and '.join(map(str, found))} caches, which do not compare: "
-            "read runs with --cold-cache apart from others"
+            f"the records are of {' and '.join(map(str, found))} caches, which are not comparable: "
+            "read runs with --cold-cache separately from others"
         )
 
 
@@ -272,7 +273,7 @@ def _check_values(frame: pd.DataFrame, problem_codes: np.ndarray, kernel_codes: 
 
 
 def _check_keys(frame: pd.DataFrame, problem_codes: np.ndarray) -> None:
-    """Every row has the id of its own key columns; so the id may stand for the key from here on."""
+    """Raises RecordError unless the id of every row matches its key columns."""
     if not len(frame):
         return
     _, first = np.unique(problem_codes, return_index=True)
@@ -282,12 +283,12 @@ def _check_keys(frame: pd.DataFrame, problem_codes: np.ndarray) -> None:
             expected = problem_from_row(row).id
         except (ProblemError, ValueError, TypeError) as error:
             raise RecordError(
-                f"a record of {row['problem']!r} has columns that are no problem: {error}"
+                f"a record of {row['problem']!r} has columns that are not a valid problem: {error}"
             ) from None
         if expected != row["problem"]:
             raise RecordError(
-                f"a record calls itself {row['problem']!r} but its columns are those of {expected!r}: "
-                "problems are told apart by all their dimensions"
+                f"a record has the id {row['problem']!r}, but its columns are those of {expected!r}: "
+                "a problem's id must match all of its dimensions"
             )
     for name in keys:
         codes, _ = pd.factorize(frame[name])
@@ -296,5 +297,5 @@ def _check_keys(frame: pd.DataFrame, problem_codes: np.ndarray) -> None:
             odd = frame.iloc[int(np.flatnonzero(differs)[0])]
             raise RecordError(
                 f"records of {odd['problem']!r} differ in {name} ({odd[name]!r}): "
-                "problems are told apart by all their dimensions"
+                "a problem's id must match all of its dimensions"
             )

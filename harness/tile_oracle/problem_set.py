@@ -1,8 +1,8 @@
-"""Problem sets: files of problems, shipped ones by name and a user's own by path.
+"""Problem sets: files of problems. Shipped sets are given by name, a user's own files by path.
 
 A user's file is a CSV table (`problem_list.problem_table`), a list of MIOpenDriver command lines
 (`problem_list.miopen_driver`), a Python file of tile_engine's problems (`problem_list.tile_engine`) or the
-records of a run (`problem_list.recorded`); its name or its first lines say which. Shipped sets are CSV.
+records of a run (`problem_list.recorded`). The file's name or first lines decide which. Shipped sets are CSV.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ _SUFFIX = re.compile(r"\.[A-Za-z][A-Za-z0-9]*(?::[A-Za-z0-9_]*)?$")
 class ProblemSet:
     """Distinct problems in the order of their file.
 
-    path: the file; None for several sets together. provenance: the comment lines above the header
-    row. sha256: of the file's bytes (of the parts' hashes for several sets together). sources: one
-    text a problem, "" where the file does not say. repeated_rows: rows that said an earlier problem
-    again and were left out. parts: the single sets of several sets together. notes: what else of the file
-    was not read.
+    path: the file; None for a merged set. provenance: the comment lines above the header row. sha256: of the
+    file's bytes; for a merged set, of the parts' hashes. sources: one text per problem, "" if the file gives
+    none. repeated_rows: number of rows that repeat an earlier problem and were left out. parts: the single
+    sets of a merged set. notes: other parts of the file that were ignored, one text each.
     """
 
     name: str
@@ -65,12 +64,11 @@ def list_problem_sets() -> tuple[str, ...]:
 
 
 def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
-    """A shipped set by its name, or a user's own file by its path (`is_path`). `FILE.py:NAME` is one list of
-    a Python file.
+    """Loads a shipped set by name, or a user's own file by path (`is_path`). `FILE.py:NAME` is one list of a
+    Python file.
 
-    Rows that repeat a problem are an error in a shipped set; in a user's own file they are counted and
-    left out. Raises ProblemSetError, one line with file, line number, what is wrong and what would be
-    right.
+    Repeated problems are an error in a shipped set; in a user's own file they are counted and left out.
+    Raises ProblemSetError, one line with file, line number, error and fix.
     """
     text = os.fspath(name_or_path)
     shipped = _shipped()
@@ -89,13 +87,13 @@ def load_problem_set(name_or_path: str | os.PathLike[str]) -> ProblemSet:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text names a file rather than a shipped set: it has a `/`, or ends like a file (`.csv`)."""
+    """Whether a text names a file, not a shipped set: it has a `/` or a file's suffix (`.csv`)."""
     return os.sep in text or _SUFFIX.search(text) is not None
 
 
 def load_problem_sets(names_or_paths: str) -> ProblemSet:
-    """One or several sets, separated by commas, as one: a problem that is in two of them appears once,
-    where it comes first. Raises ProblemSetError."""
+    """Loads one or several sets, separated by commas, as one. A problem of several sets is kept once, in its
+    first place. Raises ProblemSetError."""
     texts = [text.strip() for text in names_or_paths.split(",")]
     if not all(texts):
         raise ProblemSetError(
@@ -107,7 +105,8 @@ def load_problem_sets(names_or_paths: str) -> ProblemSet:
 
 
 def problem_set_of_ids(ids: Iterable[str], path: Path) -> ProblemSet:
-    """The problems of these ids as the set that a file or folder of records is. Raises ProblemError."""
+    """The set of the problems with these ids, as read from the records at `path`. Raises ProblemError for an
+    invalid id."""
     problems = tuple(dict.fromkeys(problem_from_id(text) for text in ids))
     return ProblemSet(
         name=path.name if path.is_dir() else path.stem,
@@ -120,7 +119,7 @@ def problem_set_of_ids(ids: Iterable[str], path: Path) -> ProblemSet:
 
 
 def reading_notes(problem_set: ProblemSet) -> tuple[str, ...]:
-    """What of a user's files was not read or is there more than once, for people."""
+    """Messages about the parts of a user's files that were ignored or are repeated."""
     parts = problem_set.parts or (problem_set,)
     repeats = [
         f"{part.name}: {part.repeated_rows:,} rows or lines repeat an earlier problem and count once"
@@ -131,7 +130,7 @@ def reading_notes(problem_set: ProblemSet) -> tuple[str, ...]:
 
 
 def merge_problem_sets(sets: Iterable[ProblemSet]) -> ProblemSet:
-    """Several sets as one, in their order, each problem once."""
+    """Merges several sets into one, in their order, with each problem once."""
     parts = tuple(sets)
     merged: dict[Problem, str] = {}
     for part in parts:
@@ -150,8 +149,8 @@ def merge_problem_sets(sets: Iterable[ProblemSet]) -> ProblemSet:
 
 
 def problem_from_dimensions(text: str) -> Problem:
-    """One problem by its dimensions, `N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1`, with the defaults
-    of a file's columns; M=, N=, K= are a GEMM's. Raises ProblemSetError."""
+    """Parses a problem such as `N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1`. Defaults are those of a
+    CSV file's columns; M=, N= and K= make a GEMM. Raises ProblemSetError."""
     names, cells = [], []
     for part in text.split(","):
         name, equals, cell = part.partition("=")
@@ -165,12 +164,12 @@ def problem_from_dimensions(text: str) -> Problem:
 
 
 def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], provenance: str) -> str:
-    """The text of a problem set's file: comment lines, header row, every field of every problem, and
-    the sources. `load_problem_set` reads it back. The problems are of one operation (ProblemSetError)."""
+    """The text of a problem set's file: comment lines, header row, all fields of all problems, and the
+    sources. `load_problem_set` reads it. Raises ProblemSetError for problems of several operations."""
     problems = tuple(problems)
     ops = {problem.op for problem in problems} or {operation_of_columns(()).name}
     if len(ops) > 1:
-        raise ProblemSetError("a problem set's file holds problems of one operation")
+        raise ProblemSetError("the problems are of several operations: write a file for each")
     lines = [f"# {line}".rstrip() for line in provenance.splitlines()]
     lines.append(",".join((*operation_named(ops.pop()).problem_fields, SOURCE_COLUMN)))
     for problem, source in zip(problems, sources, strict=True):
@@ -191,13 +190,13 @@ def _unknown_name(name: str, shipped: Iterable[str]) -> str:
     known = sorted(shipped)
     close = difflib.get_close_matches(name[:200], known, n=1, cutoff=0.5)
     hint = f"did you mean {close[0]}?" if close else f"there are: {', '.join(known) or 'none'}."
-    return f"no problem set is called {quoted(name)}: {hint} Your own file is given by its path, ./my.csv"
+    return f"no problem set is called {quoted(name)}: {hint} Give your own file by its path, e.g. ./my.csv"
 
 
 def _name_of(path: Path) -> str:
     try:
         return path.name if path.is_dir() else path.stem
-    except OSError:  # a path that no system has; reading it says so
+    except OSError:  # an invalid path; reading it reports the error
         return path.stem
 
 
@@ -217,7 +216,7 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
         file_bytes = path.stat().st_size
         if file_bytes > MAX_FILE_BYTES:
             raise ProblemSetError(
-                f"{shown} has {file_bytes / 2**20:.0f} MiB, a problem set at most "
+                f"{shown} has {file_bytes / 2**20:.0f} MiB, but a problem set may have at most "
                 f"{MAX_FILE_BYTES // 2**20}: split the file"
             )
         if path.suffix.lower() == ".parquet":
@@ -231,15 +230,17 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
 
 
 def _of_records(path: Path, name: str) -> ProblemSet:
-    """The problems of a file of records, or of a run's folder."""
-    from tile_oracle.problem_list.recorded import recorded_problems  # pyarrow, which tables need not load
+    """Loads the problems of a file of records, or of a run's folder."""
+    from tile_oracle.problem_list.recorded import (
+        recorded_problems,
+    )  # loads pyarrow, which CSV files do not need
 
     listed = ListFile(BytesIO(), path, _shown(path))
     return _collected(listed, name, recorded_problems(listed), repeats_allowed=True)
 
 
 def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[tuple[Problem, str]]:
-    """The reader of the file's kind, which its name or its first lines say."""
+    """Reads the rows with the reader that the file's name or first lines call for."""
     if listed.path.suffix.lower() == ".py":
         return engine_problems(listed, list_name)
     head = file.read(MAX_LINE_BYTES).decode("utf-8", errors="replace")

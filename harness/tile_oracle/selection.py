@@ -1,4 +1,4 @@
-"""Oracles and a model's rankings -> what the model picked, problem by problem, and how good that was."""
+"""Compares a model's picks with the oracles, problem by problem, and summarizes the efficiencies."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tile_oracle.oracle import problem_table, records_op
 from tile_oracle.problem import Problem
 
 TOP_K = 10
-"""Efficiencies of measuring the first k picks are given for k = 1 to TOP_K."""
+"""Top-k efficiencies are computed for k = 1 to TOP_K."""
 
-_MACHINES_DOING = ("noisy", "device_lost")
-"""Statuses of a pick that say nothing of the kernel, nor of the model that picked it."""
+_INCONCLUSIVE = ("noisy", "device_lost")
+"""Statuses that say nothing about the kernel, so a pick with one of them has no efficiency."""
 
 TOP_K_COLUMNS: tuple[str, ...] = tuple(f"efficiency_top_{k}" for k in range(1, TOP_K + 1))
 
@@ -28,9 +28,9 @@ PICK_NOT_MEASURED = "pick not measured"
 NOT_RANKED = "not ranked"
 NO_MODEL = "no model"
 UNDECIDED = "undecided"
-"""The pick was measured, but the machine gave no figure for it that can be trusted."""
+"""The pick was measured, but too noisily for a reliable latency."""
 COVERAGE = (COVERED, NO_OK_KERNEL, PICK_NOT_MEASURED, UNDECIDED, NOT_RANKED, NOT_MEASURED, NO_MODEL)
-"""Whether a problem has an efficiency, and if not, why: the first reason that holds."""
+"""Whether a problem has an efficiency and, if not, the first reason that applies."""
 
 
 def select(
@@ -39,29 +39,28 @@ def select(
     oracles: pd.DataFrame,
     rankings: pd.DataFrame | None,
 ) -> pd.DataFrame:
-    """One row a problem, in the order given, with oracle, pick and efficiency.
+    """One row per problem, in the given order, with oracle, pick and efficiency.
 
     final, oracles: from tile_oracle.oracle. rankings: columns `problem` (id), `kernel` (name) and
-    `predicted_tflops`, one row a pair that the model ranked; None without a model. A problem's pick is
-    the kernel with the highest prediction of its whole ranking (equal ones: the name that sorts first),
-    whether it was measured or not.
+    `predicted_tflops`, one row per pair that the model ranked; None without a model. A problem's pick is the
+    kernel with the highest prediction (ties: the name that sorts first), measured or not.
 
     Columns, besides those of `problem_table` and `find_oracles`:
 
     - `pick_kernel`, `pick_predicted_tflops`, `pick_status`, `pick_detail`, `pick_tflops`,
       `pick_latency_ms`, `pick_remeasured`;
-    - `coverage`: one of COVERAGE. A problem whose pick was never measured or is too noisy to be timed, or
-      none of whose kernels is ok, has no efficiency, and is not counted as 0;
-    - `efficiency`: TFLOPS of the pick / of the oracle, 0 to 1; 0 where the pick is not ok; null unless
-      covered. `pick_flattered`: the pick was measured once only, and faster than the oracle was when it was
-      measured again: then the sweep's figures of both count, and a pick that is the faster one by these,
-      too, is the oracle;
-    - `oracle_rank`: place of the oracle in the ranking, from 1; `oracle_predicted_tflops`;
-    - `efficiency_top_<k>`: the best of the first k picks, had one measured them (kernels that are not ok
-      or were not measured add nothing); null unless covered;
+    - `coverage`: one of COVERAGE. A problem without an ok kernel, or whose pick was not measured or was too
+      noisy, has no efficiency; it does not count as 0;
+    - `efficiency`: TFLOPS of the pick / TFLOPS of the oracle, 0 to 1; 0 if the pick is not ok; null unless
+      covered. `pick_flattered`: the pick was measured only in the sweep, and faster than the oracle's second
+      measurement. Then the sweep's TFLOPS of both are compared; a pick that is faster in the sweep, too,
+      becomes the oracle;
+    - `oracle_rank`: rank of the oracle in the ranking, from 1; `oracle_predicted_tflops`;
+    - `efficiency_top_<k>`: efficiency of the best of the first k picks (kernels that are not ok or were not
+      measured are ignored); null unless covered;
     - `kernels_ranked`.
 
-    Raises ModelError for rankings that name a pair twice or predict something that is no number.
+    Raises ModelError for rankings with a duplicate pair or a prediction that is not finite.
     """
     table = problem_table(problems)
     table = table.merge(
@@ -98,8 +97,8 @@ def select(
 
 
 def _flattered(ranked: pd.DataFrame, final: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
-    """By problem: whether the pick was measured once and above the oracle's second figure, and then the
-    sweep's figure of the pick / that of the oracle (NaN where there is none)."""
+    """By problem: whether the pick was measured only in the sweep and beats the oracle's second measurement;
+    and the sweep TFLOPS of the pick / those of the oracle (NaN if there are none)."""
     ids = pd.Index(table["problem"])
     picks = ranked[(ranked["rank"] == 1) & (ranked["status"] == "ok")].set_index("problem").reindex(ids)
     oracle = table.set_index("problem")
@@ -130,8 +129,8 @@ def _with_new_oracles(table: pd.DataFrame, ranked: pd.DataFrame, promoted: pd.Se
 
 
 def ranked_pairs(rankings: pd.DataFrame | None, final: pd.DataFrame, table: pd.DataFrame) -> pd.DataFrame:
-    """The rankings of the problems of `table`, best first, each pair with its `rank` (from 1), what was
-    measured of it (null where nothing was) and the problem's `oracle_kernel`."""
+    """The rankings of the problems of `table`, best first, with each pair's `rank` (from 1), its final
+    measurement (null if there is none) and the problem's `oracle_kernel`."""
     frame = _checked(rankings)
     frame = frame.merge(table[["problem", "oracle_kernel"]], on="problem", how="inner")
     frame = frame.sort_values(
@@ -144,10 +143,10 @@ def ranked_pairs(rankings: pd.DataFrame | None, final: pd.DataFrame, table: pd.D
 
 @dataclass(frozen=True)
 class Efficiency:
-    """Figures over the covered problems, in percent; None where no problem is covered.
+    """Metrics over the covered problems, in percent; None if no problem is covered.
 
     P10 is numpy's linear 10th percentile. top_1 and top_5: share of problems whose oracle is the model's
-    first pick, or among its first five. measure_top[k - 1]: mean efficiency of measuring the first k.
+    first pick, or among its first five. measure_top[k - 1]: mean efficiency of the best of the first k picks.
     """
 
     problems: int
@@ -166,7 +165,7 @@ class Efficiency:
 
 
 def summarise(selection: pd.DataFrame) -> Efficiency:
-    """The figures of a selection (see `select`)."""
+    """The metrics of a selection (see `select`)."""
     covered = selection[selection["coverage"] == COVERED]
     if covered.empty:
         return Efficiency(len(selection), 0)
@@ -186,12 +185,12 @@ def summarise(selection: pd.DataFrame) -> Efficiency:
 
 
 def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """One row a kernel of `final`, most oracles first: `kernel`, `oracles` and `picks` (problems where it
-    is the oracle, where it is the pick), `ok`, `not_ok` (measured problems) and `mean_efficiency` (its
-    TFLOPS / the oracle's, 0 to 1, mean over its ok problems)."""
+    """One row per kernel of `final`, most oracles first: `kernel`, `oracles` and `picks` (number of problems
+    of which it is the oracle or the pick), `ok` and `not_ok` (number of measured problems) and
+    `mean_efficiency` (its TFLOPS / the oracle's, 0 to 1, mean over its ok problems)."""
     oracle = selection.set_index("problem")["oracle_tflops"].astype("float64")
     ok = final["status"] == "ok"
-    of_oracle = final["problem"].map(oracle).astype("float64")  # of no rows map() makes text
+    of_oracle = final["problem"].map(oracle).astype("float64")  # map() of an empty table gives strings
     ratio = (final["tflops"].where(ok) / of_oracle).clip(upper=1.0)
     pairs = pd.DataFrame({"kernel": final["kernel"], "ok": ok, "ratio": ratio})
     grouped = pairs.groupby("kernel", observed=True)
@@ -206,12 +205,11 @@ def kernel_table(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
 
 
 def fixed_choice(final: pd.DataFrame, selection: pd.DataFrame) -> pd.Series:
-    """What no model at all reaches: per problem the efficiency of the one kernel that is best on average.
+    """A reference without a model: per problem, the efficiency of the kernel that is best on average.
 
-    Of each kind of problem the kernel with the highest mean of
-    TFLOPS / oracle TFLOPS over the problems that have an oracle, a problem where it is not ok counting 0.
-    Indexed by problem id; only problems with an oracle; 0 to 1. It is chosen with hindsight, so it is a
-    high bar for a fixed choice.
+    For each kind of problem this is the kernel with the highest mean of TFLOPS / oracle TFLOPS over the
+    problems with an oracle; problems where it is not ok count as 0. Indexed by problem id; only problems with
+    an oracle; 0 to 1. The kernel is chosen with hindsight, so no fixed choice can do better.
     """
     kind = ["op", *operation_named(records_op(selection)).kind_fields]
     with_oracle = selection[selection["oracle_tflops"].notna()]
@@ -244,19 +242,19 @@ def _checked(rankings: pd.DataFrame | None) -> pd.DataFrame:
     twice = frame.duplicated(["problem", "kernel"])
     if twice.any():
         row = frame[twice].iloc[0]
-        raise ModelError(f"the rankings name {row['kernel']} on {row['problem']} twice: once a pair")
+        raise ModelError(f"the rankings name {row['kernel']} on {row['problem']} twice: list each pair once")
     return frame
 
 
 def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:
-    """The first reason that holds, or COVERED."""
+    """The first reason that applies, or COVERED."""
     reasons = [
         (table["kernels_measured"] == 0, NOT_MEASURED),
         (table["oracle_kernel"].isna(), NO_OK_KERNEL),
         (pd.Series(not has_model, index=table.index), NO_MODEL),
         (table["pick_kernel"].isna(), NOT_RANKED),
         (table["pick_status"].isna(), PICK_NOT_MEASURED),
-        (table["pick_status"].isin(_MACHINES_DOING), UNDECIDED),
+        (table["pick_status"].isin(_INCONCLUSIVE), UNDECIDED),
     ]
     conditions = [condition.to_numpy(dtype=bool) for condition, _ in reasons]
     chosen = np.select(conditions, [name for _, name in reasons], COVERED)
@@ -264,7 +262,7 @@ def _coverage(table: pd.DataFrame, *, has_model: bool) -> pd.Series:
 
 
 def _top_k(ranked: pd.DataFrame) -> pd.DataFrame:
-    """Best TFLOPS among the first k picks of each problem, one column a k; ok kernels alone count."""
+    """Best TFLOPS among the first k picks of each problem, one column per k; only ok kernels count."""
     first = ranked[ranked["rank"] <= TOP_K]
     reached = first["tflops"].where(first["status"] == "ok", 0.0).astype("float64")
     best = first.assign(best=reached.groupby(first["problem"]).cummax())

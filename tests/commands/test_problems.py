@@ -92,7 +92,7 @@ def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Pa
         (["forward_smoke", "--dtype", "int8", "--miopen"], "dtype 'int8' is not one of"),
         (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
         (["gemm_smoke", "--miopen"], "is no convolution"),
-        (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems of one operation"),
+        (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems are of several operations"),
         (["./mine.csv", "-o", "mine.csv"], "is what is read"),
     ],
 )

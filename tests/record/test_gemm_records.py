@@ -120,5 +120,5 @@ def test_a_table_of_problems_is_of_one_operation() -> None:
 @pytest.mark.parametrize("column", ["M", "N", "K", "split_k"])
 def test_an_id_that_hides_another_problem_is_seen(column: str, records: pd.DataFrame) -> None:
     records.loc[0, column] = int(records.loc[0, column]) + 1
-    with pytest.raises(RecordError, match=r"told apart by all their dimensions|are no problem"):
+    with pytest.raises(RecordError, match=r"must match all of its dimensions|are not a valid problem"):
         final_measurements(records)

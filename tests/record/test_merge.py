@@ -194,7 +194,7 @@ def test_what_is_no_record_is_said(make_row: MakeRow) -> None:
     mixed = [table_of([make_row(0)]), table_of([make_row(0)]).assign(op="gemm")]
     with pytest.raises(RecordError, match="several operations"):
         merge_records(mixed)
-    with pytest.raises(RecordError, match="told apart by all their dimensions"):
+    with pytest.raises(RecordError, match="must match all of its dimensions"):
         merge_records([table_of([make_row(0)]).assign(N=7)])
 
 

@@ -69,5 +69,5 @@ def test_a_file_that_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, m
 def test_a_file_holds_one_operation() -> None:
     both = merge_problem_sets([load_problem_set("gemm_smoke"), load_problem_set("forward_smoke")])
     assert len(both.problems) == 21
-    with pytest.raises(ProblemSetError, match="problems of one operation"):
+    with pytest.raises(ProblemSetError, match="problems are of several operations"):
         format_problem_set(both.problems, both.sources, "")
