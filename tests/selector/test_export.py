@@ -53,7 +53,7 @@ def made(folder: Path, compiler: str, *goals: str) -> None:
     """The folder's own Makefile, without optimisation: the answers are the same."""
     command = " ".join(compilers()[compiler])
     done = subprocess.run(
-        ["make", "-s", "-C", str(folder), f"CXX={command}", "CXXFLAGS=-O0 -w", *goals],
+        ["make", "-s", "-j2", "-C", str(folder), f"CXX={command}", "CXXFLAGS=-O0 -w", *goals],
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 
 from tile_oracle.commands.predict import kernels_named
@@ -15,6 +16,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.pool import load_rule_set, pool_of_kind
 from tile_oracle.problem import kind_text
 from tile_oracle.selector.export import export_model, file_stem
+from tile_oracle.selector.solutions import SolutionNames, read_names
 
 HELP = "write a model and its kernels as C++ sources that pick in microseconds"
 
@@ -27,8 +29,9 @@ examples:
   make -C selector && selector/build/pick selector/forward_bf16_2d.selector N=8 C=64 K=64 Hi=56 Wi=56
 
 The kernels are those that the model was trained on, unless a rule set or a file of names (one per line) is
-given. The folder builds with any C++20 compiler and needs neither Python nor LightGBM; its README.md explains
-how to use it.
+given. A file of names is the list of a dispatcher's own functions: names that the model cannot rank are
+reported and never picked. The folder builds with any C++20 compiler and needs neither Python nor LightGBM;
+its README.md explains how to use it.
 """
 
 
@@ -51,12 +54,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Writes the folder. Raises ModelError, RuleError, KernelError."""
-    folder = _model_folder(args.model)
+    folder, output = _model_folder(args.model), Path(args.output)
     if args.kernel_set is not None:
-        kernels = _kernels_of_set(read_spec(folder), args.kernel_set)
+        done = export_model(folder, _kernels_of_set(read_spec(folder), args.kernel_set), output)
+    elif args.kernels is not None:
+        names = SolutionNames.of_model(folder, read_names(args.kernels))
+        done = export_model(folder, names.candidates, output, names)
+        for line in names.remarks():
+            print(line, file=sys.stderr)
     else:
-        kernels = kernels_named(folder, args.kernels)
-    done = export_model(folder, kernels, Path(args.output))
+        done = export_model(folder, kernels_named(folder, None), output)
     for kind, count in done.kernels.items():
         print(f"{done.folder / file_stem(kind)}.selector: {kind_text(kind)}, {count:,} kernels")
     print(f"{done.bytes / 1e6:.1f} MB; build it with: make -C {done.folder}")

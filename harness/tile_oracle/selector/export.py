@@ -23,6 +23,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.selector.selector_file import NativeModel, problem_fields, selector_bytes
+from tile_oracle.selector.solutions import SolutionNames
 from tile_oracle.version import __version__
 
 MANIFEST_FILE = "manifest.json"
@@ -43,11 +44,17 @@ def file_stem(kind: Kind) -> str:
     return operation_named(kind.op).file_stem(kind)
 
 
-def export_model(model_folder: Path | str, kernels: Sequence[Kernel], folder: Path | str) -> Exported:
+def export_model(
+    model_folder: Path | str,
+    kernels: Sequence[Kernel],
+    folder: Path | str,
+    solutions: SolutionNames | None = None,
+) -> Exported:
     """Writes the folder, complete or not at all; an older export of that name is replaced.
 
-    `kernels` may be of several kinds of problem: each has a selector of its own. Raises ModelError for a
-    model or kernels that native code cannot do, and for a folder that holds something else.
+    `kernels` may be of several kinds of problem: each has a selector of its own. `solutions`: the list that
+    the kernels come from, for the manifest. Raises ModelError for a model or kernels that native code cannot
+    do, and for a folder that holds something else.
     """
     model, folder = NativeModel.load(model_folder), Path(folder)
     if not kernels:
@@ -57,7 +64,10 @@ def export_model(model_folder: Path | str, kernels: Sequence[Kernel], folder: Pa
     of_kind: dict[Kind, list[Kernel]] = {}
     for kernel in kernels:
         of_kind.setdefault(kernel.kind, []).append(kernel)
-    files = {MANIFEST_FILE: _manifest(model, of_kind), "README.md": _readme(model, of_kind).encode()}
+    files = {
+        MANIFEST_FILE: _manifest(model, of_kind, solutions),
+        "README.md": _readme(model, of_kind).encode(),
+    }
     for kind, listed in of_kind.items():
         files[f"{file_stem(kind)}.selector"] = selector_bytes(model, listed)
         files[f"{file_stem(kind)}.kernels.txt"] = "".join(f"{k.name}\n" for k in listed).encode()
@@ -89,12 +99,14 @@ def _is_export(folder: Path) -> bool:
     return isinstance(found, dict) and found.get("format") == _FORMAT
 
 
-def _manifest(model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]]) -> bytes:
+def _manifest(
+    model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]], solutions: SolutionNames | None
+) -> bytes:
     trees = {
         name: [hashlib.sha256(forest.to_bytes()).hexdigest() for forest in forests]
         for name, forests in model.forests.items()
     }
-    value = {
+    value: dict[str, object] = {
         "format": _FORMAT,
         "model": model.folder.resolve().name,
         "arch": model.spec.arch,
@@ -105,6 +117,12 @@ def _manifest(model: NativeModel, of_kind: Mapping[Kind, Sequence[Kernel]]) -> b
             for kind, kernels in of_kind.items()
         },
     }
+    if solutions is not None:
+        value["solutions"] = {
+            "names": solutions.names,
+            "never_picked": dict(solutions.never_picked),
+            "untrained": solutions.untrained,
+        }
     return (json.dumps(value, indent=2) + "\n").encode()
 
 
@@ -159,6 +177,9 @@ const auto selector = tile_oracle::Selector::load("{stem}.selector");  // once
 {code}
 const std::string& kernel = selector.name(selector.pick(problem));
 ```
+
+A dispatcher with an array of functions of its own asks `tile_oracle/solutions.hpp` for a place in that array;
+`example/dispatch/dispatch.cpp` shows how.
 
 A loaded selector may be used by any number of threads. Kernels are numbered as `{stem}.kernels.txt` lists
 them. C callers have `tile_oracle/selector_c.h`, where a problem is the values of its fields, in this order:

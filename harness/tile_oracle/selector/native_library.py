@@ -87,7 +87,8 @@ def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
 def _content() -> Headers:
     folder = data_folder("selector")
     files = [p for p in folder.rglob("*") if p.suffix in (".cpp", ".hpp", ".h", ".inc")]
-    relative = sorted((str(p.relative_to(folder)), p) for p in files if p.parts[-2] != "example")
+    relative = sorted((str(p.relative_to(folder)), p) for p in files)
+    relative = [(name, path) for name, path in relative if not name.startswith("example/")]
     try:
         return Headers(folder, tuple((name, path.read_bytes()) for name, path in relative))
     except OSError as error:
