@@ -71,13 +71,13 @@ def test_kernels_are_proven_to_wait(builder: Builder, name: str) -> None:
 
 
 def test_a_wait_that_the_compiler_loses_in_a_loop_header_is_found(before: Builder) -> None:
-    report = verify_assembly(before._assembly(KERNELS["gemm"]), 1)
+    report = verify_assembly(before._maker.assembly(KERNELS["gemm"]), 1)
     assert {finding.rule for finding in report.findings} == {"barrier"}
     assert all(finding.cause.startswith("ds_write") for finding in report.findings)
 
 
 def test_a_wait_that_counts_copies_to_lds_is_found(before: Builder) -> None:
-    report = verify_assembly(before._assembly(KERNELS["async"]), 1)
+    report = verify_assembly(before._maker.assembly(KERNELS["async"]), 1)
     assert "lgkmcnt" in {finding.rule for finding in report.findings}
     assert any(finding.cause.startswith("ds_bpermute") for finding in report.findings)
 
