@@ -1,44 +1,21 @@
-"""Kernel filters such as `tile_n >= 128 and pipeline == 'compv5'`: a small language over a kernel's fields.
-
-    filter      disjunction, and it must be true or false
-    disjunction conjunction { "or" conjunction }
-    conjunction negation { "and" negation }
-    negation    "not" negation | comparison
-    comparison  sum { ("<" | "<=" | ">" | ">=" | "==" | "!=" | "in" | "not" "in") sum }
-    sum         product { ("+" | "-") product }
-    product     signed { ("*" | "//" | "%") signed }
-    signed      "-" signed | atom
-    atom        integer | 'text' | "text" | True | False | field | "(" disjunction ")" | list
-    list        "(" sum "," { sum "," } ")" | "[" sum { "," sum } "]"
-
-The semantics are Python's, including chained comparisons and the order of evaluation. The types are stricter:
-integers, texts and booleans do not mix, ordering and arithmetic are for integers only, and a list is valid
-only after `in` (`in` with a text field tests for a substring). Types are checked while parsing, and an error
-names the column, so a wrong filter cannot silently match nothing. The text is never passed to Python's
-compiler.
-"""
+"""The meaning of kernel filters: a syntax tree's types are checked, and it becomes a function of a kernel."""
 
 from __future__ import annotations
 
+import ast
 import difflib
 import operator
-import re
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
-from tile_oracle.errors import RuleError
 from tile_oracle.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel
+from tile_oracle.kernel_filter.syntax import Syntax, Token
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
-
-MAX_CHARACTERS = 4096
-MAX_TOKENS = 600
-MAX_DEPTH = 30
-"""Maximum nesting of parentheses, `not` and signs."""
 
 _INTEGER, _TEXT, _FLAG = "an integer", "a text", "true or false"
 
@@ -56,7 +33,6 @@ def _all_fields() -> dict[str, str]:
     return {name: kind for op in operation_names() for name, kind in filter_fields(op).items()}
 
 
-_EXCERPT = 60
 _WORDS = {
     "direction": DIRECTIONS,
     "dtype": tuple(dict.fromkeys((*DTYPES, *GEMM_DTYPES))),
@@ -65,36 +41,7 @@ _WORDS = {
     "epilogue": EPILOGUES,
 }
 
-_Value = Callable[[Kernel], Any]
-
-
-@dataclass(frozen=True)
-class KernelFilter:
-    """A filter, parsed and checked on construction. Raises RuleError with the column of the error.
-
-    Filters with equal texts are equal. They are hashable and can be pickled.
-    """
-
-    text: str
-    _value: _Value = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_value", _Parser(self.text).filter())
-
-    def matches(self, kernel: Kernel) -> bool:
-        """Whether the filter accepts the kernel. Raises RuleError if it divides by zero for this kernel, or
-        uses a field that kernels of this operation do not have."""
-        return bool(self._value(kernel))
-
-    def __reduce__(self) -> tuple[type[KernelFilter], tuple[str]]:
-        return (KernelFilter, (self.text,))
-
-
-@dataclass(frozen=True)
-class _Token:
-    kind: str
-    text: str
-    column: int
+Value = Callable[[Kernel], Any]
 
 
 @dataclass(frozen=True)
@@ -102,152 +49,94 @@ class _Node:
     """A typed subexpression with its evaluator; with its field name or literal, if it is one."""
 
     type: str
-    value: _Value
+    value: Value
     column: int
     field_name: str = ""
     literals: tuple[Any, ...] = ()
     is_list: bool = False
 
-
-_TOKEN = re.compile(
-    r"(?P<space>[ \t\r\n]+)|(?P<integer>[0-9]+(?![0-9A-Za-z_.]))|(?P<word>[A-Za-z_][A-Za-z0-9_]*)"
-    r"|(?P<text>'[^'\\\r\n]*'|\"[^\"\\\r\n]*\")|(?P<symbol><=|>=|==|!=|//|\*\*|&&|\|\||[-+*%<>()\[\],=/!&|])"
-)
-_COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
-    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "==": operator.eq,
-    "!=": operator.ne, "in": lambda a, b: a in b, "not in": lambda a, b: a not in b,
-}  # fmt: skip
-_ORDERED = ("<", "<=", ">", ">=")
-_INSTEAD = {
-    "=": "==", "&&": "and", "||": "or", "&": "and", "|": "or", "!": "not", "/": "// (whole division)",
-    "**": "a product", "AND": "and", "OR": "or", "NOT": "not", "true": "True", "false": "False", "is": "==",
-}  # fmt: skip
-
-
-class _Parser:
-    """A recursive-descent parser; every grammar method returns the node that it parsed."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.depth = 0
-        self.position = 0
-        if not isinstance(text, str) or not text.strip():
-            raise RuleError(
-                "the kernel filter is empty; write for example tile_n >= 128 and pipeline == 'compv5'"
-            )
-        if len(text) > MAX_CHARACTERS:
-            raise RuleError(f"the kernel filter has {len(text):,} characters; the most is {MAX_CHARACTERS:,}")
-        self.tokens = self._tokens()
-
-    def fail(self, column: int, what: str) -> NoReturn:
-        raise RuleError(f"kernel filter {_excerpt(self.text, column)}, column {column}: {what}")
-
-    # ---- tokens -----------------------------------------------------------------------------
-
-    def _tokens(self) -> list[_Token]:
-        tokens: list[_Token] = []
-        position = 0
-        while position < len(self.text):
-            match = _TOKEN.match(self.text, position)
-            if match is None:
-                self._bad_character(position)
-            if match.lastgroup != "space":
-                tokens.append(_Token(str(match.lastgroup), match[0], position + 1))
-            position = match.end()
-        if len(tokens) > MAX_TOKENS:
-            raise RuleError(
-                f"the kernel filter has {len(tokens):,} words and signs; the most is {MAX_TOKENS}"
-            )
-        return [*tokens, _Token("end", "", len(self.text) + 1)]
-
-    def _bad_character(self, position: int) -> NoReturn:
-        character = self.text[position]
-        if character in "'\"":
-            self.fail(
-                position + 1,
-                "this text has no closing quote on its line (backslashes are not allowed in a text)",
-            )
-        if character.isdigit() and character.isascii():
-            self.fail(position + 1, "not an integer; numbers are integers like 128")
-        self.fail(position + 1, f"unexpected character {character!r}")
-
     @property
-    def next(self) -> _Token:
-        return self.tokens[self.position]
+    def described(self) -> str:
+        if self.is_list:
+            return f"this is a list, each entry {self.type}"
+        return f"{self.field_name or 'this'} is {self.type}"
 
-    def taken(self, *texts: str) -> _Token | None:
-        """Consumes and returns the next token if it is one of these words or symbols, else returns None."""
-        token = self.next
-        if token.kind in ("word", "symbol") and token.text in texts:
-            self.position += 1
-            return token
-        return None
 
-    def expect(self, text: str, opened: _Token) -> None:
-        if self.taken(text) is None:
-            self.unexpected(f"expected {text!r} to close {opened.text!r} of column {opened.column}")
+_LIST_AFTER_IN = "a list is valid only after 'in'"
+_ORDERED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+    ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
+}  # fmt: skip
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}  # fmt: skip
 
-    def unexpected(self, wanted: str) -> NoReturn:
-        token = self.next
-        if token.kind == "end":
-            self.fail(token.column, f"the filter ends too early: {wanted}")
-        if token.text in _INSTEAD:
-            self.fail(token.column, f"{token.text!r} is not known; use {_INSTEAD[token.text]}")
-        self.fail(token.column, f"unexpected {shown(token.text)}: {wanted}")
 
-    def deeper(self) -> None:
-        self.depth += 1
-        if self.depth > MAX_DEPTH:
-            self.fail(self.next.column, f"nested more than {MAX_DEPTH} levels deep")
+def meaning(text: str) -> Value:
+    """The function of a kernel that a filter stands for.
 
-    # ---- grammar ----------------------------------------------------------------------------
+    Raises RuleError with the column of the error. The function raises RuleError for a division by zero, and
+    for a field that kernels of the operation do not have.
+    """
+    typing = _Typing(Syntax(text))
+    return typing.must_be(typing.node(typing.syntax.tree), _FLAG, "a filter as a whole").value
 
-    def filter(self) -> _Value:
-        node = self.disjunction()
-        if self.next.kind != "end":
-            self.unexpected("expected 'and', 'or', a comparison or the end")
-        self.must_be(node, _FLAG, "a filter as a whole")
-        return node.value
 
-    def disjunction(self) -> _Node:
-        return self.logical("or", self.conjunction, any)
+class _Typing:
+    """Turns a syntax tree into typed nodes."""
 
-    def conjunction(self) -> _Node:
-        return self.logical("and", self.negation, all)
+    def __init__(self, syntax: Syntax) -> None:
+        self.syntax = syntax
+        self.fail = syntax.fail
 
-    def logical(self, word: str, operand: Callable[[], _Node], combine: Callable[[Any], bool]) -> _Node:
-        first = operand()
+    def node(self, tree: ast.expr) -> _Node:
+        column = tree.col_offset
+        match tree:
+            case ast.BoolOp():
+                return self.logical(tree)
+            case ast.UnaryOp(op=ast.Not()):
+                value = self.must_be(self.node(tree.operand), _FLAG, "the operand of 'not'").value
+                return _Node(_FLAG, lambda kernel: not value(kernel), column)
+            case ast.UnaryOp(op=ast.USub()):
+                node = self.must_be(self.node(tree.operand), _INTEGER, "the operand of '-'")
+                return _Node(_INTEGER, lambda kernel: -node.value(kernel), column, literals=node.literals)
+            case ast.Compare():
+                return self.comparison(tree)
+            case ast.BinOp():
+                return self.arithmetic(tree)
+            case ast.List() | ast.Tuple():
+                return self.list(tree)
+            case ast.Name():
+                return self.field(tree.id, column)
+            case ast.Constant(value=bool(flag)):
+                return _literal(_FLAG, flag, column)
+            case ast.Constant(value=int(number)):
+                return _literal(_INTEGER, number, column)
+            case ast.Constant(value=str()):
+                return _literal(_TEXT, self.syntax.text_at(column), column)
+        self.fail(column, "not an expression of kernel filters")
+
+    def logical(self, tree: ast.BoolOp) -> _Node:
+        word, combine = ("and", all) if isinstance(tree.op, ast.And) else ("or", any)
+        first = self.must_be(self.node(tree.values[0]), _FLAG, f"the left side of {word!r}")
         values = [first.value]
-        while (token := self.taken(word)) is not None:
-            if len(values) == 1:
-                self.must_be(first, _FLAG, f"the left side of {word!r}")
-            node = operand()
-            self.must_be(node, _FLAG, f"the right side of {word!r} (column {token.column})")
-            values.append(node.value)
-        if len(values) == 1:
-            return first
+        for operand in tree.values[1:]:
+            column = self.syntax.operator_before(operand).column
+            what = f"the right side of {word!r} (column {column})"
+            values.append(self.must_be(self.node(operand), _FLAG, what).value)
         return _Node(_FLAG, lambda kernel: combine(value(kernel) for value in values), first.column)
 
-    def negation(self) -> _Node:
-        if (token := self.taken("not")) is None:
-            return self.comparison()
-        self.deeper()
-        value = self.must_be(self.negation(), _FLAG, "the operand of 'not'").value
-        self.depth -= 1
-        return _Node(_FLAG, lambda kernel: not value(kernel), token.column)
-
-    def comparison(self) -> _Node:
-        first = left = self.sum()
-        links: list[tuple[Callable[[Any, Any], Any], _Value]] = []
-        while (sign := self.comparison_sign()) is not None:
-            right = self.sum()
-            self.check_comparison(left, sign, right)
-            links.append((_COMPARISONS[sign.text], right.value))
+    def comparison(self, tree: ast.Compare) -> _Node:
+        first = left = self.node(tree.left)
+        links: list[tuple[Callable[[Any, Any], Any], Value]] = []
+        for comparison, operand in zip(tree.ops, tree.comparators, strict=True):
+            right = self.node(operand)
+            self.check_comparison(left, comparison, self.syntax.operator_before(operand), right)
+            links.append((_COMPARISONS[type(comparison)], right.value))
             left = right
-        if not links:
-            if first.is_list:
-                self.fail(first.column, "a list is valid only after 'in'")
-            return first
         start = first.value
 
         def chain(kernel: Kernel) -> bool:
@@ -261,34 +150,22 @@ class _Parser:
 
         return _Node(_FLAG, chain, first.column)
 
-    def comparison_sign(self) -> _Token | None:
-        if (token := self.taken("<", "<=", ">", ">=", "==", "!=", "in")) is not None:
-            return token
-        after = self.tokens[self.position + 1] if self.position + 1 < len(self.tokens) else self.next
-        if self.next.kind == after.kind == "word" and (self.next.text, after.text) == ("not", "in"):
-            token = self.next
-            self.position += 2
-            return _Token("word", "not in", token.column)
-        return None
-
-    def sum(self) -> _Node:
-        return self.arithmetic({"+": operator.add, "-": operator.sub}, self.product)
-
-    def product(self) -> _Node:
-        return self.arithmetic({"*": operator.mul, "//": operator.floordiv, "%": operator.mod}, self.signed)
-
-    def arithmetic(self, signs: dict[str, Callable[[Any, Any], Any]], operand: Callable[[], _Node]) -> _Node:
-        first = operand()
-        steps: list[tuple[Callable[[Any, Any], Any], _Value, int]] = []
-        while (token := self.taken(*signs)) is not None:
-            if not steps:
-                self.must_be(first, _INTEGER, f"the left side of {token.text!r}")
-            node = self.must_be(operand(), _INTEGER, f"the right side of {token.text!r}")
-            if token.text in ("//", "%") and node.literals == (0,):
-                self.fail(token.column, "division by zero")
-            steps.append((signs[token.text], node.value, token.column))
-        if not steps:
-            return first
+    def arithmetic(self, tree: ast.BinOp) -> _Node:
+        # A loop, since a long sum is as deep as it is long.
+        leftmost: ast.expr = tree
+        operands: list[tuple[ast.operator, ast.expr]] = []
+        while isinstance(leftmost, ast.BinOp):
+            operands.insert(0, (leftmost.op, leftmost.right))
+            leftmost = leftmost.left
+        sign = self.syntax.operator_before(operands[0][1])
+        first = self.must_be(self.node(leftmost), _INTEGER, f"the left side of {sign.text!r}")
+        steps: list[tuple[Callable[[Any, Any], Any], Value, int]] = []
+        for operation, operand in operands:
+            sign = self.syntax.operator_before(operand)
+            node = self.must_be(self.node(operand), _INTEGER, f"the right side of {sign.text!r}")
+            if sign.text in ("//", "%") and node.literals == (0,):
+                self.fail(sign.column, "division by zero")
+            steps.append((_ARITHMETIC[type(operation)], node.value, sign.column))
         start = first.value
 
         def calculate(kernel: Kernel) -> int:
@@ -302,37 +179,21 @@ class _Parser:
 
         return _Node(_INTEGER, calculate, first.column)
 
-    def signed(self) -> _Node:
-        if (token := self.taken("-")) is None:
-            return self.atom()
-        self.deeper()
-        node = self.must_be(self.signed(), _INTEGER, "the operand of '-'")
-        self.depth -= 1
-        value = node.value
-        return _Node(_INTEGER, lambda kernel: -value(kernel), token.column, literals=node.literals)
+    def list(self, tree: ast.List | ast.Tuple) -> _Node:
+        items = [self.node(item) for item in tree.elts]
+        for item in items:
+            self.must_be(item, items[0].type, "an entry of this list, like its first one,")
+        values = [item.value for item in items]
+        return _Node(
+            items[0].type,
+            lambda kernel: [value(kernel) for value in values],
+            tree.col_offset,
+            literals=tuple(literal for item in items for literal in item.literals),
+            is_list=True,
+        )
 
-    def atom(self) -> _Node:
-        token = self.next
-        if (opened := self.taken("(", "[")) is not None:
-            return self.enclosed(opened)
-        if token.kind not in ("integer", "text", "word") or token.text in ("and", "or", "not", "in"):
-            self.unexpected("expected a field, a number, a text, True, False or '('")
-        self.position += 1
-        if token.kind == "integer":
-            if len(token.text) > 10:
-                self.fail(token.column, "a number has at most 10 digits")
-            return _literal(_INTEGER, int(token.text), token.column)
-        if token.kind == "text":
-            return _literal(_TEXT, token.text[1:-1], token.column)
-        if token.text in ("True", "False"):
-            return _literal(_FLAG, token.text == "True", token.column)
-        return self.field(token)
-
-    def field(self, token: _Token) -> _Node:
-        name = token.text
+    def field(self, name: str, column: int) -> _Node:
         if name not in _all_fields():
-            if name in _INSTEAD:
-                self.fail(token.column, f"{name!r} is not known; use {_INSTEAD[name]}")
             close = difflib.get_close_matches(name[:100], _all_fields(), 1, cutoff=0.5)
             hint = (
                 f"did you mean {close[0]}?"
@@ -340,13 +201,13 @@ class _Parser:
                 else f"fields: {', '.join(filter_fields(operation_names()[0]))}"
             )
             quoted = f" (put a text in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
-            self.fail(token.column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
-        value: _Value = operator.attrgetter(name)
+            self.fail(column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
+        value: Value = operator.attrgetter(name)
         if any(name not in filter_fields(op) for op in operation_names()):
-            value = self.of_one_operation(name, token.column)
-        return _Node(_all_fields()[name], value, token.column, field_name=name)
+            value = self.of_one_operation(name, column)
+        return _Node(_all_fields()[name], value, column, field_name=name)
 
-    def of_one_operation(self, name: str, column: int) -> _Value:
+    def of_one_operation(self, name: str, column: int) -> Value:
         def value(kernel: Kernel) -> Any:
             if not hasattr(kernel, name):
                 known = ", ".join(filter_fields(kernel.op))
@@ -355,68 +216,30 @@ class _Parser:
 
         return value
 
-    def enclosed(self, opened: _Token) -> _Node:
-        """Parses what is inside brackets: an expression in parentheses, or a list."""
-        closing = ")" if opened.text == "(" else "]"
-        if self.taken(closing) is not None:
-            self.fail(opened.column, "an empty list matches no kernel")
-        self.deeper()
-        items = [self.disjunction()]
-        is_list = opened.text == "["
-        while self.taken(",") is not None:
-            is_list = True
-            if self.next.text == closing and self.next.kind == "symbol":
-                break
-            items.append(self.disjunction())
-        self.expect(closing, opened)
-        self.depth -= 1
-        if not is_list:
-            return items[0]
-        for item in items:
-            self.must_be(item, items[0].type, "an entry of this list, like its first one,")
-        values = [item.value for item in items]
-        return _Node(
-            items[0].type,
-            lambda kernel: [value(kernel) for value in values],
-            opened.column,
-            literals=tuple(literal for item in items for literal in item.literals),
-            is_list=True,
-        )
-
-    # ---- types ------------------------------------------------------------------------------
-
     def must_be(self, node: _Node, type_: str, what: str) -> _Node:
         if node.is_list:
-            self.fail(node.column, "a list is valid only after 'in'")
+            self.fail(node.column, _LIST_AFTER_IN)
         if node.type != type_:
-            self.fail(node.column, f"{what} must be {type_}, but {self.described(node)}")
+            self.fail(node.column, f"{what} must be {type_}, but {node.described}")
         return node
 
-    def described(self, node: _Node) -> str:
-        if node.is_list:
-            return f"this is a list, each entry {node.type}"
-        return f"{node.field_name or 'this'} is {node.type}"
-
-    def check_comparison(self, left: _Node, sign: _Token, right: _Node) -> None:
+    def check_comparison(self, left: _Node, comparison: ast.cmpop, sign: Token, right: _Node) -> None:
         if left.is_list:
-            self.fail(left.column, "a list is valid only after 'in'")
-        if sign.text in ("in", "not in"):
+            self.fail(left.column, _LIST_AFTER_IN)
+        if isinstance(comparison, ast.In | ast.NotIn):
             if not right.is_list and not (left.type == right.type == _TEXT and right.field_name):
                 example = "('mem', 'compv3')" if right.type == _TEXT else "(64, 128)"
                 self.fail(
                     right.column,
-                    f"{sign.text!r} needs a list like {example} or a text field, but {self.described(right)}",
+                    f"{sign.text!r} needs a list like {example} or a text field, but {right.described}",
                 )
         elif right.is_list:
-            self.fail(right.column, "a list is valid only after 'in'")
+            self.fail(right.column, _LIST_AFTER_IN)
         if left.type != right.type:
-            self.fail(
-                sign.column,
-                f"{sign.text!r} cannot compare these: {self.described(left)}, {self.described(right)}",
-            )
-        if sign.text in _ORDERED and left.type != _INTEGER:
-            self.fail(sign.column, f"{sign.text!r} compares integers only, but {self.described(left)}")
-        if sign.text in ("==", "!=") or right.is_list:
+            self.fail(sign.column, f"{sign.text!r} cannot compare these: {left.described}, {right.described}")
+        if isinstance(comparison, _ORDERED) and left.type != _INTEGER:
+            self.fail(sign.column, f"{sign.text!r} compares integers only, but {left.described}")
+        if isinstance(comparison, ast.Eq | ast.NotEq) or right.is_list:
             self.check_words(left, right)
             self.check_words(right, left)
 
@@ -435,14 +258,6 @@ class _Parser:
                 if word not in _WORDS[name]:
                     known = ", ".join(_WORDS[name])
                     self.fail(other.column, f"{name} is never {shown(word)}; it is one of {known}")
-
-
-def _excerpt(text: str, column: int) -> str:
-    """The text around a column, quoted, on one line."""
-    start, end = max(0, column - _EXCERPT // 2), column + _EXCERPT // 2
-    if len(text) <= _EXCERPT:
-        return repr(text)
-    return repr(("..." if start else "") + text[start:end] + ("..." if end < len(text) else ""))
 
 
 def _literal(type_: str, value: Any, column: int) -> _Node:
