@@ -12,7 +12,7 @@ import pytest
 from tests.made_records import make_kernels, make_problems, make_records
 from tests.measured_tables import GFX950
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.predictor import Predictor, find_model
 from tile_oracle.record.importers import import_file
@@ -46,7 +46,7 @@ def test_features_of_100000_pairs(benchmark: Any, schema: str) -> None:
     problems, kernels = make_problems(1000), make_kernels() * 10
 
     def compute() -> Any:
-        return schema_named(schema).compute(pair_columns(problems, kernels), hardware_figures("gfx950"))
+        return schema_named(schema).compute(pair_columns(problems, kernels), hardware_features("gfx950"))
 
     features = benchmark.pedantic(compute, rounds=3)
     assert features.shape == (100_000, len(schema_named(schema).names))

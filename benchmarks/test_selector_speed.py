@@ -25,7 +25,7 @@ import pytest
 from tests.selector.made_problems import random_problems
 from tests.selector.native_scorer import Constant, FeatureSource, PerClass, PerKernel, Scorer
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
@@ -39,7 +39,7 @@ from tile_oracle.selector.trace import Pool
 
 FORWARD: Kind = Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2)
 SCHEMA = schema_named("grouped_conv_own_1")
-HARDWARE = hardware_figures("gfx950")
+HARDWARE = hardware_features("gfx950")
 LARGE, SMALL = (2000, 255), (300, 31)
 LEAST_RATIO = {30: 40.0, 300: 80.0, 4608: 150.0}
 """Of the large model, to LightGBM."""

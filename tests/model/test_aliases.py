@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from tests.made_records import make_kernels, make_problems, make_records
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.aliases import UNMEASURED_CAUTION, Aliases, find_aliases, merge, no_aliases
 from tile_oracle.model.noise import NoiseModel, measured_noise
@@ -73,7 +73,7 @@ def test_a_group_is_represented_by_the_name_that_explains_its_times(twins: pd.Da
     table = training_rows(pd.concat(copies, ignore_index=True)).table
     found = find_aliases(table)
     assert list(found.groups()) != [true_twin.name]  # by name alone another one would stand for the group
-    explained = explain_aliases(table, found, hardware_figures("gfx950"))
+    explained = explain_aliases(table, found, hardware_features("gfx950"))
     assert list(explained.groups()) == [true_twin.name]
 
 

@@ -17,7 +17,7 @@ from tests.made_records import make_kernels, make_problems
 from tile_oracle.cli import main
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model import packed_trees
@@ -31,7 +31,7 @@ from tile_oracle.training.train import train
 def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool = True) -> lgb.Booster:
     """A folder as the published trainer writes it, uncompressed, with its few keys."""
     chosen = schema_named(schema)
-    features = chosen.compute(records, hardware_figures("gfx950"))
+    features = chosen.compute(records, hardware_features("gfx950"))
     label = records["tflops"].to_numpy(dtype=np.float64)
     data = lgb.Dataset(features, np.log1p(label) if log else label)
     booster = lgb.train({"num_threads": 1, "verbosity": -1, "deterministic": True}, data, 40)
@@ -55,7 +55,7 @@ def test_a_published_folder_of_any_width(
 ) -> None:
     booster = published_folder(tmp_path / "m", records, schema, log)
     problems, kernels = make_problems(3, seed=7), make_kernels()
-    features = schema_named(schema).compute(pair_columns(problems, kernels), hardware_figures("gfx950"))
+    features = schema_named(schema).compute(pair_columns(problems, kernels), hardware_features("gfx950"))
     raw = np.asarray(booster.predict(features)).reshape(3, len(kernels))
     predictor = Predictor.load(tmp_path / "m")
     expected = np.expm1(raw) if log else raw
@@ -78,7 +78,7 @@ def test_a_model_of_ck_dsl_says_its_columns_and_its_logarithm(
     path.write_text(json.dumps(good))
     problem, kernels = make_problems(1, seed=7)[0], make_kernels()
     rows = pair_columns([problem], kernels)
-    raw = booster.predict(schema_named("grouped_conv_113").compute(rows, hardware_figures("gfx950")))
+    raw = booster.predict(schema_named("grouped_conv_113").compute(rows, hardware_features("gfx950")))
     expected = np.expm1(raw) if log else raw
     assert Predictor.load(tmp_path / "m").predict(problem, kernels) == pytest.approx(expected)
     for wrong, message in (

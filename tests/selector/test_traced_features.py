@@ -17,7 +17,7 @@ from tile_oracle.features import feature_table as features
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Feature, FeatureSchema, FeatureTable
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, schema_named
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS, GROUPED_CONV_TERMS
 from tile_oracle.kernel import Kernel
@@ -28,7 +28,7 @@ from tile_oracle.selector.program import ProgramMaker
 from tile_oracle.selector.selector_file import problem_fields, shared_words
 from tile_oracle.selector.trace import NUMPY_OF, Graph, Node, Pool
 
-HARDWARE = hardware_figures("gfx950")
+HARDWARE = hardware_features("gfx950")
 CONV_KINDS = [
     Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
     for direction, dtype, ndim in (("forward", "bf16", 2), ("bwd_data", "fp16", 3), ("bwd_weight", "fp32", 2))

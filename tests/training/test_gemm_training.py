@@ -26,7 +26,7 @@ from tile_oracle.exploration.search_space import Space
 from tile_oracle.exploration.suggest import suggest
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.groups import fold_codes, group_codes
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.features.schemas.physical_terms import GEMM_TERMS
 from tile_oracle.kernel import parse_kernel_name
@@ -97,7 +97,7 @@ def test_features_are_numbers_in_their_ranges(
     rows = pair_columns([problem], pool)
     for name in ("gemm_own_1", "gemm_universal_55", "gemm_universal_72"):
         schema = schema_named(name)
-        values = dict(zip(schema.names, schema.compute(rows, hardware_figures("gfx950")).T, strict=True))
+        values = dict(zip(schema.names, schema.compute(rows, hardware_features("gfx950")).T, strict=True))
         assert all(np.isfinite(column).all() for column in values.values())
         for share in ("fill", "fill_k", "tail", "overall_tile_efficiency"):
             if share in values:
@@ -113,7 +113,7 @@ def test_own_features_of_a_case_worked_by_hand() -> None:
         "gemm_bf16_rcr_compv4_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
     )
     schema = schema_named("gemm_own_1")
-    row = schema.compute(pair_columns([problem], [kernel]), hardware_figures("gfx950"))[0]
+    row = schema.compute(pair_columns([problem], [kernel]), hardware_features("gfx950"))[0]
     found = dict(zip(schema.names, row, strict=True))
     assert found["log2_tiles_m"] == 1
     assert found["log2_tiles_n"] == 5
@@ -205,7 +205,7 @@ def test_terms_of_a_gemm_worked_by_hand() -> None:
     problem = GemmProblem("bf16", "rcr", 200, 40000, 500, 2)
     (kernel,) = (k for k in kernels() if k.tile == (64, 64, 64) and k.pipeline == "compv3")
     names = GEMM_TERMS.names
-    row = GEMM_TERMS.compute(pair_columns([problem], [kernel]), hardware_figures("gfx950"))[0]
+    row = GEMM_TERMS.compute(pair_columns([problem], [kernel]), hardware_features("gfx950"))[0]
     found = dict(zip(names, row, strict=True))
     tiles_a_cu = 4 * 625 * 2 / 256  # parts of the depth are tiles of their own
     assert found["first_steps"] == 4  # 500 in two parts of steps of 64

@@ -6,7 +6,7 @@ import argparse
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import SCHEMAS, op_of_model, schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.problem import problem_from_id
@@ -47,7 +47,7 @@ def run(args: argparse.Namespace) -> int:
         problem, kernel = problem_from_id(args.problem), parse_kernel_name(args.kernel)
         if op_of_model(schema.op) != problem.op or not kernel.matches(problem):
             raise ModelError(f"{kernel.name} and {problem.id} do not go together under {schema.name}")
-        row = schema.compute(pair_columns([problem], [kernel]), hardware_figures(args.arch))[0]
+        row = schema.compute(pair_columns([problem], [kernel]), hardware_features(args.arch))[0]
         values = [f"{value:.6g}" for value in row]
     for index, (feature, value) in enumerate(zip(schema.features, values, strict=True)):
         print(f"{index:>3}  {feature.name:<34}{value:>14}  {feature.meaning}")

@@ -22,7 +22,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
@@ -65,7 +65,7 @@ def suggest(
     op = records_op(rows)
     if any(problem.op != op for problem in problems):
         raise ModelError(f"the records are of {op}: suggestions are for problems of the same operation")
-    aliases = explain_aliases(rows, find_aliases(rows), hardware_figures(arch))
+    aliases = explain_aliases(rows, find_aliases(rows), hardware_features(arch))
     table = _candidates(problems, kernels, load_arch(arch))
     log_times = ensemble_log_times(rows, aliases, table, arch, seed)
     mean, spread = log_times.mean(axis=0), log_times.std(axis=0)
@@ -148,7 +148,7 @@ def ensemble_log_times(
     """
     if not recipe_named("default").for_op(records_op(rows)).physical:
         return _tree_log_times(rows, table, arch, seed)
-    hardware = hardware_figures(arch)
+    hardware = hardware_features(arch)
     merged = merge(rows, aliases)
     groups = group_codes(merged)
     near = nearness(np.log(merged["latency_ms"].to_numpy(dtype=np.float64)), groups)
@@ -166,7 +166,7 @@ def _tree_log_times(rows: pd.DataFrame, table: pd.DataFrame, arch: str, seed: in
     members = []
     for number, drawn in enumerate(_resampled(group_codes(rows), seed)):
         ranker = fit(recipe, rows.assign(**{IMPORTANCE: drawn}), arch, Effort(seed + number))
-        members.append(ranker.members[0].log_time(pairs, hardware_figures(arch), 1))
+        members.append(ranker.members[0].log_time(pairs, hardware_features(arch), 1))
     return np.asarray(members)
 
 

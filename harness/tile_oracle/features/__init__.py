@@ -1,1 +1,1 @@
-"""What a model reads of a problem and a kernel: columns, formulas, schemas."""
+"""Model inputs computed from problems and kernels: columns, formulas, feature schemas."""

@@ -1,7 +1,7 @@
-"""Columns of problem x kernel pairs: what every feature formula is evaluated on.
+"""Columns of problem x kernel pairs, the inputs of feature formulas.
 
-A table of pairs is a mapping from a column's name (a field of the problem or of the kernel) to an
-array with one value a pair. Records are such tables already; `pair_columns` makes one from objects.
+A table of pairs maps a column's name (a field of the problem or of the kernel) to an array with one value per
+pair. Records already have this form; `pair_columns` makes such a table from objects.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Columns = Mapping[str, Any]
 
 
 class HasFields(Protocol):
-    """A problem or a kernel: anything that gives its fields as a flat mapping."""
+    """A problem or a kernel: an object with its fields as a flat mapping."""
 
     def as_row(self) -> dict[str, Any]: ...
 
@@ -37,11 +37,10 @@ class Named(HasFields, Protocol):
 
 
 def pair_columns(problems: Sequence[HasFields], kernels: Sequence[Named]) -> dict[str, Column]:
-    """Columns of every problem with every kernel, all kernels of the first problem first; `kernel` is the
-    kernels' names.
+    """Columns of every problem with every kernel, all kernels of the first problem first.
 
-    The length is len(problems) x len(kernels). A field that both have (direction, dtype, ndim) is
-    taken from the problem: a kernel that does not match its problem is no candidate.
+    The length is len(problems) x len(kernels). The column `kernel` holds the kernels' names. A field that
+    both have (direction, dtype, ndim) is taken from the problem; candidates have the same value.
     """
     of_kernels = {**field_columns(kernels), "kernel": _column([kernel.name for kernel in kernels])}
     of_problems = field_columns(problems)

@@ -1,10 +1,9 @@
-"""log2, log, exp and expm1 that give the same bits on every machine, and in the native selector.
+"""log2, log, exp and expm1 that are bit-identical on every machine and in the native selector.
 
-numpy's own differ in the last place between processors (it has several SIMD versions of each). Here each
-function is one fixed sequence of IEEE 754 operations that round in one way only: +, -, *, /, rounding to an
-integer, and taking a number apart into mantissa and exponent. `tile_oracle/exact_math.hpp` has the same
-sequences, and a test compares the two bit for bit. Errors are within one unit in the last place (expm1: two),
-and powers of two have whole logarithms to base 2.
+numpy's versions differ in the last place between processors (it has several SIMD versions of each). Here each
+function is a fixed sequence of correctly rounded IEEE 754 operations: +, -, *, /, rounding to an integer, and
+splitting a number into mantissa and exponent. `tile_oracle/exact_math.hpp` has the same sequences, and a test
+compares the two bit for bit. Errors are at most 1 ulp (expm1: 2 ulp), and log2 is exact for powers of two.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 _SQRT_HALF = float.fromhex("0x1.6a09e667f3bcdp-1")
-_LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # ln(2) to 32 bits: times an exponent it is exact
+_LN2_HIGH = float.fromhex("0x1.62e42fee00000p-1")  # ln(2) to 32 bits: its product with an exponent is exact
 _LN2_LOW = float.fromhex("0x1.a39ef35793c76p-33")  # the rest of ln(2)
 _INV_LN2 = float.fromhex("0x1.71547652b82fep+0")
-_INV_LN2_HIGH = float.fromhex("0x1.7154760000000p+0")  # 1/ln(2) to 24 bits: times 26 bits it is exact
+_INV_LN2_HIGH = float.fromhex("0x1.7154760000000p+0")  # 1/ln(2) to 24 bits: its product with 26 bits is exact
 _INV_LN2_LOW = float.fromhex("0x1.4ae0bf85ddf44p-26")  # the rest of 1/ln(2)
 _SPLIT = 134217729.0  # 2^27 + 1: x*_SPLIT - (x*_SPLIT - x) is x to 26 bits
 _ATANH = tuple(2.0 / (2 * k + 1) for k in range(10, 0, -1))  # highest power first, for |s| <= 0.172
@@ -32,14 +31,14 @@ _LOWEST = -708.0
 
 
 def log(x: Any) -> Array:
-    """Natural logarithm. 0 gives -inf, a negative number NaN; subnormal numbers are not for it."""
+    """Natural logarithm. 0 gives -inf, a negative number NaN. Subnormal numbers are not supported."""
     values = np.asarray(x, dtype=np.float64)
     exponent, f, half_square, rest = _reduced(values)
     return _at_the_edges(values, exponent * _LN2_HIGH - ((half_square - (rest + exponent * _LN2_LOW)) - f))
 
 
 def log2(x: Any) -> Array:
-    """Logarithm to base 2. 0 gives -inf, a negative number NaN; subnormal numbers are not for it."""
+    """Logarithm to base 2. 0 gives -inf, a negative number NaN. Subnormal numbers are not supported."""
     values = np.asarray(x, dtype=np.float64)
     exponent, f, half_square, rest = _reduced(values)
     high = f - half_square
@@ -54,7 +53,7 @@ def log2(x: Any) -> Array:
 
 
 def exp(x: Any) -> Array:
-    """e^x; inf over 709 and 0 under -708."""
+    """e^x; inf above 709 and 0 below -708."""
     values = np.asarray(x, dtype=np.float64)
     scale, less_one = _power(values)
     found = scale * (1.0 + less_one)
@@ -62,7 +61,7 @@ def exp(x: Any) -> Array:
 
 
 def expm1(x: Any) -> Array:
-    """e^x - 1, exact to the last places near 0 too; inf over 709 and -1 under -708."""
+    """e^x - 1, accurate near 0; inf above 709 and -1 below -708."""
     values = np.asarray(x, dtype=np.float64)
     scale, less_one = _power(values)
     found = scale * less_one + (scale - 1.0)
@@ -70,8 +69,11 @@ def expm1(x: Any) -> Array:
 
 
 def _reduced(values: Array) -> tuple[Array, Array, Array, Array]:
-    """x = 2^exponent (1 + f), f from sqrt(1/2) - 1 to sqrt(2) - 1, and f, f^2/2 and what is left of
-    ln(1 + f) = f - f^2/2 + rest, from the series of 2 atanh(f/(2 + f))."""
+    """Range reduction: x = 2^exponent (1 + f) with f from sqrt(1/2) - 1 to sqrt(2) - 1.
+
+    Returns exponent, f, f^2/2 and the rest of ln(1 + f) = f - f^2/2 + rest, from the series of
+    2 atanh(f/(2 + f)).
+    """
     bits = np.atleast_1d(values).view(np.int64).reshape(values.shape)
     exponent = ((bits >> 52) - 1022).astype(np.float64)
     mantissa = ((bits & 0x000FFFFFFFFFFFFF) | 0x3FE0000000000000).view(np.float64)
@@ -89,7 +91,8 @@ def _reduced(values: Array) -> tuple[Array, Array, Array, Array]:
 
 
 def _power(values: Array) -> tuple[Array, Array]:
-    """e^x = scale (1 + less_one), scale a power of two, |less_one| <= sqrt(2) - 1."""
+    """Returns scale and less_one of e^x = scale (1 + less_one), where scale is a power of two and
+    |less_one| <= sqrt(2) - 1."""
     inside = np.minimum(np.maximum(values, _LOWEST), _HIGHEST)
     times = np.rint(inside * _INV_LN2)
     r = (inside - times * _LN2_HIGH) - times * _LN2_LOW

@@ -1,8 +1,8 @@
-"""Feature schemas: one table of (name, formula), evaluated on whole columns.
+"""Feature schemas: tables of (name, formula), evaluated on whole columns.
 
-A formula is a function of a `FeatureTable`, whose attributes are the input columns, the hardware's
-figures, and every other formula of the schema by its name. Names and values are one thing, so they
-cannot drift apart; a single pair is a batch of one.
+A formula is a function of a `FeatureTable`, whose attributes are the input columns, the hardware features and
+all other formulas of the schema, by name. Each name is defined together with its formula, so that the two
+cannot get out of step. A single pair is a batch of one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ELEMENT_BYTES: dict[str, float] = {
 
 @dataclass(frozen=True)
 class Feature:
-    """One column of a schema: its name, its formula, and what it says (with its unit)."""
+    """One column of a schema: its name, its formula, and its meaning with the unit."""
 
     name: str
     formula: Formula
@@ -40,9 +40,9 @@ class Feature:
 class FeatureSchema:
     """An ordered table of features for one operation.
 
-    `features` are the columns, in order; `intermediates` are formulas that others use but that are no
-    columns themselves; `words` maps a text column to its numeric codes. `optional` input columns count as 0
-    where the rows lack them, or a value of them.
+    features: the columns, in order. intermediates: formulas that others use and that are not columns. words:
+    text column -> word -> numeric code. optional: input columns that count as 0 where the rows lack them or
+    have nulls. Raises ModelError on construction if a name is defined twice.
     """
 
     name: str
@@ -61,13 +61,13 @@ class FeatureSchema:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, in order."""
+        """Names of the columns, in order."""
         return tuple(feature.name for feature in self.features)
 
     def subset(self, name: str, names: Sequence[str]) -> FeatureSchema:
-        """The schema with just these columns, in this order; all other formulas stay usable.
+        """A schema with only these columns, in this order; other formulas stay available to them.
 
-        Raises ModelError naming each column that this schema does not have.
+        Raises ModelError that lists the columns that this schema does not have.
         """
         have = {feature.name: feature for feature in self.features}
         missing = [n for n in names if n not in have]
@@ -86,7 +86,7 @@ class FeatureSchema:
         )
 
     def extended(self, name: str, more: Sequence[Feature], optional: tuple[str, ...] = ()) -> FeatureSchema:
-        """The schema with further columns behind its own, which read these further optional inputs."""
+        """A schema with further columns after its own, and further optional inputs for them."""
         return FeatureSchema(
             name,
             self.op,
@@ -103,11 +103,11 @@ class FeatureSchema:
         hardware: Mapping[str, float],
         names: Sequence[str] | None = None,
     ) -> Array:
-        """Features of every row: float64, (rows, features), never NaN or infinite.
+        """Features of every row: float64, shape (rows, features), all finite.
 
-        `rows` has the columns that the formulas read (problem and kernel fields); `hardware` the
-        figures of the architecture (`hardware_figures`). `names` picks columns, in that order.
-        Raises ModelError naming a column that is missing.
+        rows: the columns that the formulas read (problem and kernel fields). hardware: features of the
+        architecture (`hardware_features`). names: the wanted columns, in order; default all. Raises
+        ModelError for a missing column or a feature that is not finite.
         """
         table = FeatureTable(self, rows, hardware)
         wanted = self.names if names is None else tuple(names)
@@ -121,7 +121,7 @@ class FeatureSchema:
 
 
 class FeatureTable:
-    """The columns of a batch while features are computed; each formula is evaluated at most once."""
+    """Evaluates the formulas of a schema on one batch, each at most once. Attributes are columns, (rows,)."""
 
     def __init__(
         self, schema: FeatureSchema, rows: Mapping[str, Any] | pd.DataFrame, hardware: Mapping[str, float]
@@ -151,7 +151,7 @@ class FeatureTable:
         return self.given(name)
 
     def given(self, name: str) -> Array:
-        """A column as the rows have it (texts by their codes), or a figure of the hardware."""
+        """An input column, with texts as their codes, or a hardware feature."""
         if name not in self._rows:
             if name in self._hardware:
                 return np.full(self.length, float(self._hardware[name]))
@@ -174,7 +174,7 @@ class FeatureTable:
             raise ModelError(f"column {name} holds a value that is not a number") from None
 
     def word_is(self, name: str, predicate: Callable[[str], bool]) -> Array:
-        """1.0 where the text of column `name` satisfies the predicate, else 0.0."""
+        """1.0 where the text in column `name` satisfies the predicate, else 0.0."""
         if name not in self._rows:
             raise ModelError(
                 f"schema {self._schema.name} needs the column {name}, which the rows do not have"
@@ -188,48 +188,48 @@ class FeatureTable:
 def _length(rows: Mapping[str, Any]) -> int:
     lengths = {len(column) for column in rows.values()}
     if len(lengths) > 1:
-        raise ModelError(f"columns of different lengths cannot be one table: {sorted(lengths)}")
+        raise ModelError(f"the columns of a table have different lengths: {sorted(lengths)}")
     return lengths.pop() if lengths else 0
 
 
-# ---- what formulas are written with -----------------------------------------------------------
+# ---- building blocks of formulas --------------------------------------------------------------
 
 
 def given(name: str, meaning: str) -> Feature:
-    """The feature that is an input column or a hardware figure itself."""
+    """A feature that is an input column or a hardware feature itself."""
     return Feature(name, lambda t: t.given(name), meaning)
 
 
 def ratio(a: Array, b: Array) -> Array:
-    """a / b, and 0 where b is 0 (a figure that the hardware does not have)."""
+    """a / b, or 0 where b is 0 (a feature that the hardware does not have)."""
     return np.divide(a, b, out=np.zeros_like(a, dtype=np.float64), where=b != 0)
 
 
 def log2(x: Array) -> Array:
-    """Logarithm to base 2, the same on every machine; what stands for a column while a formula is traced
-    (tile_oracle.selector.trace) says itself what its logarithm is."""
+    """Logarithm to base 2, bit-identical on every machine. A symbol (tile_oracle.selector.trace) provides its
+    own logarithm while a formula is traced."""
     of_trace = getattr(x, "traced_log2", None)
     return exact_math.log2(x) if of_trace is None else of_trace()
 
 
 def log(x: Array) -> Array:
-    """Natural logarithm, as `log2` is made."""
+    """Natural logarithm, with the properties of `log2`."""
     of_trace = getattr(x, "traced_log", None)
     return exact_math.log(x) if of_trace is None else of_trace()
 
 
 def log2_of(x: Array) -> Array:
-    """log2(max(x, 1)): sizes of 0 and 1 are both 0."""
+    """log2(max(x, 1)), which is 0 for sizes of 0 and 1."""
     return log2(np.maximum(x, 1.0))
 
 
 def ceil_div(a: Array, b: Array) -> Array:
-    """How many tiles of size b cover a."""
+    """Number of tiles of size b that cover a."""
     return np.ceil(a / b)
 
 
 def tile_fill(size: Array, tile: Array) -> Array:
-    """Published tile efficiency: how full the last tile is (remainder / tile; 1 when it is full)."""
+    """Published tile efficiency: fill of the last tile (remainder / tile; 1 if it is full)."""
     rest = np.mod(size, tile)
     return np.where(rest == 0, 1.0, rest / tile)
 

@@ -1,4 +1,4 @@
-"""Which rows belong together: those of one problem, or of one family of problems."""
+"""Groups of rows: those of one problem, or of one family of problems."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
 
 GROUPINGS = ("problem", "family")
-"""How rows are held together: by the whole problem key, or by the key without batch and image size."""
+"""What defines a group: the whole problem key, or the key without batch and image size."""
 
 
 def fold_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
-    """What cross-validation holds together: `group_codes`, or the operation's `fold_fields`. For GEMM, as
-    published, these are all rows of one (M, N, K), whatever the layout, or (family) of one (N, K)."""
+    """Groups that cross-validation keeps in one fold, (rows,): `group_codes`, or by the operation's
+    `fold_fields`. For GEMM, as published, a group is all rows of one (M, N, K) in any layout, or (family) of
+    one (N, K). Raises ModelError for an unknown grouping."""
     operation = operation_named(records_op(rows))
     if operation.fold_fields is None:
         return group_codes(rows, grouping)
@@ -33,7 +34,7 @@ def _check(grouping: str) -> None:
 
 
 def group_codes(rows: pd.DataFrame, grouping: str = "problem") -> npt.NDArray[np.int64]:
-    """A number per row, equal for rows of one problem (or one family).
+    """A group number per row, (rows,), equal for rows of one problem (or one family).
 
     Raises ModelError for a grouping that is not in GROUPINGS.
     """

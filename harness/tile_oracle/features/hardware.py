@@ -1,4 +1,4 @@
-"""The figures of an architecture that features use, under the published column names."""
+"""Hardware features of an architecture, under the published column names."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Mapping
 from tile_oracle.arch import load_arch
 
 
-def hardware_figures(arch: str) -> Mapping[str, float]:
-    """The figures of an architecture: the twelve published hw_ columns, and what our own features of
-    binaries read: registers of a SIMD's lane, their granule, and the LDS of a compute unit (of which the
-    published figure is too small for gfx950). 0 where the device has no such thing.
+def hardware_features(arch: str) -> Mapping[str, float]:
+    """Hardware features of an architecture, name -> value: the twelve published hw_ columns, and the inputs
+    of our own features of binaries.
 
-    Raises RuleError for an architecture that kernels/arch_specs.json does not have.
+    The latter are the registers per SIMD lane, their allocation granule, and the LDS of a compute unit (the
+    published value is too small for gfx950). A feature that the device does not have is 0. Raises RuleError
+    for an architecture that is not in kernels/arch_specs.json.
     """
     found = load_arch(arch)
     more = {

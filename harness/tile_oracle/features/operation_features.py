@@ -1,4 +1,4 @@
-"""What models read of an operation's problems and kernels."""
+"""The feature schemas of an operation."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tile_oracle.features.feature_table import FeatureSchema
 
 @dataclass(frozen=True)
 class OperationFeatures:
-    """The schemas of one operation.
+    """The feature schemas of one operation.
 
-    own: what its models read by default; it has the columns `flops` and `bytes_total` of a problem. others:
-    further schemas. fallback: which schemas serve a model that names none, the first that fits. in_recipes:
-    schema in a recipe -> schema of this operation, `own` where it is left out; None: as the recipe says.
-    time_terms: what a kernel's time is made of, for a physical model; None: there is no such model.
-    kernel_distance: field -> how far apart kernels are that differ in it, where a doubled tile is 2.
+    own: the default schema; it has the columns `flops` and `bytes_total` of a problem. others: further
+    schemas. fallback: schemas tried, in order, for a model that names none. in_recipes: schema named by a
+    recipe -> schema of this operation, `own` for those not listed; None keeps the recipe's. time_terms: terms
+    of the physical time model; None if there is no such model. kernel_distance: field -> distance between
+    kernels that differ in it, on a scale where a doubled tile is 2.
     """
 
     own: FeatureSchema

@@ -14,7 +14,7 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns, pair_columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import op_of_model, schema_with, schemas_of_model, work_of
 from tile_oracle.kernel import Kernel
 from tile_oracle.model.aliases import Aliases
@@ -90,7 +90,7 @@ class Predictor:
                 member = self.ranker.member(target)
                 if self.ranker.aliases.representative:
                     rows, _ = self.ranker.aliases.canonical(rows)
-                log_time = member.log_time(rows, hardware_figures(self.spec.arch), self.threads)
+                log_time = member.log_time(rows, hardware_features(self.spec.arch), self.threads)
                 values = _in_units(target, log_time, rows).reshape(shape)
         return values[0] if one else values
 
@@ -99,7 +99,7 @@ class Predictor:
         `kernel`), (rows,); of a relative member up to a constant a problem."""
         if self.ranker.aliases.representative:
             rows, _ = self.ranker.aliases.canonical(rows)
-        hardware = hardware_figures(self.spec.arch)
+        hardware = hardware_features(self.spec.arch)
         return {m.name: m.log_time(rows, hardware, self.threads) for m in self.ranker.members}
 
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
@@ -226,7 +226,7 @@ ReadBoosters = Callable[[Path, TreeParts], tuple[lgb.Booster, ...]]
 def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ranker:
     """The ranker of a model folder. `read_boosters` reads a member's trees, or keeps them for itself and
     gives none, where the ranker is only looked at. Raises ModelError like `Predictor.load`."""
-    hardware_figures(spec.arch)
+    hardware_features(spec.arch)
     picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
     return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases_of(folder, spec))
 

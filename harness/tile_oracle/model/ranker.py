@@ -19,7 +19,7 @@ from tile_oracle.features import exact_math
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import Columns
 from tile_oracle.features.feature_table import Array, FeatureSchema
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import flops_of
 from tile_oracle.model.aliases import Aliases
 from tile_oracle.model.physics import PhysicalModel
@@ -134,7 +134,7 @@ class Ranker:
         return self._log_time(rows, groups, threads)
 
     def _log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int) -> Array:
-        hardware = hardware_figures(self.arch)
+        hardware = hardware_features(self.arch)
         scores = {m.name: m.log_time(rows, hardware, threads) for m in self.members if self.uses(m)}
         total = sum(self.weights.values())
         score: Array = sum(

@@ -12,7 +12,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.groups import group_codes
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
 from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
@@ -67,7 +67,7 @@ def fit(
         raise ModelError(
             f"recipe {recipe.name} is of one direction: none other can teach it. Take one of trees alone"
         )
-    hardware = hardware_figures(arch)
+    hardware = hardware_features(arch)
     aliases = Aliases()
     if start is not None:
         aliases = with_kernels(start.aliases, rows)
@@ -127,7 +127,7 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
-    if not code.figures:
+    if not code.facts:
         raise ModelError(
             f"recipe {recipe.name} reads figures of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"

@@ -235,7 +235,7 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
 def _recipe(named: str | Recipe | None, data: _TrainingData) -> Recipe:
     """The requested recipe, else the one that suits the records; for their operation."""
     if named is None:
-        named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).figures))
+        named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).facts))
     return (recipe_named(named) if isinstance(named, str) else named).for_op(data.op)
 
 

@@ -18,7 +18,7 @@ from tile_oracle.errors import BuildError, ModelError
 from tile_oracle.evaluation.evaluate import rank_all, rank_records
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
@@ -51,7 +51,7 @@ def features(figures: dict[str, int], op: str = "grouped_conv") -> dict[str, flo
     schema = schema_named(f"{op}_own_2")
     rows = pair_columns([problem], [kernel])
     rows |= CodeTable({kernel.name: figures} if figures else {}).columns(rows["kernel"])
-    return dict(zip(schema.names, schema.compute(rows, hardware_figures("gfx950"))[0], strict=True))
+    return dict(zip(schema.names, schema.compute(rows, hardware_features("gfx950"))[0], strict=True))
 
 
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
@@ -86,7 +86,7 @@ def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed(
     schema = schema_named("gemm_own_2")
     rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
     rows |= CodeTable({GEMM.name: FIGURES}).columns(rows["kernel"])
-    hardware = hardware_figures("gfx950")
+    hardware = hardware_features("gfx950")
     for held, counted in ((0.0, 1.0), (2.0, 2.0), (5.0, 5.0)):
         row = schema.compute(
             {**rows, "code_workgroups_per_cu": np.array([held])}, hardware, ["workgroups_at_once"]
@@ -107,7 +107,7 @@ def test_what_is_not_known_is_zero_and_said(op: str) -> None:
     rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
     if op == "gemm":  # rows without the columns, or with nulls in them, are the same as rows of zeros
         nulls = {f"code_{name}": np.array([np.nan]) for name in CODE_COLUMNS}
-        hardware = hardware_figures("gfx950")
+        hardware = hardware_features("gfx950")
         assert np.array_equal(schema.compute(rows, hardware), schema.compute({**rows, **nulls}, hardware))
 
 
@@ -195,7 +195,7 @@ def test_a_warm_start_keeps_the_figures_that_the_old_model_knew(folder: Path) ->
     some = records[records["kernel"].isin([*held_out(), *sorted(records["kernel"].unique())[-3:]])]
     grown = train(some, RECIPE, warm_start=folder, warm_trees=5)
     (trees,) = tree_members(grown.ranker)
-    assert set(trees.code.figures) == set(records["kernel"])
+    assert set(trees.code.facts) == set(records["kernel"])
 
 
 def test_a_model_of_the_first_version_does_not_read_figures(tmp_path: Path, records: pd.DataFrame) -> None:
@@ -216,7 +216,7 @@ def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:
 
 def test_a_damaged_table_is_said(folder: Path, tmp_path: Path) -> None:
     for value in ([], {"kernels": {"a": {"vgprs": "x"}}}, {"kernels": {"a": {"vgprs": -1}}}):
-        with pytest.raises(ModelError, match="code-object figures cannot be read"):
+        with pytest.raises(ModelError, match="code-object facts cannot be read"):
             CodeTable.from_json(value)  # type: ignore[arg-type]
     table = CodeTable({"a": {"vgprs": 3}})
     assert CodeTable.from_json(table.as_json()) == table
@@ -227,8 +227,8 @@ def test_a_folder_built_ahead_says_the_figures_of_its_kernels(tmp_path: Path) ->
         prebuild(builder, [CONV], tmp_path / "ahead")
     other = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3")
     table = CodeTable.of_build(tmp_path / "ahead", [CONV.name, other.name, "gemm_x"])
-    assert set(table.figures) == {CONV.name}
-    figures = table.figures[CONV.name]
+    assert set(table.facts) == {CONV.name}
+    figures = table.facts[CONV.name]
     assert figures["vgprs"] > 16
     assert figures["lds_bytes"] >= (64 + 128) * 64 * 2
     assert figures["binary_bytes"] > 1000

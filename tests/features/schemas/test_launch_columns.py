@@ -13,7 +13,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.device.gpu_abi import LaunchInfo, plan_launch
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
@@ -33,7 +33,7 @@ def features(
 ) -> dict[str, float]:
     rows = pair_columns([problem], [kernel])
     rows |= CodeTable({kernel.name: figures} if figures else {}).columns(rows["kernel"])
-    return dict(zip(SCHEMA.names, SCHEMA.compute(rows, hardware_figures("sm_90"))[0], strict=True))
+    return dict(zip(SCHEMA.names, SCHEMA.compute(rows, hardware_features("sm_90"))[0], strict=True))
 
 
 @st.composite

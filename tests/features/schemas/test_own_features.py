@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
@@ -17,7 +17,7 @@ KERNEL = "grouped_conv_{}_bf16_2d_32x128x64_compv3"
 
 def value(name: str, problem: GroupedConvProblem) -> float:
     kernel = parse_kernel_name(KERNEL.format(problem.direction))
-    return float(OWN.compute(pair_columns([problem], [kernel]), hardware_figures("gfx950"), [name])[0, 0])
+    return float(OWN.compute(pair_columns([problem], [kernel]), hardware_features("gfx950"), [name])[0, 0])
 
 
 def conv(direction: str = "forward", **changes: int) -> GroupedConvProblem:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.columns import pair_columns
-from tile_oracle.features.hardware import hardware_figures
+from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, schema_with
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation.grouped_conv.kernel import PUBLISHED_TILES
@@ -43,7 +43,7 @@ def features_of(
     problem: GroupedConvProblem, kernel: str, schema: str = "grouped_conv_97"
 ) -> dict[str, float]:
     chosen = schema_named(schema)
-    row = chosen.compute(pair_columns([problem], [parse_kernel_name(kernel)]), hardware_figures("gfx950"))[0]
+    row = chosen.compute(pair_columns([problem], [parse_kernel_name(kernel)]), hardware_features("gfx950"))[0]
     return dict(zip(chosen.names, row.tolist(), strict=True))
 
 
@@ -160,7 +160,7 @@ def test_gemm_columns_by_hand() -> None:
         "pad_k": [False], "persistent": [False],
     }  # fmt: skip
     schema = schema_named("gemm_universal_72")
-    found = dict(zip(schema.names, schema.compute(row, hardware_figures("gfx950"))[0].tolist(), strict=True))
+    found = dict(zip(schema.names, schema.compute(row, hardware_features("gfx950"))[0].tolist(), strict=True))
     flops, bytes_ = 2 * 100 * 96 * 64, 100 * 64 + 64 * 96 + 100 * 96
     assert found["arithmetic_intensity"] == pytest.approx(flops / bytes_)
     assert (found["layout"], found["scheduler"], found["epilogue"], found["pipeline"]) == (2, 1, 1, 1)
@@ -200,7 +200,7 @@ def test_no_problem_gives_nan_or_infinity(
         found = dict(
             zip(
                 schema.names,
-                schema.compute(columns, hardware_figures(arch))[0],
+                schema.compute(columns, hardware_features(arch))[0],
                 strict=True,
             )
         )

@@ -60,11 +60,11 @@ GEMM_FEATURES = OperationFeatures(
 SCHEMAS: dict[str, FeatureSchema] = {
     schema.name: schema for one in (GROUPED_CONV_FEATURES, GEMM_FEATURES) for schema in one.all
 }
-"""Every schema of the package's own operations by its name."""
+"""Name -> schema, for the package's own operations."""
 
 
 def schema_named(name: str) -> FeatureSchema:
-    """The schema of that name. Raises ModelError listing the known ones."""
+    """The schema of that name. Raises ModelError, which lists the known names, for an unknown one."""
     if name in SCHEMAS:
         return SCHEMAS[name]
     known = {schema.name: schema for one in operations() if one.features for schema in one.for_models.all}
@@ -74,9 +74,9 @@ def schema_named(name: str) -> FeatureSchema:
 
 
 def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
-    """A schema of the operation that has all these features: what an older model needs.
+    """A schema of the operation that has all these features, for a model that names no schema.
 
-    Raises ModelError naming the features that no schema of the operation can supply.
+    Raises ModelError, which lists the missing features, if no schema of the operation has all of them.
     """
     missing: list[str] = []
     known = next((one.for_models for one in operations() if one.model_type == op and one.features), None)
@@ -88,7 +88,7 @@ def schema_with(op: str, feature_names: Sequence[str]) -> FeatureSchema:
     if not missing:
         raise ModelError(f"no feature schema for operation {op!r}")
     raise ModelError(
-        f"the model wants features that no {op} schema supplies: {', '.join(missing)}; "
+        f"the model needs features that no {op} schema has: {', '.join(missing)}; "
         "it was trained with another version of the features"
     )
 
@@ -108,24 +108,24 @@ def op_of_model(op_type: str) -> str:
 
 @dataclass(frozen=True)
 class Work:
-    """What a problem takes, row by row."""
+    """Cost of each row's problem. Arrays of shape (rows,)."""
 
     flops: Array
     bytes: Array
 
 
 def work_schema(op: str) -> tuple[FeatureSchema, tuple[str, str]]:
-    """The formulas of a problem's floating-point operations and tensor bytes."""
+    """A schema with a problem's floating-point operations and tensor bytes, and the names of both columns."""
     return operation_named(op).for_models.own, ("flops", "bytes_total")
 
 
 def work_of(rows: Mapping[str, Any] | pd.DataFrame) -> Work:
-    """Floating-point operations and tensor bytes of each row's problem, as the problem itself counts them."""
+    """Floating-point operations and tensor bytes of each row's problem, counted as by the problem itself."""
     schema, names = work_schema(operation_of_columns(rows.keys()).name)
     values = schema.compute(rows, {}, names)
     return Work(values[:, 0], values[:, 1])
 
 
 def flops_of(rows: Mapping[str, Any] | pd.DataFrame) -> Array:
-    """Floating-point operations of each row's problem."""
+    """Floating-point operations of each row's problem, (rows,)."""
     return work_of(rows).flops

@@ -1,9 +1,9 @@
-"""Features of a kernel's binary: registers, LDS, spills, and how many workgroups fit on a compute unit.
+"""Features of a kernel's binary: registers, LDS, spills and occupancy.
 
-All are 0 where the binary is not known: `code_known` tells that from a true 0. How many waves a SIMD holds
-follows from the architecture's register file (kernels/arch_specs.json), as the hardware allocates it: in
-whole granules, at most as many waves as it has slots for. Where a record itself says how many workgroups a
-compute unit holds, that counts: `tile_oracle.arch.occupancy` has worked it out, by finer formulas than these.
+All are 0 if the binary is unknown; `code_known` distinguishes that from a true 0. The waves per SIMD follow
+from the architecture's register file (kernels/arch_specs.json), which is allocated in whole granules, and are
+limited by the wave slots. If a record has the number of workgroups per compute unit, that value is used:
+`tile_oracle.arch.occupancy` computes it with more exact formulas.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _waves_per_simd(t: FeatureTable) -> Array:
 
 
 def _by_lds(t: FeatureTable) -> Array:
-    """As many as waves fit where the kernel takes no LDS."""
+    """Workgroups per compute unit that fit in the LDS; limited by waves only if the kernel uses no LDS."""
     fits = np.floor(ratio(t.hw_lds_bytes, t.code_lds_bytes))
     return np.where(t.code_lds_bytes > 0, fits, t.workgroups_by_registers)
 
@@ -39,7 +39,7 @@ CODE_FEATURES: tuple[Feature, ...] = (
     given("code_sgprs", "scalar registers of a wave"),
     Feature("code_lds_kib", lambda t: t.code_lds_bytes / 1024, "LDS that the binary asks for, KiB"),
     given("code_scratch_bytes", "private memory of a work-item, bytes"),
-    given("code_spills", "registers that did not fit"),
+    given("code_spills", "spilled registers"),
     Feature("log2_binary_bytes", lambda t: log2_of(t.code_binary_bytes), "log2 of the binary's bytes"),
     Feature("waves_per_simd", _waves_per_simd, "waves that a SIMD's registers hold"),
     Feature(
@@ -58,7 +58,7 @@ CODE_FEATURES: tuple[Feature, ...] = (
     Feature(
         "occupancy",
         lambda t: np.minimum(ratio(t.workgroups_at_once * t.waves, t.hw_max_waves_per_cu), 1.0),
-        "share of a compute unit's wave slots that is taken",
+        "share of a compute unit's wave slots in use",
     ),
     Feature(
         "log2_rounds_at_once",
@@ -66,4 +66,4 @@ CODE_FEATURES: tuple[Feature, ...] = (
         "log2 of the rounds of as many workgroups as fit at once",
     ),
 )
-"""Columns that end the second version of our own schemas. They read `waves` and `cu_loads` of these."""
+"""The last columns of the second version of our own schemas, whose `waves` and `cu_loads` they read."""

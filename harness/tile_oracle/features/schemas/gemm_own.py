@@ -1,4 +1,4 @@
-"""The feature schema of our own for GEMM: waves and tails over the compute units, fill, bytes, intensity."""
+"""Our own feature schema of GEMM: rounds and tails over the compute units, fill, bytes, intensity."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ _VECTOR_BYTES = 16
 
 
 def _vector_bytes(extent: str) -> Callable[[FeatureTable], Array]:
-    """Bytes of the widest load, to 16, that divides every row of a matrix with this contiguous extent."""
+    """Bytes, at most 16, of the widest load that divides every row of a matrix with this contiguous
+    extent."""
 
     def formula(t: FeatureTable) -> Array:
         count = t[extent].astype(np.int64)
@@ -59,9 +60,11 @@ _INTERMEDIATES = (
     Feature("bytes_a", lambda t: t.M * t.K * t.element_bytes, "bytes of A"),
     Feature("bytes_b", lambda t: t.K * t.N * t.element_bytes, "bytes of B"),
     Feature("bytes_written", lambda t: t.M * t.N * t.result_bytes, "bytes of C"),
-    Feature("bytes_total", lambda t: t.bytes_a + t.bytes_b + t.bytes_written, "bytes, each moved once"),
-    Feature("a_by_columns", _layout_letter(0, "c"), "A lies column by column"),
-    Feature("b_by_columns", _layout_letter(1, "c"), "B lies column by column"),
+    Feature(
+        "bytes_total", lambda t: t.bytes_a + t.bytes_b + t.bytes_written, "bytes, each tensor moved once"
+    ),
+    Feature("a_by_columns", _layout_letter(0, "c"), "A is column-major"),
+    Feature("b_by_columns", _layout_letter(1, "c"), "B is column-major"),
     Feature("row_a", lambda t: np.where(t.a_by_columns == 1, t.M, t.K), "contiguous elements of A"),
     Feature("row_b", lambda t: np.where(t.b_by_columns == 1, t.K, t.N), "contiguous elements of B"),
     Feature("tiles_m", lambda t: ceil_div(t.M, t.tile_m), "tiles along M"),
@@ -94,10 +97,10 @@ _FEATURES = (
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N"),
     Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
     Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
-    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles a compute unit"),
+    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles per compute unit"),
     Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
-    Feature("tail", lambda t: t.cu_loads / t.rounds, "how full the rounds are, 0 to 1"),
-    Feature("log2_steps", _log2("steps"), "log2 of the K steps one after the other"),
+    Feature("tail", lambda t: t.cu_loads / t.rounds, "utilization of the rounds, 0 to 1"),
+    Feature("log2_steps", _log2("steps"), "log2 of the serial K steps"),
     Feature("log2_compute", lambda t: log2(t.steps * t.tile_flops), "log2 of a compute unit's operations"),
     Feature("log2_traffic", lambda t: log2(t.traffic_bytes), "log2 of the operand bytes that tiles load"),
     Feature(
@@ -105,26 +108,28 @@ _FEATURES = (
         lambda t: log2(t.steps * t.tile_bytes),
         "log2 of the bytes one compute unit loads",
     ),
-    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is work"),
-    Feature("fill_n", _fill("N", "tiles_n", "tile_n"), "share of the tiles along N that is work"),
+    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is useful work"),
+    Feature("fill_n", _fill("N", "tiles_n", "tile_n"), "share of the tiles along N that is useful work"),
     Feature(
         "fill_k",
         lambda t: t.K / (t.tiles_k * t.tile_k * t.split_k),
-        "share of the steps along K that is work",
+        "share of the steps along K that is useful work",
     ),
-    Feature("fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is work"),
+    Feature(
+        "fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is useful work"
+    ),
     Feature("log2_bytes", _log2("bytes_total"), "log2 of the bytes of all three matrices"),
     Feature("log2_bytes_b", _log2("bytes_b"), "log2 of the bytes of B"),
     Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of C"),
     Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
-    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations a byte"),
+    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations per byte"),
     Feature(
         "log2_l2_share",
         lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
         "log2 of the matrices' bytes over all L2 caches",
     ),
-    Feature("a_columns", lambda t: t.a_by_columns, "A lies column by column"),
-    Feature("b_columns", lambda t: t.b_by_columns, "B lies column by column"),
+    Feature("a_columns", lambda t: t.a_by_columns, "A is column-major"),
+    Feature("b_columns", lambda t: t.b_by_columns, "B is column-major"),
     Feature("vector_a_bytes", _vector_bytes("row_a"), "bytes of the widest load of A, to 16"),
     Feature("vector_b_bytes", _vector_bytes("row_b"), "bytes of the widest load of B, to 16"),
     Feature("vector_c_bytes", _vector_bytes("N"), "bytes of the widest store of C, to 16"),
@@ -140,7 +145,7 @@ _FEATURES = (
     given("pad_m", "a partial tile along M is handled"),
     given("pad_n", "a partial tile along N is handled"),
     given("pad_k", "a partial tile along K is handled"),
-    given("persistent", "workgroups stay and take further tiles"),
+    given("persistent", "persistent workgroups, which process several tiles"),
 )
 
 GEMM_OWN = FeatureSchema(
@@ -150,4 +155,4 @@ GEMM_OWN = FeatureSchema(
     _INTERMEDIATES,
     {**WORD_CODES, "dtype": ELEMENT_BYTES, "pipeline": PIPELINES},
 )
-"""Every layout and data type; split depths and shuffled operands counted as they run."""
+"""For every layout and data type; split-K and shuffled operands are counted as executed."""

@@ -60,7 +60,7 @@ _PROBLEM = (
     Feature(
         "arithmetic_intensity",
         lambda t: 2 * t.M * t.N * t.K / ((t.M * t.K + t.K * t.N + t.M * t.N) * t.dtype),
-        "floating-point operations a byte, each matrix moved once",
+        "floating-point operations per byte, each matrix moved once",
     ),
     Feature("aspect_ratio_mn", lambda t: t.M / t.N, "M/N"),
     Feature("aspect_ratio_mk", lambda t: t.M / t.K, "M/K"),
@@ -84,7 +84,7 @@ _KERNEL = (
     given("pad_m", "a partial tile along M is handled"),
     given("pad_n", "a partial tile along N is handled"),
     given("pad_k", "a partial tile along K is handled"),
-    given("persistent", "workgroups stay and take further tiles"),
+    given("persistent", "persistent workgroups, which process several tiles"),
     Feature("num_warps", lambda t: t.warp_m * t.warp_n * t.warp_k, "waves of a workgroup"),
     Feature("tile_volume", lambda t: t.tile_m * t.tile_n * t.tile_k, "tile_m tile_n tile_k"),
     Feature("tile_mn", lambda t: t.tile_m * t.tile_n, "tile_m tile_n"),
@@ -99,7 +99,7 @@ _KERNEL = (
             t.lds_usage_estimate
             / np.where(t.word_is("pipeline", lambda word: word == "compv4") == 1, 32768.0, 65536.0)
         ),
-        "of the LDS that the pipeline can use",
+        "share of the LDS that the pipeline can use",
     ),
 )
 
@@ -108,15 +108,15 @@ _TILES = (
     Feature("num_tiles_n", lambda t: ceil_div(t.N, t.tile_n), "ceil(N/tile_n)"),
     Feature("num_tiles_k", lambda t: ceil_div(t.K, t.tile_k), "ceil(K/tile_k)"),
     Feature("total_output_tiles", lambda t: t.num_tiles_m * t.num_tiles_n, "output tiles"),
-    Feature("tile_eff_m", lambda t: tile_fill(t.M, t.tile_m), "last tile along M"),
-    Feature("tile_eff_n", lambda t: tile_fill(t.N, t.tile_n), "last tile along N"),
-    Feature("tile_eff_k", lambda t: tile_fill(t.K, t.tile_k), "last tile along K"),
+    Feature("tile_eff_m", lambda t: tile_fill(t.M, t.tile_m), "fill of the last tile along M"),
+    Feature("tile_eff_n", lambda t: tile_fill(t.N, t.tile_n), "fill of the last tile along N"),
+    Feature("tile_eff_k", lambda t: tile_fill(t.K, t.tile_k), "fill of the last tile along K"),
     Feature(
         "overall_tile_efficiency",
         lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
         "product of the three",
     ),
-    Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles a CU"),
+    Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles per CU"),
 )
 
 _PADDING = (
@@ -134,15 +134,15 @@ _PADDING = (
         ),
         "one of the three",
     ),
-    Feature("needs_padding_m", _needs("m"), "M is no multiple of tile_m"),
-    Feature("needs_padding_n", _needs("n"), "N is no multiple of tile_n"),
-    Feature("needs_padding_k", _needs("k"), "K is no multiple of tile_k"),
-    Feature("has_padding_when_needed_m", _has("m"), "needed along M, and there"),
-    Feature("has_padding_when_needed_n", _has("n"), "needed along N, and there"),
-    Feature("has_padding_when_needed_k", _has("k"), "needed along K, and there"),
-    Feature("missing_required_padding_m", _missing("m"), "needed along M, not there"),
-    Feature("missing_required_padding_n", _missing("n"), "needed along N, not there"),
-    Feature("missing_required_padding_k", _missing("k"), "needed along K, not there"),
+    Feature("needs_padding_m", _needs("m"), "M is not a multiple of tile_m"),
+    Feature("needs_padding_n", _needs("n"), "N is not a multiple of tile_n"),
+    Feature("needs_padding_k", _needs("k"), "K is not a multiple of tile_k"),
+    Feature("has_padding_when_needed_m", _has("m"), "needed along M and present"),
+    Feature("has_padding_when_needed_n", _has("n"), "needed along N and present"),
+    Feature("has_padding_when_needed_k", _has("k"), "needed along K and present"),
+    Feature("missing_required_padding_m", _missing("m"), "needed along M but missing"),
+    Feature("missing_required_padding_n", _missing("n"), "needed along N but missing"),
+    Feature("missing_required_padding_k", _missing("k"), "needed along K but missing"),
     Feature(
         "missing_any_required_padding",
         lambda t: np.maximum(
@@ -160,7 +160,7 @@ GEMM_72 = FeatureSchema(
     words=WORD_CODES,
     categorical=("layout", "pipeline", "scheduler", "epilogue"),
 )
-"""With the ratios and the padding columns."""
+"""The 72 columns, with the ratios and the padding columns."""
 
 GEMM_55 = GEMM_72.subset(
     "gemm_universal_55",

@@ -1,8 +1,8 @@
 """The published feature schemas of grouped convolution for the kernels of CK DSL: 101 and 113 columns.
 
-Unlike the older published schemas, these read a kernel's tile as it is meant: m x n x k, with the threads of
-a workgroup as its block size. Models of CK DSL name the columns that they read (`feature_names`): those for
-gfx942 and gfx90a the 101, those for gfx950 some 70 of the 113.
+Unlike the older published schemas, these read a kernel's tile correctly: m x n x k, with the threads of a
+workgroup as the block size. Models of CK DSL list the columns that they use (`feature_names`): the 101 for
+gfx942 and gfx90a, about 70 of the 113 for gfx950.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from tile_oracle.features.schemas.grouped_conv_published import GROUPED_CONV_97
 
 
 def _log(x: Array) -> Array:
-    """ln(x), of what is below 1 that of 1."""
+    """ln(max(x, 1))."""
     return log(np.maximum(x, 1.0))
 
 
 def _log_of_share(x: Array) -> Array:
-    """ln(x), of what is below 1e-6 that of 1e-6."""
+    """ln(max(x, 1e-6))."""
     return log(np.maximum(x, 1e-6))
 
 
@@ -43,16 +43,20 @@ _OF_TILES = (
         "bytes of both operand tiles",
     ),
     Feature("num_tiles_k", lambda t: ceil_div(t.gemm_k_output, t.gemm_k_per_block), "ceil(K/k)"),
-    Feature("tile_eff_k", lambda t: tile_fill(t.gemm_k_output, t.gemm_k_per_block), "last tile along K"),
+    Feature(
+        "tile_eff_k",
+        lambda t: tile_fill(t.gemm_k_output, t.gemm_k_per_block),
+        "fill of the last tile along K",
+    ),
     Feature("ratio_gemm_k_to_tile_k", lambda t: t.gemm_k_output / t.gemm_k_per_block, "K/k"),
     Feature("problem_smaller_than_tile_k", lambda t: flag(t.gemm_k_output < t.gemm_k_per_block), "K < k"),
 )
-"""Columns of the older schemas that mean something else here."""
+"""Columns that have another meaning in the older schemas."""
 
 _NUM_CUS = Feature(
     "num_cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units; 1 where there are none"
 )
-_K_PER_C = Feature("K_per_C", lambda t: t.K / t.C, "output channels an input channel")
+_K_PER_C = Feature("K_per_C", lambda t: t.K / t.C, "output channels per input channel")
 _TILE_K = Feature("gemm_k_per_block", lambda t: t.tile_k, "k: depth of the tile")
 _SHAPE = (
     Feature(
@@ -83,7 +87,7 @@ _OF_GFX950 = (
     Feature(
         "k_tiles_over_mn_tiles",
         lambda t: t.num_tiles_k / np.maximum(t.total_output_tiles, 1.0),
-        "tiles along K an output tile",
+        "tiles along K per output tile",
     ),
     Feature(
         "waves_per_max_occ",
@@ -126,10 +130,10 @@ GROUPED_CONV_113 = FeatureSchema(
     GROUPED_CONV_97.words,
     GROUPED_CONV_97.categorical,
 )
-"""All columns; models of gfx950 read some of them."""
+"""All columns; models of gfx950 use some of them."""
 
 GROUPED_CONV_101 = GROUPED_CONV_113.subset(
     "grouped_conv_101",
     [name for name in GROUPED_CONV_113.names if name not in {feature.name for feature in _OF_GFX950}],
 )
-"""Without those that only models of gfx950 read."""
+"""Without the columns that only models of gfx950 use."""

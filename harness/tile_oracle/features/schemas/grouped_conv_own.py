@@ -1,9 +1,9 @@
-"""Our own feature schema of grouped convolution: what decides a kernel's time, read as names mean it.
+"""Our own feature schema of grouped convolution: what determines a kernel's time.
 
-A convolution is one GEMM a group: M rows (what tile_m covers), Ng columns (tile_n), Kg depth (tile_k);
-which dimensions these are depends on the direction. A workgroup makes one output tile; the tiles are
-spread over the compute units, one tile on each at a time: `cu_loads` tiles a unit, `rounds` of them, of
-which the last may be half empty. Sizes that span orders of magnitude are log2.
+A convolution is one GEMM per group, with M rows (covered by tile_m), Ng columns (tile_n) and depth Kg
+(tile_k); which dimensions these are depends on the direction. A workgroup computes one output tile. The tiles
+are distributed over the compute units, one tile on each at a time: `cu_loads` tiles per unit, in `rounds`
+rounds, the last of which may be partial. Sizes that span orders of magnitude are log2.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ _INTERMEDIATES = (
         "bytes_written", by_direction("bytes_output", "bytes_input", "bytes_weight"), "bytes of the result"
     ),
     Feature(
-        "bytes_total", lambda t: t.bytes_input + t.bytes_output + t.bytes_weight, "bytes, each moved once"
+        "bytes_total",
+        lambda t: t.bytes_input + t.bytes_output + t.bytes_weight,
+        "bytes, each tensor moved once",
     ),
     Feature("flops", lambda t: 2 * t.rows_out * t.K * t.Cg * t.taps, "floating-point operations"),
     Feature("groups_at_once", lambda t: np.minimum(t.num_groups_to_merge, t.G), "groups of one workgroup"),
@@ -90,10 +92,10 @@ _FEATURES = (
     Feature("log2_tiles_n", _log2("tiles_n"), "log2 of the tiles along N of a group"),
     Feature("log2_tiles_k", _log2("tiles_k"), "log2 of the K steps of a tile"),
     Feature("log2_tiles", _log2("tiles"), "log2 of the output tiles"),
-    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles a compute unit"),
+    Feature("log2_cu_loads", lambda t: log2(t.cu_loads), "log2 of the tiles per compute unit"),
     Feature("log2_rounds", _log2("rounds"), "log2 of the rounds of tiles"),
-    Feature("tail", lambda t: t.cu_loads / t.rounds, "how full the rounds are, 0 to 1"),
-    Feature("log2_steps", _log2("steps"), "log2 of the K steps one after the other"),
+    Feature("tail", lambda t: t.cu_loads / t.rounds, "utilization of the rounds, 0 to 1"),
+    Feature("log2_steps", _log2("steps"), "log2 of the serial K steps"),
     Feature(
         "log2_compute",
         lambda t: log2(t.steps * t.tile_flops),
@@ -105,15 +107,17 @@ _FEATURES = (
         lambda t: log2(t.steps * t.tile_bytes),
         "log2 of the bytes one compute unit loads",
     ),
-    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is work"),
-    Feature("fill_n", _fill("Ng", "tiles_n", "tile_n"), "share of the tiles along N that is work"),
-    Feature("fill_k", _fill("Kg", "tiles_k", "tile_k"), "share of the steps along K that is work"),
-    Feature("fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is work"),
+    Feature("fill_m", _fill("M", "tiles_m", "tile_m"), "share of the tiles along M that is useful work"),
+    Feature("fill_n", _fill("Ng", "tiles_n", "tile_n"), "share of the tiles along N that is useful work"),
+    Feature("fill_k", _fill("Kg", "tiles_k", "tile_k"), "share of the steps along K that is useful work"),
+    Feature(
+        "fill", lambda t: t.fill_m * t.fill_n * t.fill_k, "share of the computed volume that is useful work"
+    ),
     Feature("log2_bytes", _log2("bytes_total"), "log2 of the bytes of all three tensors"),
     Feature("log2_bytes_written", _log2("bytes_written"), "log2 of the bytes of the result"),
     Feature("log2_bytes_weight", _log2("bytes_weight"), "log2 of the bytes of the filter"),
     Feature("log2_flops", _log2("flops"), "log2 of the floating-point operations"),
-    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations a byte"),
+    Feature("log2_intensity", lambda t: log2(t.flops / t.bytes_total), "log2 of operations per byte"),
     Feature(
         "log2_l2_share",
         lambda t: log2(ratio(t.bytes_total, 1024 * t.hw_l2_cache_kb * np.maximum(t.hw_num_xcd, 1)) + 2**-20),
@@ -122,12 +126,12 @@ _FEATURES = (
     Feature("is_1x1", lambda t: flag(t.taps == 1), "one filter tap"),
     Feature("is_pointwise", lambda t: flag((t.taps == 1) & (t.stride_h * t.stride_w == 1)), "a plain GEMM"),
     Feature("taps_count", lambda t: t.taps, "filter taps"),
-    Feature("stride_area", lambda t: t.stride_d * t.stride_h * t.stride_w, "input positions a step"),
+    Feature("stride_area", lambda t: t.stride_d * t.stride_h * t.stride_w, "input positions per step"),
     Feature("dilation_max", lambda t: np.maximum(t.dilation_h, t.dilation_w), "largest dilation"),
     Feature(
         "padded_share",
         lambda t: (t.pad_h > 0) * (t.pad_h / t.Hi) + (t.pad_w > 0) * (t.pad_w / t.Wi),
-        "padding over image",
+        "padding relative to the image",
     ),
     Feature("log2_row", _log2("Wo"), "log2 of the output columns"),
     Feature("vector_c_channels", divided_by("Cg", _VECTOR_MAX), "vector width that C/G allows, to 16"),
@@ -140,7 +144,7 @@ _FEATURES = (
         ),
         "the kernel's vector widths divide the channels",
     ),
-    Feature("is_depthwise", lambda t: flag((t.Cg == 1) & (t.G > 1)), "one input channel a group"),
+    Feature("is_depthwise", lambda t: flag((t.Cg == 1) & (t.G > 1)), "one input channel per group"),
     *TILE,
     given("wave_m", "waves along M"),
     given("wave_n", "waves along N"),
@@ -149,7 +153,7 @@ _FEATURES = (
     given("vector_b", "elements of a load of the second operand"),
     given("vector_c", "elements of a store of the result"),
     *WORKGROUP,
-    Feature("lds_share", lambda t: ratio(t.lds_bytes, t.hw_lds_capacity), "of the LDS"),
+    Feature("lds_share", lambda t: ratio(t.lds_bytes, t.hw_lds_capacity), "share of the LDS"),
     given("pipeline", "pipeline code"),
     Feature("interwave", lambda t: t.word_is("scheduler", lambda word: word == "interwave"), "scheduler"),
     given("double_smem_buffer", "two LDS buffers"),
@@ -166,4 +170,4 @@ GROUPED_CONV_OWN = FeatureSchema(
     _INTERMEDIATES,
     {"dtype": ELEMENT_BYTES, "pipeline": PIPELINES},
 )
-"""Every direction, 2D and 3D, groups counted right."""
+"""For every direction, 2D and 3D, with correct group counts."""

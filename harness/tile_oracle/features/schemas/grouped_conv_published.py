@@ -1,8 +1,8 @@
 """The published feature schemas of grouped convolution: 97, 91 and 83 columns.
 
-They are a contract: models trained elsewhere were trained on exactly these values. Two of their
-habits are kept on purpose. A kernel's name says tile_m x tile_n x tile_k, but these schemas read its
-three numbers as block size x m x n; and the GEMM that they describe has N = K, all groups together.
+Models trained elsewhere depend on exactly these values, so two of their errors are kept on purpose. A
+kernel's name has tile_m x tile_n x tile_k, but these schemas read the three numbers as block size x m x n;
+and they describe the GEMM of all groups together, with N = K.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ _FEATURES = (
                 * (t.N * t.C * t.in_volume + t.K * t.Cg * t.filter_area + t.N * t.K * t.out_volume)
             )
         ),
-        "floating-point operations a byte, each tensor moved once",
+        "floating-point operations per byte, each tensor moved once",
     ),
     Feature("filter_area", lambda t: t.Z * t.Y * t.X, "filter taps"),
     Feature("is_1x1_conv", lambda t: flag((t.Y == 1) & (t.X == 1) & (t.Z == 1)), "one tap"),
@@ -109,7 +109,7 @@ _FEATURES = (
     given("dilation_w", "distance of filter columns"),
     Feature("log2_channels_per_group", lambda t: log2_of(t.Cg), "log2 of C/G"),
     Feature("log2_output_channels_per_group", lambda t: log2_of(t.Kg), "log2 of K/G"),
-    Feature("is_depthwise", lambda t: flag((t.G == t.C) & (t.G == t.K)), "one channel a group"),
+    Feature("is_depthwise", lambda t: flag((t.G == t.C) & (t.G == t.K)), "one channel per group"),
     Feature("group_density", lambda t: t.G / t.C, "G/C"),
     Feature("is_small_group", lambda t: flag((t.Cg < 16) | (t.Kg < 16)), "a group has under 16 channels"),
     Feature("channels_product_per_group", lambda t: t.Cg * t.Kg, "(C/G)(K/G)"),
@@ -130,7 +130,7 @@ _FEATURES = (
     Feature(
         "lds_usage_ratio",
         lambda t: t.lds_usage_estimate / np.where(t.is_compv4 == 1, 32768.0, 65536.0),
-        "of the LDS that the pipeline can use",
+        "share of the LDS that the pipeline can use",
     ),
     Feature("block_tile_ratio_m", lambda t: t.gemm_m_per_block / t.block_size, "m/b"),
     Feature("block_tile_ratio_n", lambda t: t.gemm_n_per_block / t.block_size, "n/b"),
@@ -160,15 +160,25 @@ _FEATURES = (
     Feature("num_tiles_n", lambda t: ceil_div(t.gemm_n_output, t.gemm_n_per_block), "ceil(N/n)"),
     Feature("num_tiles_k", lambda t: ceil_div(t.gemm_k_output, t.block_size), "ceil(K/b)"),
     Feature("total_output_tiles", lambda t: t.num_tiles_m * t.num_tiles_n, "output tiles"),
-    Feature("tile_eff_m", lambda t: tile_fill(t.gemm_m_output, t.gemm_m_per_block), "last tile along M"),
-    Feature("tile_eff_n", lambda t: tile_fill(t.gemm_n_output, t.gemm_n_per_block), "last tile along N"),
-    Feature("tile_eff_k", lambda t: tile_fill(t.gemm_k_output, t.block_size), "last tile along K"),
+    Feature(
+        "tile_eff_m",
+        lambda t: tile_fill(t.gemm_m_output, t.gemm_m_per_block),
+        "fill of the last tile along M",
+    ),
+    Feature(
+        "tile_eff_n",
+        lambda t: tile_fill(t.gemm_n_output, t.gemm_n_per_block),
+        "fill of the last tile along N",
+    ),
+    Feature(
+        "tile_eff_k", lambda t: tile_fill(t.gemm_k_output, t.block_size), "fill of the last tile along K"
+    ),
     Feature(
         "overall_tile_efficiency",
         lambda t: t.tile_eff_m * t.tile_eff_n * t.tile_eff_k,
         "product of the three",
     ),
-    Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles a CU"),
+    Feature("cu_utilization", lambda t: ratio(t.total_output_tiles, t.hw_num_cus), "output tiles per CU"),
     Feature("ratio_gemm_m_to_tile_m", lambda t: t.gemm_m_output / t.gemm_m_per_block, "M/m"),
     Feature("ratio_gemm_n_to_tile_n", lambda t: t.gemm_n_output / t.gemm_n_per_block, "N/n"),
     Feature("ratio_gemm_k_to_tile_k", lambda t: t.gemm_k_output / t.block_size, "K/b"),

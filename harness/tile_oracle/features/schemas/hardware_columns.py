@@ -1,4 +1,4 @@
-"""The twelve hardware columns that every published schema ends with."""
+"""The twelve hardware columns at the end of every published schema."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""What the launch of a kernel of kernels/gpu comes to: its workgroups, and what each of them does.
+"""Features of a kernel launch of kernels/gpu: the number of workgroups and the work of each.
 
-The grid is that of kernels/gpu/abi.h (device.gpu_abi.plan_launch): merged groups are columns of one
-GEMM, bwd_data is one GEMM for each position of the stride, and a bwd_weight of two stages splits its depth so
-that there are two workgroups for each compute unit. How many workgroups a unit holds at once is known from
-the binary (code_columns), and is at least one.
+The grid is that of kernels/gpu/abi.h (device.gpu_abi.plan_launch): merged groups are columns of one GEMM,
+bwd_data is one GEMM for each position of the stride, and a two-stage bwd_weight splits its depth to get two
+workgroups per compute unit. The workgroups that a unit holds at once come from the binary (code_columns) and
+are at least one.
 
 The formulas read intermediates of grouped_conv_own and features of code_columns.
 """
@@ -18,17 +18,17 @@ from tile_oracle.features.schemas.own_columns import by_direction, divided_by, f
 _MOST_SPLITS = 64.0
 _WIDEST = 64.0
 _ENDS = 4.0
-"""K steps that beginning and ending a tile take about as long as."""
+"""Time to begin and end a tile, in K steps (estimated)."""
 
 
 def _tiles_m(t: FeatureTable) -> Array:
-    """With split_image every image begins a tile of its own."""
+    """Tiles along the rows. With split_image every image begins a new tile."""
     images = t.N * ceil_div(np.floor(t.launch_rows / t.N), t.tile_m)
     return np.where(t.split_image == 1, images, ceil_div(t.launch_rows, t.tile_m))
 
 
 def _tiles(t: FeatureTable) -> Array:
-    """Of all groups, at one position of the stride."""
+    """Tiles of all groups, at one position of the stride."""
     return t.launch_tiles_m * t.launch_tiles_n * ceil_div(t.G, t.groups_at_once)
 
 
@@ -89,17 +89,17 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
     Feature(
         "launch_fill",
         lambda t: ratio(t.flops, t.launch_workgroups * t.launch_steps * t.tile_flops),
-        "share of the computed volume that is work",
+        "share of the computed volume that is useful work",
     ),
     Feature(
         "launch_fill_rows",
         fill_column("launch_rows", "launch_tiles_m", "tile_m"),
-        "share of the tiles along the rows that is work",
+        "share of the tiles along the rows that is useful work",
     ),
     Feature(
         "launch_fill_columns",
         fill_column("launch_columns", "launch_tiles_n", "tile_n"),
-        "share of the tiles along the columns that is work",
+        "share of the tiles along the columns that is useful work",
     ),
     Feature(
         "launch_traffic",
@@ -116,28 +116,28 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
         lambda t: np.where(t.two_stage == 1, t.launch_splits * t.bytes_weight, 0.0),
         "bytes that the second stage reads, in elements' size",
     ),
-    Feature("launch_loads", lambda t: t.launch_workgroups / t.cus, "workgroups a compute unit"),
-    Feature("launch_rounds", lambda t: np.ceil(t.launch_loads), "rounds of one workgroup a compute unit"),
-    Feature("launch_tail", lambda t: t.launch_loads / t.launch_rounds, "how full these rounds are"),
-    Feature("launch_serial", lambda t: t.launch_rounds * t.launch_steps, "K steps of a unit, one by one"),
+    Feature("launch_loads", lambda t: t.launch_workgroups / t.cus, "workgroups per compute unit"),
+    Feature("launch_rounds", lambda t: np.ceil(t.launch_loads), "rounds of one workgroup per compute unit"),
+    Feature("launch_tail", lambda t: t.launch_loads / t.launch_rounds, "utilization of these rounds"),
+    Feature("launch_serial", lambda t: t.launch_rounds * t.launch_steps, "serial K steps of a unit"),
     Feature("launch_compute", lambda t: t.launch_serial * t.tile_flops, "operations of a unit"),
     Feature("launch_unit_traffic", lambda t: t.launch_serial * t.tile_bytes, "bytes that a unit loads"),
     Feature("launch_held", lambda t: np.maximum(t.workgroups_at_once, 1.0), "workgroups held at once"),
     Feature(
-        "launch_held_rounds", lambda t: np.ceil(t.launch_loads / t.launch_held), "rounds of as many as held"
+        "launch_held_rounds",
+        lambda t: np.ceil(t.launch_loads / t.launch_held),
+        "rounds of as many workgroups as are held",
     ),
     Feature(
         "launch_held_tail",
         lambda t: t.launch_loads / (t.launch_held * t.launch_held_rounds),
-        "how full those rounds are",
+        "utilization of those rounds",
     ),
-    Feature(
-        "launch_held_serial", lambda t: t.launch_held_rounds * t.launch_steps, "K steps one after the other"
-    ),
+    Feature("launch_held_serial", lambda t: t.launch_held_rounds * t.launch_steps, "serial K steps"),
     Feature(
         "launch_latency",
         lambda t: t.launch_held_rounds * (t.launch_steps + _ENDS),
-        "the same, with what a tile takes to begin and to end",
+        "serial K steps, plus the time to begin and end each tile",
     ),
     Feature(
         "launch_resident", lambda t: np.minimum(t.launch_held, t.launch_rounds), "workgroups that a unit has"
@@ -173,4 +173,4 @@ LAUNCH_FEATURES: tuple[Feature, ...] = (
         "accumulators of a lane, elements",
     ),
 )
-"""Columns that end the third version of our own schema of convolutions."""
+"""The last columns of the third version of our own schema of convolutions."""

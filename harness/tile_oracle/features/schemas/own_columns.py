@@ -1,6 +1,6 @@
-"""What our own schemas of every operation count alike: rounds over the compute units, tiles, workgroups.
+"""Columns shared by our own schemas of all operations: rounds over the compute units, tiles, workgroups.
 
-The formulas read `tiles`, `tiles_k` and `element_bytes`, which each operation counts in its own way.
+The formulas read `tiles`, `tiles_k` and `element_bytes`, which each operation defines.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tile_oracle.features.feature_table import Array, Feature, FeatureTable, giv
 from tile_oracle.features.schemas.grouped_conv_published import PIPELINE_CODES
 
 PIPELINES = {**PIPELINE_CODES, "comp_async": 7, "basic_async_v1": 8}
-"""Codes of pipelines: the published ones, and what they leave out."""
+"""Codes of pipelines: the published ones and those that they lack."""
 
 
 def log2_column(name: str) -> Callable[[FeatureTable], Array]:
@@ -22,7 +22,7 @@ def log2_column(name: str) -> Callable[[FeatureTable], Array]:
 
 
 def fill_column(size: str, tiles: str, tile: str) -> Callable[[FeatureTable], Array]:
-    """The formula of the share of the tiles along an axis that is work."""
+    """The formula of the share of the tiles along an axis that is useful work."""
     return lambda t: t[size] / (t[tiles] * t[tile])
 
 
@@ -50,16 +50,16 @@ def divided_by(name: str, most: float) -> Callable[[FeatureTable], Array]:
 
 ROUNDS: tuple[Feature, ...] = (
     Feature("cus", lambda t: np.maximum(t.hw_num_cus, 1.0), "compute units, at least 1"),
-    Feature("cu_loads", lambda t: t.tiles / t.cus, "tiles a compute unit"),
+    Feature("cu_loads", lambda t: t.tiles / t.cus, "tiles per compute unit"),
     Feature("rounds", lambda t: np.ceil(t.cu_loads), "rounds of tiles"),
-    Feature("steps", lambda t: t.rounds * t.tiles_k, "K steps one after the other"),
+    Feature("steps", lambda t: t.rounds * t.tiles_k, "serial K steps"),
     Feature("tile_flops", lambda t: 2 * t.tile_m * t.tile_n * t.tile_k, "operations of one K step"),
     Feature(
         "tile_bytes", lambda t: (t.tile_m + t.tile_n) * t.tile_k * t.element_bytes, "bytes of one K step"
     ),
     Feature("traffic_bytes", lambda t: t.tiles * t.tiles_k * t.tile_bytes, "operand bytes that tiles load"),
 )
-"""Intermediates: how the tiles are spread, and what one K step takes."""
+"""Intermediates: the distribution of the tiles, and the cost of one K step."""
 
 TILE: tuple[Feature, ...] = (
     given("tile_m", "rows of a workgroup's tile"),
@@ -76,6 +76,6 @@ WARP_TILE: tuple[Feature, ...] = (
 WORKGROUP: tuple[Feature, ...] = (
     Feature("waves_count", lambda t: t.waves, "waves of a workgroup"),
     Feature("outputs_per_wave", lambda t: t.tile_m * t.tile_n / t.waves, "accumulators of a wave, elements"),
-    Feature("tile_intensity", lambda t: t.tile_flops / t.tile_bytes, "operations a byte of a tile's step"),
+    Feature("tile_intensity", lambda t: t.tile_flops / t.tile_bytes, "operations per byte of a tile's step"),
     Feature("lds_kib", lambda t: t.lds_bytes / 1024, "LDS of a workgroup, KiB"),
 )

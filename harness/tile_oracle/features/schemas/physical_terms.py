@@ -1,8 +1,8 @@
-"""What a kernel's time is made of, as terms that a physical model adds up with coefficients >= 0.
+"""Terms of a kernel's time, which a physical model adds up with coefficients >= 0.
 
-The terms follow a workgroup: it starts, makes `tiles_k` steps, writes its tile; a compute unit takes
-`rounds` of them, several at a time while its registers and LDS allow it (so time does not grow with
-every round but with every second, third or fourth); tiles that share an operand load it again.
+The terms follow a workgroup: it starts, makes `tiles_k` steps and writes its tile. A compute unit runs
+`rounds` of them, several at a time if its registers and LDS allow it (then time grows only with every second,
+third or fourth round). Tiles that share an operand load it again.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _SHARED = (
     Feature("further_steps_3", _further_rounds(3), "the same, three"),
     Feature("further_steps_4", _further_rounds(4), "the same, four"),
     Feature(
-        "crowd_steps", lambda t: np.maximum(t.cu_loads - 1, 0) * t.tiles_k, "steps beyond one tile a unit"
+        "crowd_steps", lambda t: np.maximum(t.cu_loads - 1, 0) * t.tiles_k, "steps beyond one tile per unit"
     ),
     Feature("shared_steps", lambda t: t.cu_loads * t.tiles_k, "steps that share caches and memory"),
     Feature("written_mb", lambda t: t.bytes_written / 1e6, "result, MB"),
 )
-"""Terms of every operation."""
+"""Terms of all operations."""
 
 
 def _terms(name: str, own: FeatureSchema, more: tuple[Feature, ...]) -> FeatureSchema:
@@ -73,7 +73,9 @@ GEMM_TERMS = _terms(
             "last K steps that are not full",
         ),
         Feature(
-            "parts_mb", lambda t: (t.split_k - 1) * t.bytes_written / 1e6, "results of further parts, MB"
+            "parts_mb",
+            lambda t: (t.split_k - 1) * t.bytes_written / 1e6,
+            "bytes written for further split-K parts, MB",
         ),
     ),
 )
@@ -81,5 +83,5 @@ GEMM_TERMS = _terms(
 
 
 def is_step_term(name: str) -> bool:
-    """Whether a term counts K steps: what one step takes depends on the tile's volume."""
+    """Whether a term counts K steps. The time of one step depends on the tile's volume."""
     return name.endswith("steps") or "_steps_" in name
