@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tile_oracle.arch import load_arch
 from tile_oracle.arch.occupancy import Occupancy, archs_with_occupancy, compute_unit, occupancy
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
@@ -17,6 +18,7 @@ from tile_oracle.build.isa import isa_for
 from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
 from tile_oracle.build.source import headers_for, source_for
 from tile_oracle.build.toolchain import compiler_environment
+from tile_oracle.commands.kernel_facts import matrix_instructions_per_k_step
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
 
@@ -41,8 +43,10 @@ def test_sm_90(threads: int, registers: int, lds_bytes: int, blocks: int) -> Non
 
 
 def test_an_architecture_without_figures_is_refused() -> None:
-    with pytest.raises(RuleError, match=r"a compute unit of gfx942 holds, only for gfx950, sm_90$"):
-        occupancy("gfx942", 256, 64, 0)
+    with pytest.raises(
+        RuleError, match=r"a compute unit of gfx908 holds, only for gfx90a, gfx942, gfx950, sm_90$"
+    ):
+        occupancy("gfx908", 256, 64, 0)
 
 
 @given(
@@ -69,13 +73,13 @@ def compiled(name: str, arch: str, work: Path) -> tuple[Path, str]:
     toolchain, kernel = find_gpu_toolchain("ziglang", arch), parse_kernel_name(f"grouped_conv_{name}")
     toolchain.prepare(work)
     headers_for(arch).write(work / "include")
-    source = "kernel.hip" if arch == "gfx950" else "kernel.cu"
+    source = "kernel.cu" if arch == "sm_90" else "kernel.hip"
     (work / source).write_text(source_for(kernel, arch))
     output = work / f"out{toolchain.suffix}"
     flags = toolchain.flags(arch, isa_for(arch, "native"))
     for command in toolchain.commands(source, output.name, flags):
         subprocess.run(command, cwd=work, env=compiler_environment(work), check=True)
-    text = work / ("kernel.s" if arch == "gfx950" else "kernel.ptx")
+    text = work / ("kernel.ptx" if arch == "sm_90" else "kernel.s")
     return output, (text if text.exists() else output).read_text()
 
 
@@ -101,6 +105,18 @@ def test_gfx950_is_read_as_its_compiler_says(name: str, tmp_path: Path) -> None:
         kernel = parse_kernel_name(f"grouped_conv_{name}")
         per_wave = [t // (w * b) for t, w, b in zip(kernel.tile, kernel.waves, kernel.warp_tile, strict=True)]
         assert facts.loop_matrix_instructions == in_all == per_wave[0] * per_wave[1] * per_wave[2]
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+def test_older_gfx9_is_read_as_its_compiler_says(arch: str, tmp_path: Path) -> None:
+    """LDS in blocks of 512 bytes; a warp tile of 16x16x32 is two instructions."""
+    name = "forward_bf16_2d_16x64x64_compv3_intrawave_w1x4x1_wt16x16x32"
+    binary, text = compiled(name, arch, tmp_path)
+    facts = code_facts(binary, arch)
+    assert facts.waves_per_cu == 4 * int(re.findall(r"; Occupancy: (\d+)", text)[0])
+    in_all = len(re.findall(r"^\s+v_mfma", text, re.MULTILINE))
+    per_step = matrix_instructions_per_k_step(parse_kernel_name(f"grouped_conv_{name}"), load_arch(arch))
+    assert facts.loop_matrix_instructions == in_all == per_step == 4
 
 
 def test_sm_90_counts_alike_in_ptx_and_machine_code(tmp_path: Path) -> None:

@@ -3,10 +3,12 @@ from __future__ import annotations
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tile_oracle.arch import load_arch
 from tile_oracle.build import source
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.code_facts import code_facts
@@ -52,13 +54,22 @@ def test_the_abi_version_is_that_of_the_header() -> None:
     assert re.findall(r"#define TILE_ORACLE_ABI_VERSION (\d+)", text) == [str(ABI_VERSION)]
 
 
+_OLDER = {"gfx942", "gfx90a"}
+
+
 @pytest.mark.parametrize(
-    ("edited", "changed"), [("gfx950", {"gfx950"}), ("sm90", {"sm_90"}), (None, {"gfx950", "sm_90"})]
+    ("edited", "changed"),
+    [
+        ("gfx950", {"gfx950", *_OLDER}),
+        ("gfx90a", _OLDER),
+        ("sm90", {"sm_90"}),
+        (None, {"gfx950", "sm_90", *_OLDER}),
+    ],
 )
 def test_instructions_of_another_architecture_leave_the_digest_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str | None, changed: set[str]
 ) -> None:
-    before = {arch: headers_for(arch).digest for arch in ("gfx950", "sm_90")}
+    before = {arch: headers_for(arch).digest for arch in ("gfx950", "gfx942", "gfx90a", "sm_90")}
     shutil.copytree(data_folder("kernels"), tmp_path / "kernels")
     file = tmp_path / "kernels" / "gpu" / (f"instructions_{edited}.hpp" if edited else "tiles.hpp")
     file.write_text(file.read_text() + "// more\n")
@@ -152,3 +163,33 @@ def test_lds_counts_the_table_of_rows() -> None:
     weights = full[1].replace("forward", "bwd_weight")
     assert gpu_code_refusal(parse_kernel_name(weights), "gfx950") is None
     assert gpu_code_refusal(parse_kernel_name(full[1].replace("256x64x128", "256x64x64")), "gfx950") is None
+
+
+def test_lds_counts_what_cshuffle_exchanges() -> None:
+    """gfx942 and gfx90a have 64 KiB: the exchange of a result can need more than its tiles."""
+    conv = parse_kernel_name(
+        "grouped_conv_forward_bf16_2d_128x256x32_compv3_intrawave_w2x2x1_wt32x32x16_v8x8x8"
+    )
+    gemm = parse_gemm_name(
+        "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_256x256x32_2x2x1_32x32x16"
+    )
+    for arch in ("gfx942", "gfx90a"):
+        assert gpu_code_refusal(conv, arch) == (
+            "LDS: 65,536 bytes for the exchange of cshuffle and 3,072 for the table of rows are more than "
+            f"the 65,536 of {arch}"
+        )
+        assert gpu_code_refusal(gemm, arch) == (
+            f"LDS: 131,072 bytes for the exchange of cshuffle are more than the 65,536 of {arch}"
+        )
+        assert gpu_code_refusal(replace(conv, epilogue="default"), arch) is None
+    assert gpu_code_refusal(conv, "gfx950") is gpu_code_refusal(gemm, "gfx950") is None
+
+
+def test_fp8_needs_a_matrix_unit_that_reads_the_format_of_the_operands() -> None:
+    kernel = parse_gemm_name(
+        "gemm_fp8_rcr_compv3_cshuffle_intrawave_True_True_True_False_64x64x128_2x2x1_16x16x32"
+    )
+    assert gpu_code_refusal(kernel, "gfx950") is None
+    assert "its matrix unit reads e4m3 as fnuz" in str(gpu_code_refusal(kernel, "gfx942"))
+    assert "its matrix unit has none" in str(gpu_code_refusal(kernel, "gfx90a"))
+    assert str(load_arch("gfx90a").refusal(kernel)).startswith("dtype: gfx90a does not multiply fp8")

@@ -126,6 +126,32 @@ def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
     assert ("global_load_lds_dwordx4" in text) == ("async" in which.pipeline)
 
 
+OF_OLDER_GFX9 = (
+    ("forward_bf16_2d_64x128x64_compv3_intrawave", "32x32x8_bf16", "32x32x8bf16_1k"),
+    ("bwd_data_fp16_2d_64x64x64_mem_interwave_w2x2x1_wt16x16x32_v8x8x8", "16x16x16_f16", "16x16x16f16"),
+    ("bwd_weight_bf16_3d_32x64x64_compv6_intrawave_2s", "16x16x16_bf16", "16x16x16bf16_1k"),
+    ("forward_fp32_2d_64x64x32_compv5_intrawave_w4x1x1_wt16x16x16_v4x4x4", "16x16x4_f32", "16x16x4f32"),
+    ("bwd_data_bf16_3d_64x16x64_mem_intrawave_w1x4x1_wt64x4x16_v4x4x8", "4x4x4_16b_bf16", "4x4x4bf16_1k"),
+)
+"""Kernel, and the one matrix instruction in its code, as the two architectures name it."""
+
+
+@pytest.mark.parametrize(("name", "on_gfx942", "on_gfx90a"), OF_OLDER_GFX9)
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+def test_older_gfx9_multiplies_with_its_own_instructions(
+    arch: str, name: str, on_gfx942: str, on_gfx90a: str
+) -> None:
+    which = kernel(name)
+    assert load_arch(arch).refusal(which) is None
+    text = assembly(which, arch)
+    for key in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size"):
+        assert set(numbers(text, key)) == {0}, key
+    assert max(numbers(text, "group_segment_fixed_size")) <= load_arch(arch).lds_limit_bytes == 65536
+    wanted = on_gfx942 if arch == "gfx942" else on_gfx90a
+    assert set(re.findall(r"v_mfma_\w+", text)) == {f"v_mfma_f32_{wanted}"}
+    assert "_lds_dword" not in text
+
+
 @pytest.mark.parametrize("name", SOME)
 def test_sm_90_kernels_use_the_matrix_unit_and_wide_moves(name: str) -> None:
     which = kernel(name)

@@ -116,6 +116,29 @@ def test_options(gpu: EmulatedGpu, arch: str, name: str) -> None:
     assert taken > 0
 
 
+OLDER_GFX9 = ("gfx942", "gfx90a")
+OF_OLDER_GFX9 = (
+    "forward_bf16_2d_16x64x64_basic_v1_interwave_dsb_si",
+    "forward_fp16_2d_32x128x64_compv4_intrawave_dsb_w1x4x1_wt32x32x16_v2x2x2_epdefault",
+    "forward_bf16_2d_16x64x64_compv3_intrawave_w4x1x1_wt4x64x16",
+    "bwd_data_bf16_2d_32x64x128_compv6_intrawave_w2x2x1_wt16x16x32_epdefault",
+    "bwd_data_fp32_2d_64x64x64_mem_interwave_v1x4x1_eg",
+    "bwd_weight_fp16_3d_64x64x64_compv5_intrawave_w2x2x1_wt32x32x8_gm4",
+)
+
+
+@pytest.mark.parametrize("name", OF_OLDER_GFX9)
+@pytest.mark.parametrize("arch", OLDER_GFX9)
+def test_older_gfx9(gpu: EmulatedGpu, arch: str, name: str) -> None:
+    """Warp tiles of one instruction, and those of two: kernels/gpu/instructions_gfx90a.hpp itself runs."""
+    kernel = named(name)
+    assert load_arch(arch).refusal(kernel) is None
+    problems = awkward_problems(kernel.direction, kernel.dtype, kernel.ndim)
+    taken, wrong = what_is_wrong(gpu, kernel, arch, problems)
+    assert wrong == []
+    assert taken > 0
+
+
 def one_a_pipeline(names: Sequence[str]) -> list[str]:
     """The first kernel of each pipeline; all where the whole pool is asked for."""
     chosen = {named(name).pipeline: name for name in reversed(names)}
@@ -194,6 +217,17 @@ def test_gemm(gpu: EmulatedGpu, arch: str, name: str) -> None:
     assert taken == (1 if not kernel.pad_m else 6 if kernel.dtype == "fp8" else 7)
 
 
+@pytest.mark.parametrize("name", [GEMMS[1], GEMMS[5], GEMMS_OF_FP32[0]])
+@pytest.mark.parametrize("arch", OLDER_GFX9)
+def test_gemm_on_older_gfx9(gpu: EmulatedGpu, arch: str, name: str) -> None:
+    kernel = parse_gemm_name(name)
+    assert load_arch(arch).refusal(kernel) is None
+    problems = tuple(GemmProblem(kernel.dtype, kernel.layout, *shape) for shape in GEMM_SHAPES)
+    taken, wrong = what_is_wrong(gpu, kernel, arch, problems)
+    assert wrong == []
+    assert taken == (7 if kernel.pad_m else 1)
+
+
 @pytest.mark.parametrize("name", GEMMS[:4:2] if POOL == "tiny" else GEMMS)
 def test_gemm_with_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> None:
     kernel = parse_gemm_name(name)
@@ -231,6 +265,7 @@ class Mistake:
 
 
 GFX950, SM_90 = ("gfx950",), ("sm_90",)
+TWO_INSTRUCTIONS = "forward_bf16_2d_64x64x64_compv3_intrawave_w2x2x1_wt16x16x32"
 FP32 = "forward_fp32_2d_64x64x64_compv3_intrawave_v4x4x4"
 COMP_ASYNC = "forward_bf16_2d_64x64x64_comp_async_intrawave_dsb_v8x8x8"
 INTERWAVE = "forward_bf16_2d_64x64x64_basic_v1_interwave"
@@ -242,6 +277,11 @@ MISTAKES = (
     Mistake(
         *("operands of other depths", GFX950, "device.hpp", "k + lane / ROWS * PER_LANE)"),
         *("k + lane % 4 * PER_LANE)", "values wrong"),
+    ),
+    Mistake(
+        *("a half of the depth twice", ("gfx942",), "instructions_gfx90a.hpp"),
+        "mfma_16x16x16_bf16(second_half(a), second_half(b), c)",
+        *("mfma_16x16x16_bf16(second_half(a), first_half(b), c)", "values wrong", TWO_INSTRUCTIONS),
     ),
     Mistake(
         *("sums of other columns", SM_90, "device.hpp", "f(m + 8, n, values[1]);\n  f(m, n + 8, values[2]);"),

@@ -35,6 +35,8 @@ class Arch:
     peak: Peak | None = None
     compute_unit: ComputeUnit | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
+    fp8_format: str = ""
+    """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" where the table does not say."""
     most_threads: int = 1024
     listed_only: bool = True
     """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""

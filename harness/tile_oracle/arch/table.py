@@ -32,6 +32,7 @@ from tile_oracle.kernel.fields import triple
 from tile_oracle.operation import operation_named, operation_names
 
 _BUFFERING = ("optional", "required", "refused")
+_FP8_FORMATS = ("ocp", "fnuz")
 
 
 def known_archs() -> tuple[str, ...]:
@@ -134,7 +135,9 @@ def _read_arch(
     combinations: tuple[str, ...],
 ) -> Arch:
     keys = ("family", "kernels", "hardware", "lds", "max_workgroup_threads", "waves", "warp_tiles")
-    members = tree.known_members(keys, ("about", "peak", "pipelines_refused", "registers", "workgroups"))
+    members = tree.known_members(
+        keys, ("about", "peak", "pipelines_refused", "registers", "workgroups", "fp8_format")
+    )
     kernels = families[members["kernels"].text(families)]
     figures = members["hardware"].known_members(tuple(field.name for field in fields(Hardware)))
     hardware = Hardware(
@@ -168,6 +171,7 @@ def _read_arch(
         register_limit=_read_registers(members["registers"], kernels) if "registers" in members else None,
         peak=_read_peak(members["peak"], tuple(element_bytes)) if "peak" in members else None,
         compute_unit=None if held is None else _read_compute_unit(held, hardware, lds_limit_bytes),
+        fp8_format=members["fp8_format"].text(_FP8_FORMATS) if "fp8_format" in members else "",
     )
 
 

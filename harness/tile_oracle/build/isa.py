@@ -171,7 +171,9 @@ def _check_extensions(name: str, extensions: list[str], known: Collection[str]) 
         )
 
 
-GPU_MACHINES: Mapping[str, str] = MappingProxyType({"gfx950": "amdgcn", "sm_90": "nvptx"})
+GPU_MACHINES: Mapping[str, str] = MappingProxyType(
+    {"gfx950": "amdgcn", "gfx942": "amdgcn", "gfx90a": "amdgcn", "sm_90": "nvptx"}
+)
 """GPU architecture -> the compiler's target machine."""
 
 

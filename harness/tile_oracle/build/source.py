@@ -26,10 +26,19 @@ DEVICE_WORK = "device_work"
 """Name, in prebuilt folders, of the harness's own GPU code (comparison, reference, operand filling)."""
 
 _HEADER_SUFFIXES = frozenset((".h", ".hpp", ".hh", ".inc", ".inl", ".cuh"))
-_INSTRUCTIONS: Mapping[str, str] = MappingProxyType(
-    {"gfx950": "instructions_gfx950.hpp", "sm_90": "instructions_sm90.hpp"}
+_OLDER_GFX9 = ("instructions_gfx90a.hpp", "instructions_gfx950.hpp")
+_INSTRUCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "gfx950": ("instructions_gfx950.hpp",),
+        "gfx942": _OLDER_GFX9,
+        "gfx90a": _OLDER_GFX9,
+        "sm_90": ("instructions_sm90.hpp",),
+    }
 )
-"""Architecture -> the header of kernels/gpu that only its kernels include."""
+"""Architecture -> its headers of kernels/gpu with instructions, the one that includes the others first.
+Kernels of other architectures do not include them."""
+
+_CHOSEN_BY_DEVICE_HPP = ("instructions_gfx950.hpp", "instructions_sm90.hpp")
 
 _HASH_ELSEWHERE: Mapping[str, str] = MappingProxyType(
     {
@@ -38,7 +47,8 @@ _HASH_ELSEWHERE: Mapping[str, str] = MappingProxyType(
     }
 )
 """What stands for such a header in the digest of another architecture's headers. These hashes never change:
-with them, binaries from the time when a digest covered all architectures' headers keep their keys."""
+with them, binaries from the time when a digest covered all architectures' headers keep their keys. Newer
+headers need none: another architecture's digest leaves them out."""
 
 _MOST_HEADERS = 2000
 _MOST_HEADER_BYTES = 64 << 20
@@ -112,11 +122,11 @@ def headers_for(arch: str) -> Headers:
 
 def _without_other_architectures(headers: Headers, arch: str) -> Headers:
     """The headers of kernels/gpu less the instructions of other architectures."""
-    others = {name for of, name in _INSTRUCTIONS.items() if of != arch}
+    others = {name for names in _INSTRUCTIONS.values() for name in names} - set(_INSTRUCTIONS[arch])
     return replace(
         headers,
         files=tuple((name, content) for name, content in headers.files if name not in others),
-        elsewhere=tuple((name, _HASH_ELSEWHERE[name]) for name in sorted(others)),
+        elsewhere=tuple((name, _HASH_ELSEWHERE[name]) for name in sorted(others & _HASH_ELSEWHERE.keys())),
     )
 
 
@@ -172,7 +182,16 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
         macros |= {f"TO_{field}_{axis}".upper(): value for axis, value in zip("mnk", values, strict=True)}
     macros |= {f"TO_PAD_{axis}".upper(): int(getattr(kernel, f"pad_{axis}")) for axis in "mnk"}
     lines = [f"#define {name} {value}" for name, value in macros.items()]
-    return "\n".join([*lines, f'#include "{made_by.HEADER}.hpp"', ""])
+    return "\n".join([*_chosen_instructions(arch), *lines, f'#include "{made_by.HEADER}.hpp"', ""])
+
+
+def _chosen_instructions(arch: str) -> tuple[str, ...]:
+    """The lines that choose the header of instructions, unless it is one that device.hpp chooses by itself.
+    An emulation chooses its own beforehand."""
+    chosen = _INSTRUCTIONS[arch][0]
+    if chosen in _CHOSEN_BY_DEVICE_HPP:
+        return ()
+    return ("#ifndef TO_INSTRUCTIONS", f'#define TO_INSTRUCTIONS "{chosen}"', "#endif")
 
 
 def lds_buffers(kernel: Kernel, arch: str) -> int:

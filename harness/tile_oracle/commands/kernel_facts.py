@@ -22,6 +22,9 @@ _MMA_BLOCK = (16, 8, 16)
 """The shape of one mma.sync of kernels/gpu on sm_90."""
 _SHALLOW_MFMA_DEPTH = 4
 """The fp32 instructions of gfx950, and those that multiply sixteen matrices at once."""
+_TWO_BEFORE_GFX950 = ((16, 16, 32), (32, 32, 16))
+"""Warp tiles of 16-bit types that take two instructions of gfx942 and gfx90a, and one of gfx950."""
+_OLDER_GFX9 = ("gfx90a", "gfx942")
 _TWO_OF_FP8 = ((16, 16, 64), (32, 32, 32))
 """Warp tiles of fp8 that take two of gfx950's instructions; all others take one."""
 
@@ -130,8 +133,9 @@ def matrix_instructions_per_k_step(kernel: TiledKernel, arch: Arch) -> int:
         blocks *= math.prod(warp // block for warp, block in zip(kernel.warp_tile, _MMA_BLOCK, strict=True))
     elif kernel.dtype == "fp32" or _SHALLOW_MFMA_DEPTH in kernel.warp_tile[:2]:
         blocks *= kernel.warp_tile[2] // _SHALLOW_MFMA_DEPTH
-    elif kernel.dtype == "fp8" and kernel.warp_tile in _TWO_OF_FP8:
-        blocks *= 2
+    else:
+        twice = _TWO_OF_FP8 if kernel.dtype == "fp8" else _TWO_BEFORE_GFX950 * (arch.name in _OLDER_GFX9)
+        blocks *= 1 + (kernel.warp_tile in twice)
     return blocks
 
 

@@ -35,7 +35,12 @@ from tile_oracle.problem import Problem
 HERE = Path(__file__).parent
 HEADERS = data_folder("kernels") / "gpu"
 
-_INSTRUCTIONS = {"gfx950": "emulated_gfx950.hpp", "sm_90": "emulated_sm90.hpp"}
+_INSTRUCTIONS = {
+    "gfx950": "emulated_gfx950.hpp",
+    "gfx942": "emulated_gfx90a.hpp",
+    "gfx90a": "emulated_gfx90a.hpp",
+    "sm_90": "emulated_sm90.hpp",
+}
 _FLAGS = (
     *("-std=c++20", "-fPIC", "-ffreestanding", "-fno-exceptions", "-fno-rtti", "-fno-stack-protector"),
     *("-fvisibility=hidden", "-fno-math-errno", "-Wno-psabi"),

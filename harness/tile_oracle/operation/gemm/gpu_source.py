@@ -35,10 +35,36 @@ _STORE_BYTES = 16
 
 
 def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
-    """Refuses fp8 with other layouts than rcr, and kernels that need too many registers."""
+    """Refuses fp8 with other layouts than rcr or in another format than OCP's, and kernels that need too many
+    registers or too much LDS."""
     if kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
-    return _too_many_registers(kernel, arch)
+    if kernel.dtype == "fp8" and (why := fp8_refusal(arch)) is not None:
+        return why
+    return _too_many_registers(kernel, arch) or _too_much_lds(kernel, arch)
+
+
+def fp8_refusal(arch: str) -> str | None:
+    """Why fp8 cannot be checked on the architecture, or None: operands and references are OCP's e4m3."""
+    found = load_arch(arch).fp8_format
+    if found == "ocp":
+        return None
+    has = f"reads e4m3 as {found}, in which the same bits are other numbers" if found else "has none"
+    return f"dtype 'fp8' has no code for {arch}: operands are OCP's e4m3, and its matrix unit {has}"
+
+
+def _too_much_lds(kernel: GemmKernel, arch: str) -> str | None:
+    """Why the result that cshuffle exchanges does not fit into LDS, or None. It takes the place of the tiles,
+    which the architecture's own rules have checked."""
+    rules = load_arch(arch)
+    result_bytes = rules.element_bytes[RESULT_DTYPES[kernel.dtype]]
+    needed = int(kernel.tile_m * kernel.tile_n * result_bytes) if kernel.epilogue == "cshuffle" else 0
+    if needed <= rules.lds_limit_bytes:
+        return None
+    return (
+        f"LDS: {needed:,} bytes for the exchange of cshuffle are more than the {rules.lds_limit_bytes:,} "
+        f"of {arch}"
+    )
 
 
 def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:

@@ -20,22 +20,27 @@ _ROW_BYTES, _ROW_BYTES_OF_ONE_IMAGE = 24, 16
 
 
 def code_refusal(kernel: GroupedConvKernel, arch: str) -> str | None:
-    """What kernels/gpu lacks: code for one specialization, or LDS for the tiles and the table of rows that
-    forward and bwd_data keep beside them."""
+    """What kernels/gpu lacks: code for one specialization, or LDS for the tiles (the result that cshuffle
+    exchanges) and the table of rows that forward and bwd_data keep beside them."""
     if kernel.specialization != "Default":
         return f"specialization {kernel.specialization}: kernels/gpu has code for all filters alone"
     if GPU_MACHINES[arch] != "amdgcn":
         return None
     rules = load_arch(arch)
-    tiles = rules.lds_bytes(kernel)
     row_bytes = _ROW_BYTES_OF_ONE_IMAGE if kernel.split_image else _ROW_BYTES
     table = 0 if kernel.direction == "bwd_weight" else kernel.tile_m * row_bytes
-    if tiles + table <= rules.lds_limit_bytes:
-        return None
-    return (
-        f"LDS: {tiles:,} bytes for tiles and {table:,} for the table of rows are more than the "
-        f"{rules.lds_limit_bytes:,} of {arch}"
-    )
+    exchanged = 0
+    if kernel.epilogue == "cshuffle":
+        stored = rules.element_bytes["fp32" if kernel.two_stage else kernel.dtype]
+        exchanged = int(kernel.tile_m * kernel.tile_n * stored)
+    # The exchange takes the place of the tiles, the table has its own.
+    for needed, what in ((rules.lds_bytes(kernel), "tiles"), (exchanged, "the exchange of cshuffle")):
+        if needed + table > rules.lds_limit_bytes:
+            return (
+                f"LDS: {needed:,} bytes for {what} and {table:,} for the table of rows are more than the "
+                f"{rules.lds_limit_bytes:,} of {arch}"
+            )
+    return None
 
 
 def macros(kernel: GroupedConvKernel, arch: str) -> dict[str, object]:
