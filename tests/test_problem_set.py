@@ -175,9 +175,9 @@ class TestRefusals:
             ("N,C,K,Hi,Wi,Y,X,stride\n" + ROW, 1, "column 8, 'stride', is unknown; did you mean stride_"),
             ("# c\nN,C,K,hi,Wi,Y,X\n" + ROW, 2, "column 4, 'hi', is unknown; did you mean Hi?"),
             ("M,N,K,Hi\n1,2,3,4\n", 1, "column 4, 'Hi', is unknown; known are dtype, layout"),
-            ("N," + SHORT + "1," + ROW, 1, "column N is there twice"),
-            (SHORT + "1,8,16,9,9,3\n", 2, "6 cells where the header row has 7 columns"),
-            (SHORT + ROW + "1,8,16,9,9,3,3,1\n", 3, "8 cells where the header row has 7 columns"),
+            ("N," + SHORT + "1," + ROW, 1, "column N appears twice"),
+            (SHORT + "1,8,16,9,9,3\n", 2, "6 cells, but the header row has 7 columns"),
+            (SHORT + ROW + "1,8,16,9,9,3,3,1\n", 3, "8 cells, but the header row has 7 columns"),
             (SHORT + "1,8,16,9,9,3.0,3\n", 2, "Y = '3.0' is not an integer; write 3"),
             (SHORT + "1e3,8,16,9,9,3,3\n", 2, "N = '1e3' is not an integer; write 1000"),
             (SHORT + "1,8,,9,9,3,3\n", 2, "K = '' is not an integer; fill the cell"),
@@ -194,7 +194,7 @@ class TestRefusals:
             ("N,C\0", 1, "a zero byte: this is a binary file"),
             (b"\x7fELF\x02\x01\x01\xff\xfe\x80", 1, "not UTF-8 text"),
             ("N,C".encode("utf-16"), 1, "not UTF-8 text"),
-            (b"x" * (MAX_LINE_BYTES * 3), 1, "a line of more than 65,536 bytes"),
+            (b"x" * (MAX_LINE_BYTES * 3), 1, "a line has more than 65,536 bytes"),
         ],
     )
     def test_a_bad_file_gets_one_line_with_its_place(

@@ -67,7 +67,7 @@ def test_command_lines_of_miopen_become_a_problem_set(said, tmp_path: Path) -> N
     layers.write_text(f"cd /opt/rocm\n{line}{line}")
     text = said(str(layers), "-o", str(table))
     assert "2 problems in" in text
-    assert "layers: 1 lines without a command of MIOpenDriver" in text
+    assert "layers: 1 lines without a MIOpenDriver command" in text
     assert "layers: 2 rows or lines repeat an earlier problem" in text
     written = load_problem_set(table)
     assert written.problems == load_problem_set(layers).problems
@@ -91,7 +91,7 @@ def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Pa
         (["forward_smoke", "--dtype", "fp16"], "give -o FILE.csv or --miopen, too"),
         (["forward_smoke", "--dtype", "int8", "--miopen"], "dtype 'int8' is not one of"),
         (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
-        (["gemm_smoke", "--miopen"], "is no convolution"),
+        (["gemm_smoke", "--miopen"], "is not a convolution"),
         (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems are of several operations"),
         (["./mine.csv", "-o", "mine.csv"], "is what is read"),
     ],

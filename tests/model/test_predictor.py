@@ -169,7 +169,7 @@ def test_what_is_wrong_with_a_folder_is_said(records: pd.DataFrame, tmp_path: Pa
 def test_a_damaged_model_file(records: pd.DataFrame, tmp_path: Path, damage: bytes) -> None:
     booster = published_folder(tmp_path / "m", records, "grouped_conv_97")
     (tmp_path / "m" / "model_tflops.lgbm").write_bytes(damage)
-    with pytest.raises(ModelError, match="not a whole LightGBM model"):
+    with pytest.raises(ModelError, match="not a complete LightGBM model"):
         Predictor.load(tmp_path / "m")
     (tmp_path / "m" / "model_tflops.lgbm").unlink()
     packed = packed_booster(booster)
@@ -273,5 +273,5 @@ def test_a_model_refuses_problems_of_another_kind(records: pd.DataFrame, tmp_pat
         with pytest.raises(ModelError, match=message):
             Predictor.load(tmp_path / "fwd").predict(one, make_kernels())
     strange = parse_kernel_name("grouped_conv_bwd_data_bf16_2d_64x64x64_compv3")
-    with pytest.raises(ModelError, match="is no candidate"):
+    with pytest.raises(ModelError, match="is not a candidate"):
         Predictor.load(tmp_path / "fwd").predict(problem, [*make_kernels(), strange])

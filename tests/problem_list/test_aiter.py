@@ -68,7 +68,7 @@ def test_picks_become_a_table_that_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "ours_tuned_gemm.csv"
     path.write_text(text)
     assert load_problem_set(str(path)).problems == (problem,)
-    with pytest.raises(ProblemError, match="with layout rcr"):
+    with pytest.raises(ProblemError, match="of layout rcr"):
         tuned_table([Winner(GemmProblem("bf16", "rrr", 8, 8, 8), name, 1.0)], "gfx950", 256)
 
 

@@ -37,7 +37,7 @@ def test_a_table_of_results_is_a_problem_set(load) -> None:
         f"{kind}-n1-c128-k256-i32x32-f2x2-s2" for kind in ("forward-bf16", "bwd_data-fp16")
     ]
     assert loaded.repeated_rows == 1
-    assert loaded.notes == ("columns that are not read: problem_idx, latency_ms, tflops, non_zero",)
+    assert loaded.notes == ("ignored columns: problem_idx, latency_ms, tflops, non_zero",)
 
 
 def test_columns_of_direction_and_type_say_more_than_a_kernel_s_name(load) -> None:

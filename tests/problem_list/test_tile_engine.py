@@ -55,7 +55,7 @@ def test_one_list_of_a_file_by_its_name(load, tmp_path: Path) -> None:
     assert (loaded.name, ids(loaded)) == ("B", [ID.replace("n1", "n2")])
     both = load_problem_sets(f"{tmp_path}/mine.py:B,{tmp_path}/mine.py:A")
     assert len(both.problems) == 2
-    with pytest.raises(ProblemSetError, match=r"mine.py: it makes no list of problems 'C'; there are: A, B"):
+    with pytest.raises(ProblemSetError, match=r"mine.py: there is no list of problems 'C'; known are: A, B"):
         load(text, ":C")
 
 
@@ -95,12 +95,12 @@ def test_nothing_of_the_file_is_run(load, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line", "message"),
     [
-        ("for n in (1, 2):\n    A.append(GroupedConvProblem(N=n))\n", 2, "made by a program that"),
-        (f"A = [{CALL}]\nfor n in (1, 2):\n    A.append(other(n))\n", 3, "made by a program"),
-        ("A = [GroupedConvProblem(N=n) for n in (1, 2)]\n", 1, "made by a program"),
-        (f"B = [{CALL}]\nA = [p for p in B]\n", 2, "made by a program"),
-        (f"A = make([{CALL}])\n", 1, "made by a program"),
-        (f"A = [{CALL},\n  8]\n", 2, "no GroupedConvProblem(...) call"),
+        ("for n in (1, 2):\n    A.append(GroupedConvProblem(N=n))\n", 2, "computed by code"),
+        (f"A = [{CALL}]\nfor n in (1, 2):\n    A.append(other(n))\n", 3, "computed by code"),
+        ("A = [GroupedConvProblem(N=n) for n in (1, 2)]\n", 1, "computed by code"),
+        (f"B = [{CALL}]\nA = [p for p in B]\n", 2, "computed by code"),
+        (f"A = make([{CALL}])\n", 1, "computed by code"),
+        (f"A = [{CALL},\n  8]\n", 2, "not a GroupedConvProblem(...) call"),
         ("A = [GroupedConvProblem(N=1, c=2)]", 1, "no argument 'c'; known are N, C, K"),
         ("A = [GroupedConvProblem(N=1, **more)]", 1, "no argument '**'"),
         ("A = [GroupedConvProblem(1, N=1)]", 1, "N is given twice"),
@@ -121,7 +121,7 @@ def test_nothing_of_the_file_is_run(load, tmp_path: Path) -> None:
         ("A = " + "-" * 60_000 + "1", None, ""),
         ("A = [" + "1+" * 30_000 + "1]", None, ""),
         (f"A = [{CALL}]\n" + "A = A + A\n" * 40, 21, "more than 1,000,000 problems"),
-        ("from mine import B\nA = B", 1, "import each other in a circle"),
+        ("from mine import B\nA = B", 1, "circular imports"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_said_with_its_line(load, text: str, line: int | None, message: str) -> None:

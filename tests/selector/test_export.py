@@ -152,7 +152,7 @@ def test_what_the_folder_holds_and_that_it_is_replaced(records: pd.DataFrame, tm
     assert str(tmp_path).encode() not in b"".join(again.values())
     assert sorted(p.name for p in tmp_path.iterdir()) == ["m", "out"]
     (tmp_path / "photos").mkdir()
-    with pytest.raises(ModelError, match="is no export of a model"):
+    with pytest.raises(ModelError, match="is not an export of a model"):
         export_model(tmp_path / "m", kernels, tmp_path / "photos")
     with pytest.raises(ModelError, match="no kernels to export"):
         export_model(tmp_path / "m", [], folder)

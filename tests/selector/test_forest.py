@@ -60,19 +60,19 @@ def test_a_shipped_model_is_read() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("end of trees", "", "not a whole LightGBM model"),
+        ("end of trees", "", "not a complete LightGBM model"),
         ("num_class=1", "num_class=3", "num_class=3"),
         ("num_tree_per_iteration=1", "num_tree_per_iteration=2", "num_tree_per_iteration=2"),
         ("max_feature_idx=1", "max_feature_idx=7", "names 2 features"),
         ("is_linear=0", "is_linear=1", "linear_tree=false"),
         ("num_leaves=9", "num_leaves=0", "no leaves"),
-        ("num_leaves=9", "num_leaves=8", "values where"),
+        ("num_leaves=9", "num_leaves=8", "values instead of"),
         ("num_leaves=9", "num_leaves=nine", "no number num_leaves"),
-        ("leaf_value=", "leaf_value=x ", "holds what is no number"),
-        ("cat_boundaries=0", "cat_boundaries=1", "cat_boundaries do not fit"),
+        ("leaf_value=", "leaf_value=x ", "holds a value that is not a number"),
+        ("cat_boundaries=0", "cat_boundaries=1", "cat_boundaries do not match"),
         ("cat_threshold=", "cat_threshold=-1 ", "cannot be read"),
-        ("split_feature=", "split_feature=1e30 #", "split_feature holds what is no whole number"),
-        ("left_child=", "left_child=0.5 #", "left_child holds what is no whole number"),
+        ("split_feature=", "split_feature=1e30 #", "split_feature holds a value that is not an integer"),
+        ("left_child=", "left_child=0.5 #", "left_child holds a value that is not an integer"),
     ],
 )
 def test_text_that_is_no_such_model(text: str, old: str, new: str, said: str) -> None:

@@ -47,7 +47,7 @@ def test_pairs_by_whole_and_by_short_names(tmp_path: Path, pools: dict[str, tupl
         ("problem,kernel\nforward-fp32-n1-c8-k8-i99x5-f3x3,x\n", "is in none of the problem sets"),
         (
             f"problem,kernel\n{PROBLEM},grouped_conv_forward_fp32_2d_64x64x64_compv6\n",
-            f"is no candidate for {PROBLEM}",
+            f"is not a candidate for {PROBLEM}",
         ),
     ],
 )

@@ -103,7 +103,7 @@ def check_model_text(text: str, where: str = "the model") -> None:
     """Raises ModelError, one line that names `where`, for a text that LightGBM is not to see."""
     data = text.encode("utf-8", "surrogatepass")
     if not data.startswith(b"tree\n") or _END not in data:
-        raise ModelError(f"{where} is not a whole LightGBM model: save or copy it again")
+        raise ModelError(f"{where} is not a complete LightGBM model: save or copy it again")
     header_end = data.find(b"\n\n")
     if header_end < 0:
         raise _wrong(where, "its header has no end")

@@ -142,7 +142,7 @@ class Predictor:
             check_problem(self.folder, self.spec, problem)
             for kernel in kinds.values():
                 if not kernel.matches(problem):
-                    raise ModelError(f"kernel {kernel.name} is no candidate for {problem.id}")
+                    raise ModelError(f"kernel {kernel.name} is not a candidate for {problem.id}")
 
 
 def check_problem(folder: Path, spec: ModelSpec, problem: Problem) -> None:

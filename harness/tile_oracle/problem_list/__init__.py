@@ -1,1 +1,1 @@
-"""Files that list problems; one module reads each kind."""
+"""Readers of files that list problems, one module per kind of file."""

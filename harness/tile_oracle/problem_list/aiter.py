@@ -1,9 +1,9 @@
-"""Tuned tables of AITER (`aiter/configs/*_tuned_gemm.csv`): one winner a GEMM shape, in and out.
+"""Reads and writes AITER's tuned tables (`aiter/configs/*_tuned_gemm.csv`): the fastest kernel per GEMM
+shape.
 
-A table has M, N, K and, in one of three layouts, the data type: `dtype`, `q_dtype_w`, or nothing where all
-rows are of 8-bit block-scaled types. A is row-major and B is stored as N rows of K: layout rcr. `splitK` is
-how the winner works and no part of the problem. Scales and bias are not part of our GEMMs either: the problem
-is the matrix product inside.
+A table has the columns M, N, K and a data type: `dtype`, `q_dtype_w`, or no column if all rows are of 8-bit
+block-scaled types. A is row-major and B is stored as N rows of K: layout rcr. `splitK` belongs to the kernel,
+not to the problem. Scales and bias are ignored: the problem is the matrix product alone.
 """
 
 from __future__ import annotations
@@ -26,34 +26,34 @@ _DTYPES = {
     "torch.float8_e4m3fn": "fp8", "torch.float8_e4m3fnuz": "fp8",
 }  # fmt: skip
 _BLOCK_SCALED = "fp8"
-"""What the tables without a data type multiply."""
+"""The data type of tables without a column for it."""
 _LAYOUT = "rcr"
 
 HEADER = (
     "gfx", "cu_num", "M", "N", "K", "bias", "dtype", "outdtype", "scaleAB", "bpreshuffle",
     "libtype", "solidx", "splitK", "us", "kernelName", "err_ratio", "tflops", "bw",
 )  # fmt: skip
-"""The layout that is written: the one with a data type of its own."""
+"""The columns of written tables: the variant with the column `dtype`."""
 LIBTYPE = "tile_oracle"
 
 
 def is_aiter_table(head: str) -> bool:
-    """Whether the first line of a file is the header row of a tuned table."""
+    """Whether a file's first line is the header row of a tuned table."""
     return set(head.partition("\n")[0].strip().split(",")) >= _NEEDED
 
 
 def aiter_problems(listed: ListFile) -> Iterator[tuple[GemmProblem, str]]:
-    """Every row's problem and its source: the winner and its time. Rows of data types that GEMMs here do not
-    have are left out, and the file's notes count them. Raises ProblemSetError."""
+    """Yields each row's problem and its source: the kernel's name and its time. Rows of unsupported data
+    types are left out and counted in the file's notes. Raises ProblemSetError."""
     rows = csv.reader((line for line in listed.lines() if line.strip()), strict=True)
     left_out: Counter[str] = Counter()
     try:
         header = next(rows)
         for cells in rows:
-            if cells == header:  # shards of one table, one behind the other, repeat it
+            if cells == header:  # concatenated shards of a table repeat the header
                 continue
             if len(cells) != len(header):
-                raise listed.error(f"{len(cells)} cells where the header row has {len(header)} columns")
+                raise listed.error(f"{len(cells)} cells, but the header row has {len(header)} columns")
             row = dict(zip(header, map(str.strip, cells), strict=True))
             dtype = _dtype(row)
             if dtype not in _DTYPES.values():
@@ -65,12 +65,12 @@ def aiter_problems(listed: ListFile) -> Iterator[tuple[GemmProblem, str]]:
     finally:
         for name, count in sorted(left_out.items()):
             listed.notes.append(
-                f"{count:,} rows of {quoted(name)} are left out: GEMMs here have no such type"
+                f"{count:,} rows of {quoted(name)} are left out: GEMMs do not support this data type"
             )
 
 
 def _dtype(row: Mapping[str, str]) -> str:
-    """Our word for a row's data type, or AITER's where there is none."""
+    """Our name of a row's data type, or AITER's if we have none."""
     said = next((row[name] for name in _DTYPE_COLUMNS if name in row), None)
     return _BLOCK_SCALED if said is None else _DTYPES.get(said, said)
 
@@ -87,7 +87,7 @@ def _problem(listed: ListFile, row: Mapping[str, str], dtype: str) -> GemmProble
 
 @dataclass(frozen=True)
 class Winner:
-    """A pick as a row of a tuned table. tflops: measured, or else predicted."""
+    """A pick as a row of a tuned table. tflops: measured if available, else predicted."""
 
     problem: GemmProblem
     kernel: str
@@ -95,15 +95,15 @@ class Winner:
 
     @property
     def us(self) -> float:
-        """Microseconds that the throughput makes."""
+        """Time in microseconds at this throughput."""
         return self.problem.flops / (self.tflops * 1e6)
 
 
 def tuned_table(winners: Iterable[Winner], arch: str, compute_units: int) -> str:
-    """Picks of dense GEMMs of layout rcr as a tuned table, a row a problem, in the order given.
+    """Picks of dense GEMMs of layout rcr as a tuned table, one row per problem, in the given order.
 
-    AITER calls kernels of its own libraries; these rows have libtype `tile_oracle` for who dispatches to the
-    kernels of our names. Raises ProblemError for a GEMM that such a table cannot say.
+    AITER itself calls only kernels of its own libraries. These rows have the libtype `tile_oracle`, for a
+    dispatcher that knows our kernel names. Raises ProblemError for a GEMM that such a table cannot express.
     """
     words = {ours: theirs for theirs, ours in reversed(_DTYPES.items())}
     text = io.StringIO()
@@ -112,7 +112,7 @@ def tuned_table(winners: Iterable[Winner], arch: str, compute_units: int) -> str
     for one in winners:
         problem = one.problem
         if problem.layout != _LAYOUT:
-            raise ProblemError(f"{problem.id}: a tuned table of AITER is of GEMMs with layout {_LAYOUT}")
+            raise ProblemError(f"{problem.id}: AITER's tuned tables hold only GEMMs of layout {_LAYOUT}")
         gb_per_s = problem.bytes / (one.us * 1e3)
         writer.writerow(
             (

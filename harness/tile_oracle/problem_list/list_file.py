@@ -1,4 +1,4 @@
-"""A file of problems while it is read: its lines, counted and bounded, and what is to be said of it."""
+"""A file of problems that is being read: counted lines of bounded length, provenance and notes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class ListFile:
-    """Reads line by line, so that no file, however large or strange, fills the memory.
+    """Reads line by line, so that memory use is bounded for any file.
 
-    line: the number of the line that was read last, from 1. provenance: what comments at the head say.
-    notes: what of the file was not read, for people.
+    line: the number of the last line read, from 1. provenance: comments at the top of the file. notes:
+    messages about ignored parts of the file.
     """
 
     def __init__(self, file: BinaryIO, path: Path, shown: str) -> None:
-        """shown: the path as messages write it."""
+        """shown: the path as it appears in messages."""
         self.path = path
         self.shown = shown
         self.line = 0
@@ -32,12 +32,13 @@ class ListFile:
         self._file = file
 
     def lines(self) -> Iterator[str]:
-        """Every line without its end. Raises ProblemSetError for what is no text."""
+        """Yields every line without its line break. Raises ProblemSetError for a file that is not UTF-8
+        text."""
         while raw := self._file.readline(MAX_LINE_BYTES):
             self.sha256.update(raw)
             self.line += 1
             if len(raw) >= MAX_LINE_BYTES:
-                raise self.error(f"a line of more than {MAX_LINE_BYTES:,} bytes: this is no problem set")
+                raise self.error(f"a line has more than {MAX_LINE_BYTES:,} bytes: this is not a problem set")
             if self.line == 1:
                 raw = raw.removeprefix(_BOM)
             try:
@@ -49,11 +50,11 @@ class ListFile:
             yield text
 
     def error(self, message: str, line: int | None = None) -> ProblemSetError:
-        """An error with its place: the line that was read last, another one, or (0) the file alone."""
+        """An error with its position: the last line read, the given line, or the file alone (line 0)."""
         number = self.line if line is None else line
         return ProblemSetError(f"{self.shown}:{number}: {message}" if number else f"{self.shown}: {message}")
 
 
 def quoted(text: str) -> str:
-    """A cell or a name for a message: one line, not too long."""
+    """A cell or a name as shown in a message: quoted, on one line, shortened."""
     return repr(text if len(text) <= 60 else text[:57] + "...")

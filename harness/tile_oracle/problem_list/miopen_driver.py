@@ -1,8 +1,8 @@
-"""Command lines of MIOpenDriver, in lists, scripts and logs: `MIOpenDriver convbfp16 -n 16 -c 256 ...`.
+"""Reads and writes command lines of MIOpenDriver: `MIOpenDriver convbfp16 -n 16 -c 256 ...`.
 
-Names, meanings and defaults of the options are those of MIOpen's driver. `-F` is a sum of directions
-(1 forward, 2 data gradient, 4 weight gradient), and 0, the default, is all three. Layouts say how MIOpen
-stores the tensors and are not part of a problem.
+They may be in lists, scripts or logs. Names, meanings and defaults of the options are those of MIOpen's
+driver. `-F` is a sum of directions (1 forward, 2 data gradient, 4 weight gradient); 0, the default, means all
+three. Tensor layouts are not part of a problem and are ignored.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DIMENSIONS: tuple[tuple[str, str, str, int], ...] = (
     ("dilation_h", "dilation_h", "l", 1),
     ("dilation_w", "dilation_w", "j", 1),
 )
-"""Our field, the long and the short option, and the default."""
+"""Our field, the long option, the short option and the default."""
 
 _MEANINGFUL = {"spatial_dim": "_", "forw": "F", "mode": "m", "pad_mode": "z"}
 _WITHOUT_MEANING = {
@@ -52,7 +52,7 @@ _WITHOUT_MEANING = {
     "trans_output_pad_w": "X", "tensor_vect": "Z", "vector_length": "L", "in_bias": "a", "dout_data": "D",
     "solution": "S", "gpualloc": "G", "in_cast_type": "U", "out_cast_type": "T", "wei_cast_type": "R",
 }  # fmt: skip
-"""Options that say how MIOpen runs, stores or checks, and nothing of the problem."""
+"""Options on how MIOpen runs, stores or checks, which are not part of the problem."""
 
 _LONG = {
     **{short: long for _, long, short, _ in _DIMENSIONS},
@@ -67,7 +67,7 @@ _HEADER = re.compile(r"\s*\w+\s*(?:,\s*\w*\s*)+")
 
 
 def is_driver_list(head: str) -> bool:
-    """Whether the first lines of a file are MIOpenDriver's rather than a table."""
+    """Whether the first lines of a file are MIOpenDriver commands, not a table."""
     lines = [line for line in head.splitlines() if line.strip() and not line.startswith("#")]
     if not lines or _HEADER.fullmatch(lines[0]):
         return False
@@ -75,17 +75,17 @@ def is_driver_list(head: str) -> bool:
 
 
 def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
-    """Every problem of every line, one a direction, with its line as the source. Lines that hold no
-    convolution are counted in the file's notes. Raises ProblemSetError."""
+    """Yields the problems of every line, one per direction, with the line's position as the source. Lines
+    without a convolution are counted in the file's notes. Raises ProblemSetError."""
     skipped: Counter[str] = Counter()
     for text in file.lines():
         if not text.strip() or text.lstrip().startswith("#"):
             continue
         words = _words(file, text)
         if words is None:
-            skipped["lines without a command of MIOpenDriver"] += 1
+            skipped["lines without a MIOpenDriver command"] += 1
         elif not words or not words[0].startswith("conv"):
-            skipped[f"commands of MIOpenDriver that are no convolution ({_operation(words)})"] += 1
+            skipped[f"MIOpenDriver commands other than convolutions ({_operation(words)})"] += 1
         else:
             try:
                 problems = _problems(words)
@@ -97,12 +97,12 @@ def driver_problems(file: ListFile) -> Iterator[tuple[GroupedConvProblem, str]]:
 
 
 def driver_command(wanted: Problem) -> str:
-    """The command line with which MIOpenDriver runs a problem: what `driver_problems` reads back.
+    """The command line with which MIOpenDriver runs a problem; `driver_problems` reads it.
 
-    Raises ProblemError for a problem that is no convolution.
+    Raises ProblemError for a problem that is not a convolution.
     """
     if wanted.op != GroupedConvProblem.op:
-        raise ProblemError(f"{wanted.id} is no convolution: MIOpenDriver's conv cannot run it")
+        raise ProblemError(f"{wanted.id} is not a convolution: MIOpenDriver's conv cannot run it")
     problem = cast(GroupedConvProblem, wanted)
     deep = problem.ndim == 3
     words = ["MIOpenDriver", _PROGRAMS[problem.dtype]]
@@ -130,7 +130,7 @@ def driver_command(wanted: Problem) -> str:
 
 
 def _command(text: str) -> str | None:
-    """What stands behind the program's name; None where a line has no such command."""
+    """The arguments after the program's name; None if the line has no such command."""
     found = _DRIVER.search(text) or _BARE.match(text)
     return None if found is None else found["rest"]
 
@@ -161,7 +161,7 @@ def _problems(words: list[str]) -> list[GroupedConvProblem]:
         raise ProblemError(f"--spatial_dim {ndim}: write 2 or 3")
     mode = given.get("mode", "conv")
     if mode != "conv":
-        raise ProblemError(f"--mode {quoted(mode)} is no convolution; only --mode conv is")
+        raise ProblemError(f"--mode {quoted(mode)} is not supported; use --mode conv")
     values = {
         field: _integer(given, long, default)
         for field, long, _, default in _DIMENSIONS
@@ -184,9 +184,9 @@ def _options(words: list[str]) -> dict[str, str]:
         long = name[2:] if name.startswith("--") else _LONG.get(name[1:], "") if name.startswith("-") else ""
         if long not in _OPTIONS:
             if name in (">", ">>", "|", "&&", "||", ";", "&", "2>&1") or name.startswith((">", "2>", "|")):
-                break  # the shell's, not the driver's
+                break  # shell syntax ends the driver's options
             raise ProblemError(
-                f"{quoted(word)} is no option of MIOpenDriver's conv; write -n 16 or --batchsize 16"
+                f"{quoted(word)} is not an option of MIOpenDriver's conv; write -n 16 or --batchsize 16"
             )
         if not equals:
             following = next(rest, None)
@@ -212,12 +212,15 @@ def _integer(given: Mapping[str, str], long: str, default: int) -> int:
 
 def _directions(forw: int) -> list[str]:
     if not 0 <= forw <= 7:
-        raise ProblemError(f"-F {forw} is no sum of 1 (forward), 2 (data gradient) and 4 (weight gradient)")
+        raise ProblemError(
+            f"-F {forw} is not a sum of 1 (forward), 2 (data gradient) and 4 (weight gradient)"
+        )
     return [name for bit, name in enumerate(DIRECTIONS) if forw == 0 or forw >> bit & 1]
 
 
 def _apply_pad_mode(pad_mode: str, values: dict[str, int], axes: str) -> None:
-    """Padding by MIOpen's modes `same` and `valid`, which hold for filters without dilation."""
+    """Sets the padding of MIOpen's modes `same` and `valid`, which are defined for filters without
+    dilation."""
     if pad_mode not in ("default", "conv", "same", "valid"):
         raise ProblemError(f"--pad_mode {quoted(pad_mode)} is not one of default, same, valid")
     filters = {"d": "Z", "h": "Y", "w": "X"}
@@ -228,6 +231,6 @@ def _apply_pad_mode(pad_mode: str, values: dict[str, int], axes: str) -> None:
     for axis in axes:
         stride = values[f"stride_{axis}"]
         if stride < 1:
-            return  # GroupedConvProblem says so
+            return  # GroupedConvProblem reports the error
         over = values[extents[axis]] % stride or stride
         values[f"pad_{axis}"] = max(values[filters[axis]] - over, 0) // 2 if pad_mode == "same" else 0

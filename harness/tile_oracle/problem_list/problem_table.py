@@ -1,14 +1,14 @@
-"""Tables of problems: CSV files with a header row, a problem a row.
+"""Tables of problems: CSV files with a header row and one problem per row.
 
-Comment lines (`# `) above the header row say where the problems come from. A file is of one operation, which
-its columns say (M, N, K: a GEMM; else a convolution); a column `op` may say it too. Columns of fields with a
-default may be left out, and so may direction (forward), dtype (bf16), layout (rcr), G (1) and ndim (3 where a
-row's depth columns say more than the defaults, else 2). Blank and comment lines are skipped.
+Comment lines (`# `) above the header row describe the provenance. A file is of one operation, which follows
+from its columns (M, N, K: GEMM; else convolution) or from a column `op`. Columns of fields with a default may
+be left out, and so may direction (forward), dtype (bf16), layout (rcr), G (1) and ndim (3 if a row's depth
+columns differ from the defaults, else 2). Blank and comment lines are skipped.
 
-A table of results is a table of problems, too. Where it names kernels and has no column for direction or
-dtype, the kernels' names say these. Outputs (Ho, Wo) are checked, and give the padding where no column does.
-Other columns are not read, and the set's notes name them. A column that looks like a misspelt field is an
-error.
+A table of results can be read as a table of problems. If it names kernels and has no column for direction or
+dtype, these come from the kernel names. Output extents (Ho, Wo) are checked, and determine the padding if it
+has no column. Other columns are ignored and listed in the set's notes. A column that looks like a misspelt
+field is an error.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _KERNEL_COLUMNS = ("kernel", "kernel_name", "name")
 
 _NEGATIVE = re.compile(r"-[0-9]{1,19}", re.ASCII)
 _ALIKE = 0.86
-"""How alike a column and a field must be (difflib) for the column to be a misspelt field: above dtype_a and
-dtype, below padh and pad_h."""
+"""Similarity (difflib) from which a column counts as a misspelt field: above that of dtype_a and dtype, below
+that of padh and pad_h."""
 
 
 class ProblemTable:
-    """One table. further_columns: whether columns that are no fields may stand in it."""
+    """One table. further_columns: whether columns that are not fields are allowed."""
 
     def __init__(self, file: ListFile, *, further_columns: bool) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class ProblemTable:
         self._kinds: Mapping[str, Kind] = {}
 
     def problems(self) -> Iterator[tuple[Problem, str]]:
-        """Every row's problem and source. Raises ProblemSetError."""
+        """Yields every row's problem and source. Raises ProblemSetError."""
         rows = csv.reader(self._lines(), strict=True)
         try:
             header = next(rows, None)
@@ -54,7 +54,7 @@ class ProblemTable:
             columns = self._columns(header)
             empty = True
             for cells in rows:
-                if cells != header:  # shards of one table, one behind the other, repeat it
+                if cells != header:  # concatenated shards of a table repeat the header
                     empty = False
                     yield self._problem(columns, cells)
             if empty:
@@ -63,7 +63,7 @@ class ProblemTable:
             raise self._file.error(f"not CSV: {error}") from None
 
     def _lines(self) -> Iterator[str]:
-        """The lines that hold cells; comment lines above the header row are kept as provenance."""
+        """Yields the lines with cells. Comment lines above the header row become the provenance."""
         header_seen = False
         for text in self._file.lines():
             if text.startswith("#"):
@@ -82,7 +82,7 @@ class ProblemTable:
         further = [name for name in names if name not in known]
         for name in names:
             if name and names.count(name) > 1:
-                raise self._file.error(f"column {name} is there twice; remove one")
+                raise self._file.error(f"column {name} appears twice; remove one")
         unknown = {name: hint for name in further if (hint := self._meant(name, known)) is not None}
         if unknown:
             raise self._unknown_columns(names, unknown, known)
@@ -101,10 +101,10 @@ class ProblemTable:
         if unread:
             shown = ", ".join(name if name.isprintable() else quoted(name) for name in unread[:12])
             more = f" and {len(unread) - 12:,} more" if len(unread) > 12 else ""
-            self._file.notes.append(f"columns that are not read: {shown}{more}"[:500])
+            self._file.notes.append(f"ignored columns: {shown}{more}"[:500])
 
     def _meant(self, name: str, known: Sequence[str]) -> str | None:
-        """What a column that is no field was meant to be, "" if nobody knows; None: it may stand there."""
+        """The field that a column is a misspelling of, "" if unknown; None if the column is allowed."""
         foreign = self._operation.foreign_columns.get(name.lower())
         if foreign is not None:
             return foreign
@@ -131,7 +131,7 @@ class ProblemTable:
     def _problem(self, columns: list[str], cells: list[str]) -> tuple[Problem, str]:
         operation = self._operation
         if len(cells) != len(columns):
-            raise self._file.error(f"{len(cells)} cells where the header row has {len(columns)} columns")
+            raise self._file.error(f"{len(cells)} cells, but the header row has {len(columns)} columns")
         row = {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}
         given: dict[str, Any] = {**operation.defaults, **self._said_by_kernel(row)}
         for name, cell in row.items():
@@ -143,7 +143,7 @@ class ProblemTable:
         if op != operation.name:
             raise self._file.error(
                 f"op = {quoted(op)} in a file with the columns of {operation.name}; "
-                f"write {operation.name}, or give problems of each operation a file of their own"
+                f"write {operation.name}, or use a separate file for each operation"
             )
         try:
             problem = problem_of_values(operation, given)
@@ -152,8 +152,7 @@ class ProblemTable:
         return problem, cell_text(row.get(SOURCE_COLUMN, ""))
 
     def _said_by_kernel(self, row: Mapping[str, str]) -> dict[str, str | int]:
-        """Direction, data type and the like, as the name of a row's kernel says them; what it does not say
-        is left to the defaults."""
+        """Direction, data type and the like from the name of the row's kernel, if the row has one."""
         if not self._kinds:
             return {}
         name = next(row[column] for column in _KERNEL_COLUMNS if column in row)
@@ -167,8 +166,8 @@ class ProblemTable:
 
 
 def problem_of_values(operation: Operation, values: Mapping[str, Any]) -> Problem:
-    """The problem of an operation with these fields and outputs; what was left out is completed, and outputs
-    are checked. Raises ProblemError."""
+    """The problem of an operation with these fields and outputs. Missing fields are completed and outputs are
+    checked. Raises ProblemError."""
     completed = operation.completed(dict(values))
     problem = operation.problem(
         **{name: value for name, value in completed.items() if name in operation.problem_fields}

@@ -1,4 +1,4 @@
-"""The problems that records hold, as a list: a parquet file of records, or a run's folder."""
+"""Reads the problems of records: a parquet file, or a run's folder."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tile_oracle.problem_list.list_file import ListFile
 from tile_oracle.user_file import refuse_special
 
 MEASUREMENTS = "measurements"
-"""The folder in a run's folder that holds its records."""
+"""The subfolder of a run's folder that holds its records."""
 
 _COLUMN = "problem"
 
 
 def recorded_problems(file: ListFile) -> Iterator[tuple[Problem, str]]:
-    """Every recorded problem once, in the order of the records. Raises ProblemSetError, and OSError for what
-    is no regular file."""
+    """Yields every recorded problem once, in the order of the records. Raises ProblemSetError, and OSError
+    for a path that is not a regular file."""
     found: dict[str, None] = {}
     for part in _parts(file.path):
         refuse_special(part)
@@ -29,7 +29,7 @@ def recorded_problems(file: ListFile) -> Iterator[tuple[Problem, str]]:
             with pq.ParquetFile(part) as opened:
                 if _COLUMN not in opened.schema_arrow.names:
                     raise file.error(
-                        f"no column {_COLUMN}: these are no records; `tile-oracle import` makes some", 0
+                        f"no column {_COLUMN}: these are not records; `tile-oracle import` makes records", 0
                     )
                 for batch in opened.iter_batches(columns=[_COLUMN]):
                     found.update(dict.fromkeys(batch.column(0).unique().to_pylist()))

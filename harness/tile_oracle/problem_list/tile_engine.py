@@ -1,9 +1,9 @@
-"""Lists of problems in Python files, as tile_engine keeps them: `NAME = [GroupedConvProblem(N=1, ...), ...]`.
+"""Reads tile_engine's Python lists of problems: `NAME = [GroupedConvProblem(N=1, ...), ...]`.
 
-The file is parsed, and nothing of it is executed. The reader knows lists of calls with integers, `+`, `+=`,
-`append`, `extend`, slices with integers, names of earlier lists, and `from MODULE import NAME` of a file in
-the same folder. It refuses a loop or a comprehension that makes problems, with its line. Positions and
-defaults of arguments are those of tile_engine's GroupedConvProblem. It has no data type: problems are bf16.
+The file is parsed but not executed. Supported are lists of calls with integers, `+`, `+=`, `append`,
+`extend`, slices with integers, names of earlier lists, and `from MODULE import NAME` of a file in the same
+folder. A loop or a comprehension that makes problems is an error with its line. Positions and defaults of
+arguments are those of tile_engine's GroupedConvProblem. It has no data type: problems are bf16.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ARGUMENTS: Mapping[str, int | str] = {
     "stride_h": 1, "stride_w": 1, "stride_d": 1, "pad_h": 0, "pad_w": 0, "pad_d": 0,
     "dilation_h": 1, "dilation_w": 1, "dilation_d": 1, "direction": "forward", "split_k": 1,
 }  # fmt: skip
-"""In the order of positions, with defaults."""
+"""Arguments in positional order, with their defaults."""
 _MAX_IMPORTS = 8
 
 
@@ -42,13 +42,13 @@ _Lists = dict[str, list[_Listed]]
 
 
 def engine_problems(file: ListFile, name: str | None = None) -> Iterator[tuple[GroupedConvProblem, str]]:
-    """The problems of all lists that the file itself makes, or of the list `name`, with file and line as the
-    source. Raises ProblemSetError."""
+    """Yields the problems of all lists that the file itself defines, or of the list `name`, with file and
+    line as the source. Raises ProblemSetError."""
     module = _Module(file, _MAX_IMPORTS)
     lists = module.read()
     if name is not None and name not in lists:
         known = ", ".join(lists) or "none"
-        raise file.error(f"it makes no list of problems {quoted(name)}; there are: {known[:500]}", 0)
+        raise file.error(f"there is no list of problems {quoted(name)}; known are: {known[:500]}", 0)
     chosen = [name] if name is not None else list(module.own)
     if not any(lists[one] for one in chosen):
         raise file.error(
@@ -61,7 +61,7 @@ def engine_problems(file: ListFile, name: str | None = None) -> Iterator[tuple[G
 
 
 class _Module:
-    """The lists of one file. own: those that the file makes or changes itself; line_of: where."""
+    """The lists of one file. own: those that the file itself defines or changes; line_of: name -> line."""
 
     def __init__(self, file: ListFile, imports_left: int) -> None:
         self._file = file
@@ -139,7 +139,7 @@ class _Module:
         self.line_of.setdefault(name, _line(node))
 
     def _import(self, node: ast.ImportFrom) -> None:
-        """Lists of a file beside this one; other modules are none of ours."""
+        """Reads lists from a file in the same folder; other imports are ignored."""
         names = [alias for alias in node.names if alias.name != _CALL]
         if node.level > 1 or not (node.module or "").isidentifier() or not names:
             return
@@ -147,9 +147,7 @@ class _Module:
         if not path.is_file():
             return
         if not self._imports_left:
-            raise self._file.error(
-                "files that import each other in a circle, or too many of them", node.lineno
-            )
+            raise self._file.error("circular imports, or too many imported files", node.lineno)
         try:
             with open_regular(path) as opened:
                 beside = ListFile(opened, path, f"{self._file.shown}:{node.lineno}: {path.name}")
@@ -170,7 +168,7 @@ class _Module:
         )
 
     def _refuse_unread(self, node: ast.stmt | ast.expr) -> None:
-        """Raises ProblemSetError for code that would make problems or change a list when it is run."""
+        """Raises ProblemSetError for code that would make problems or change a list if it were executed."""
         if isinstance(node, ast.If) and "__name__" in ast.dump(node.test):
             return
         for part in ast.walk(node):
@@ -188,7 +186,7 @@ class _Module:
 
     def _computed(self, node: ast.AST) -> ProblemSetError:
         return self._file.error(
-            f"problems made by a program that would have to run; write every {_CALL}(...) out in a list, "
+            f"problems computed by code, which is not executed; write every {_CALL}(...) out in a list, "
             "or save the list as CSV",
             _line(node),
         )
@@ -214,7 +212,7 @@ class _Module:
         raise self._computed(node)
 
     def _joined(self, one: list[_Listed], other: list[_Listed], node: ast.AST) -> list[_Listed]:
-        # A few lines can double a list until it fills the memory.
+        # A few lines could double a list until memory is full.
         if len(one) + len(other) > MAX_PROBLEMS:
             raise self._file.error(f"more than {MAX_PROBLEMS:,} problems: split the list", _line(node))
         return one + other
@@ -236,7 +234,7 @@ class _Module:
                 except ProblemError as error:
                     raise self._file.error(str(error)[:300], line) from None
                 return _Listed(problem, f"{self._file.path.name}:{line}")
-        raise self._file.error(f"an element of the list is no {_CALL}(...) call", _line(node))
+        raise self._file.error(f"an element of the list is not a {_CALL}(...) call", _line(node))
 
     def _arguments(self, call: ast.Call) -> dict[str, Any]:
         """Raises ProblemError."""
@@ -257,8 +255,8 @@ class _Module:
             value = _constant(node)
             if type(value) is not type(_ARGUMENTS[name]):
                 wanted = "an integer" if name != "direction" else '"forward", "bwd_data" or "bwd_weight"'
-                raise ProblemError(f"{name} is not written as {wanted}; nothing of the file is run")
-            if isinstance(value, int) and abs(value) >= 1 << 63:  # too long to be shown
+                raise ProblemError(f"{name} is not written as {wanted}; the file is not executed")
+            if isinstance(value, int) and abs(value) >= 1 << 63:  # too long for a message
                 raise ProblemError(f"{name} is not an integer of 64 bits")
             given[name] = value
         return given

@@ -1,1 +1,1 @@
-"""Kernels picked in microseconds: the ranker as native code."""
+"""The native ranker, which picks a kernel in microseconds."""

@@ -1,4 +1,5 @@
-"""The bytes of a selector's file: little-endian numbers, arrays and texts, each with its length."""
+"""Writes the binary format of selector files: little-endian numbers, and arrays and texts with their
+length."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ import numpy as np
 
 
 class ByteWriter:
-    """What `tile_oracle/byte_reader.hpp` reads: u32 and f64 are plain, arrays and texts begin with their
-    length as u32; everything starts at a multiple of 4 bytes."""
+    """The counterpart of `tile_oracle/byte_reader.hpp`. Arrays and texts begin with their length as u32;
+    everything is aligned to 4 bytes."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A model and its kernels as a folder of C++ that needs neither Python nor LightGBM: `export_model`.
+"""Exports a model and its kernels as a folder of C++ that needs neither Python nor LightGBM: `export_model`.
 
 README.md, manifest.json         what it is, made from what
 KIND.selector                    model and candidates of one kind of problem, e.g. forward_bf16_2d
@@ -32,7 +32,7 @@ _FORMAT = "tile-oracle selector export 1"
 
 @dataclass(frozen=True)
 class Exported:
-    """What was written: the folder, and how many kernels there are of each kind of problem."""
+    """The result of an export: the folder, and the number of kernels for each kind of problem."""
 
     folder: Path
     kernels: Mapping[Kind, int]
@@ -50,17 +50,17 @@ def export_model(
     folder: Path | str,
     solutions: SolutionNames | None = None,
 ) -> Exported:
-    """Writes the folder, complete or not at all; an older export of that name is replaced.
+    """Writes the folder atomically; an older export of that name is replaced.
 
-    `kernels` may be of several kinds of problem: each has a selector of its own. `solutions`: the list that
-    the kernels come from, for the manifest. Raises ModelError for a model or kernels that native code cannot
-    do, and for a folder that holds something else.
+    kernels: may be of several kinds of problem; each kind gets its own selector. solutions: the list that the
+    kernels come from, for the manifest. Raises ModelError for a model or kernels that native code does not
+    support, and for a folder that is not an export.
     """
     model, folder = NativeModel.load(model_folder), Path(folder)
     if not kernels:
         raise ModelError("there are no kernels to export")
     if folder.exists() and not _is_export(folder):
-        raise ModelError(f"{folder} exists and is no export of a model: choose another name")
+        raise ModelError(f"{folder} exists and is not an export of a model: choose another name")
     of_kind: dict[Kind, list[Kernel]] = {}
     for kernel in kernels:
         of_kind.setdefault(kernel.kind, []).append(kernel)

@@ -1,7 +1,7 @@
-"""A LightGBM model's text as the bytes that the scoring engine reads.
+"""Converts the text of a LightGBM model to the binary format of the scoring engine.
 
 The text is LightGBM's documented format, version 4: lines `key=value`, an empty line between sections, one
-section a tree, ended by `end of trees`. What decides a raw score is kept, exactly, and nothing else:
+section per tree, ended by `end of trees`. Only what determines a raw score is kept, exactly:
 
     "TOFOREST", u32 version, crc32 of what follows the header, features, trees, splits, leaves,
         category sets, words of category sets
@@ -40,13 +40,13 @@ _Whole = TypeVar("_Whole", np.uint8, np.uint32, np.int32)
 
 @dataclass(frozen=True)
 class Forest:
-    """The trees of one model: LightGBM's arrays, those of all trees one after the other."""
+    """The trees of one model: LightGBM's arrays, concatenated over the trees."""
 
     feature_names: tuple[str, ...]
     num_leaves: npt.NDArray[np.uint32]
     """(trees,)"""
     split_feature: npt.NDArray[np.uint32]
-    """(splits,), like the four below; a tree has one split less than leaves."""
+    """(splits,), like the next four; a tree has one split fewer than leaves."""
     threshold: npt.NDArray[np.float64]
     decision_type: npt.NDArray[np.uint8]
     left_child: npt.NDArray[np.int32]
@@ -58,12 +58,12 @@ class Forest:
 
     @classmethod
     def from_text(cls, text: str, where: str = "the model") -> Forest:
-        """Reads a model's text. Raises ModelError, which names `where`, for what is not one, and for a model
-        whose raw score is not one sum of leaves (several classes, linear trees)."""
+        """Parses a model's text. Raises ModelError, which names `where`, for an invalid text, and for a model
+        whose raw score is not a single sum of leaves (several classes, linear trees)."""
         return _read(text, where)
 
     def to_bytes(self) -> bytes:
-        """What the engine reads; equal models give equal bytes."""
+        """The engine's binary format; equal models give equal bytes."""
         words = [np.asarray(words, dtype="<u4") for words in self.category_sets]
         body = b"".join(
             (
@@ -93,13 +93,13 @@ def _read(text: str, where: str) -> Forest:
     head, *sections = text.partition("\nend of trees")[0].split("\nTree=")
     header = _keys(head)
     if not head.startswith("tree") or "\nend of trees" not in text:
-        raise ModelError(f"{where} is not a whole LightGBM model: save or copy it again")
+        raise ModelError(f"{where} is not a complete LightGBM model: save or copy it again")
     for key in ("num_class", "num_tree_per_iteration"):
         if header.get(key) != "1":
             raise ModelError(f"{where} has {key}={header.get(key)}: only models of one output can be scored")
     names = tuple(header.get("feature_names", "").split(" "))
     if len(names) != _number(header, "max_feature_idx", where) + 1:
-        raise ModelError(f"{where} names {len(names)} features where max_feature_idx says another number")
+        raise ModelError(f"{where} names {len(names)} features, but max_feature_idx gives another number")
     trees = [_keys(section) for section in sections]
     for number, tree in enumerate(trees):
         if tree.get("is_linear", "0") != "0":
@@ -138,32 +138,34 @@ def _keys(section: str) -> dict[str, str]:
 
 def _number(keys: Mapping[str, str], key: str, where: str) -> int:
     value = keys.get(key, "")
-    # Longer numbers fit no array, and Python refuses to read those of thousands of digits.
+    # Longer numbers fit in no array, and Python refuses to parse thousands of digits.
     if _NUMBER.fullmatch(value) is None:
         raise ModelError(f"{where} has no number {key}: save or copy the model again")
     return int(value)
 
 
 def _column(trees: list[dict[str, str]], key: str, count: int, where: str) -> npt.NDArray[np.float64]:
-    """One column of all trees. Read as doubles, exactly: reals have 17 digits, whole numbers are small."""
+    """One column of all trees. Doubles are exact: reals have 17 digits, integers are small."""
     joined = " ".join(value for tree in trees if (value := tree.get(key, "").strip()))
     try:
         values = np.array(joined.split(), dtype=np.float64)
     except (ValueError, OverflowError):
-        raise ModelError(f"{where}: {key} holds what is no number: save or copy the model again") from None
+        raise ModelError(
+            f"{where}: {key} holds a value that is not a number: save or copy the model again"
+        ) from None
     if len(values) != count:
-        raise ModelError(f"{where}: {key} has {len(values)} values where {count} belong: copy it again")
+        raise ModelError(f"{where}: {key} has {len(values)} values instead of {count}: copy it again")
     return values
 
 
 def _whole(
     trees: list[dict[str, str]], key: str, count: int, dtype: type[_Whole], where: str
 ) -> npt.NDArray[_Whole]:
-    """A column of whole numbers."""
+    """A column of integers."""
     values = _column(trees, key, count, where)
     bounds = np.iinfo(dtype)
     if not ((values == np.trunc(values)) & (values >= bounds.min) & (values <= bounds.max)).all():
-        raise ModelError(f"{where}: {key} holds what is no whole number: save or copy the model again")
+        raise ModelError(f"{where}: {key} holds a value that is not an integer: save or copy the model again")
     return values.astype(dtype)
 
 
@@ -174,5 +176,5 @@ def _category_sets(tree: Mapping[str, str], where: str) -> list[npt.NDArray[np.u
     except (KeyError, ValueError, OverflowError):
         raise ModelError(f"{where}: cat_boundaries or cat_threshold cannot be read: copy it again") from None
     if bounds[:1] != [0] or bounds[-1] != len(words) or bounds != sorted(bounds):
-        raise ModelError(f"{where}: cat_boundaries do not fit cat_threshold: copy it again")
+        raise ModelError(f"{where}: cat_boundaries do not match cat_threshold: copy it again")
     return [words[begin:end] for begin, end in pairwise(bounds)]

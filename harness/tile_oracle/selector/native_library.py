@@ -1,8 +1,8 @@
-"""The selector's C++, compiled once for this machine and loaded: `load() -> ctypes.CDLL`.
+"""Compiles the selector's C++ once for this machine and loads it: `load() -> ctypes.CDLL`.
 
-All of selector/src/*.cpp becomes one shared library. It is kept in the build cache (TILE_ORACLE_CACHE) under
-a key of the sources, the flags and the compiler, so an edit or another compiler makes another library. One
-binary serves every processor of the architecture: it chooses its instructions when it runs.
+selector/src/*.cpp becomes one shared library. It is kept in the build cache (TILE_ORACLE_CACHE) under a key
+of the sources, the flags and the compiler, so an edit or another compiler makes another library. One binary
+serves all processors of the architecture: it selects SIMD instructions at run time.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ _FLAGS = (
     "-O3",
     "-fPIC",
     "-fvisibility=hidden",
-    # No product and sum may be rounded as one: answers are the same on every machine.
+    # No fused multiply-add: results are bit-identical on every machine.
     "-ffp-contract=off",
     "-I../cpp/include",
 )
 _TIMEOUT_S = 600.0
 _POLL_S = 0.1
 _COMPILERS = ("clang++", "g++", "ziglang")
-"""In this order: a system's compiler has a C++ library, ziglang first compiles one."""
+"""In order of preference: a system compiler has a C++ library, ziglang first has to compile one."""
 
 _KEY_VERSION = 1
 
@@ -50,8 +50,8 @@ class _Compiler:
 
 @lru_cache(maxsize=1)
 def load() -> ctypes.CDLL:
-    """The library, built if need be. Raises BuildError where there is no compiler, where none of those that
-    there are can compile it, and where the cache cannot be written."""
+    """Loads the library, and builds it if necessary. Raises BuildError if there is no compiler, if none of
+    the compilers succeeds, or if the cache cannot be written."""
     path = built()
     try:
         return ctypes.CDLL(str(path))
@@ -60,8 +60,8 @@ def load() -> ctypes.CDLL:
 
 
 def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
-    """The library's file, built if need be. `toolchain`: auto, clang++, g++, ziglang or a compiler's path;
-    `folder`: the cache. Raises BuildError as `load` does."""
+    """The path of the library, which is built if necessary. toolchain: auto, clang++, g++, ziglang or a
+    compiler's path. folder: the cache. Raises BuildError like `load`."""
     cache = BuildCache(folder if folder is not None else default_cache_folder())
     content = _content()
     failures: list[str] = []
@@ -96,28 +96,29 @@ def _content() -> Headers:
 
 
 def _compilers(toolchain: str) -> Iterator[_Compiler]:
-    """Those that there are. Raises BuildError when there is none."""
-    found, said = False, BuildError("no C++ compiler was found")
+    """Yields the available compilers. Raises BuildError if there is none."""
+    found, reason = False, BuildError("no C++ compiler was found")
     for name in _COMPILERS if toolchain == "auto" else (toolchain,):
         try:
             one = find_toolchain(name)
         except BuildError as error:
-            said = error
+            reason = error
             continue
         found = True
         if isinstance(one, ZigToolchain):
             yield _Compiler(one.identity, one.fingerprint, (str(one.folder / "zig"), "c++"))
         else:
-            # The compiler's own name stays out of the key: its fingerprint says which it is.
+            # The compiler's name is not part of the key: its fingerprint identifies it.
             yield _Compiler(one.identity, one.fingerprint, (str(getattr(one, "compiler", name)),))
     if not found:
-        raise said
+        raise reason
 
 
 def _build_locked(
     cache: BuildCache, key: str, compiler: _Compiler, content: Headers, failures: list[str]
 ) -> CacheEntry | None:
-    """Builds the library, or waits while another process does. None, and why in `failures`, if that fails."""
+    """Builds the library, or waits for another process that builds it. If that fails, returns None and
+    appends the reason to `failures`."""
     began = time.time()
     while (lock := cache.try_lock(key)) is None:
         time.sleep(_POLL_S)

@@ -1,4 +1,4 @@
-"""A selector's file in native memory: tile_oracle/selector_c.h from Python."""
+"""Python binding of a loaded selector file (tile_oracle/selector_c.h)."""
 
 from __future__ import annotations
 
@@ -56,10 +56,11 @@ def _functions() -> _Functions:
 
 
 class NativeSelector:
-    """The kernels and the model of one file. A problem is the values of its fields, in the file's order.
+    """The kernels and the model of one selector file. A problem is given as its field values, in the file's
+    order.
 
-    Any number of threads may use one. Raises ModelError for bytes that are no selector; every question
-    raises ModelError for values that are no problem's.
+    Thread-safe. Raises ModelError for data that is not a selector; every method raises ModelError for values
+    that are not a valid problem.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -78,17 +79,17 @@ class NativeSelector:
 
     @property
     def memory_bytes(self) -> int:
-        """Native memory that it holds."""
+        """Native memory in use, in bytes."""
         return int(self._functions.memory_bytes(self._address))
 
     def pick(self, values: Sequence[float]) -> int:
-        """The number of the kernel with the least predicted time."""
+        """The index of the kernel with the least predicted time."""
         picked = ctypes.c_uint32()
         self._check(self._functions.pick(self._address, self._problem(values), ctypes.byref(picked)))
         return picked.value
 
     def rank(self, values: Sequence[float], k: int) -> tuple[npt.NDArray[np.uint32], Array]:
-        """Numbers and predicted TFLOPS of the `k` best kernels, best first; k from 0 to `size`."""
+        """Indices and predicted TFLOPS of the `k` best kernels, (k,) each, best first; k from 0 to `size`."""
         order, tflops = np.empty(k, dtype=np.uint32), np.empty(k)
         if k:
             places = (order.ctypes.data, tflops.ctypes.data)
@@ -109,7 +110,9 @@ class NativeSelector:
 
     def _problem(self, values: Sequence[float]) -> Any:
         if len(values) != self._array._length_:
-            raise ModelError(f"a problem has {self._array._length_} values here, not {len(values)}")
+            raise ModelError(
+                f"a problem of this selector has {self._array._length_} values, not {len(values)}"
+            )
         return self._array(*values)
 
     @staticmethod

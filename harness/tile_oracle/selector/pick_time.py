@@ -1,4 +1,4 @@
-"""How long a native pick takes, for those who weigh a model's size against it."""
+"""Measures the time of a native pick, to weigh it against a model's size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tile_oracle.training.compact import PickTimer, median_pick_us
 
 
 def native_picks_missing() -> str:
-    """Why native code cannot be had here; "" when it can. Compiles it, the first time."""
+    """Why native picks are not available; "" if they are. Compiles the library on first use."""
     try:
         native_library.load()
     except BuildError as error:

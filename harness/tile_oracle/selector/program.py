@@ -1,8 +1,8 @@
-"""Expressions -> a program of vector operations, which native code runs once a problem.
+"""Compiles expressions to a program of vector operations, which native code runs once per problem.
 
-A program has one memory of doubles. It begins with the problem's fields; every instruction writes one value,
-or one for each class of kernels, to a place of its own. What no problem changes lies in a second memory that
-is only read. Operands are places, or CONSTANT + places in that second memory.
+A program has one memory of doubles, which begins with the problem's fields. Every instruction writes one
+value, or one per class of kernels, to its own place. Values that do not depend on the problem are in a
+second, read-only memory. Operands are places, or CONSTANT + places in the second memory.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from tile_oracle.selector.trace import NUMPY_OF, Classes, Node, Partition
 
 CONSTANT = 1 << 31
 LANES = 4
-"""Values of several classes are padded to a multiple of this many, so that no operation has a remainder."""
+"""Values of several classes are padded to a multiple of this, so that SIMD loops have no remainder."""
 
 OPERATIONS: tuple[str, ...] = (*NUMPY_OF, "spread")
-"""Operations by their number in a program. `spread`: values of classes to the finer classes of a later
+"""Operations by their number in a program. `spread` expands values of classes to the finer classes of a later
 operation, by a table of class numbers."""
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """`count` results at `to`; an operand either has one value (its bit in `single` is set) or `count`. Of
-    `spread`, the second operand is the place of the table in the program's indices."""
+    """Writes `count` results to `to`. An operand has one value if its bit in `single` is set, else `count`.
+    The second operand of `spread` is the position of its table in the program's indices."""
 
     operation: str
     count: int
@@ -42,8 +42,8 @@ class Instruction:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a node's value is: `operand` as instructions name it; `partition` tells the classes that it has
-    a value for each of, None for one value."""
+    """The location of a node's value. operand: as instructions encode it. partition: the classes of kernels
+    with a value each; None for a single value."""
 
     operand: int
     partition: Partition | None
@@ -54,7 +54,7 @@ class Place:
 
 
 class ProgramMaker:
-    """Turns nodes of one graph into a program: `place` for each that is wanted, then `written`."""
+    """Turns nodes of one graph into a program: call `place` for each wanted node, then `write`."""
 
     def __init__(self, problem_fields: Sequence[str]) -> None:
         self._fields = tuple(problem_fields)
@@ -71,12 +71,12 @@ class ProgramMaker:
         return tuple(self._instructions)
 
     def place(self, node: Node) -> Place:
-        """The place of a constant or an interaction, with the instructions that make it.
+        """The place of a constant or an interaction; adds the instructions that compute it.
 
-        Raises ModelError for a node that is the kernels' alone: it needs no program.
+        Raises ModelError for a node that depends on the kernels alone, which needs no program.
         """
         if node.kind == "kernel":
-            raise ModelError("what depends on the kernels alone is no part of a program")
+            raise ModelError("a value that depends on the kernels alone is not part of a program")
         found = self._places.get((node.number, 0))
         if found is None:
             self._make_operands(node)
@@ -84,7 +84,8 @@ class ProgramMaker:
         return found
 
     def _make_operands(self, node: Node) -> None:
-        """Places for everything under a node, deepest first (expressions can be deeper than recursion)."""
+        """Makes the places of all operands of a node, deepest first. Not recursive: expressions can be
+        deep."""
         waiting = [node]
         while waiting:
             top = waiting[-1]
@@ -110,7 +111,7 @@ class ProgramMaker:
         return self._add(node.operation, node.partition, [operand.operand for operand in operands], single)
 
     def _operand(self, node: Node, partition: Partition | None) -> Place:
-        """A node's values for the classes of the operation that uses it."""
+        """A node's values, expanded to the classes of the operation that uses it."""
         if node.kind == "kernel" and node.values is not None and partition is not None:
             key = (node.number, id(partition))
             if key not in self._places:
@@ -136,14 +137,14 @@ class ProgramMaker:
         return place
 
     def constant(self, values: Array) -> int:
-        """The operand of values that no problem changes."""
+        """The operand of constant values."""
         padded = values if len(values) == 1 else _padded(values)
         self._constants.append(padded)
         self._constants_size += len(padded)
         return CONSTANT + self._constants_size - len(padded)
 
     def write(self, to: ByteWriter) -> None:
-        """The program as `tile_oracle::Program` reads it."""
+        """Writes the program in the format of `tile_oracle::Program`."""
         to.u32(len(self._fields), self._size)
         to.f64s(np.concatenate([np.zeros(0), *self._constants]))
         to.u32s(np.concatenate([np.zeros(0, dtype=np.int64), *self._indices]))

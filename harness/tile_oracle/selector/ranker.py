@@ -1,6 +1,6 @@
-"""A model and its candidates in native code: `NativeRanker.load(folder, kernels).select(problem)`.
+"""The native ranker: `NativeRanker.load(folder, kernels).select(problem)`.
 
-The same answers as tile_oracle.model.predictor.Predictor, bit for bit, without LightGBM.
+Its results are bit-identical to those of tile_oracle.model.predictor.Predictor. It does not need LightGBM.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from tile_oracle.selector.selector_file import NativeModel, problem_fields, sele
 
 @dataclass(frozen=True, eq=False)
 class NativeRanker:
-    """A loaded model with its candidates. Any number of threads may use one.
+    """A loaded model with its candidates. Thread-safe.
 
-    Every method raises ModelError for a problem of another kind than the model or the kernels are for.
+    Every method raises ModelError for a problem of another kind than that of the model and the kernels.
     """
 
     folder: Path
@@ -41,12 +41,12 @@ class NativeRanker:
     def load(
         cls, folder: Path | str, kernels: Sequence[Kernel], code: CodeTable | None = None
     ) -> NativeRanker:
-        """The model in a folder for these candidates, which are of one kind of problem. `code`: figures of
-        further kernels' binaries, for a model that reads such (Predictor.knowing).
+        """Loads the model of a folder for these candidates, which are of one kind of problem. code: facts of
+        further kernels' binaries, for a model that uses them (Predictor.knowing).
 
-        Raises ModelError when the folder cannot be read, for kernels that the model was not trained for, and
-        for what native code cannot do: the message names it, and Predictor can still do it. Raises BuildError
-        where the native library cannot be built.
+        Raises ModelError if the folder cannot be read, for kernels of another kind than the model's, and for
+        features that native code does not support (the message names them; Predictor supports them). Raises
+        BuildError if the native library cannot be built.
         """
         model = NativeModel.load(folder, code)
         selector = NativeSelector(selector_bytes(model, kernels)) if kernels else None
@@ -55,19 +55,19 @@ class NativeRanker:
 
     @property
     def memory_bytes(self) -> int:
-        """Native memory that it holds."""
+        """Native memory in use, in bytes."""
         return 0 if self._selector is None else self._selector.memory_bytes
 
     def select(self, problem: Problem) -> Kernel:
-        """The pick. Raises ModelError for an empty pool."""
+        """The pick for a problem. Raises ModelError for an empty pool."""
         values = self._values(problem)
         if self._selector is None:
             raise ModelError(f"no kernel to choose from for {problem.id}")
         return self.kernels[self._selector.pick(values)]
 
     def rank(self, problem: Problem, k: int | None = None) -> list[tuple[Kernel, float]]:
-        """The `k` best kernels (all for None) with their predicted TFLOPS, best first; equal predictions keep
-        the pool's order."""
+        """The `k` best kernels (None: all) with their predicted TFLOPS, best first. Ties keep the pool's
+        order."""
         values = self._values(problem)
         if self._selector is None:
             return []
@@ -91,5 +91,5 @@ class NativeRanker:
         if first is None or first.kind != getattr(problem, "kind", None):
             check_problem(self.folder, self.spec, problem)
             if first is not None:
-                raise ModelError(f"kernel {first.name} is no candidate for {problem.id}")
+                raise ModelError(f"kernel {first.name} is not a candidate for {problem.id}")
         return self._values_of(problem)

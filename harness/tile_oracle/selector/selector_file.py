@@ -1,8 +1,8 @@
-"""A model and a pool as one file, which native code answers from: `selector_bytes`.
+"""Writes a model and a pool as one file for the native ranker: `selector_bytes`.
 
-Everything that no problem changes is worked out here: aliases, features of the kernels alone, coefficients
-of the time model, which kernels share what. The file holds the rest as a program (selector.program)
-and the forests (tile_oracle.selector.forest). `tile_oracle/selector.hpp` reads it.
+Everything that does not depend on the problem is computed here: aliases, features of the kernels alone,
+coefficients of the time model, classes of equal kernels. The file holds the rest as a program
+(selector.program) and the forests (tile_oracle.selector.forest). `tile_oracle/selector.hpp` reads it.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _NO_TREES = (1 << 32) - 1
 
 @dataclass(frozen=True)
 class NativeModel:
-    """What `selector_bytes` needs of a model folder: the ranker without its trees, and the trees."""
+    """The parts of a model folder that `selector_bytes` needs: the ranker without its trees, and the
+    trees."""
 
     folder: Path
     spec: ModelSpec
@@ -54,8 +55,8 @@ class NativeModel:
 
     @classmethod
     def load(cls, folder: Path | str, code: CodeTable | None = None) -> NativeModel:
-        """Reads the folder without LightGBM. `code`: figures of further kernels' binaries, for a model that
-        reads such. Raises ModelError like Predictor.load, and for trees that native code cannot do.
+        """Reads the folder without LightGBM. code: facts of further kernels' binaries, for a model that uses
+        them. Raises ModelError like Predictor.load, and for trees that native code does not support.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -75,12 +76,12 @@ class NativeModel:
 
 
 def problem_fields(op: str) -> tuple[str, ...]:
-    """The fields of an operation's problems that are not the same for all problems of one kind."""
+    """The fields of an operation's problems that vary within one kind."""
     return operation_named(op).free_fields
 
 
 def shared_words(kind: Kind) -> dict[str, str | int]:
-    """The fields that all problems of a kind, and their kernels, have alike."""
+    """Field -> value, of the fields that are the same for all problems of a kind and their kernels."""
     return dict(kind.fields)
 
 
@@ -89,28 +90,31 @@ def kind_of(kernels: Sequence[Kernel]) -> Kind:
     kinds = {kernel.kind: kernel for kernel in kernels}
     if len(kinds) != 1:
         named = " and ".join(kernel.name for kernel in list(kinds.values())[:2]) or "none"
-        raise ModelError(f"a selector is for kernels of one kind of problem, these are of several: {named}")
+        raise ModelError(
+            f"the kernels of a selector must be of one kind of problem, these are of several: {named}"
+        )
     return next(iter(kinds))
 
 
 def selector_bytes(model: NativeModel, kernels: Sequence[Kernel]) -> bytes:
-    """The selector's file for a model and its candidates, which are of one kind of problem.
+    """The content of a selector file for a model and its candidates, which are of one kind of problem.
 
-    Raises ModelError for kernels that the model was not trained for, and for what native code cannot do:
-    the message names the feature and the operation.
+    Raises ModelError for kernels of another kind than the model's, and for features that native code does not
+    support (the message names feature and operation).
     """
     kind = kind_of(kernels)
     op = op_of_model(model.spec.op_type)
     wrong = next((kernel for kernel in kernels if kernel.op != op), None)
     if wrong is not None:
-        raise ModelError(f"{model.folder} is for {op}: {wrong.name} is no such kernel")
+        raise ModelError(f"{model.folder} is for {op}: {wrong.name} is not such a kernel")
     check_kind(model.folder, model.spec, kind)
     return _Maker(model, kernels, kind, op).made()
 
 
 @dataclass(frozen=True)
 class _Standing:
-    """Kernels as they are predicted: distinct ones, each candidate's number and ln(time) offset."""
+    """The distinct kernels that are predicted, and for each candidate its kernel's index and ln(time)
+    offset."""
 
     names: tuple[str, ...]
     kernels: tuple[Kernel, ...]
@@ -132,7 +136,7 @@ class _Standing:
 
 
 class _Maker:
-    """The state while one file is made."""
+    """Builds one file."""
 
     def __init__(self, model: NativeModel, kernels: Sequence[Kernel], kind: Kind, op: str) -> None:
         self.model, self.kernels, self.kind, self.op = model, kernels, kind, op
@@ -170,7 +174,7 @@ class _Maker:
         return self._written_head() + body.written()
 
     def _written_head(self) -> bytes:
-        """What it is for, its candidates, and the program: all of its values are placed by now."""
+        """The header: kind of problem, candidates, and the program. Call it after all values are placed."""
         work = [self.program.place(node).operand for node in self.pool.trace(*work_schema(self.op))]
         head = ByteWriter()
         for text in (self.op, kind_text(self.kind), self.ranker.arch):
@@ -182,7 +186,7 @@ class _Maker:
         return MAGIC + bytes(-len(MAGIC) % 4) + head.written()
 
     def _write_trees(self, to: ByteWriter, member: TreeMember) -> Partition:
-        """A tree member; which kernels its trees can tell apart."""
+        """Writes a tree member; returns the classes of kernels that its trees distinguish."""
         forests = self.model.forests[member.name]
         split_on = {int(number) for forest in forests for number in np.unique(forest.split_feature)}
         numbers = sorted(split_on)
@@ -201,7 +205,7 @@ class _Maker:
         return rows
 
     def _write_physical(self, to: ByteWriter, physical: PhysicalModel) -> Partition:
-        """The time model; which kernels it can tell apart."""
+        """Writes the time model; returns the classes of kernels that it distinguishes."""
         coefficients = physical.coefficients_of(self.standing.names, self.standing.kernels)
         nodes = self.pool.trace(physical.schema, physical.terms)
         rows = self._rows(nodes)
@@ -221,7 +225,7 @@ class _Maker:
         return rows
 
     def _write_column(self, to: ByteWriter, node: Node, rows: Partition) -> None:
-        """Where the value of a node is: one, or one for each class of rows."""
+        """Writes the location of a node's value: a single one, or one for each class of rows."""
         partition = self.graph.partition_of(node)
         if node.kind == "kernel" and node.values is not None and partition is not None:
             operand = self.program.constant(node.values[partition.first])
@@ -231,7 +235,7 @@ class _Maker:
         to.u32s([] if partition is None else partition.of[rows.first])
 
     def _write_sum(self, to: ByteWriter, used: Sequence[Member]) -> None:
-        """How the members' scores are added up; see Ranker.log_time."""
+        """Writes the weights with which the members' scores are added; see Ranker.log_time."""
         names = [member.name for member in used]
         weights = self.ranker.weights
         total = sum(weights.values())
@@ -246,12 +250,12 @@ class _Maker:
 
 
 def _says(target: Target) -> str:
-    """What a target's trees say, as `tile_oracle::Says` numbers it."""
+    """The number in `tile_oracle::Says` of the quantity that a target's trees predict."""
     if target.relative:
         return "relative"
     says = "log_time" if target.name == "correction" else target.name
     if says not in _SAYS:
-        raise ModelError(f"native code does not know the target {target.name}")
+        raise ModelError(f"native code does not support the target {target.name}")
     return says
 
 

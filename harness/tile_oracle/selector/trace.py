@@ -1,14 +1,13 @@
-"""Formulas of a feature schema as expressions: each is evaluated once, on symbols instead of columns.
+"""Traces the formulas of a feature schema: each is evaluated once, on symbols, to get its expression.
 
-The schema tables stay the only place where a feature is defined. While a formula is traced, a column of the
-problem is a symbol, and a column of the kernels is what it is for the pool at hand. What the formula does
-with them is written down, operation by operation, in the order in which numpy would do it, so that
-evaluating the expression gives numpy's bits. From the expression follows what a feature depends on:
+So features are defined only in the schemas. During tracing a problem column is a symbol, and a kernel column
+holds the values of the given pool. The operations of the formula are recorded in numpy's order, so evaluating
+the expression gives the same bits as numpy. The expression shows what a feature depends on:
 
-    constant      on the problem alone (or on nothing): one value a problem
-    kernel        on the kernels alone: worked out at once, for the whole pool
-    interaction   on both: one value for each class of kernels that are alike in every kernel column, or
-                  expression of kernel columns, that meets the problem in the formula
+    constant      the problem alone (or nothing): one value per problem
+    kernel        the kernels alone: computed at once, for the whole pool
+    interaction   both: one value per class of kernels that have equal values in every kernel column, or
+                  expression of kernel columns, that is combined with the problem in the formula
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ NUMPY_OF: Mapping[str, Callable[..., Any]] = {
     "common_bits": lambda a, b: _as_int64(a) & _as_int64(b),
     "where": lambda condition, a, b: np.where(np.asarray(condition) != 0, a, b),
 }
-"""Every operation that an expression can hold, and what it means. Truth is 1.0, everything is a float64."""
+"""Operation -> its evaluation, for all operations of expressions. All values are float64; true is 1.0."""
 
 _COMPARED_BACKWARDS = {"greater": "less", "greater_equal": "less_equal"}
 _OF_FLAGS = {
@@ -68,14 +67,14 @@ _OF_FLAGS = {
     "multiply": "logical_and",
 }  # fmt: skip
 _MAKES_FLAGS = ("less", "less_equal", "equal", "not_equal", "logical_and", "logical_or", "logical_not")
-_NOT_NUMPYS_OWN = ("log2", "log", "exp", "expm1")  # its own differ from one processor to the next
+_NOT_NUMPYS_OWN = ("log2", "log", "exp", "expm1")  # numpy's own differ between processors
 _OF_INTEGERS = {"bitwise_and": "common_bits", "negative": "negative", "trunc": "trunc"}
 
 
 def _as_int64(values: Any) -> npt.NDArray[np.int64]:
-    """64-bit integers, fractions cut off; of NaN and of what no such integer holds the least one.
+    """Truncates to 64-bit integers; NaN and values out of range give the smallest integer.
 
-    numpy leaves the plain conversion of those to the processor.
+    numpy's result for these depends on the processor.
     """
     given = np.asarray(values)
     if given.dtype.kind in "iub":
@@ -86,7 +85,8 @@ def _as_int64(values: Any) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class Partition:
-    """Classes of kernels: `of` is each kernel's class, numbered in the order of their first kernels."""
+    """A partition of the kernels into classes. of: each kernel's class, (kernels,); classes are numbered in
+    the order of their first kernels."""
 
     of: Classes
     first: Classes
@@ -96,12 +96,12 @@ class Partition:
         return len(self.first)
 
     def refined_by(self, other: Partition) -> Partition:
-        """Two kernels share a class if they do so in both."""
+        """The common refinement: two kernels share a class if they share one in both partitions."""
         return partition_by(self.of * other.count + other.of)
 
 
 def partition_by(keys: npt.NDArray[Any]) -> Partition:
-    """Kernels with equal keys share a class."""
+    """The partition in which kernels with equal keys share a class."""
     _, first, of = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
@@ -111,11 +111,11 @@ def partition_by(keys: npt.NDArray[Any]) -> Partition:
 
 @dataclass(frozen=True, eq=False)
 class Node:
-    """One value of an expression, by what it depends on.
+    """One value of an expression.
 
-    `values`: (kernels,) of something that no problem changes, or (1,) if it is the same for all kernels too;
-    None otherwise. `field` is a problem's field, `operation` and `operands` what is done. `partition`: the
-    classes of kernels of an interaction; None for what all kernels share.
+    values: if it does not depend on the problem, (kernels,), or (1,) if it is equal for all kernels; else
+    None. field: the problem field that it is, if any. operation, operands: how it is computed. partition: the
+    classes of kernels of an interaction; None if all kernels share the value.
     """
 
     number: int
@@ -134,7 +134,7 @@ class Node:
 
 
 class Graph:
-    """The expressions over one pool; equal parts are one node."""
+    """The expressions over one pool; equal subexpressions are one node."""
 
     def __init__(self) -> None:
         self._nodes: dict[Any, Node] = {}
@@ -142,7 +142,7 @@ class Graph:
         self._of_columns: dict[int, Partition] = {}
 
     def fixed(self, values: Any) -> Node:
-        """What no problem changes: one value, or one a kernel."""
+        """A node that does not depend on the problem: one value, or one per kernel."""
         array = np.asarray(values, dtype=np.float64).reshape(-1)
         bits = array.view(np.int64)
         if len(array) and (bits == bits[0]).all():
@@ -155,7 +155,7 @@ class Graph:
         return self._node(("field", name), field=name)
 
     def apply(self, operation: str, *operands: Node) -> Node:
-        """The operation on these operands, worked out at once where no problem has a say in it."""
+        """The operation on these operands; evaluated at once if it does not depend on the problem."""
         if all(operand.values is not None for operand in operands):
             with np.errstate(all="ignore"):
                 return self.fixed(NUMPY_OF[operation](*(operand.values for operand in operands)))
@@ -172,7 +172,7 @@ class Graph:
         return self._node(key, operation=operation, operands=operands, partition=partition)
 
     def partition_of(self, node: Node) -> Partition | None:
-        """The classes of kernels that can differ in this value; None if all kernels share it."""
+        """The classes of kernels that may have different values of this node; None if all share it."""
         if node.values is None or len(node.values) == 1:
             return node.partition
         found = self._of_columns.get(node.number)
@@ -193,9 +193,9 @@ class Graph:
 
 @dataclass(frozen=True, eq=False)
 class Symbol(NDArrayOperatorsMixin):
-    """What a formula sees instead of a column: it behaves like a numpy array of float64, of flags (where a
-    comparison made it) or of integers (where `astype(np.int64)` did). Raises ModelError for an operation
-    that expressions do not have."""
+    """The placeholder of a column in a traced formula. It behaves like a numpy array of float64, of booleans
+    (after a comparison) or of integers (after `astype(np.int64)`). Raises ModelError for operations that
+    expressions do not support."""
 
     graph: Graph
     node: Node
@@ -231,11 +231,11 @@ class Symbol(NDArrayOperatorsMixin):
 
     def __bool__(self) -> bool:
         raise ModelError(
-            "a formula decides by a column's value in Python, which cannot be traced: numpy.where can"
+            "a formula branches on a column's value in Python, which cannot be traced: use numpy.where"
         )
 
     def astype(self, dtype: Any) -> Symbol:
-        """float64, or int64 of whole numbers."""
+        """Converts to float64 or int64. Raises ModelError for other types."""
         kind = np.dtype(dtype)
         if kind == np.float64:
             return Symbol(self.graph, self.node)
@@ -256,7 +256,7 @@ class Symbol(NDArrayOperatorsMixin):
             return value
         array = np.asarray(value)
         if array.size != 1 or array.dtype.kind not in "fiub":
-            raise ModelError("a formula uses an array of its own, which cannot be traced")
+            raise ModelError("a formula creates an array, which cannot be traced")
         kind = "flag" if array.dtype.kind == "b" else "float"
         return Symbol(self.graph, self.graph.fixed(array.astype(np.float64)), kind)
 
@@ -265,9 +265,9 @@ class Symbol(NDArrayOperatorsMixin):
         if name in _COMPARED_BACKWARDS:
             name, operands = _COMPARED_BACKWARDS[name], operands[::-1]
         if types == {"flag"} and name not in ("equal", "not_equal"):
-            operation = _OF_FLAGS.get(name)  # numpy adds flags as truths, not as numbers
+            operation = _OF_FLAGS.get(name)  # numpy adds booleans as logical or
         elif types == {"integer"}:
-            operation = _OF_INTEGERS.get(name)  # integers that overflow or are rounded are not float64s
+            operation = _OF_INTEGERS.get(name)  # integer overflow and rounding differ from float64
         elif name in ("bitwise_and", "bitwise_or", "invert"):
             operation = None
         else:
@@ -284,8 +284,8 @@ class Symbol(NDArrayOperatorsMixin):
 
 @dataclass
 class Pool:
-    """Candidates as formulas see them: columns of the kernels' fields, what problem and kernels share
-    (`shared`: direction, data type, rank or layout), and the problem's fields, which are numbers."""
+    """The candidates as inputs of formulas: columns of the kernels' fields, the fields that problem and
+    kernels share (`shared`: direction, data type, rank or layout), and the problem's numeric fields."""
 
     kernels: Sequence[Kernel]
     shared: Mapping[str, str | int]
@@ -305,10 +305,10 @@ class Pool:
     def trace(
         self, schema: FeatureSchema, names: Sequence[str], more: Mapping[str, Column] | None = None
     ) -> list[Node]:
-        """The expressions of these formulas of the schema; `more` are further columns of the kernels.
+        """The expressions of these features of the schema. more: further columns of the kernels.
 
-        Raises ModelError naming the formula and the operation that an expression cannot hold, or a column
-        that neither problem nor kernel has.
+        Raises ModelError, which names the feature, for an operation that expressions do not support, or for a
+        column that neither problem nor kernel has.
         """
         table = _TracedTable(schema, self, {**self.columns, **(more or {})})
         return [table.node(name) for name in names]
@@ -321,7 +321,7 @@ class _TracedTable(FeatureTable):
         super().__init__(schema, columns, pool.hardware)
         self._pool = pool
         self._symbols: dict[str, Symbol] = {}
-        self.length = 1  # what a formula makes of it itself (numpy.ones) holds for every row
+        self.length = 1  # an array that a formula makes of it (numpy.ones) has one value for all rows
 
     def node(self, name: str) -> Node:
         return self._symbol(name).node
@@ -344,14 +344,14 @@ class _TracedTable(FeatureTable):
         return found
 
     def _whole(self, name: str, made: Any) -> Symbol:
-        """A formula's result as float64, as FeatureTable makes it; an array of its own is a constant."""
+        """A formula's result as float64, as in FeatureTable; an array that the formula made is a constant."""
         symbol = made if isinstance(made, Symbol) else self._constant(name, made)
         return symbol.astype(np.float64)
 
     def _constant(self, name: str, made: Any) -> Symbol:
         array = np.asarray(made, dtype=np.float64)
         if array.size != 1:
-            raise ModelError(_within(name, "the formula makes an array of its own, which cannot be traced"))
+            raise ModelError(_within(name, "the formula creates an array, which cannot be traced"))
         return Symbol(self._pool.graph, self._pool.graph.fixed(array))
 
     def given(self, name: str) -> Any:
@@ -366,7 +366,7 @@ class _TracedTable(FeatureTable):
 
     def word_is(self, name: str, predicate: Callable[[str], bool]) -> Any:
         if name in self._pool.problem_fields:
-            raise ModelError(f"{name} of a problem is a number, not a word")
+            raise ModelError(f"{name} of a problem is a number, not a text")
         return Symbol(self._pool.graph, self._pool.graph.fixed(super().word_is(name, predicate)))
 
 

@@ -34,7 +34,7 @@ def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, f
         name = known.get(kernel) or known.get(_whole_name(path, line, kernel))
         if name is None:
             raise RuleError(
-                f"{path}:{line}: {kernel[:200]} is no candidate for {found}: choose the --kernel-set (and "
+                f"{path}:{line}: {kernel[:200]} is not a candidate for {found}: choose the --kernel-set (and "
                 "target) that it is from"
             )
         listed.setdefault(found, set()).add(name)
