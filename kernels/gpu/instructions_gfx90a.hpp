@@ -46,11 +46,13 @@ TO_DEVICE F16 mfma_32x32x16_fp16(U4 a, U4 b, F16 c) {
   return mfma_32x32x8_fp16(second_half(a), second_half(b), c);
 }
 
+#if defined(TO_DTYPE) // a kernel's unit, not the harness's own work
 // The scheduler counts matrix instructions (kind 8), the callers blocks, of which the deep ones are two instructions here.
 constexpr bool DEEP_BLOCKS = TO_DTYPE != TO_FP32 && TO_WARP_TILE_M * TO_WARP_TILE_N * TO_WARP_TILE_K > 16 * 16 * 16 &&
                              TO_WARP_TILE_K != 8 && TO_WARP_TILE_M == TO_WARP_TILE_N;
 template <int KIND, int COUNT> TO_DEVICE void sched_group() {
   gfx950_sched_group<KIND, KIND == 0x008 && DEEP_BLOCKS ? 2 * COUNT : COUNT>();
 }
+#endif
 
 } // namespace to

@@ -50,6 +50,18 @@ def test_a_gpu_is_what_auto_takes(
     assert f"--target auto takes {chosen}" in shown
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+def test_the_architecture_of_amds_gpus_is_shown(
+    arch: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "amd_presence", lambda: Presence(True, "all is there", 8, archs=(arch,) * 8))
+    assert main(["doctor"]) == 0
+    shown = capsys.readouterr().out
+    assert f"target {arch}: kernels can run here" in shown
+    assert f"--target auto takes {arch}" in shown
+    assert "target gfx950" not in shown
+
+
 def test_a_gpu_without_a_compiler_runs_what_was_built_elsewhere(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

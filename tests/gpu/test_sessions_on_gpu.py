@@ -60,7 +60,7 @@ FEW_KERNELS = (
     "(pipeline in ('basic_v1', 'mem', 'compv3') and not double_smem_buffer or pipeline == 'compv4')"
 )
 IN_EVERY_TEST_RUN = {
-    "test_a_session_measures_and_records_what_made_it": ("gfx950", "sm_90"),
+    "test_a_session_measures_and_records_what_made_it": ("gfx950", "gfx942", "sm_90"),
     "test_faults_are_recorded_and_the_next_kernel_is_right": ("gfx950", "sm_90"),
     "test_a_session_that_is_killed_goes_on": ("sm_90",),
     "test_two_workers_share_what_gpus_there_are": ("gfx950",),
@@ -103,7 +103,7 @@ def real_gpu() -> Where:
 
 @pytest.fixture(
     scope="module",
-    params=["gpu", "emulated_gfx950", "emulated_sm_90"],
+    params=["gpu", "emulated_gfx950", "emulated_gfx942", "emulated_gfx90a", "emulated_sm_90"],
 )
 def where(
     request: pytest.FixtureRequest, emulated_machine: Callable[[str], emulated.EmulatedMachine]
@@ -114,7 +114,7 @@ def where(
         pytest.skip("only the GPU is asked for" if GIVEN else "the emulated GPU needs the ziglang wheel")
     arch = request.param.removeprefix("emulated_")
     machine = emulated_machine(arch)
-    kernels = FEW_KERNELS.format(vector=4 if arch == "gfx950" else 8)
+    kernels = FEW_KERNELS.format(vector=8 if arch == "sm_90" else 4)
     options = ("-p", emulated.PLUGIN, f"--toolchain={machine.compiler}", *SHORTLY)
     return Where(arch, SMALL_PROBLEMS, kernels, options, machine=machine)
 

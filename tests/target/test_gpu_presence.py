@@ -117,7 +117,49 @@ def test_amd_is_preferred(machine: Path, options: TargetOptions) -> None:
     assert target.name == "gfx950"
 
 
-@pytest.mark.parametrize("name", ["gfx950", "sm_90"])
+def name_archs(machine: Path, *versions: int) -> None:
+    """What the driver says of the GPUs' architectures."""
+    for number, version in enumerate(versions, 1):
+        text = f"cpu_cores_count 0\nsimd_count 1216\ngfx_target_version {version}\nvendor_id 4098\n"
+        (machine / "nodes" / str(number) / "properties").write_text(text)
+
+
+@pytest.mark.parametrize(("version", "name"), [(90402, "gfx942"), (90010, "gfx90a"), (90500, "gfx950")])
+def test_auto_takes_the_architecture_that_the_driver_names(
+    machine: Path, options: TargetOptions, version: int, name: str
+) -> None:
+    add_amd(machine)
+    name_archs(machine, version, version)
+    target, why = resolve_target("auto", options)
+    try:
+        assert target.name == target.arch == name
+        assert Path(target.device_options()["work"]).suffix == ".hsaco"
+    finally:
+        target.close()
+    assert why.endswith(f"are there ({name})")
+    for other in {"gfx950", "gfx942", "gfx90a"} - {name}:
+        with pytest.raises(
+            TargetError, match=f"{other} cannot run here: the GPU here is {name}, not {other}"
+        ):
+            resolve_target(other, options)
+
+
+def test_auto_passes_over_gpus_that_are_no_target(machine: Path, options: TargetOptions) -> None:
+    add_amd(machine)
+    name_archs(machine, 110_000, 90402)
+    assert amd_presence().archs == ("gfx1100", "gfx942")
+    target, _ = resolve_target("auto", options)
+    target.close()
+    assert target.name == "gfx942"
+    name_archs(machine, 110_000, 110_000)
+    target, why = resolve_target("auto", options)
+    target.close()
+    assert target.name == "cpu"
+    assert "gfx1100" in why
+    assert "is no target" in why
+
+
+@pytest.mark.parametrize("name", ["gfx950", "gfx942", "gfx90a", "sm_90"])
 def test_a_target_that_is_not_there_is_one_clear_line(
     machine: Path, options: TargetOptions, name: str
 ) -> None:

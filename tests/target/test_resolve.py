@@ -35,7 +35,7 @@ def test_the_cpu_is_found(name: str, options: TargetOptions) -> None:
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "../cpu", "cpu "])
 def test_another_name_is_refused_with_those_there_are(name: str, options: TargetOptions) -> None:
-    with pytest.raises(TargetError, match=r"is not one of auto, gfx950, sm_90, cpu"):
+    with pytest.raises(TargetError, match=r"is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu"):
         resolve_target(name, options)
 
 

@@ -74,7 +74,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dtype", metavar="WORDS", help=f"of {', '.join(DTYPES)}, of GEMM also fp8 (default: bf16)"
     )
     parser.add_argument("--ndim", metavar="NUMBERS", help="of 2, 3 (default: 2)")
-    parser.add_argument("--arch", default="cpu", help="cpu, gfx950 or sm_90 (default: %(default)s)")
+    parser.add_argument(
+        "--arch", default="cpu", help="cpu, gfx950, gfx942, gfx90a or sm_90 (default: %(default)s)"
+    )
     parser.add_argument(
         "--isa", default="native", metavar="NAME", help="instruction set (default: %(default)s)"
     )

@@ -32,6 +32,7 @@ from tile_oracle.pool import kernel_pool
 from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence
 from tile_oracle.target.lock_files import describe_lock_folder
+from tile_oracle.target.resolve import AMD_ARCHS, amd_targets
 from tile_oracle.version import __version__
 
 HELP = "show what this machine can run, what is missing, and how to get it"
@@ -111,13 +112,19 @@ def _line(finding: Finding) -> str:
 
 
 def examine_targets() -> tuple[TargetFindings, ...]:
-    """Every target, in the order in which `auto` prefers them. Touches no device."""
+    """Every target that can be here, in the order in which `auto` prefers them: of AMD's the architectures
+    that there are. Touches no device."""
     amd, nvidia = amd_presence(), nvidia_presence()
     return (
-        TargetFindings("gfx950", (*_gpu("gfx950", amd), _clocks("amd", amd))),
+        *(TargetFindings(arch, (*_gpu(arch, amd.of(arch)), _clocks("amd", amd))) for arch in _amd_shown(amd)),
         TargetFindings("sm_90", (*_gpu("sm_90", nvidia), _ptxas(), *_nvcc(), _clocks("nvidia", nvidia))),
         TargetFindings("cpu", (_compiler(lambda: find_toolchain().identity),)),
     )
+
+
+def _amd_shown(found: Presence) -> tuple[str, ...]:
+    """The targets that AMD's GPUs are; the newest one when there is none."""
+    return amd_targets(found) or AMD_ARCHS[:1]
 
 
 def _ck_tile_folders(given: Path | None) -> list[Path]:
@@ -143,7 +150,8 @@ def examine_ck_tile(folder: Path) -> tuple[Finding, ...]:
         for name, pipeline in sorted(api.pipelines.items())
     )
     found.append(Finding(NOTE, "pipelines", pipelines or "none that are known"))
-    found.append(_compiler(lambda: find_ck_tile_toolchain("auto", "gfx950", headers).identity))
+    arch = _amd_shown(amd_presence())[0]
+    found.append(_compiler(lambda: find_ck_tile_toolchain("auto", arch, headers).identity))
     return tuple(found)
 
 
@@ -161,7 +169,7 @@ def _of_the_pool(api: CkTileApi, direction: str) -> str:
 def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
     yield Finding(GOOD if presence.usable else BAD, DEVICE, _counted(presence))
     yield _compiler(lambda: find_gpu_toolchain("auto", arch).identity)
-    warning = _known_defects(_identity("auto", arch) or "") if arch == "gfx950" else None
+    warning = _known_defects(_identity("auto", arch) or "") if arch in AMD_ARCHS else None
     if warning is not None:
         yield Finding(NOTE, "its waits", warning)
     names = gpu_toolchain_names(GPU_MACHINES[arch])[1:]
@@ -172,7 +180,7 @@ def _gpu(arch: str, presence: Presence) -> Iterator[Finding]:
 
 
 def _known_defects(identity: str) -> str | None:
-    """The known bugs of a compiler on gfx950, by its identity; None if there are none."""
+    """The known bugs of a compiler for AMD's GPUs, by its identity; None if there are none."""
     match = re.search(r"clang (\d+)\.(\d+)\.(\d+)", identity)
     if match is None or tuple(map(int, match.groups())) > _LAST_WITH_LOST_WAITS:
         return None

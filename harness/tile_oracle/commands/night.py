@@ -50,7 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("--problem-set", required=True, metavar="SETS", help="as pytest's --problem-set")
     parser.add_argument(
-        "--target", required=True, metavar="NAME", help="gfx950, sm_90 or cpu; never another one instead"
+        "--target",
+        required=True,
+        metavar="NAME",
+        help="gfx950, gfx942, gfx90a, sm_90 or cpu; never another one instead",
     )
     parser.add_argument("--state", required=True, metavar="DIR", help="what nights share; outside a checkout")
     parser.add_argument(

@@ -19,7 +19,7 @@ def add_toolchain(parser: argparse.ArgumentParser) -> None:
         "--toolchain",
         default="auto",
         metavar="NAME",
-        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for gfx950 rocm and hipcc, "
+        help="auto, ziglang, clang++ or a compiler's path; on cpu also g++, for AMD's GPUs rocm and hipcc, "
         "for sm_90 nvcc (default: %(default)s)",
     )
 

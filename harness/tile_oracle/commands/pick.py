@@ -62,7 +62,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True) -> None:
     """What a registry is made from: target, pool, model, folders."""
     parser.add_argument(
-        "--target", default="auto", metavar="NAME", help="auto, cpu, gfx950 or sm_90 (default: %(default)s)"
+        "--target",
+        default="auto",
+        metavar="NAME",
+        help="auto, cpu, gfx950, gfx942, gfx90a or sm_90 (default: %(default)s)",
     )
     if arch:
         parser.add_argument(

@@ -1,36 +1,11 @@
-"""The worker's side of the target `gfx950`: a GPU opened through HIP."""
+"""The worker's side of the target `gfx950`."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-from tile_oracle.arch import load_arch
+from tile_oracle.device.amd import open_amd_device
 from tile_oracle.device.gpu import GpuDevice
-from tile_oracle.device.gpu_limits import gpu_limits
-from tile_oracle.device.runtime.hip import open_hip
-from tile_oracle.errors import TargetError
-from tile_oracle.target.device_state import open_reader
-
-_ARCH = "gfx950"
 
 
 def open_device(work: str, visible: str = "", library: str = "") -> GpuDevice:
-    """Opens the device. Only the worker calls it.
-
-    work: the binary of kernels/gpu/device_work.hpp. visible: value for HIP_VISIBLE_DEVICES, "" to keep the
-    current one. library: path of libamdhip64, "" to let the loader find it. Raises TargetError for another
-    GPU.
-    """
-    if visible:
-        os.environ["HIP_VISIBLE_DEVICES"] = visible
-    driver = open_hip(library=library or None)
-    properties = driver.properties()
-    if properties.arch != _ARCH:
-        raise TargetError(
-            f"{properties.name} is {properties.arch}: kernels for {_ARCH} need an MI350 or MI355X"
-        )
-    hardware = load_arch(_ARCH).hardware
-    reader = open_reader("amd", properties.identity)
-    limits = gpu_limits(_ARCH, properties.compute_units)
-    return GpuDevice(driver, Path(work), hardware.num_cus, hardware.cache_bytes, reader, limits)
+    """Opens the device. Only the worker calls it. Arguments and errors are those of open_amd_device."""
+    return open_amd_device("gfx950", "MI350 or MI355X", work, visible, library)

@@ -52,7 +52,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--target",
         metavar="NAME",
         default="auto",
-        help="where kernels run: gfx950, sm_90, cpu, or auto: the first available (default: auto); or "
+        help="where kernels run: gfx950, gfx942, gfx90a, sm_90, cpu, or auto: what there is (default); or "
         "replay: use the measurements of --oracle or of the oracle shipped with the model",
     )
     add(
@@ -71,13 +71,13 @@ def add_options(parser: pytest.Parser) -> None:
         "--toolchain",
         metavar="NAME",
         default="auto",
-        help="compiler: auto, zig, clang++, or a path; on cpu also g++, for gfx950 rocm and hipcc, "
+        help="compiler: auto, zig, clang++, or a path; on cpu also g++, for AMD's GPUs rocm and hipcc, "
         "for sm_90 nvcc",
     )
     add(
         "--ck-tile",
         metavar="DIR",
-        help="on gfx950: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install; "
+        help="on AMD's GPUs: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install; "
         "a checkout's configurations are --kernel-set profiler and --kernel-set tests",
     )
     add(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 KERNEL_SET, KERNEL_FILTER = "kernel set", "kernel filter"
 """The keys of the measured pool in a run's purpose and in an oracle file's footer."""
 
-_ARCH_ORDER = ("gfx950", "sm_90", "cpu")
+_ARCH_ORDER = ("gfx950", "gfx942", "gfx90a", "sm_90", "cpu")
 
 
 @dataclass(frozen=True)

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tile_oracle.target.base import TargetOptions
-from tile_oracle.target.gpu import GpuTarget
-from tile_oracle.target.gpu_presence import amd_presence
+from tile_oracle.target.amd import AmdTarget
 
 
-class Gfx950Target(GpuTarget):
+class Gfx950Target(AmdTarget):
     """See tile_oracle.target.base.Target."""
 
     name = "gfx950"
     arch = "gfx950"
     device_module = "tile_oracle.device.gfx950"
-    visible_variable = "HIP_VISIBLE_DEVICES"
-
-    def __init__(self, options: TargetOptions) -> None:
-        super().__init__(options, amd_presence())
-
-    def device_options(self) -> Mapping[str, str]:
-        return {**super().device_options(), "library": self._presence.library}

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes.util
 import os
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tile_oracle.build.gpu_toolchain import rocm_folders
@@ -25,13 +26,22 @@ _LIBRARY_FOLDERS = (
 class Presence:
     """usable: whether the target can be opened. why: what was found, or what is missing and how to get it.
 
-    devices: number of devices, 0 when unknown. library: path or name of the runtime, or "".
+    devices: number of devices, 0 when unknown. library: path or name of the runtime, or "". archs: the
+    architectures of AMD's devices, in their order; empty when the driver does not say them.
     """
 
     usable: bool
     why: str
     devices: int = 0
     library: str = ""
+    archs: tuple[str, ...] = ()
+
+    def of(self, arch: str) -> Presence:
+        """The same for a target of this architecture, which cannot use GPUs that are known to be others."""
+        if not self.usable or not self.archs or arch in self.archs:
+            return self
+        found = " and ".join(dict.fromkeys(self.archs))
+        return replace(self, usable=False, why=f"the GPU here is {found}, not {arch}")
 
 
 def amd_presence() -> Presence:
@@ -43,8 +53,10 @@ def amd_presence() -> Presence:
     library = _find_library(_HIP_NAMES, "amdhip64", [folder / "lib" for folder in rocm_folders()])
     if not library:
         return Presence(False, f"{KFD} is there, but libamdhip64 is not: install ROCm (hip-runtime-amd)")
-    devices = _kfd_gpus()
-    return Presence(True, f"{KFD} and {Path(library).name} are there", devices, library)
+    archs = _kfd_archs()
+    known = tuple(arch for arch in archs if arch)
+    which = f" ({', '.join(dict.fromkeys(known))})" if known else ""
+    return Presence(True, f"{KFD} and {Path(library).name} are there{which}", len(archs), library, known)
 
 
 def nvidia_presence() -> Presence:
@@ -74,15 +86,30 @@ def _nvidia_gpus() -> int:
     return sum(node.name.removeprefix("nvidia").isdigit() for node in _DEV.glob("nvidia[0-9]*"))
 
 
-def _kfd_gpus() -> int:
-    """Number of GPUs in the driver's topology. CPU nodes have gpu_id 0."""
-    count = 0
-    for node in _KFD_NODES.glob("*/gpu_id"):
+def _kfd_archs() -> list[str]:
+    """The architectures of the GPUs in the driver's topology, "" if unknown. CPU nodes have gpu_id 0."""
+    archs: list[str] = []
+    for node in sorted(_KFD_NODES.glob("*/gpu_id"), key=lambda path: (len(path.parent.name), path)):
         try:
-            count += node.read_text().strip() not in ("", "0")
+            if node.read_text().strip() not in ("", "0"):
+                archs.append(_arch_of(node.with_name("properties")))
         except OSError:
             continue
-    return count
+    return archs
+
+
+_VERSION = re.compile(r"^gfx_target_version (\d+)$", re.MULTILINE)
+
+
+def _arch_of(properties: Path) -> str:
+    """From gfx_target_version: 90402 is version 9.4.2, gfx942; 90010 is 9.0.10, gfx90a."""
+    try:
+        found = _VERSION.search(properties.read_text())
+    except OSError:
+        return ""
+    version = int(found[1]) if found else 0
+    major, minor, stepping = version // 10_000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{stepping:x}" if major else ""
 
 
 def visible_device(variable: str, devices: int) -> str:

@@ -18,8 +18,10 @@ from tile_oracle.build.gpu_toolchain import find_ptxas
 
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = "tests.kernels.emulated_gpu.machine"
-LIBRARIES = {"gfx950": "libamdhip64.so", "sm_90": "libcuda.so.1"}
-VISIBLE = {"gfx950": "HIP_VISIBLE_DEVICES", "sm_90": "CUDA_VISIBLE_DEVICES"}
+VERSIONS = {"gfx950": 90500, "gfx942": 90402, "gfx90a": 90010}
+"""gfx_target_version of the KFD's topology."""
+LIBRARIES = {**dict.fromkeys(VERSIONS, "libamdhip64.so"), "sm_90": "libcuda.so.1"}
+VISIBLE = {**dict.fromkeys(VERSIONS, "HIP_VISIBLE_DEVICES"), "sm_90": "CUDA_VISIBLE_DEVICES"}
 NODES = "EMULATED_NODES"
 """The variable that names the folder of device nodes."""
 
@@ -58,6 +60,7 @@ class EmulatedMachine:
         return {
             **chosen,
             **{name: os.pathsep.join(filter(None, [str(first[name]), search[name]])) for name in search},
+            "EMULATED_ARCH": self.arch,
             "EMULATED_CODE": str(self.code),
             "EMULATED_GPUS": str(gpus),
             NODES: str(_nodes(self.folder / f"nodes-{gpus}", self.arch, gpus)),
@@ -110,6 +113,8 @@ def _nodes(folder: Path, arch: str, gpus: int) -> Path:
         for number in range(gpus + 1):
             (topology / str(number)).mkdir(exist_ok=True)
             (topology / str(number) / "gpu_id").write_text(f"{number * 4711}\n")
+            version = VERSIONS[arch] if number else 0
+            (topology / str(number) / "properties").write_text(f"gfx_target_version {version}\n")
     return folder
 
 

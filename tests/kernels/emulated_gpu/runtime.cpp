@@ -367,8 +367,12 @@ API(hipDeviceGet, cuDeviceGet, int *device, int index) {
   *device = index;
   return index < 0 || index >= visible_count ? INVALID_DEVICE : FINE;
 }
+const char *amd_arch() {
+  const char *given = getenv("EMULATED_ARCH");
+  return given ? given : "gfx950";
+}
 API(hipDeviceGetName, cuDeviceGetName, char *name, int size, int) {
-  snprintf(name, size, BOTH("emulated gfx950", "emulated sm_90"));
+  snprintf(name, size, "emulated %s", BOTH(amd_arch(), "sm_90"));
   return FINE;
 }
 API(hipDeviceGetPCIBusId, cuDeviceGetPCIBusId, char *name, int size, int device) {
@@ -396,7 +400,7 @@ EXPORTED int hipSetDevice(int device) {
 }
 EXPORTED int hipGetDevicePropertiesR0600(char *block, int) {
   memset(block, 0, 1472);
-  memcpy(block + 1160, "gfx950:sramecc+:xnack-", 23); // where ROCm 6 has gcnArchName
+  snprintf(block + 1160, 256, "%s:sramecc+:xnack-", amd_arch()); // where ROCm 6 has gcnArchName
   return FINE;
 }
 EXPORTED const char *hipGetErrorName(int code) {
