@@ -77,8 +77,8 @@ def add_options(parser: pytest.Parser) -> None:
     add(
         "--ck-tile",
         metavar="DIR",
-        help="on AMD's GPUs: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm install; "
-        "a checkout's configurations are --kernel-set profiler and --kernel-set tests",
+        help="on AMD's GPUs: run CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
+        "install; a checkout's configurations are --kernel-set profiler and --kernel-set tests",
     )
     add(
         "--kernel-source",
