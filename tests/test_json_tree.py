@@ -15,7 +15,7 @@ from tile_oracle.json_tree import MAX_FILE_BYTES, JsonTree, shown
     [
         (b"", "'rules.json' is not JSON: line 1, column 1"),
         (b'{"a": 1,}', "'rules.json' is not JSON: line 1, column"),
-        (b'{"a": 1, "a": 2}', "'rules.json' is not usable JSON: the key 'a' stands twice in one object"),
+        (b'{"a": 1, "a": 2}', "'rules.json' is not usable JSON: the key 'a' appears twice in one object"),
         (b'{"a": NaN}', "NaN is not a JSON value"),
         (b'{"a": 1' + b"0" * 10_000 + b"}", "'rules.json' is not usable JSON: "),
         (b"[" * 200_000, "'rules.json' is nested too deeply"),

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, after a death of the process and after a power cut."""
+"""Atomic, durable file writes: after a crash or a power cut a file is complete or absent."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from contextlib import suppress
 from pathlib import Path
 
 _NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.ENOSYS}
-"""What file systems answer that cannot flush a folder."""
+"""Error numbers of file systems that cannot flush a folder."""
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """The file holds `data`, or what it held before, whatever happens in between; on return it and its name
-    are on the disk. Raises OSError."""
+    """Replaces the file's content with `data` atomically. On return the content and the name are on disk.
+    Raises OSError."""
     _remove_leftovers(path)
     temporary = path.with_name(f".{path.name[:64]}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_and_rename(temporary, path, data)
 
 
 def _remove_leftovers(path: Path) -> None:
-    """Removes what processes that were killed while they wrote this file have left beside it.
+    """Removes temporary files of this file that killed writers left behind.
 
-    A file whose process lives, or whose lock is held (by a process of another machine), is being written.
+    A temporary file whose process is alive, or whose lock is held (by another machine), is still in use.
     """
     name = re.compile(re.escape(f".{path.name[:64]}.") + r"([0-9]+)\.[0-9a-f]{8}\.tmp")
     with suppress(OSError):
@@ -37,8 +37,8 @@ def _remove_leftovers(path: Path) -> None:
 
 
 def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
-    """`write_atomically` by way of a given file in the same folder, which is overwritten. What was written is
-    read back before it gets its name. Raises OSError."""
+    """Like `write_atomically`, with `aside`, in the same folder, as the temporary file, which is overwritten.
+    The data is read back before the rename. Raises OSError."""
     try:
         handle = os.open(aside, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         try:
@@ -47,7 +47,7 @@ def write_and_rename(aside: Path, path: Path, data: bytes) -> None:
             _write_all(handle, data)
             os.fsync(handle)
             if read_all(handle) != data:
-                raise OSError(errno.EIO, "what was written is not what is read back", str(aside))
+                raise OSError(errno.EIO, "the data read back differs from the data written", str(aside))
         finally:
             os.close(handle)
         aside.replace(path)
@@ -69,7 +69,7 @@ def read_all(handle: int) -> bytes:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and those above it; on return their names are on the disk. Raises OSError."""
+    """Makes a folder and its parents. On return their names are on disk. Raises OSError."""
     missing = []
     place = folder
     while not place.is_dir():
@@ -86,7 +86,7 @@ def make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Puts the names in a folder on the disk: files made, renamed and removed. Raises OSError."""
+    """Flushes a folder's entries (created, renamed and removed files) to disk. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(handle)

@@ -1,4 +1,4 @@
-"""The command `tile-oracle`: a thin door to the modules of tile_oracle.commands."""
+"""The command `tile-oracle`; the subcommands are modules of tile_oracle.commands."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tile_oracle.errors import HarnessError
 from tile_oracle.version import __version__
 
 _DESCRIPTION = """\
-tile-oracle finds out whether the model that picks a GPU kernel for a problem picks well.
+tile-oracle tests how well a model picks GPU kernels.
 
-Measuring is done by pytest:  pytest --problem-set forward_smoke
+pytest runs the measurements:  pytest --problem-set forward_smoke
 (see `pytest --help`, group tile-oracle). The commands below prepare and collect measurements, show problem
 sets, kernels and runs, and train, judge and use models.
 """
@@ -27,10 +27,10 @@ class Command(Protocol):
     HELP: str
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Declare the command's arguments."""
+        """Declares the command's arguments."""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; the result is the exit status."""
+        """Runs the command and returns the exit status. Raises HarnessError."""
 
 
 _GROUPS: dict[str, dict[str, str]] = {
@@ -66,20 +66,19 @@ _GROUPS: dict[str, dict[str, str]] = {
         "tune": "measure the pool for problems and keep the best kernels for picking",
     },
 }
-"""What a person wants to do -> command -> one line for the overview. The module of the command's name has the
-rest."""
+"""Group -> command -> its line in the overview. The module of that name has the rest."""
 
 _COMMANDS = {name: line for group in _GROUPS.values() for name, line in group.items()}
 
-_MODULES = {"import": "import_records"}  # `import` is a word of Python's own
+_MODULES = {"import": "import_records"}  # `import` is a Python keyword
 
 
 _TOOLS = ("crawl", "results", "study", "ablation")
-"""Commands of earlier versions that a checkout has as tools."""
+"""Commands of earlier versions that are now tools of a checkout."""
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser; with `only`, a single command's module is imported."""
+    """The parser. only: import only this command's module."""
     parser = argparse.ArgumentParser(
         prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -105,18 +104,19 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
 
 
 def command_names() -> tuple[str, ...]:
-    """Every command, in the order of the overview."""
+    """All commands, in the order of the overview."""
     return tuple(_COMMANDS)
 
 
 def command_module(name: str) -> Command:
-    """The module behind a command."""
+    """The module of a command."""
     module = _MODULES.get(name, name.replace("-", "_"))
     return cast(Command, importlib.import_module("tile_oracle.commands." + module))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status. A user's error is one line on stderr and status 2."""
+    """Runs one command and returns its exit status. A HarnessError becomes one line on stderr and status
+    2."""
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             if sys.stdout is not None:
                 sys.stdout.flush()
     except BrokenPipeError:
-        # The reader (`| head`) has seen enough. Python would complain when it flushes stdout at exit.
+        # The reader (`| head`) has closed the pipe. Python would report that when it flushes stdout at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Reading JSON data files: every value is asked for by kind, and an error names where it stands.
+"""Typed access to JSON data files, with errors that name the position.
 
 Errors are RuleError, one line: `rules/mine.json: blocks[0].tiles[3].tile: '64x' is not ...`.
 """
@@ -23,7 +23,7 @@ _SHOWN_CHARACTERS = 60
 
 @dataclass(frozen=True)
 class JsonTree:
-    """A value of a JSON document and the way to it (`file: blocks[0].tiles`)."""
+    """A value of a JSON document and its path (`file: blocks[0].tiles`). Accessors raise RuleError."""
 
     value: Any
     file: str
@@ -31,7 +31,7 @@ class JsonTree:
 
     @classmethod
     def read(cls, path: Path, most_bytes: int = MAX_FILE_BYTES) -> JsonTree:
-        """The document in a file of at most `most_bytes`. Raises RuleError."""
+        """Reads the document of a file of at most `most_bytes`. Raises RuleError."""
         name = path.name
         try:
             with open_regular(path) as file:
@@ -55,7 +55,7 @@ class JsonTree:
         return cls(value, shown(name)[1:-1])
 
     def error(self, what: str) -> RuleError:
-        """A RuleError about this very value."""
+        """A RuleError about this value."""
         return RuleError(f"{self.file}: {self.path + ': ' if self.path else ''}{what}")
 
     # ---- objects ----------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class JsonTree:
         }
 
     def known_members(self, required: Iterable[str], optional: Iterable[str] = ()) -> dict[str, JsonTree]:
-        """The members of an object that must have all `required` keys and no unknown one."""
+        """The members of an object. It must have all `required` keys and no unknown one."""
         members = self.members()
         required = tuple(required)
         known = (*required, *optional)
@@ -94,15 +94,15 @@ class JsonTree:
         return (JsonTree(v, self.file, f"{self.path}[{i}]") for i, v in enumerate(self.value))
 
     def texts(self, words: Iterable[str] | None = None) -> tuple[str, ...]:
-        """A list of strings without repetition, each one of `words` where those are given."""
+        """A list of distinct strings; each is one of `words` if given."""
         return self._distinct(tuple(item.text(words) for item in self.items()))
 
     def integers(self, least: int = 0) -> tuple[int, ...]:
-        """A list of integers without repetition."""
+        """A list of distinct integers, each at least `least`."""
         return self._distinct(tuple(item.integer(least) for item in self.items()))
 
     def flags(self) -> tuple[bool, ...]:
-        """A list of true and false without repetition."""
+        """A list of distinct booleans."""
         return self._distinct(tuple(item.flag() for item in self.items()))
 
     def triple(self) -> tuple[int, int, int]:
@@ -123,7 +123,7 @@ class JsonTree:
     # ---- leaves -----------------------------------------------------------------------------
 
     def text(self, words: Iterable[str] | None = None) -> str:
-        """A string, one of `words` where those are given."""
+        """A string; one of `words` if given."""
         if not isinstance(self.value, str):
             raise self.error(f"{self} is not a string")
         if words is not None:
@@ -161,7 +161,7 @@ class JsonTree:
 
 
 def shown(text: str) -> str:
-    """A text from outside as messages show it: quoted, on one line, shortened."""
+    """Untrusted text as shown in messages: quoted, on one line, shortened."""
     if len(text) > _SHOWN_CHARACTERS:
         text = text[: _SHOWN_CHARACTERS - 3] + "..."
     return repr(text)
@@ -171,7 +171,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members: dict[str, Any] = {}
     for key, value in pairs:
         if key in members:
-            raise ValueError(f"the key {shown(key)} stands twice in one object")
+            raise ValueError(f"the key {shown(key)} appears twice in one object")
         members[key] = value
     return members
 

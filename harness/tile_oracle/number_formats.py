@@ -1,4 +1,4 @@
-"""How arrays store the data types of problems, and the numbers that they mean."""
+"""Conversion between numbers and the storage formats of the problems' data types."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGEST_FP8 = 448.0
 
 
 def encode(values: Array, dtype: str) -> Array:
-    """Values as the dtype stores them, rounded to nearest even; fp8 saturates at its largest number, 448."""
+    """Converts values to the dtype's storage format, rounding to nearest even; fp8 saturates at 448."""
     exact = values.astype(np.float32)
     if dtype == "fp32":
         return exact
@@ -35,16 +35,16 @@ def encode(values: Array, dtype: str) -> Array:
         with np.errstate(over="ignore"):
             return exact.astype(np.float16)
     if dtype == "fp8":
-        # As GPUs convert: ml_dtypes alone makes NaN of what is beyond the largest number.
+        # GPUs saturate; ml_dtypes alone converts values out of range to NaN.
         exact = np.clip(exact, -_LARGEST_FP8, _LARGEST_FP8)
     return exact.astype(_NUMBERS[dtype]).view(STORAGE[dtype])
 
 
 def numbers(stored: Array, dtype: str) -> Array:
-    """The same memory, of a type that NumPy calculates with."""
+    """A view of the stored values with a type that NumPy can compute with."""
     return stored.view(_NUMBERS[dtype]) if dtype in _NUMBERS else stored
 
 
 def decode(stored: Array, dtype: str) -> npt.NDArray[np.float32]:
-    """The inverse of `encode`, exact."""
+    """Converts stored values to float32, exactly; the inverse of `encode`."""
     return numbers(stored, dtype).astype(np.float32)

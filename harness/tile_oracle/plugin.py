@@ -67,7 +67,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _end_without_device(config: pytest.Config, why: str) -> NoReturn:
-    """End before anything runs. Raises UsageError for an --allow that cannot be read."""
+    """Ends the session before anything runs. Raises UsageError for an invalid --allow."""
     try:
         allowed = Outcome.DEVICE_MISSING in read_allowed(",".join(config.getoption("--allow") or ()))
     except HarnessError as error:
@@ -107,8 +107,8 @@ def _parameter(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture
 def measure(request: pytest.FixtureRequest) -> Measure:
-    """measure(problem, kernel) -> measure.measurement.Measurement: built, run in isolation, checked,
-    timed and recorded; made once a session, however often it is asked for."""
+    """measure(problem, kernel) -> measure.measurement.Measurement: builds the kernel, runs it in isolation,
+    checks, times and records it. Each pair is measured once per session; further calls return that result."""
     plugin = request.config.pluginmanager.get_plugin(_PLUGIN_NAME)
     if plugin is None:
         pytest.skip("needs --problem-set, e.g. pytest --problem-set forward_smoke")
@@ -118,8 +118,8 @@ def measure(request: pytest.FixtureRequest) -> Measure:
 
 @pytest.fixture
 def replayed(request: pytest.FixtureRequest) -> Replayed:
-    """replayed(problem) -> the recorded measurements (measure.measurement.Measurement) of the kernels
-    that the session asks for on it; in a session that replays records."""
+    """replayed(problem) -> the recorded measurements (measure.measurement.Measurement) of the session's
+    kernels on this problem, in a session that replays records."""
     plugin = request.config.pluginmanager.get_plugin(_PLUGIN_NAME)
     if plugin is None or plugin.session.suite != REPLAY_SUITE:
         pytest.skip("needs recorded measurements, e.g. pytest --problem-set forward_smoke --oracle FILE")

@@ -1,11 +1,11 @@
-"""JSON documents that carry a SHA-256 of themselves, so that a changed bit is noticed when they are read.
+"""JSON documents with a SHA-256 of their content, so that damage is detected when they are read.
 
     document = seal({"schema": 2, ...})      adds two keys, `sha256` and `sha256_of`
-    check_seal(document, path, GateError)    raises when the document is not what was sealed
+    check_seal(document, path, GateError)    raises if the document was changed after sealing
 
-The digest is that of the document as canonical JSON (keys sorted, no white space, ASCII) without the two
-keys. Layout and order of keys may therefore change; every value counts. Two keys and not one: damage to the
-name of one of them does not turn a sealed document into one that never had a seal.
+The digest is computed over the document as canonical JSON (keys sorted, no white space, ASCII) without the
+two keys. So layout and key order may change, values may not. There are two keys so that damage to the name of
+one does not turn a sealed document into an unsealed one.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ _MEANING = "this document as canonical JSON, without sha256 and sha256_of"
 
 
 def seal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document with its digest; an older one is replaced.
+    """A copy of the document with its digest; an existing one is replaced.
 
-    Raises ValueError for what JSON does not hold, NaN and infinity included.
+    Raises ValueError for values that JSON cannot express, such as NaN and infinity.
     """
     plain = json.loads(json.dumps({key: value for key, value in document.items() if not _is_seal(key)}))
     return {**plain, DIGEST: digest_of_document(plain), DIGEST_OF: _MEANING}
 
 
 def is_sealed(document: Mapping[str, Any]) -> bool:
-    """Whether the document carries a digest, right or wrong."""
+    """Whether the document has a digest, which may be wrong."""
     return any(map(_is_seal, document))
 
 
 def without_seal(document: Mapping[str, Any]) -> dict[str, Any]:
-    """The document as it was before it was sealed."""
+    """The document without the two keys of its seal."""
     return {key: value for key, value in document.items() if not _is_seal(key)}
 
 
@@ -48,18 +48,18 @@ def check_seal(
     error: type[HarnessError],
     fix: str = "restore it from version control or a copy, or make it again",
 ) -> bool:
-    """Whether the document carries a digest, which is then right. Documents of older versions carry none.
+    """Returns whether the document has a digest (those of older versions have none).
 
-    Raises `error`, which names the path and the fix, for a document that is not what was sealed.
+    Raises `error`, with the path and the fix, if the digest does not match.
     """
     if not is_sealed(document):
         return False
     try:
         right = document.get(DIGEST) == digest_of_document(without_seal(document))
-    except (ValueError, RecursionError):  # NaN, or a text that no encoding holds: never sealed so
+    except (ValueError, RecursionError):  # NaN, or text that cannot be encoded: cannot have been sealed
         right = False
     if not right or document.get(DIGEST_OF) != _MEANING:
-        raise error(f"{path} is damaged or was edited by hand, its SHA-256 does not match: {fix}")
+        raise error(f"{path} is damaged or was edited by hand: its SHA-256 does not match; {fix}")
     return True
 
 

@@ -1,8 +1,8 @@
-"""Cells of CSV files that people open in spreadsheets.
+"""Escaping of CSV cells against formula injection in spreadsheets.
 
-A spreadsheet takes a cell that begins with = + - @, a tab or a carriage return for a formula, and runs it.
-Such a cell gets an apostrophe in front, unless it is a number; so does one that begins with an apostrophe, so
-that `cell_text` undoes what `safe_cell` did, whatever the text was.
+A spreadsheet interprets a cell that begins with = + - @, a tab or a carriage return as a formula. Such a
+cell, unless it is a number, is prefixed with an apostrophe. So is a cell that begins with an apostrophe, so
+that `cell_text` is the exact inverse of `safe_cell`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 
 
 def safe_cell(text: str) -> str:
-    """The text as a cell that no spreadsheet runs."""
+    """The text as a cell that a spreadsheet does not interpret as a formula."""
     return f"'{text}" if text.startswith(_FORMULA) and not _NUMBER.fullmatch(text) else text
 
 
 def cell_text(cell: str) -> str:
-    """The text of a cell that `safe_cell` made; other cells stay as they are."""
+    """The text of a cell made by `safe_cell`; other cells are unchanged."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA) else cell

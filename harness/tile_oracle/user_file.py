@@ -1,8 +1,7 @@
-"""Reading a file that a user named: a regular file of a bounded size, or an error.
+"""Safe reading of files named by a user: only regular files of bounded size.
 
-A FIFO that nobody writes to would hang the reader forever, a device may never end or may act when it is
-opened, and a file that is far too large would take the machine's memory. `open_regular` refuses them before a
-byte is read.
+A FIFO without a writer would block the reader forever, a device may be endless or have side effects when it
+is opened, and a huge file would exhaust memory. `open_regular` refuses them before reading anything.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _KINDS: tuple[tuple[Callable[[int], bool], str], ...] = (
 
 
 def open_regular(path: Path | str) -> BufferedReader:
-    """The file, open for reading in binary. Symbolic links are followed.
+    """Opens a file for reading in binary. Symbolic links are followed.
 
-    Raises OSError, whose strerror says what the path is, for anything but a regular file.
+    Raises OSError, whose strerror names the kind of file, for anything but a regular file.
     """
-    # Without O_NONBLOCK, to open a FIFO waits for a writer. It changes nothing for regular files.
+    # Without O_NONBLOCK, opening a FIFO waits for a writer. It has no effect on regular files.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         check_regular(handle, path)
@@ -47,16 +46,16 @@ def check_regular(handle: int, path: Path | str) -> None:
 
 
 def refuse_special(path: Path | str) -> None:
-    """Raises OSError unless the path is a regular file now: for readers that open files themselves."""
+    """Raises OSError unless the path is a regular file. For readers that open files themselves."""
     with open_regular(path):
         pass
 
 
 def read_bytes(path: Path | str, limit: int) -> bytes:
-    """The whole file. Raises OSError, with a strerror to show, for one of more than `limit` bytes and for
-    what is no regular file."""
+    """The content of a file. Raises OSError, with a strerror fit for a message, for a file of more than
+    `limit` bytes or a path that is not a regular file."""
     with open_regular(path) as file:
-        # One byte more than allowed: a file may grow between a look at its size and the read.
+        # Reads one byte more than allowed, because the file may grow after its size was checked.
         data = file.read(limit + 1)
     if len(data) > limit:
         raise OSError(errno.EFBIG, f"it is larger than {_size(limit)}", str(path))

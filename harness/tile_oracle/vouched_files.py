@@ -1,12 +1,11 @@
-"""SHA-256 digests of files, kept in another file beside them, and checked when the files are read.
+"""SHA-256 digests of files, stored in another file in the same folder and checked when the files are read.
 
-Two kinds of JSON file vouch for others. Both are sealed themselves (tile_oracle.sealed_json):
+Two kinds of JSON file hold digests of others. Both are sealed themselves (tile_oracle.sealed_json):
 
     train_manifest.json    `files`: name -> SHA-256 of the files in the same model folder
-    NAME.json              `records_sha256`: SHA-256 of NAME.parquet, the oracle beside this baseline
+    NAME.json              `records_sha256`: SHA-256 of NAME.parquet, the oracle of this baseline
 
-Files that nothing vouches for are read as they are: published model folders and those of older versions have
-no digests.
+Files without a digest are read unchecked: published model folders and those of older versions have none.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ def sha256_of_file(path: Path) -> str:
 
 
 def records_digest(baseline: Path) -> str | None:
-    """SHA-256 of the oracle that lies beside a baseline's file, None where none does. Raises OSError."""
+    """SHA-256 of the oracle file of a baseline, None if there is none. Raises OSError."""
     try:
         return sha256_of_file(baseline.with_suffix(".parquet"))
     except FileNotFoundError:
@@ -52,8 +51,8 @@ def records_digest(baseline: Path) -> str | None:
 
 
 def check_bytes(path: Path, data: bytes, error: type[HarnessError]) -> bool:
-    """Whether something vouches for the file whose bytes these are. Raises `error` where they are not those
-    that were digested."""
+    """Checks the content of a file against its digest. Returns whether there is a digest; raises `error` if
+    it does not match."""
     found = _voucher(path, error)
     if found is None:
         return False
@@ -62,7 +61,7 @@ def check_bytes(path: Path, data: bytes, error: type[HarnessError]) -> bool:
 
 
 def check_file(path: Path, error: type[HarnessError]) -> bool:
-    """The same for a file that another reader opens. Raises `error`, for an unreadable file too."""
+    """The same for a file that another reader opens. Raises `error` also for an unreadable file."""
     found = _voucher(path, error)
     if found is None:
         return False
@@ -75,15 +74,15 @@ def check_file(path: Path, error: type[HarnessError]) -> bool:
 
 
 def vouched_manifest(manifest: Mapping[str, Any], files: Mapping[str, str]) -> dict[str, Any]:
-    """The manifest with the digests of the folder's files (name -> SHA-256), sealed."""
+    """A sealed copy of the manifest with the digests of the folder's files (name -> SHA-256)."""
     return seal({**manifest, FILES: dict(sorted(files.items()))})
 
 
 def vouch_for(folder: Path, names: Iterable[str], error: type[HarnessError]) -> None:
-    """Puts the digests of these files, which were just written, into the folder's manifest.
+    """Updates the digests of these files, which were just written, in the folder's manifest.
 
-    Other entries stay as they are. A folder without a manifest, or whose manifest has no digests, is left
-    alone: `seal_folder` gives it some. Raises `error`.
+    Other entries are unchanged. A folder without a manifest, or with a manifest without digests, is left
+    unchanged; `seal_folder` adds digests to it. Raises `error`.
     """
     manifest = _manifest(folder, error)
     if manifest is not None and FILES in manifest:
@@ -95,8 +94,11 @@ def seal_folder(
     error: type[HarnessError],
     complete: Callable[[dict[str, Any]], Mapping[str, Any]] = dict,
 ) -> int:
-    """Writes digests of all files that lie in a model folder into its manifest; how many. Digests that it has
-    are replaced. `complete` makes the manifest say more; by default nothing else changes. Raises `error`."""
+    """Writes digests of all files of a model folder to its manifest and returns their number.
+
+    Existing digests are replaced. complete: adds further entries to the manifest; by default nothing else
+    changes. Raises `error`.
+    """
     manifest = complete(_unchecked(folder / MANIFEST_FILE, error))
     names = [
         entry.name
@@ -108,9 +110,9 @@ def seal_folder(
 
 
 def seal_baseline(path: Path, error: type[HarnessError]) -> None:
-    """Seals the JSON file of a baseline, with the digest of the oracle beside it where one is.
+    """Seals the JSON file of a baseline, with the digest of its oracle if there is one.
 
-    The file's other values stay as they are. Raises `error`, also for a file that is no JSON object.
+    Other values are unchanged. Raises `error`, also for a file that is not a JSON object.
     """
     document = _unchecked(path, error)
     try:
@@ -120,9 +122,9 @@ def seal_baseline(path: Path, error: type[HarnessError]) -> None:
 
 
 def sealed_baseline(document: Mapping[str, Any], path: Path) -> bytes:
-    """The file of a baseline that is to be kept at the path: sealed, with the digest of the oracle beside it.
+    """The content of a baseline's file at `path`: sealed, with the digest of its oracle.
 
-    Equal documents beside equal oracles give equal bytes. Raises OSError for an oracle that cannot be read.
+    Equal documents with equal oracles give equal bytes. Raises OSError for an oracle that cannot be read.
     """
     plain = {key: value for key, value in document.items() if key != RECORDS_DIGEST}
     digest = records_digest(path)
@@ -131,8 +133,8 @@ def sealed_baseline(document: Mapping[str, Any], path: Path) -> bytes:
 
 
 def vouch_for_oracle(path: Path, error: type[HarnessError]) -> None:
-    """Puts the digest of an oracle that was just written into the baseline beside it, where that has a seal.
-    Raises `error`."""
+    """Updates the digest of an oracle, which was just written, in its baseline, if that is sealed. Raises
+    `error`."""
     beside = path.with_suffix(".json")
     document = _document(beside, error)
     if document is not None and is_sealed(document):
@@ -140,7 +142,7 @@ def vouch_for_oracle(path: Path, error: type[HarnessError]) -> None:
 
 
 def _unchecked(path: Path, error: type[HarnessError]) -> dict[str, Any]:
-    """The JSON object in a file, whatever its seal."""
+    """The JSON object in a file, without checking its seal."""
     try:
         document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
     except OSError as reason:
@@ -172,7 +174,7 @@ def _write_manifest(
 def _compare(path: Path, digest: str, expected: str, by: Path, error: type[HarnessError]) -> None:
     if digest != expected:
         raise error(
-            f"{path} is damaged or was changed, {by.name} has another SHA-256 of it: "
+            f"{path} is damaged or was changed: its SHA-256 differs from that in {by.name}; "
             f"restore the file from version control or a copy, or make it again ({_maker(path, by)})"
         )
 
@@ -184,7 +186,7 @@ def _maker(path: Path, by: Path) -> str:
 
 
 def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
-    """The digest that the file must have and the file that says so."""
+    """The digest that the file must have, and the file that stores the digest; None if there is none."""
     if path.name == MANIFEST_FILE:
         return None
     manifest = _manifest(path.parent, error)
@@ -200,7 +202,7 @@ def _voucher(path: Path, error: type[HarnessError]) -> tuple[str, Path] | None:
 
 
 def _manifest(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
-    """The folder's manifest, checked; None where there is none."""
+    """The folder's manifest, checked; None if there is none."""
     path = folder / MANIFEST_FILE
     document = _document(path, error)
     if document is None and path.is_file():
@@ -216,8 +218,8 @@ def _manifest(folder: Path, error: type[HarnessError]) -> dict[str, Any] | None:
 
 
 def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
-    """A JSON object whose seal, where it has one, is right; None where there is no file or no such object:
-    a foreign file beside a parquet file vouches for nothing."""
+    """The JSON object in a file. Raises `error` if its seal does not match. None if there is no file or it
+    holds no JSON object: a foreign file next to a parquet file is ignored."""
     try:
         seen = path.stat()
         document, damage = _read(path, seen.st_mtime_ns, seen.st_size, seen.st_ino)
@@ -230,7 +232,7 @@ def _document(path: Path, error: type[HarnessError]) -> dict[str, Any] | None:
 
 @lru_cache(maxsize=8)
 def _read(path: Path, mtime_ns: int, size: int, inode: int) -> tuple[dict[str, Any] | None, str]:
-    """The JSON object in a file, None where it is another value, and what is wrong with its seal."""
+    """The JSON object in a file (None for another value), and the error of its seal, "" if there is none."""
     document = json.loads(read_bytes(path, _MAX_VOUCHER_BYTES).decode())
     if not isinstance(document, dict):
         return None, ""

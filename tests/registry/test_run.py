@@ -328,5 +328,5 @@ def test_data_that_find_no_room_are_refused_in_one_line(
     first, second, _ = operands(EVIL)
     monkeypatch.setattr(module, "_SHARED_MEMORY", tmp_path / "missing")
     monkeypatch.setattr(module.tempfile, "gettempdir", lambda: str(tmp_path / "missing too"))
-    with pytest.raises(OperandError, match="name a folder with room by TMPDIR"):
+    with pytest.raises(OperandError, match="set TMPDIR to a folder with enough room"):
         registry.run(EVIL, first, second)

@@ -91,7 +91,7 @@ def test_the_newest_entry_wins_and_surroundings_do_not_mix(tmp_path: Path) -> No
         ({"kernel": "nonsense"}, "nonsense"),
         (
             {"kernel": kernel_pool("forward", "bf16", 2, "cpu", "tiny")[0].name},
-            "is no kernel for the problem",
+            "is not a kernel for the problem",
         ),
     ],
 )
@@ -302,5 +302,5 @@ def test_the_usual_folder_is_beside_the_compiled_kernels(
 
 @pytest.mark.parametrize("arch", ["../x", "", "a/b", "A" * 50])
 def test_an_architecture_never_becomes_another_path(arch: str, tmp_path: Path) -> None:
-    with pytest.raises(TunedError, match="is no architecture's name"):
+    with pytest.raises(TunedError, match="is not the name of an architecture"):
         TunedResults(arch, tmp_path)

@@ -1,1 +1,1 @@
-"""What to measure next, and which unmeasured kernels to try."""
+"""Suggests the next measurements, and searches for unmeasured kernels."""

@@ -1,8 +1,8 @@
-"""Search for kernels by a model's predictions, beyond the kernels that were measured.
+"""Searches for fast kernels by a model's predictions, beyond the measured ones.
 
-The space is what an architecture allows (tile_oracle.exploration.search_space). Two strategies: `random`
-scores a sample, `evolution` is discrete differential evolution. Both are deterministic by seed, stop at a
-budget of distinct kernels, and can continue from a saved state.
+The search space is what an architecture allows (tile_oracle.exploration.search_space). The strategy `random`
+scores a sample, `evolution` is discrete differential evolution. Both are deterministic for a given seed, stop
+at a budget of distinct kernels, and can continue from a saved state.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _MOST_TRIES = 60
 
 @dataclass(frozen=True)
 class Found:
-    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it (None where
-    the model does not say what it was trained on)."""
+    """A kernel, its predicted TFLOPS, and whether the model was trained on measurements of it (None if the
+    model does not record its training data)."""
 
     kernel: Kernel
     predicted_tflops: float
@@ -40,10 +40,10 @@ class Found:
 
 @dataclass
 class SearchState:
-    """The state of a search, from which it can continue, as plain JSON (`as_json`, `from_json`).
+    """The state of a search, from which it can continue; convertible to JSON (`as_json`, `from_json`).
 
-    `scores`: kernel name -> predicted TFLOPS. `population`: combinations of the evolution.
-    `settled`: how many of the scores are of whole rounds; the others are of a round that was cut.
+    scores: kernel name -> predicted TFLOPS. population: combinations of the evolution. settled: number of the
+    scores that belong to complete rounds; the others are of an interrupted round.
     """
 
     problem: str
@@ -90,11 +90,10 @@ def search(
     seed: int = 0,
     state: SearchState | None = None,
 ) -> SearchState:
-    """Scores up to `budget` distinct kernels (including those of the state); the result can be continued.
+    """Scores up to `budget` distinct kernels, including those of the state, and returns the new state.
 
-    A continued search scores the same kernels as one that was never interrupted.
-    Raises ModelError for a strategy that is not in STRATEGIES, a budget under 1, or a state of another
-    problem, strategy or seed.
+    A continued search scores the same kernels as an uninterrupted one. Raises ModelError for an unknown
+    strategy, a budget below 1, or a state of another problem, strategy or seed.
     """
     if strategy not in STRATEGIES:
         raise ModelError(f"strategy {strategy!r} is not one of {', '.join(STRATEGIES)}")
@@ -116,7 +115,7 @@ def search(
             [_draw(space, random) for _ in range(_POPULATION)] if starting else _mutated(space, random, state)
         )
         if not _score(predictor, space, choices, state, budget):
-            break  # A continued search repeats the round, so that it ends as if never interrupted.
+            break  # A continued search repeats the round, to end like an uninterrupted one.
         if strategy == "evolution":
             state.population = choices if starting else _survivors(space, state, choices)
         state.rounds += 1
@@ -126,14 +125,14 @@ def search(
 
 
 def best_of(state: SearchState, predictor: Predictor, count: int) -> list[Found]:
-    """The best kernels of a search, each with whether the model knows measurements of it."""
+    """The best `count` kernels of a search, best first."""
     known = predictor.measured_kernels
     ranked = sorted(state.scores.items(), key=lambda item: (-item[1], item[0]))[:count]
     return [Found(parse_kernel_name(name), score, name in known if known else None) for name, score in ranked]
 
 
 def _draw(space: Space, random: np.random.Generator) -> list[int]:
-    """A random combination that is a kernel; after many misses any combination."""
+    """A random valid combination; after many failed attempts any combination."""
     choice = [0] * len(space.axes)
     for _ in range(200):
         choice = [int(random.integers(len(axis))) for axis in space.axes]
@@ -143,8 +142,8 @@ def _draw(space: Space, random: np.random.Generator) -> list[int]:
 
 
 def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> list[list[int]]:
-    """One trial per member: a mutation by the difference of two others, crossed with the member, and tried
-    again while it is no kernel or one that has its score."""
+    """One trial per member: a mutation by the difference of two others, crossed with the member. Repeated
+    while the result is invalid or already scored."""
     population = [np.array(choice) for choice in state.population]
     sizes = np.array([len(axis) for axis in space.axes])
     best = np.array(max(state.population, key=lambda choice: _fitness(space, state, choice)))
@@ -171,7 +170,7 @@ def _mutated(space: Space, random: np.random.Generator, state: SearchState) -> l
 
 
 def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> list[list[int]]:
-    """The better one of each member and its trial."""
+    """The better of each member and its trial."""
     return [
         trial if _fitness(space, state, trial) > _fitness(space, state, member) else member
         for member, trial in zip(state.population, trials, strict=True)
@@ -181,7 +180,7 @@ def _survivors(space: Space, state: SearchState, trials: list[list[int]]) -> lis
 def _score(
     predictor: Predictor, space: Space, choices: Sequence[Sequence[int]], state: SearchState, budget: int
 ) -> bool:
-    """Predicts the kernels that have no score yet; False when the budget did not allow all of them."""
+    """Scores the kernels that have no score yet; returns False if the budget did not suffice for all."""
     kernels = {kernel.name: kernel for choice in choices if (kernel := space.kernel(choice)) is not None}
     new = [kernel for name, kernel in kernels.items() if name not in state.scores]
     allowed = new[: budget - len(state.scores)]

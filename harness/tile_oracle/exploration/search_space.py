@@ -1,7 +1,7 @@
 """The kernels that an architecture allows for a kind of problem, as combinations of choices.
 
-Tiles are multiples of waves and warp tiles; pipelines, schedulers and flags are all that there are. The
-operation says the axes, and how a combination becomes a kernel (`tile_oracle.operation.search_axes`).
+Tiles are multiples of waves and warp tiles; all pipelines, schedulers and flags are included. The operation
+defines the axes and the conversion of a combination to a kernel (`tile_oracle.operation.search_axes`).
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ from tile_oracle.problem import Problem
 
 @dataclass(frozen=True)
 class Space:
-    """Every combination of choices; `kernel` converts a combination into a kernel, None if it is invalid.
-
-    A combination is one index per axis, (axes,).
-    """
+    """All combinations of choices. A combination is one index per axis, (axes,)."""
 
     arch: Arch
     problem: Problem
@@ -30,7 +27,7 @@ class Space:
 
     @classmethod
     def of(cls, arch_name: str, problem: Problem) -> Space:
-        """The space of an architecture for the kind of a problem. Raises ModelError when it is empty."""
+        """The space of an architecture for a problem's kind. Raises ModelError if it is empty."""
         arch = load_arch(arch_name)
         axes = _axes_of(problem.op).axes(arch, problem.dtype)
         if any(not axis for axis in axes):
@@ -38,7 +35,7 @@ class Space:
         return cls(arch, problem, axes)
 
     def kernel(self, choice: Sequence[int]) -> Kernel | None:
-        """The kernel of a combination, or None when the architecture refuses it."""
+        """The kernel of a combination, None if the architecture does not allow it."""
         values = tuple(axis[index] for axis, index in zip(self.axes, choice, strict=True))
         try:
             kernel = _axes_of(self.problem.op).kernel(self.arch, self.problem, values)
@@ -47,7 +44,7 @@ class Space:
         return kernel if self.why_not(kernel) is None else None
 
     def why_not(self, kernel: Kernel) -> str | None:
-        """Why the kernel cannot be built for the problem, None when it can."""
+        """The reason why the kernel cannot be built for the problem, None if it can."""
         return self.arch.refusal(kernel) or self.arch.problem_refusal(kernel, self.problem)
 
 

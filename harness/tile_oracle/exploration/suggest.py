@@ -1,12 +1,11 @@
-"""Suggests what to measure next: the most informative pairs within a budget.
+"""Suggests the most informative pairs to measure next within a budget.
 
-An ensemble of models, each fitted to a resampling of the problems, says how sure it is of every pair: of
-physical time models for convolutions, of ln(time) trees for GEMM, which pick best there. A pair is
-worth measuring when the ensemble disagrees on its time, and when it may be the fastest of its problem: a
-slow kernel's exact time decides nothing.
+An ensemble of models, each fitted to a bootstrap sample of the problems, gives the uncertainty of every
+pair's time. The models are physical time models for convolutions and ln(time) trees for GEMM, which pick best
+there. A pair is worth measuring if the ensemble disagrees on its time and it may be the fastest of its
+problem; the exact time of a slow kernel does not matter.
 
-If a model exists, `suggest_picks` uses it: its mistakes are among the pairs that it would pick and that were
-never measured.
+If a model exists, `suggest_picks` uses it: its mistakes are among the unmeasured pairs that it would pick.
 """
 
 from __future__ import annotations
@@ -52,13 +51,11 @@ def suggest(
 ) -> pd.DataFrame:
     """The `budget` pairs to measure next, most useful first.
 
-    Candidates are the problems with the kernels that the architecture lets compute them, less the pairs that
-    the records have.
-    Columns: problem, kernel, `disagreement` (standard deviation of ln(time) over the ensemble),
-    `expected_regret` (mean loss, as a share of the time, of not taking this kernel where the ensemble's
-    members prefer it to the present pick), and `value`, by which they are sorted. Only one name of a group
-    of aliases is suggested for a problem. Raises ModelError for a budget under 1, or without any candidate
-    or measured problem.
+    Candidates are all pairs that the architecture supports and that are not in the records. Columns: problem,
+    kernel, `disagreement` (standard deviation of ln(time) over the ensemble), `expected_regret` (mean loss,
+    as a fraction of the time, of not taking this kernel where ensemble members prefer it to the current
+    pick), and `value`, the sort key. Only one of several aliases is suggested for a problem. Raises
+    ModelError for a budget below 1, or without a candidate or a measured problem.
     """
     _check_budget(budget)
     rows = training_rows(records).table
@@ -106,12 +103,12 @@ def suggest_picks(
     budget: int,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """The `budget` pairs that a model picks first among those that the records do not have.
+    """The first `budget` unmeasured pairs in a model's order.
 
-    The first of every problem, then the second of every problem, and so on. Columns: problem, kernel, and
-    `rank`, from 1, among all of the problem's kernels, measured or not. Raises ModelError for a budget under
-    1, for problems that are not of the model's kind, and where every pair is measured. `report` is told how
-    far it is.
+    The first unmeasured pair of every problem, then the second of every problem, and so on. Columns: problem,
+    kernel, and `rank`, from 1, among all of the problem's kernels, measured or not. report: called with
+    progress messages. Raises ModelError for a budget below 1, for problems of another kind than the model's,
+    and if every pair is measured.
     """
     _check_budget(budget)
     effort = Effort(report=report)
@@ -141,10 +138,10 @@ def _check_budget(budget: int) -> None:
 def ensemble_log_times(
     rows: pd.DataFrame, aliases: Aliases, table: pd.DataFrame, arch: str, seed: int = 0
 ) -> Array:
-    """ln(time in ms) of the pairs of a table by each member of the ensemble, (members, pairs).
+    """Predicted ln(time in ms) of a table's pairs by each member of the ensemble, (members, pairs).
 
-    `rows`: a training table; each member sees its problems drawn with replacement. A problem that was not
-    drawn keeps a trace of weight, so that every kernel stays fitted.
+    rows: a training table, from which each member's problems are drawn with replacement. A problem that was
+    not drawn keeps a small weight, so that every kernel is fitted.
     """
     if not recipe_named("default").for_op(records_op(rows)).physical:
         return _tree_log_times(rows, table, arch, seed)
@@ -171,7 +168,7 @@ def _tree_log_times(rows: pd.DataFrame, table: pd.DataFrame, arch: str, seed: in
 
 
 def _resampled(groups: npt.NDArray[np.int64], seed: int) -> Iterator[Array]:
-    """How often the problem of each row was drawn, for every member of the ensemble."""
+    """Yields, for every member of the ensemble, how often each row's problem was drawn, (rows,)."""
     count = int(groups.max()) + 1
     random = np.random.default_rng(seed)
     for _ in range(ENSEMBLE):

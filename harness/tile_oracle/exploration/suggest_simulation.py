@@ -1,7 +1,7 @@
-"""Simulates suggestions on records that already have every pair, to see whether they help.
+"""Simulates suggestions on records that have every pair, to test whether suggestions help.
 
-Starting from a few complete problems, some rounds of pairs are added, once suggested ones and once as many
-random ones. A model is trained on either and picks for all problems of the records.
+Starting from a few complete problems, rounds of pairs are added: suggested pairs, or as many random pairs. A
+model is trained on each set and picks for all problems of the records.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAYS = ("suggested", "random")
 
 @dataclass(frozen=True)
 class Simulated:
-    """Mean efficiency in percent over the problems that a model reached from the pairs chosen one way."""
+    """Mean efficiency (percent) of a model trained on the pairs that one method chose."""
 
     way: str
     start: int
@@ -44,10 +44,10 @@ def simulate(
     recipe: str | None = None,
     report: Callable[[str], None] | None = None,
 ) -> list[Simulated]:
-    """One result per method and start: `budget` pairs in each of four rounds, from twelve problems.
+    """One result per method and start: four rounds of `budget` pairs each, starting from twelve problems.
 
-    `recipe`: what the model is trained by; by default the one that suggestions are made for: `physical` for
-    convolutions, `log_time` for GEMM. Raises ModelError for records of too few problems or pairs.
+    recipe: training recipe of the model; default `physical` for convolutions, `log_time` for GEMM. Raises
+    ModelError for records with too few problems or pairs.
     """
     table = records[records["status"] == "ok"]
     table = table.drop_duplicates(["problem", "kernel"]).reset_index(drop=True)

@@ -1,4 +1,4 @@
-"""Kernels for problems, in a running program: pick one, run it, or find the best by measuring."""
+"""Kernel selection in a running program: pick a kernel, run it, or find the best one by measuring."""
 
 from tile_oracle.registry.measuring import Budget, PoolMeasurements, model_free_order
 from tile_oracle.registry.registry import Registry

@@ -1,4 +1,4 @@
-"""The tuned results of one machine: which kernel holds for a problem, and keeping a new one."""
+"""Looks up and stores the tuned kernels of one machine."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tile_oracle.registry.tuned import Found, TunedEntry, TunedResults, now
 
 
 class KeptKernels:
-    """Finds and keeps tuned kernels; each problem's is validated once."""
+    """Finds and stores tuned kernels; the result of each problem is validated once."""
 
     def __init__(self, machine: Machine, results: TunedResults | None, say: Callable[[str], None]) -> None:
-        """`results`: None finds nothing and keeps nothing. `say` is told of stale results."""
+        """results: None finds and stores nothing. say: called with messages about stale results."""
         self._machine = machine
         self._results = results
         self._say = say
         self._found: dict[Problem, Found] = {}
 
     def find(self, problem: Problem, candidates: Candidates) -> Found:
-        """The problem's tuned kernel, if there is one and it holds."""
+        """The problem's tuned kernel if there is a valid one."""
         if self._results is None or not self._results.knows(problem):
             return Found()
         found = self._found.get(problem)
@@ -40,9 +40,9 @@ class KeptKernels:
         return found
 
     def keep(self, best: Measurement, measured: PoolMeasurements, how: str) -> bool:
-        """Whether the result is on disk now. An unsteady time is good enough to go on with, not to keep.
+        """Stores the best kernel; returns whether it is on disk. A noisy result is used but not stored.
 
-        The caller holds the machine's turn. Raises TunedError when the file cannot be written.
+        The caller holds the machine's turn. Raises TunedError if the file cannot be written.
         """
         if not best.ok:
             return False

@@ -1,4 +1,4 @@
-"""The registry's log, in which no line occurs twice."""
+"""The registry's log, which omits repeated lines."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _LOG = logging.getLogger("tile_oracle.registry")
 
 
 class LogOnce:
-    """Logs each line the first time that it is given."""
+    """Logs each distinct line once."""
 
     def __init__(self) -> None:
         self._said: set[str] = set()

@@ -1,4 +1,4 @@
-"""Where a registry's kernels run: the target, the worker process on it, and what has failed there."""
+"""The machine that a registry runs kernels on: target, worker process and the kernels that failed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tile_oracle.target.base import DataFiles, DeviceInfo, Target
 
 
 class Machine:
-    """A target and its worker, which starts at the first use; or an architecture alone, whose kernels can be
-    judged by their limits but not run.
+    """A target and its worker, which starts on first use; or an architecture alone, for which kernels can be
+    checked against limits but not run.
 
-    turn: held by whoever uses the worker.
+    turn: the lock to hold while using the worker.
     """
 
     def __init__(self, target: Target | None, arch: str, settings: SweepSettings) -> None:
-        """`arch`: the target's architecture, or the one to pick for. Raises RuleError for an unknown one."""
+        """arch: the target's architecture, or the one to pick for. Raises RuleError for an unknown one."""
         self.target = target
         self.arch = load_arch(arch)
         self.turn = threading.RLock()
@@ -34,22 +34,22 @@ class Machine:
 
     @property
     def device_name(self) -> str:
-        """The device's name as far as it is known without opening it, else ""."""
+        """The device's name if it is known without opening the device, else ""."""
         return self.target.device_name if self.target is not None else ""
 
     def may_run(self, kernel: Kernel, problem: Problem) -> bool:
-        """Whether the architecture's limits allow the kernel, and it has not failed here."""
+        """Whether the architecture's limits allow the kernel and it has not failed for the problem here."""
         if self._failed and (problem, kernel) in self._failed:
             return False
         return self.arch.problem_refusal(kernel, problem) is None
 
     def exclude(self, kernel: Kernel, problem: Problem) -> None:
-        """The kernel failed: `may_run` refuses it from now on."""
+        """Marks the kernel as failed for the problem: `may_run` refuses it from now on."""
         self._failed.add((problem, kernel))
 
     def apply(self, problem: Problem, kernel: Kernel, data: DataFiles) -> tuple[Applied, bool]:
-        """Builds the kernel and runs it once on the data: the outcome, and whether its binary was there
-        already. The caller holds the turn."""
+        """Builds the kernel and runs it once on the data. Returns the outcome, and whether the binary was
+        cached. The caller holds the turn."""
         target = self.target_to("run kernels")
         refusal = target.refusal(kernel, problem)
         if refusal is not None:
@@ -61,7 +61,8 @@ class Machine:
         return self.supervisor().apply(problem, built.binary.path, data), cached
 
     def supervisor(self) -> Supervisor:
-        """What runs the worker. The caller holds the turn."""
+        """The supervisor of the worker, started on first use. The caller holds the turn. Raises TargetError
+        after `close`."""
         if self._closed:
             raise TargetError("the registry is closed")
         if self._supervisor is None:
@@ -69,12 +70,12 @@ class Machine:
         return self._supervisor
 
     def device(self) -> DeviceInfo:
-        """The device, opened if it is not yet. The caller holds the turn."""
+        """Facts of the device, which is opened if necessary. The caller holds the turn."""
         return self.supervisor().open()
 
     def surroundings(self) -> Surroundings:
-        """What a tuned result must have been measured with to be used here."""
-        target = self.target_to("believe tuned results")
+        """The environment that a tuned result must match to be valid here."""
+        target = self.target_to("use tuned results")
         toolchain = target.builder.toolchain if target.builder is not None else None
         return Surroundings(
             target.name,
@@ -86,12 +87,13 @@ class Machine:
         )
 
     def source_hash(self, kernel: Kernel) -> str:
-        """Of the kernel's binary, as it would be built now."""
+        """The source hash of the kernel's binary as it would be built now."""
         target = self.target_to("build kernels")
         return target.builder.source_hash(kernel) if target.builder is not None else target.source_identity()
 
     def target_to(self, what_for: str) -> Target:
-        """The target. Raises TargetError without one; `what_for` ends the message's "cannot ..."."""
+        """The target. Raises TargetError if there is none; `what_for` completes the message's "cannot
+        ..."."""
         if self.target is None:
             raise TargetError(
                 f"this registry only picks, for {self.arch.name}, and cannot {what_for}: give it a target"
@@ -99,7 +101,7 @@ class Machine:
         return self.target
 
     def close(self) -> None:
-        """End the worker. Safe to call twice. The caller holds the turn."""
+        """Ends the worker; may be called twice. The caller holds the turn."""
         self._closed = True
         supervisor, self._supervisor = self._supervisor, None
         if supervisor is not None:

@@ -1,4 +1,4 @@
-"""Measuring a pool for one problem within a budget, in a stated order."""
+"""Measures a pool for one problem, in a given order and within a budget."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Budget:
-    """When measuring a pool stops: after so many seconds, compilation included, or so many kernels (None:
-    all). What is under way is finished, so a little later than that.
+    """Limits of measuring a pool. seconds: time limit, including compilation. kernels: at most this many
+    (None: all). A measurement in progress is completed, so the limits may be exceeded slightly.
 
-    Raises TargetError for what is no budget.
+    Raises TargetError for invalid limits.
     """
 
     seconds: float = 30.0
@@ -42,10 +42,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class PoolMeasurements:
-    """What was measured for a problem. best: the oracle of these; where no kernel was ok, the fastest whose
-    result was right but whose time was not steady; None without any.
+    """The measurements of a problem.
 
-    pool: how many candidates there were; seconds: how long it took.
+    best: the fastest ok kernel; if there is none, the fastest correct kernel with a noisy time; None without
+    either. pool: number of candidates. seconds: duration.
     """
 
     problem: Problem
@@ -66,24 +66,24 @@ class PoolMeasurements:
 
     @property
     def statuses(self) -> Mapping[str, int]:
-        """Status -> kernels, by their last measurement."""
+        """Status of the last measurement -> number of kernels."""
         last = {measurement.kernel: measurement.status for measurement in self.measurements}
         return Counter(last.values())
 
     def ranked(self) -> list[Measurement]:
-        """The best, then the other kernels that were right by their latency in their last round, those whose
-        time was not steady at the end."""
+        """The best kernel, then the other correct ones by the latency of their last round, noisy ones
+        last."""
         others = (m for m in _right(self.measurements) if self.best is None or m.kernel != self.best.kernel)
         rest = sorted(others, key=_by_latency)
         return [self.best, *rest] if self.best is not None else rest
 
 
 def model_free_order(problem: Problem, kernels: Iterable[Kernel]) -> list[Kernel]:
-    """The order in which kernels are tried without a model.
+    """The order in which kernels are measured without a model.
 
-    Pipelines take turns; within one, the kernel whose tiles cover the implicit GEMM with the least padding
-    comes first, of equals the one with the larger tile (it loads operands less often), then by name.
-    Kernels of an operation without tiles are ordered by name.
+    Pipelines alternate. Within a pipeline kernels are sorted by the padding of the implicit GEMM to whole
+    tiles (least first), then by tile size (largest first: fewer operand loads), then by name. Kernels of an
+    operation without tiles are sorted by name.
     """
     if "pipeline" not in operation_named(problem.op).kernel_fields:
         return sorted(kernels, key=lambda kernel: kernel.name)
@@ -109,16 +109,16 @@ def measure_pool(
     budget: Budget,
     watch: Callable[[Measurement], None] | None = None,
 ) -> PoolMeasurements:
-    """Kernels in their order until the budget ends, the leaders again at the end.
+    """Measures kernels in order until the budget is spent, then measures the leaders again.
 
-    `watch` is called with each measurement. Raises BuildError when the build folder cannot be used.
+    watch: called with each measurement. Raises BuildError if the build folder cannot be used.
     """
     began = time.monotonic()
     chosen = kernels[: budget.kernels]
     taken: list[Measurement] = []
 
     def take(measurements: Iterator[Measurement], *, bounded: bool) -> bool:
-        """Whether the budget sufficed for all of them."""
+        """Collects measurements; returns whether the budget sufficed for all of them."""
         for measurement in measurements:
             taken.append(measurement)
             if watch is not None:
@@ -143,7 +143,8 @@ def measure_pool(
 
 
 def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
-    """The oracle, as a run's records would give it, or the nearest substitute."""
+    """The oracle, determined as from a run's records, or else the fastest correct kernel; None without
+    one."""
     import pandas as pd
 
     if not measurements:
@@ -158,7 +159,7 @@ def best_of(measurements: Sequence[Measurement]) -> Measurement | None:
 
 
 def _right(measurements: Iterable[Measurement]) -> list[Measurement]:
-    """Of each kernel the last measurement, if its result was right."""
+    """The last measurement of each kernel whose result was correct."""
     last = {measurement.kernel: measurement for measurement in measurements}
     return [measurement for measurement in last.values() if measurement.status in _RIGHT]
 

@@ -1,14 +1,14 @@
-"""Arrays that a caller gives to a kernel: their names, what they must be, and how they reach the worker.
+"""Operands that a caller passes to a kernel: names, shapes, types, and the transfer to the worker.
 
-Data lie in memory as kernels/cpu/abi.h says, in C order, channels last, the group beside the channel:
+The memory layout is that of kernels/cpu/abi.h: C order, channels last, the group next to the channel:
 
     forward      x, w  -> y      x   N [D] H W G C/G      w   G K/G [Z] Y X C/G      y   N [D] H W G K/G
     bwd_data     dy, w -> dx     dy like y, dx like x
     bwd_weight   x, dy -> dw     dw like w
-    gemm         a, b  -> c      rows one after the other (r) or columns (c), as the problem's layout says
+    gemm         a, b  -> c      row-major (r) or column-major (c), by the problem's layout
 
-fp32 is float32 and fp16 is float16. bf16 travels as its bits, uint16 (`tile_oracle.number_formats.encode`
-makes them of floats, `decode` floats of them).
+fp32 is float32 and fp16 is float16. bf16 is passed as its bits in uint16 (`tile_oracle.number_formats.encode`
+converts floats to bits, `decode` bits to floats).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SHARED_MEMORY = Path("/dev/shm")  # a file there is memory, and never reaches a
 
 
 def argument_names(problem: Problem) -> tuple[str, str, str]:
-    """What both operands and the result of a problem are called: ("x", "w", "y"). Raises OperandError."""
+    """Names of both operands and the result of a problem, such as ("x", "w", "y"). Raises OperandError."""
     first, second, result = _arguments(problem)
     return first.name, second.name, result.name
 
@@ -55,14 +55,14 @@ def _name(problem: Problem) -> str:
 
 
 def axes(problem: Problem, name: str) -> str:
-    """The axes of an argument, outermost first: `N Hi Wi G C/G`."""
+    """The axes of an argument, outermost first, such as `N Hi Wi G C/G`."""
     return next(argument.axes for argument in _arguments(problem) if argument.name == name)
 
 
 def taken_operands(
     problem: Problem, positional: Sequence[object], named: Mapping[str, object]
 ) -> tuple[Array, Array]:
-    """Both operands of a call, given in order or by their names, checked. Raises OperandError."""
+    """Checks and returns both operands of a call, given by position or by name. Raises OperandError."""
     wanted = argument_names(problem)[:2]
     which = f"a {_name(problem)} problem takes"
     unknown = [name for name in named if name not in wanted[len(positional) :]]
@@ -77,7 +77,8 @@ def taken_operands(
 
 
 def checked_operand(problem: Problem, name: str, value: object, shape: tuple[int, ...]) -> Array:
-    """The array, if a kernel can read it as it is. Raises OperandError, which says what would be right."""
+    """Returns the array if a kernel can read it unchanged. Raises OperandError with the expected type, shape
+    or order."""
     storage = STORAGE.get(problem.dtype)
     if storage is None:
         raise OperandError(f"{problem.dtype} arrays cannot be given: there are {', '.join(STORAGE)}")
@@ -101,10 +102,10 @@ def checked_operand(problem: Problem, name: str, value: object, shape: tuple[int
 
 @contextmanager
 def shared_files(problem: Problem, first: Array, second: Array) -> Iterator[DataFiles]:
-    """The operands in files that a worker reads, and an empty one for its output; in memory where that has
+    """Writes the operands to files for a worker, and makes an empty one for its output; in memory if there is
     room.
 
-    Raises OperandError when there is room for them nowhere.
+    Raises OperandError if no folder has enough room.
     """
     count = math.prod(problem.operand_shapes[2])
     needed = first.nbytes + second.nbytes + count * STORAGE[problem.dtype].itemsize
@@ -118,7 +119,7 @@ def shared_files(problem: Problem, first: Array, second: Array) -> Iterator[Data
         except OSError as error:
             raise OperandError(
                 f"{needed:,} bytes cannot be handed to the worker in {folder.parent}: "
-                f"{error.strerror or error}; name a folder with room by TMPDIR"
+                f"{error.strerror or error}; set TMPDIR to a folder with enough room"
             ) from None
         yield data
     finally:
@@ -126,7 +127,7 @@ def shared_files(problem: Problem, first: Array, second: Array) -> Iterator[Data
 
 
 def read_output(problem: Problem, data: DataFiles) -> Array:
-    """The output that a worker left. Raises OperandError when it is not all there."""
+    """Reads the output that a worker wrote. Raises OperandError if it is incomplete."""
     shape = problem.operand_shapes[2]
     values: Array = np.fromfile(data.out, STORAGE[problem.dtype])
     if values.size != math.prod(shape):
@@ -147,7 +148,7 @@ def _folder_with_room(needed_bytes: int) -> Path:
             continue
     raise OperandError(
         f"{needed_bytes:,} bytes of operands and output do not fit into {' or '.join(map(str, places))}: "
-        "name a folder with room by TMPDIR"
+        "set TMPDIR to a folder with enough room"
     )
 
 

@@ -1,4 +1,5 @@
-"""The order of a problem's picks: its tuned kernel, then the model's, or where none fits, the measured."""
+"""The order of a problem's picks: its tuned kernel, then the model's picks or, without a model, measured
+ones."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tile_oracle.registry.tuner import Tuner
 
 
 class Picker:
-    """Picks kernels that may run on a machine."""
+    """Picks kernels that can run on a machine."""
 
     def __init__(self, machine: Machine, pools: Pools, kept: KeptKernels, tuner: Tuner) -> None:
         self._machine = machine
@@ -25,17 +26,17 @@ class Picker:
         self._tuner = tuner
 
     def picks(self, problem: Problem, k: int | None = 1) -> Iterator[Pick]:
-        """Picks, best first, none twice, none that failed on the machine; at least one, or an error.
+        """Yields distinct picks, best first, without kernels that failed on the machine; at least one.
 
-        `k`: how many are likely to be wanted (None: all), a hint. What comes later is found only when asked
-        for. Raises what `Registry.select` raises.
+        k: the expected number of picks (None: all), a hint; further picks are computed lazily. Raises what
+        `Registry.select` raises.
         """
         candidates = self._pools.candidates(problem)
         tuned = self._kept.find(problem, candidates)
         first: Kernel | None = None
         if tuned.kernel is not None and tuned.entry is not None:
             first = tuned.kernel
-            # For one pick the rest of the pool need not be looked at.
+            # For a single pick the rest of the pool is not needed.
             predicted = None if k == 1 else _predicted(problem, first, candidates)
             yield Pick(first, TUNED, predicted, tuned.entry.tflops, candidates.model)
         if candidates.ranker is not None:
@@ -67,7 +68,7 @@ class Picker:
 
 
 def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | None) -> Iterator[Pick]:
-    """The model's picks: the first k, and when they are not enough, the others."""
+    """The model's picks: the first k, then, if more are needed, the others."""
     assert candidates.ranker is not None
     passed = 0
     for asked in (k, None):
@@ -77,7 +78,7 @@ def _predictions(problem: Problem, candidates: Candidates, note: str, k: int | N
             yield Pick(kernel, MODEL, predicted, None, candidates.model, note)
         if asked is None or len(ranked) < asked:
             return
-        # Seldom: those asked for were refused, tuned or failed. Equal predictions keep their order.
+        # Rare: the first k were refused, tuned or failed. Ties keep their order.
         passed = len(ranked)
 
 

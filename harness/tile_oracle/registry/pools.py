@@ -15,7 +15,7 @@ from tile_oracle.registry.rankers import ENGINES, Candidates, load_candidates
 
 
 class Pools:
-    """Candidates by kind of problem. Safe to use from several threads."""
+    """Candidates by kind of problem. Thread-safe."""
 
     def __init__(
         self,
@@ -26,7 +26,8 @@ class Pools:
         engine: str,
         say: Callable[[str], None],
     ) -> None:
-        """`say` is told why a model picks in Python. The others are `Registry`'s.
+        """say: called with the reason if a model picks in Python. The other arguments are those of
+        `Registry`.
 
         Raises ModelError for an unknown engine.
         """
@@ -42,7 +43,7 @@ class Pools:
         self._loaded: dict[Kind, Candidates] = {}
 
     def candidates(self, problem: Problem) -> Candidates:
-        """The pool of the problem's kind and what ranks it.
+        """The pool of the problem's kind, and its ranker.
 
         Raises ModelError for an empty pool or a model that cannot be used, RuleError for a rule set that
         cannot be read.

@@ -24,15 +24,15 @@ class PoolRanker(Protocol):
 
 
 AUTO, NATIVE, PYTHON = ENGINES = ("auto", "native", "python")
-"""How a model ranks: compiled code in microseconds, LightGBM through Python in milliseconds."""
+"""Engines that rank: native code takes microseconds, LightGBM through Python milliseconds."""
 
 _PATIENCE_S = 2.0
-"""A load that takes longer than this is compiling."""
+"""A load that takes longer than this is assumed to compile."""
 
 
 @dataclass(frozen=True)
 class PredictorRanker:
-    """Ranks by LightGBM, through Python."""
+    """Ranks with LightGBM, through Python."""
 
     predictor: Predictor
     kernels: tuple[Kernel, ...]
@@ -43,10 +43,10 @@ class PredictorRanker:
 
 @dataclass(frozen=True)
 class Candidates:
-    """The pool of a kind of problem and its ranker: None without a model, with the reason in `why`.
+    """The pool of a kind of problem and its ranker, None without a model, with the reason in `why`.
 
-    model: the model folder's name, "" without one. engine: native or python. order_only: its predictions are
-    scores and no TFLOPS.
+    model: the model folder's name, "" without one. engine: native or python. order_only: whether the
+    predictions are scores, not TFLOPS.
     """
 
     kernels: tuple[Kernel, ...]
@@ -67,13 +67,13 @@ def load_candidates(
     say: Callable[[str], None] | None = None,
     device: str = "",
 ) -> Candidates:
-    """The kernels of the problem's kind and the model that ranks them: `model`, else the first that fits in
-    the folder `models`, else a shipped one. A model that was trained for something else is no error: then
-    nothing ranks them, and why is said.
+    """Loads the kernels of the problem's kind and the model that ranks them: `model`, else the first suitable
+    model in the folder `models`, else a shipped one. A model that was trained for something else is not an
+    error: the result has no ranker, with the reason in `why`.
 
-    `engine`: native, python, or auto: native where it can be had, else python, which `say` is told. `device`:
-    the name of the one that they are for, as far as it is known (see `find_model`). Raises ModelError for a
-    folder that cannot be read; with `native`, also BuildError where that cannot be had.
+    engine: native, python, or auto: native if available, else python, which is reported to `say`. device:
+    name of the device, if known (see `find_model`). Raises ModelError for a folder that cannot be read; with
+    `native`, also BuildError if native code is not available.
     """
     pool = tuple(kernels)
     found = (find_model_of(problem.kind, arch, device, place) for place in model_places(models, arch))
@@ -96,7 +96,7 @@ def load_candidates(
             if engine == NATIVE:
                 raise
             if say is not None:
-                say(f"{name} picks in Python, in milliseconds: native code cannot be had: {error}")
+                say(f"{name} picks in Python, in milliseconds, because native code is not available: {error}")
     ranker = PredictorRanker(predictor, pool)
     return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only)
 

@@ -29,18 +29,19 @@ from tile_oracle.target import TargetOptions, resolve_target
 from tile_oracle.target.base import Target
 
 _TRIES = 3
-"""Kernels that a run may try: a model's picks can fail, but not all of them without a reason in common."""
+"""Kernels that a run tries at most. If this many picks fail, they probably have a common cause."""
 
 FALLBACK = Budget(30.0, 64)
-"""What is measured for a problem that no model fits, unless a registry is told otherwise."""
+"""Default budget of measurements for a problem that no model covers."""
 
 
 class Registry:
-    """Answers for one target, or, with `arch` alone, picks for an architecture that is not at hand.
+    """Picks and runs kernels on one target or, with `arch` alone, picks for an architecture that is not
+    present.
 
-    Models, pools and tuned results are read once, at the first problem of a kind. Picking is safe from
-    several threads; runs and measurements take turns. Use as a context manager, or call `close`: it ends the
-    worker process in which kernels run.
+    Models, pools and tuned results are read once, at the first problem of a kind. Picking is thread-safe;
+    runs and measurements are serialized. Use it as a context manager or call `close`, which ends the worker
+    process in which kernels run.
     """
 
     def __init__(
@@ -57,11 +58,11 @@ class Registry:
         options: TargetOptions | None = None,
         settings: SweepSettings | None = None,
     ) -> None:
-        """`kernels`: a rule set (default, full, tiny, a .json file), or the candidates themselves. `model`:
-        the folder to use for every problem; else the fitting one in the folder `models`, or a shipped one.
-        `engine`: by what the model ranks: native, python, or auto: native where it can be compiled (once).
-        `tuned`: the folder of tuned results, True for the usual one, False for none. `fallback`: what may
-        be measured where no model fits, None for nothing. `options`: how kernels are built.
+        """kernels: a rule set (default, full, tiny, a .json file), or the candidates themselves. model: the
+        folder to use for every problem; else a suitable one in the folder `models`, or a shipped one. engine:
+        native, python, or auto (native if it can be compiled, once). tuned: the folder of tuned results, True
+        for the default one, False for none. fallback: the measuring budget for problems without a model, None
+        to measure nothing. options: how kernels are built.
 
         Raises TargetError and BuildError for a target that cannot be used here, RuleError for an unknown
         architecture, ModelError for an unknown engine.
@@ -96,35 +97,36 @@ class Registry:
         self._picker = Picker(self._machine, self._pools, kept, self._tuner)
 
     def select(self, problem: Problem) -> Pick:
-        """The kernel for a problem: its tuned one, else the model's pick; where no model fits, the best that
-        is measured now.
+        """The kernel for a problem: the tuned one, else the model's pick, else (without a model) the best
+        kernel measured now.
 
-        Raises NoModelError where no model fits and nothing may be measured, ModelError for a model or a pool
-        that cannot be used, TargetError when no kernel can run the problem, or none is ok.
+        Raises NoModelError if there is no model and measuring is not allowed, ModelError for a model or a
+        pool that cannot be used, TargetError if no kernel can run the problem or none is ok.
         """
         return next(self._picker.picks(problem))
 
     def rank(self, problem: Problem, k: int | None = None) -> list[Pick]:
-        """The first k picks (None: all), best first. A tuned kernel comes first; of a problem that no model
-        fits, the kernels that were measured and ok. Raises what `select` raises."""
+        """The first k picks (None: all), best first. A tuned kernel comes first. Without a model, these are
+        the kernels that were measured as ok. Raises what `select` raises."""
         if k is not None and k < 1:
-            raise ModelError(f"k = {k}: at least one kernel must be asked for")
+            raise ModelError(f"k = {k}: k must be at least 1")
         picks = self._picker.picks(problem, k)
         return [pick for _, pick in zip(range(k), picks, strict=False)] if k is not None else list(picks)
 
     def candidates(self, problem: Problem) -> Candidates:
-        """The pool of the problem's kind and what ranks it."""
+        """The pool of the problem's kind, and its ranker."""
         return self._pools.candidates(problem)
 
     def run(self, problem: Problem, *operands: npt.NDArray[Any], **named: npt.NDArray[Any]) -> RunResult:
-        """Pick a kernel, build it if needed, run it once on the caller's arrays in the worker process.
+        """Picks a kernel, builds it if necessary, and runs it once on the caller's arrays in the worker
+        process.
 
-        The operands in order, or by name: `x, w` (forward), `dy, w` (bwd_data), `x, dy` (bwd_weight), `a, b`
-        (GEMM); registry.operands says how they lie in memory. A kernel that does not build, crashes,
-        hangs or writes where it must not is passed over for the next pick, and this registry does not pick it
-        for the problem again.
+        Operands are given by position or by name: `x, w` (forward), `dy, w` (bwd_data), `x, dy` (bwd_weight),
+        `a, b` (GEMM); see registry.operands for shapes and memory layout. If a kernel does not build,
+        crashes, hangs or writes out of bounds, the next pick is tried, and this registry does not pick the
+        failed one for the problem again.
 
-        Raises OperandError for arrays that do not fit, TargetError when no kernel runs.
+        Raises OperandError for arrays that do not match the problem, TargetError if no kernel runs.
         """
         self._machine.target_to("run kernels")
         first, second = taken_operands(problem, operands, named)
@@ -149,20 +151,21 @@ class Registry:
         kernels: int | None = None,
         watch: Callable[[Measurement], None] | None = None,
     ) -> Tuning:
-        """Measure the pool for at most `budget_s` seconds (what is under way is finished), at most `kernels`
-        of it, and keep the best: it is the pick from now on, here and in new processes on machines like this.
+        """Measures up to `kernels` kernels of the pool for at most `budget_s` seconds (a measurement in
+        progress is completed) and stores the best one. It is the pick from now on, also in new processes on
+        equal machines.
 
-        The model's order decides what is measured first, else `model_free_order`. Raises TargetError when no
-        kernel is ok, TunedError when the result cannot be kept.
+        Kernels are measured in the model's order, or without a model in `model_free_order`. Raises
+        TargetError if no kernel is ok, TunedError if the result cannot be stored.
         """
         return self._tuner.tune(problem, self.candidates(problem), Budget(budget_s, kernels), watch)
 
     def surroundings(self) -> Surroundings:
-        """What a tuned result must have been measured with to be used here."""
+        """The environment that a tuned result must match to be valid here."""
         return self._machine.surroundings()
 
     def close(self) -> None:
-        """End the worker and, unless the target was given, its compilers. Safe to call twice."""
+        """Ends the worker and, unless the target was given, its compilers. May be called twice."""
         with self._machine.turn:
             self._machine.close()
             if self.target is not None and self._owns_target:

@@ -1,4 +1,4 @@
-"""What a `Registry` returns: picks, the output of a run, the outcome of tuning."""
+"""Results of a `Registry`: picks, the output of a run, the outcome of tuning."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ TUNED, MODEL, MEASURED = "tuned", "model", "measured"
 
 @dataclass(frozen=True)
 class Pick:
-    """A kernel for a problem. source: tuned (measured before, and kept), model, or measured (just now, since
-    no model fits). predicted_tflops: the model's, None without one, and of a tuned pick that was asked for
-    alone; measured_tflops: None of a mere prediction.
+    """A kernel for a problem.
 
-    note: what a person should know: why no model was used, which tuned result was stale.
+    source: tuned (measured earlier and stored), model, or measured (just now, without a model).
+    predicted_tflops: the model's prediction; None without a model and for a tuned pick from `select`.
+    measured_tflops: None if it was only predicted. note: a remark for the user, such as why no model was used
+    or which tuned result was stale.
     """
 
     kernel: Kernel
@@ -33,7 +34,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Failed:
-    """A kernel that was picked and did not run. status: a word of tile_oracle.record.schema.STATUSES."""
+    """A picked kernel that did not run. status: one of tile_oracle.record.schema.STATUSES."""
 
     kernel: Kernel
     status: str
@@ -42,9 +43,10 @@ class Failed:
 
 @dataclass(frozen=True)
 class RunResult:
-    """output: the result's array, `operand_shapes[2]` of the problem, as the dtype is stored. pick: what ran.
+    """The outcome of a run.
 
-    failed: kernels that were picked before it and failed. cached: whether its binary was there already.
+    output: the result in the dtype's storage format, with the shape `operand_shapes[2]` of the problem. pick:
+    the kernel that ran. failed: earlier picks, which failed. cached: whether the binary was already built.
     """
 
     output: npt.NDArray[Any]
@@ -59,8 +61,7 @@ class RunResult:
 
 @dataclass(frozen=True)
 class Tuning:
-    """The best kernel that was measured, and all that was measured to find it. kept: whether it is on
-    disk."""
+    """The best measured kernel, and all measurements made to find it. kept: whether it is stored on disk."""
 
     pick: Pick
     measured: PoolMeasurements

@@ -12,12 +12,12 @@ from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.registry.tuned import TunedEntry
 
 _NEEDED = ("target", "arch", "device", "toolchain", "source_hash")
-"""Columns without which a result can never be matched. Imported measurements lack most of them."""
+"""Columns that matching a result requires. Imported measurements lack most of them."""
 
 
 @dataclass(frozen=True)
 class SeedEntries:
-    """left_out: why problems have no entry -> how many."""
+    """Tuned entries made from records. left_out: reason -> number of problems without an entry."""
 
     entries: tuple[TunedEntry, ...]
     left_out: Mapping[str, int]
@@ -26,12 +26,12 @@ class SeedEntries:
 def entries_of_records(records: pd.DataFrame) -> SeedEntries:
     """The oracle of every problem on every device, target and toolchain of a table of records.
 
-    Raises RecordError for a table that is none of records.
+    Raises RecordError for a table that is not of records.
     """
     entries: list[TunedEntry] = []
     left_out: Counter[str] = Counter()
     keys = ["target", "arch", "device", "toolchain"]
-    # Rows of kernels that never ran have no toolchain and do not matter here.
+    # Rows of kernels that never ran have no toolchain and are not needed here.
     known = records.dropna(subset=[*keys])
     unknown = set(records["problem"]) - set(known["problem"])
     if unknown:

@@ -1,8 +1,8 @@
-"""Tuned results: the measured best kernel of a problem, kept on disk and used only while it is valid.
+"""Tuned results: the best measured kernel of a problem, stored on disk and used only while it is valid.
 
-One file an architecture, `tuned/ARCH.jsonl` in the project's cache folder: one JSON object a line, each with
-a checksum of its own, appended under a lock. Later lines replace earlier ones of the same problem and
-surroundings.
+There is one file per architecture, `tuned/ARCH.jsonl` in the project's cache folder, with one JSON object per
+line. Each line has its own checksum and is appended under a lock. Later lines replace earlier ones of the
+same problem and environment.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _LEAST_TO_TIDY = 1000
 class TunedEntry:
     """The best measured kernel of a problem, and its environment.
 
-    kernels: how many were measured before this one was called the best; `source_hash`: of the kernel's
-    binary; how: tune, fallback or records; time: ISO 8601, UTC.
+    kernels: number of kernels measured to find it. source_hash: of the kernel's binary. how: tune, fallback
+    or records. time: ISO 8601, UTC.
     """
 
     problem: str
@@ -63,15 +63,15 @@ class TunedEntry:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """Entries of one identity replace each other."""
+        """The key of an entry: a later entry replaces an earlier one with the same identity."""
         return (self.problem, self.target, self.arch, self.device, self.toolchain)
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """The environment in which an entry is valid. `source_hash`: of a kernel's binary as it
-    would be built now, over source, headers, flags and compiler; toolchain: the compiler's name, "" where
-    there is none."""
+    """The environment in which an entry is valid. source_hash: computes the hash of a kernel's binary as it
+    would be built now, over source, headers, flags and compiler. toolchain: the compiler's name, "" without
+    one."""
 
     target: str
     arch: str
@@ -82,8 +82,8 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Found:
-    """A tuned kernel, or why there is none: `stale` says what does not hold any more, "" where nothing is
-    known."""
+    """The result of a lookup: a tuned kernel, or none. stale: why an existing entry is not valid, "" if there
+    is no entry."""
 
     kernel: Kernel | None = None
     entry: TunedEntry | None = None
@@ -91,18 +91,18 @@ class Found:
 
 
 class TunedResults:
-    """The tuned results of an architecture. Read once, when it is made; `add` appends.
+    """The tuned results of an architecture, read once on construction; `add` appends.
 
-    notes: what a person should be told once, a damaged file for one.
+    notes: messages for the user, for example about a damaged file.
     """
 
     def __init__(self, arch: str, folder: Path | None = None) -> None:
-        """`folder`: default `tuned` in the cache folder; nothing is made before something is added.
+        """folder: default `tuned` in the cache folder; it is created by the first `add`.
 
-        Raises TunedError for an architecture's name that cannot be a file's.
+        Raises TunedError for an architecture name that is not valid in a file name.
         """
         if not _ARCH.fullmatch(arch):
-            raise TunedError(f"{arch!r} is no architecture's name")
+            raise TunedError(f"{arch!r} is not the name of an architecture")
         self.path = (folder or default_cache_folder() / "tuned").absolute() / f"{arch}.jsonl"
         self.notes: list[str] = []
         self._lines = 0
@@ -133,7 +133,7 @@ class TunedResults:
         return Found(stale=stale)
 
     def add(self, entries: Iterable[TunedEntry]) -> None:
-        """Appends entries, whole or not at all each. Raises TunedError when the file cannot be written."""
+        """Appends entries, each atomically. Raises TunedError if the file cannot be written."""
         new = list(entries)
         if not new:
             return
@@ -145,7 +145,7 @@ class TunedResults:
                     end = file.seek(0, os.SEEK_END)
                     if end:
                         file.seek(end - 1)
-                        # A power cut can leave half a line, which must not absorb this one.
+                        # A power cut can leave half a line, which must not merge with this one.
                         text = text if file.read(1) == b"\n" else b"\n" + text
                     file.write(text)
                     file.flush()
@@ -195,7 +195,7 @@ class TunedResults:
         self._entries.setdefault(entry.problem, {})[entry.identity] = entry
 
     def _set_aside(self, damaged: int) -> str:
-        """Moves a damaged file away and writes what of it is whole anew; a sentence about that."""
+        """Renames a damaged file and writes its valid lines to a new one; returns a message."""
         kept = f"the whole lines of {len(self._entries)} problems are kept"
         try:
             with self._locked():
@@ -209,13 +209,13 @@ class TunedResults:
                 write_atomically(self.path, found.text(found.entries))
         except OSError as error:
             return (
-                f"{self.path} has {damaged} damaged lines, which are not believed; it cannot be set aside: "
+                f"{self.path} has {damaged} damaged lines, which are ignored; it cannot be set aside: "
                 f"{error.strerror or error}"
             )
         return f"{self.path} has {damaged} damaged lines: it was set aside as {aside.name}, and {kept}"
 
     def _tidy(self) -> None:
-        """Drops replaced lines when they are most of the file. The caller holds the lock."""
+        """Compacts the file if most of its lines are replaced ones. The caller holds the lock."""
         if self._lines < _LEAST_TO_TIDY or self._lines < 4 * sum(1 for _ in self.entries()):
             return
         found = _parsed(self._read())
@@ -225,7 +225,7 @@ class TunedResults:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        # Beside the file, which is replaced when it is tidied.
+        # A separate lock file, because the file itself is replaced when it is compacted.
         lock = os.open(
             self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666
         )
@@ -237,7 +237,7 @@ class TunedResults:
 
 
 def now() -> str:
-    """The time in the format of entries."""
+    """The current time in the format of entries."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -252,8 +252,9 @@ def _validated(entry: TunedEntry, problem: Problem, here: Surroundings) -> tuple
     except KernelError as error:
         return None, str(error)
     if not kernel.matches(problem):
-        return None, f"{entry.kernel} is no kernel for the problem"
-    # The hash covers the compiler. Its name is for messages only: prebuilt kernels come from another one.
+        return None, f"{entry.kernel} is not a kernel for the problem"
+    # The hash covers the compiler. Its name is only for messages, because prebuilt kernels come from another
+    # one.
     if entry.source_hash == here.source_hash(kernel):
         return kernel, ""
     if here.toolchain and entry.toolchain != here.toolchain:
@@ -272,14 +273,14 @@ def _checksum(values: dict[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Parsed:
-    """Whole entries in the file's order; whole lines of another version; how many lines are damaged."""
+    """A parsed file: valid entries in order, valid lines of other versions, number of damaged lines."""
 
     entries: list[TunedEntry]
     others: list[bytes]
     damaged: int
 
     def text(self, entries: Iterable[TunedEntry]) -> bytes:
-        """The content of a file of these entries, and of the lines of other versions."""
+        """The content of a file with these entries and the lines of other versions."""
         return b"".join((*(line + b"\n" for line in self.others), *(_line(e).encode() for e in entries)))
 
 

@@ -1,4 +1,4 @@
-"""Finding a problem's best kernel by measuring its pool."""
+"""Finds a problem's best kernel by measuring its pool."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tile_oracle.registry.results import MEASURED, Pick, Tuning
 
 
 class Tuner:
-    """Measures pools on a machine, keeps the best kernels, and remembers all that it measured."""
+    """Measures pools on a machine, stores the best kernels, and remembers all measurements."""
 
     def __init__(self, machine: Machine, kept: KeptKernels, fallback: Budget | None, log: LogOnce) -> None:
-        """`fallback`: what may be measured for a problem that no model fits, None for nothing."""
+        """fallback: the measuring budget for problems without a model, None to measure nothing."""
         self._machine = machine
         self._kept = kept
         self._fallback = fallback
@@ -34,9 +34,10 @@ class Tuner:
         budget: Budget,
         watch: Callable[[Measurement], None] | None = None,
     ) -> Tuning:
-        """Measures the pool in its model's order, without one in `model_free_order`, and keeps the best.
+        """Measures the pool in its model's order, or without a model in `model_free_order`, and stores the
+        best.
 
-        Raises TargetError when no kernel is ok, TunedError when the result cannot be kept.
+        Raises TargetError if no kernel is ok, TunedError if the result cannot be stored.
         """
         if candidates.ranker is not None:
             order = [kernel for kernel, _ in candidates.ranker.rank(problem)]
@@ -45,9 +46,9 @@ class Tuner:
         return self._tune(problem, order, budget, "tune", watch)
 
     def measured(self, problem: Problem, candidates: Candidates) -> PoolMeasurements:
-        """What was measured for a problem that no model fits: now, unless it was before.
+        """The measurements of a problem without a model, made now unless they exist already.
 
-        Raises NoModelError when nothing may be measured, and what `tune` raises.
+        Raises NoModelError if measuring is not allowed, and what `tune` raises.
         """
         if self._machine.target is None or self._fallback is None:
             why = "without a target nothing can" if self._machine.target is None else "nothing may"
