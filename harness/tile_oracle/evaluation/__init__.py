@@ -1,1 +1,1 @@
-"""How well models pick and predict on held-out measurements."""
+"""Evaluation of models on held-out measurements: picks and predictions."""

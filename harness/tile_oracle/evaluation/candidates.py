@@ -15,8 +15,8 @@ from tile_oracle.record.not_built import not_built
 
 
 def rank_recorded(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and kernels, as a session
-    that replays these records makes them."""
+    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and kernels, as in a session
+    that replays these records."""
     predictor = predictor.knowing(CodeTable.of(records))
     lacking = not_built(records)
     names = sorted(str(name) for name in records["kernel"].unique())
@@ -25,8 +25,9 @@ def rank_recorded(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_refused(rankings: pd.DataFrame, records: pd.DataFrame, arch: str) -> pd.DataFrame:
-    """The rankings less the kernels that the architecture's rules refuse for the problem: whoever picks asks
-    the rules first, as tile_oracle.registry does. What was measured ok is kept, whatever the rules say."""
+    """The rankings without the kernels that the architecture's rules refuse for the problem, because a
+    dispatcher checks the rules first (as tile_oracle.registry does). Pairs that were measured as ok are kept
+    in any case."""
     names = ["problem", "kernel"]
     ok = pd.MultiIndex.from_frame(records.loc[records["status"] == "ok", names].astype(str))
     doubtful = rankings[~pd.MultiIndex.from_frame(rankings[names].astype(str)).isin(ok)]

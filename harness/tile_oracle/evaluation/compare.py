@@ -1,4 +1,4 @@
-"""An old model and a new one on the same measurements: agreement, gains, losses, verdict."""
+"""Compares an old and a new model on the same measurements: agreement, gains, losses, verdict."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Comparison:
         return self.changes[self.changes["delta"] < -SAME_POINTS].sort_values(["delta", "problem"])
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers and texts: what --json writes."""
+        """The content of --json: plain numbers and texts."""
         return {
             "old": self.old.name,
             "new": self.new.name,
@@ -65,7 +65,7 @@ class Comparison:
 def compare(
     records: pd.DataFrame, old: Evaluation, new: Evaluation, criteria: Criteria | None = None, seed: int = 0
 ) -> Comparison:
-    """Two evaluations of the same records. Raises ModelError when they share no covered problem."""
+    """Compares two evaluations of the same records. Raises ModelError if no problem is covered by both."""
     columns = ["problem", "pick_kernel", "efficiency"]
     sides = [side.selection[side.selection["coverage"] == COVERED][columns] for side in (old, new)]
     changes = sides[0].merge(sides[1], on="problem", suffixes=("_old", "_new"))

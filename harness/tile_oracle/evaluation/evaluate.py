@@ -1,4 +1,4 @@
-"""How well rankings pick, by recorded measurements: metrics, intervals, slices, reasons."""
+"""Evaluates rankings against recorded measurements: metrics, intervals, slices, reasons."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.errors import ModelError
-from tile_oracle.evaluation.prediction_metrics import TargetFigures, r2_of, target_figures
+from tile_oracle.evaluation.prediction_metrics import TargetMetrics, r2_of, target_metrics
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.feature_table import Array
 from tile_oracle.judge.bootstrap import Interval, Statistic, interval, mean_of, quantile_of
@@ -44,15 +44,14 @@ HEADLINES: dict[str, Statistic] = {
 class Evaluation:
     """The evaluation of one model's rankings.
 
-    `selection`: one row a problem (tile_oracle.selection), and `reason`: why the pick is not the oracle.
-    `headlines`: efficiency in percent with bootstrap intervals; `ceiling`: what a perfect predictor of
-    noise-free times would reach, mean and P10 in percent, given the noise. `regression`: r2 and rmse of
-    TFLOPS and ln(TFLOPS), `bias` exp(mean error) - 1, and the share of pairs predicted within 10 % and 25 %.
-    `targets`: r2 and rmse of every quantity that the model predicts. `noise`: of one measurement, which ties
-    and the ceiling are judged by, and whether these records show it (`noise_measured`).
-    `calibration`: predicted and measured TFLOPS, five bins. `aliases`: names that the records show to be
-    one kernel. `slices`: one row a slice. `top`: mean efficiency of measuring the first k, k = 1 to 10, in
-    percent.
+    selection: one row per problem (tile_oracle.selection), with `reason`: why the pick is not the oracle.
+    headlines: efficiency in percent with bootstrap intervals. ceiling: mean and P10 (percent) that a perfect
+    predictor of noise-free times would reach, given the noise. regression: r2 and rmse of TFLOPS and
+    ln(TFLOPS), `bias` exp(mean error) - 1, and the share of pairs predicted within 10 % and 25 %. targets: r2
+    and rmse of every quantity that the model predicts. noise: of one measurement, used for ties and the
+    ceiling; noise_measured: whether it comes from these records. calibration: predicted and measured TFLOPS
+    in five bins. aliases: names that the records show to be one kernel. slices: one row per slice. top: mean
+    efficiency (percent) of the best of the first k picks, k = 1 to 10.
     """
 
     name: str
@@ -62,7 +61,7 @@ class Evaluation:
     top: dict[str, Interval]
     ndcg: dict[str, float]
     regression: dict[str, float]
-    targets: tuple[TargetFigures, ...]
+    targets: tuple[TargetMetrics, ...]
     calibration: list[dict[str, float]]
     ceiling: dict[str, float]
     slices: pd.DataFrame
@@ -78,7 +77,7 @@ class Evaluation:
         return covered.sort_values(["efficiency", "problem"])[columns].head(count)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain numbers and texts: what --json writes."""
+        """The content of --json: plain numbers and texts."""
         return {
             "name": self.name,
             "pairs": self.pairs,
@@ -97,8 +96,8 @@ class Evaluation:
         }
 
     def figures(self) -> pd.DataFrame:
-        """All figures in one long table: section, name, figure, value, and low and high where there is an
-        interval."""
+        """All metrics as a long table: section, name, figure (the metric), value, and the interval's low and
+        high if it has one."""
         rows: list[tuple[str, str, str, float | None, float | None, float | None]] = []
         intervals = {"efficiency_percent": self.headlines, "measure_top_k_percent": self.top}
         for section, found in intervals.items():
@@ -147,16 +146,16 @@ def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequenc
 
 
 def rank_records(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions for all problems and kernels of a record table, less the pairs that it shows to be
-    unsupported. A model that reads figures of binaries has those of the records too."""
+    """Predictions for all problems and kernels of a record table, without the pairs that it shows to be
+    unsupported. A model that uses facts of binaries gets those of the records, too."""
     predictor = predictor.knowing(CodeTable.of(records))
     kernels = [parse_kernel_name(str(name)) for name in sorted(records["kernel"].unique())]
     return without_unsupported(rank_all(predictor, problems_of(records), kernels), records)
 
 
 def without_unsupported(rankings: pd.DataFrame, records: pd.DataFrame) -> pd.DataFrame:
-    """The rankings less the pairs that records show to be unsupported and nothing else: a kernel that refuses
-    a problem says so before it is picked."""
+    """The rankings without the pairs of which all records are unsupported: a kernel's refusal of a problem is
+    known before it is picked."""
     unsupported = records["status"] == "unsupported"
     if not unsupported.any():
         return rankings
@@ -173,11 +172,10 @@ def evaluate(
     seed: int = 0,
     predictor: Predictor | None = None,
 ) -> Evaluation:
-    """Rankings (problem, kernel, predicted_tflops) judged by records.
+    """Evaluates rankings (problem, kernel, predicted_tflops) against records.
 
-    `trained_on`: the records that the model was trained on, when they are at hand: problems outside
-    their range are told apart. `predictor`: the model, where its members are to be judged too. Raises
-    ModelError when no problem is covered.
+    trained_on: the training records, if available, to mark problems outside of their range. predictor: the
+    model, to evaluate its members, too. Raises ModelError if no problem is covered.
     """
     final = final_measurements(records)
     problems = problems_of(records)
@@ -205,7 +203,7 @@ def evaluate(
         },
         {f"ndcg_{k}": _ndcg(ok, k) for k in (1, 3, 5, 10)},
         {} if scores else _regression(ok),
-        target_figures(_pairs(ok, final), predictor),
+        target_metrics(_pairs(ok, final), predictor),
         [] if scores else _calibration(ok),
         noise_ceiling(records, noise, seed),
         _slices(problems, selection),
@@ -217,11 +215,11 @@ def evaluate(
 
 
 def noise_ceiling(records: pd.DataFrame, noise: NoiseModel, seed: int = 0) -> dict[str, float]:
-    """Efficiency of always picking the kernel that is truly fastest, when oracles are the best of noisy
+    """Efficiency of always picking the truly fastest kernel, given oracles that are the best of noisy
     measurements.
 
-    True times are the measured ones with aliases merged (which leaves some noise in, so the ceiling is,
-    if anything, too high); measurements are drawn around them. Mean over draws, in percent.
+    The measured times, with aliases merged, serve as true times (they still contain noise, so the ceiling may
+    be slightly too high); measurements are simulated around them. Returns means over the draws, in percent.
     """
     rows = training_rows(records).table
     aliases = find_aliases(rows, noise)
@@ -275,7 +273,7 @@ def _reasons(
 
 
 def _outside(selection: pd.DataFrame, trained_on: pd.DataFrame) -> pd.Series:
-    """The dimension in which a problem is outside the range of the training problems."""
+    """The dimension in which a problem is outside the range of the training problems, "" if there is none."""
     seen = trained_on.drop_duplicates("problem")
     texts = pd.Series("", index=selection.index, dtype=object)
     names = [n for n in ("M", "N", "C", "K", "G", "Hi", "Wi", "Y", "X") if n in selection and n in seen]
@@ -331,7 +329,7 @@ def _calibration(ok: pd.DataFrame) -> list[dict[str, float]]:
 
 
 def _ndcg(ok: pd.DataFrame, k: int) -> float:
-    """Mean NDCG@k, the gain of a kernel being its efficiency within the problem."""
+    """Mean NDCG@k; a kernel's gain is its efficiency."""
     gain = (ok["tflops"] / ok.groupby("problem")["tflops"].transform("max")).to_numpy(dtype=np.float64)
     table = pd.DataFrame({"problem": ok["problem"].to_numpy(), "gain": gain})
     table["place"] = table.groupby("problem").cumcount()
@@ -346,7 +344,7 @@ def _ndcg(ok: pd.DataFrame, k: int) -> float:
 
 
 def _slices(problems: Sequence[Problem], selection: pd.DataFrame) -> pd.DataFrame:
-    """Efficiency of the kinds of problem that are there: name, problems, mean, P10, min (percent)."""
+    """Efficiency by slice: name, problems, mean, P10, min (percent)."""
     covered = (selection["coverage"] == COVERED).to_numpy()
     efficiency = 100.0 * selection["efficiency"].to_numpy(dtype=np.float64)
     rows = []

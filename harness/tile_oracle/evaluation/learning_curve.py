@@ -19,13 +19,14 @@ from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe
 
 SIZES = (8, 16, 32, 64, 128, 256, 512, 1024, 2048)
-"""Numbers of training problems, as far as there are enough; all of them come last."""
+"""Training set sizes, in problems, as far as available; the last point uses all problems."""
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """problems: how many a model was trained on, at most (folds differ a little in size). judged: held-out
-    problems. mean, p10: efficiency in percent with intervals over the problems."""
+    """A point of the curve. problems: size of the training set (the largest, because folds differ slightly).
+    judged: number of held-out problems. mean, median, p10: efficiency in percent with intervals over the
+    problems."""
 
     problems: int
     judged: int
@@ -46,11 +47,11 @@ def learning_curve(
     grouping: str = "family",
     effort: Effort | None = None,
 ) -> list[CurvePoint]:
-    """Cross-validated efficiency of models trained on some of the problems of a training table.
+    """Cross-validated efficiency of models trained on subsets of a training table's problems.
 
-    In every fold the models of all sizes are judged on the same held-out problems, and what a larger one is
-    trained on holds what the smaller ones are: the first n of the fold's other problems in an order drawn
-    from the seed. Raises ModelError where there are too few problems to hold any out.
+    In every fold all models are evaluated on the same held-out problems. Training sets are nested: the first
+    n of the fold's other problems, in an order drawn from the seed. Raises ModelError if there are too few
+    problems for the folds.
     """
     effort = effort or Effort()
     groups = fold_codes(rows, grouping)
@@ -88,6 +89,6 @@ def learning_curve(
 
 
 def _first(problems: np.ndarray, size: int, seed: int) -> np.ndarray:
-    """The first problems in the seed's order, the same for every size."""
+    """The first `size` problems in an order drawn from the seed."""
     distinct = np.unique(problems)
     return np.asarray(distinct[np.random.default_rng(seed).permutation(len(distinct))[:size]])

@@ -18,17 +18,17 @@ from tile_oracle.record.schema import op_of
 from tile_oracle.user_file import open_regular
 
 _NAMING = 3
-"""Of the columns that name a problem, the first without which rows fit problems by chance."""
+"""Problem columns that a file must have, because without them rows would match problems by chance."""
 _KERNEL_NAMES = ("kernel_name", "kernel")
 _NOT_DIMENSIONS = ("problem_idx", "predicted_tflops", "rank", *_KERNEL_NAMES)
 
 
 @dataclass(frozen=True)
 class PicksFile:
-    """What a file of picks says of some problems.
+    """The picks of a file for some problems.
 
-    rankings: problem, kernel, predicted_tflops; each pair once. repeated: rows that named a pair again, which
-    files do that list a problem several times.
+    rankings: problem, kernel, predicted_tflops; each pair once. repeated: number of rows that repeat a pair,
+    as in files that list a problem several times.
     """
 
     rankings: pd.DataFrame
@@ -36,7 +36,7 @@ class PicksFile:
 
     @property
     def note(self) -> str:
-        """What there is to say of repeated rows, "" where there are none."""
+        """A message on repeated rows, "" if there are none."""
         if not self.repeated:
             return ""
         return f"{self.repeated:,} rows repeat a pick of an earlier problem and count once"
@@ -48,13 +48,12 @@ def read_picks(path: Path | str, problems: Sequence[Problem]) -> pd.DataFrame:
 
 
 def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
-    """A CSV of picks as rankings of these problems.
+    """Reads a CSV file of picks as rankings of these problems.
 
-    The file names problems by dimensions, which may include Ho and Wo in place of the paddings; each row
-    is joined to the one problem that has them all. Rows of other problems are left out. Where the file has
-    `rank`, it decides the order among equal predictions. A pair that is named again, as where the file has a
-    problem several times, counts as it was named first. Raises ModelError for a file that cannot be read,
-    or a row that fits several problems.
+    The file names problems by dimensions, which may include Ho and Wo in place of the paddings. Each row is
+    joined to the only problem with all of its dimensions; rows of other problems are left out. A column
+    `rank` orders equal predictions. Of a repeated pair the first row counts. Raises ModelError for a file
+    that cannot be read, or a row that matches several problems.
     """
     path = Path(path)
     try:

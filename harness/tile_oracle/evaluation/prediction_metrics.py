@@ -1,7 +1,7 @@
-"""The accuracy of a model's predictions: R2 and RMSE of every quantity that it predicts.
+"""Accuracy of a model's predictions: R2 and RMSE of every predicted quantity.
 
-TFLOPS, latency, bandwidth, ln(time) and efficiency of a pair follow from one prediction. Each member of
-the model is also judged by its own target.
+TFLOPS, latency, bandwidth, ln(time) and efficiency of a pair follow from one prediction. Each member of the
+model is also evaluated on its own target.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _UNITS = {
 
 
 @dataclass(frozen=True)
-class TargetFigures:
-    """`of`: the pick, or the member that predicts; `quantity` and `unit`: what.
+class TargetMetrics:
+    """Accuracy of one predicted quantity. of: the pick, or the member that predicts it.
 
-    r2: share of the variance over all pairs that the predictions explain (it may be negative), 0 where there
-    is none; rmse in the unit; both None for scores without a unit. rank_correlation: mean over the problems
-    of Spearman's coefficient with the measured quantity; None where no problem has two different values.
+    r2: share of the variance over all pairs that the predictions explain (it may be negative), 0 without
+    variance; rmse in `unit`; both None for scores without a unit. rank_correlation: mean over the problems of
+    Spearman's coefficient with the measured quantity; None if no problem has two different values.
     """
 
     of: str
@@ -56,14 +56,14 @@ class TargetFigures:
 
 
 def r2_of(truth: Array, predicted: Array) -> float:
-    """1 - squared error / variance of the truth; 0 where there is none."""
+    """1 - squared error / variance of the truth; 0 if the variance is 0."""
     total = float(((truth - truth.mean()) ** 2).sum())
     return 1.0 - float(((predicted - truth) ** 2).sum()) / total if total > 0 else 0.0
 
 
-def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tuple[TargetFigures, ...]:
-    """The metrics of the pick and, with its predictor, of every member. For a model whose scores only order
-    kernels, the pick's prediction is an order, too.
+def target_metrics(ok: pd.DataFrame, predictor: Predictor | None = None) -> tuple[TargetMetrics, ...]:
+    """The metrics of the pick and, with a predictor, of every member. If the model's scores only order
+    kernels, so does the pick's prediction.
 
     ok: ok pairs, one row each, with the columns of problem and kernel, latency_ms and predicted_tflops.
     """
@@ -76,7 +76,7 @@ def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tupl
     if predictor is not None and predictor.ranker.orders_only:
         found = [_without_unit(PICK, measured["log_efficiency"], by_pick["log_efficiency"], codes)]
     else:
-        found = [_figures(PICK, name, measured[name], by_pick[name], codes) for name in names]
+        found = [_metrics(PICK, name, measured[name], by_pick[name], codes) for name in names]
     if predictor is None:
         return tuple(found)
     for member, score in predictor.scores(ok).items():
@@ -84,11 +84,11 @@ def target_figures(ok: pd.DataFrame, predictor: Predictor | None = None) -> tupl
         if target is not None and target.relative and target.objective != "regression":
             found.append(_without_unit(member, measured["log_efficiency"], -score, codes))
         elif target is not None and target.relative:
-            found.append(_figures(member, "log_efficiency", measured["log_efficiency"], -score, codes))
+            found.append(_metrics(member, "log_efficiency", measured["log_efficiency"], -score, codes))
         else:
             name = member if member in _UNITS else "log_time"
             said = _quantities(score, work.flops, work.bytes, codes)[name]
-            found.append(_figures(member, name, measured[name], said, codes))
+            found.append(_metrics(member, name, measured[name], said, codes))
     return tuple(found)
 
 
@@ -108,16 +108,16 @@ def _quantities(log_time: Array, flops: Array, bytes_: Array, codes: Codes) -> M
     }
 
 
-def _figures(of: str, quantity: str, truth: Array, predicted: Array, codes: Codes) -> TargetFigures:
+def _metrics(of: str, quantity: str, truth: Array, predicted: Array, codes: Codes) -> TargetMetrics:
     rmse = float(np.sqrt(((predicted - truth) ** 2).mean()))
     correlation = _rank_correlation(truth, predicted, codes)
-    return TargetFigures(
+    return TargetMetrics(
         of, quantity, _UNITS[quantity], len(truth), r2_of(truth, predicted), rmse, correlation
     )
 
 
-def _without_unit(of: str, truth: Array, score: Array, codes: Codes) -> TargetFigures:
-    return TargetFigures(of, "order", "", len(truth), None, None, _rank_correlation(truth, score, codes))
+def _without_unit(of: str, truth: Array, score: Array, codes: Codes) -> TargetMetrics:
+    return TargetMetrics(of, "order", "", len(truth), None, None, _rank_correlation(truth, score, codes))
 
 
 def _rank_correlation(truth: Array, predicted: Array, codes: Codes) -> float | None:

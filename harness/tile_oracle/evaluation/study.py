@@ -46,13 +46,13 @@ def study(
     effort: Effort | None = None,
     curve: bool = True,
 ) -> dict[str, Any]:
-    """The study of a model folder: recipes trained on `training`, judged on `test`; of both only the
-    folder's own architecture, direction and data type.
+    """The study of a model folder: recipes trained on `training` and evaluated on `test`, both restricted to
+    the folder's architecture, direction and data type.
 
-    Problems that are in both are left out of the test, and counted; where that leaves none, the folder's own
-    model is not judged on what it has seen either: there is the learning curve alone. picks: name -> CSV file
-    of a model's picks for the test problems. sources: what to call the two. curve: whether
-    the learning curve, which takes the longest, is computed. Raises ModelError, RecordError.
+    Problems in both are left out of the test and counted. If none is left, the study has only the learning
+    curve. picks: name -> CSV file of a model's picks for the test problems. sources: names of the two record
+    sets. curve: whether to compute the learning curve, which takes the longest. Raises ModelError,
+    RecordError.
     """
     effort = effort or Effort()
     spec = read_spec(folder)
@@ -86,7 +86,7 @@ def study(
 
 
 def write_study(folder: Path, document: Mapping[str, Any]) -> Path:
-    """Writes MODEL/study.json whole or not at all; its path. Raises ModelError."""
+    """Writes MODEL/study.json atomically and returns its path. Raises ModelError."""
     path = folder / STUDY_FILE
     try:
         write_atomically(path, json_bytes(document))
@@ -97,7 +97,7 @@ def write_study(folder: Path, document: Mapping[str, Any]) -> Path:
 
 
 def read_study(folder: Path) -> dict[str, Any] | None:
-    """The folder's study, None where there is none. Raises ModelError for one of another schema."""
+    """The folder's study, None if there is none. Raises ModelError for another schema."""
     path = folder / STUDY_FILE
     if not path.is_file():
         return None
@@ -108,14 +108,14 @@ def read_study(folder: Path) -> dict[str, Any] | None:
 
 
 def verification(records: pd.DataFrame) -> dict[str, Any]:
-    """What the check of outputs changes: pairs by status, and the problems whose fastest kernel is wrong or
-    was not shown to be right, so that it would be the oracle without the check.
+    """The effect of the output check: pairs by status, and the problems whose fastest kernel is wrong or
+    unverified, so that it would be the oracle without the check.
 
-    Imported rows that were trusted are ok and say in `detail` what was left unwritten; rows `wrong` have a
-    time only where they were imported (our own runs time no wrong kernel).
+    Imported rows that were trusted are ok and state in `detail` which output was unwritten. Wrong rows have a
+    time only if they were imported (our own runs do not time wrong kernels).
     """
     final = final_measurements(records)
-    # An import keeps the time of a wrong row in the records, which `final_measurements` takes away.
+    # Imports keep the time of a wrong row in the records; `final_measurements` removes it.
     timed = records[records["latency_ms"].notna() & records["status"].isin(["ok", "wrong"])]
     fastest = timed.sort_values(["latency_ms", "kernel"]).drop_duplicates("problem")
     unverified = _unverified(fastest)
@@ -154,7 +154,7 @@ def _judged(
     for name in recipes:
         effort.say(f"recipe {name}: training on {rows['problem'].nunique()} problems")
         ranker = fit(recipe_named(name).for_op(records_op(rows)), rows, arch, effort)
-        # All kernels that do not refuse the problem, because a model may pick a wrong one.
+        # All kernels that support the problem, because a model may pick a wrong one.
         rankings = without_unsupported(predicted_pairs(ranker, test, pool, effort.threads), test)
         found.append(_row(name, "recipe", evaluate(name, test, rankings, training, effort.seed)))
     if _is_new_to(folder, test):
@@ -165,8 +165,8 @@ def _judged(
 
 def _is_new_to(folder: Path, test: pd.DataFrame) -> bool:
     """Whether the shipped model was trained on none of the test's problems, according to its folder."""
-    learnt = trained_on(folder)
-    return learnt.known and not test["problem"].isin(list(learnt.problems)).any()
+    training = trained_on(folder)
+    return training.known and not test["problem"].isin(list(training.problems)).any()
 
 
 def _row(name: str, kind: str, evaluation: Evaluation) -> dict[str, Any]:

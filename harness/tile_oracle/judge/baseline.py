@@ -13,7 +13,7 @@ from tile_oracle.judge.noise import Margin
 from tile_oracle.selection import COVERED, NOT_MEASURED, PICK_NOT_MEASURED, UNDECIDED
 
 EFFICIENCY_DECIMALS = 8
-"""Of an efficiency, in a baseline's file and in what is compared with it."""
+"""Decimals of an efficiency, in a baseline's file and in comparisons with it."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +71,13 @@ def make_baseline(
     margins: Mapping[str, Margin] | None = None,
     **identity: str,
 ) -> Baseline:
-    """The baseline that accepts this run. identity: the string fields of Baseline. margins: the picks and
-    how well their efficiencies are known (tile_oracle.judge.noise).
+    """The baseline that accepts this run. identity: the string fields of Baseline. margins: the picks with
+    the uncertainty of their efficiencies (tile_oracle.judge.noise).
 
-    With `previous`, what this run did not measure is kept from it: efficiencies of the run's problems that
-    are not covered now for want of a measurement, and known failures of pairs that were not measured.
+    Values that this run did not measure are kept from `previous`: efficiencies of the run's problems that are
+    not covered because a measurement is missing, and known failures of unmeasured pairs.
 
-    Raises GateError where no problem has an efficiency: such a baseline would accept anything.
+    Raises GateError if no problem has an efficiency: such a baseline would accept anything.
     """
     efficiencies: dict[str, float | None] = dict(efficiencies_of(selection))
     if all(value is None for value in efficiencies.values()):

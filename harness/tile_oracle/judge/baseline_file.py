@@ -35,10 +35,10 @@ def baseline_path(root: Path, model: str, device: str, problem_set: str, kernel_
 
 
 def slug(name: str) -> str:
-    """A file name for any text: lower-case letters, digits, dot, dash and underscore, 1 to 64 of them.
+    """A file name for any text: 1 to 64 lower-case letters, digits, dots, dashes and underscores.
 
-    Text that is such a name already stays as it is; other text is spelled as near as that allows and ends
-    in eight hex digits of its SHA-256, so different texts get different names. Raises GateError for "".
+    Text that is already such a name is unchanged. Other text is converted, with eight hex digits of its
+    SHA-256 at the end, so that different texts get different names. Raises GateError for "".
     """
     if not name:
         raise GateError("a baseline is kept by model, device and problem set: none of them may be empty")
@@ -50,7 +50,7 @@ def slug(name: str) -> str:
 
 
 def baseline_document(baseline: Baseline) -> dict[str, Any]:
-    """The baseline as JSON: what its file holds, and what verdict.json quotes."""
+    """The baseline as JSON, as stored in its file and quoted in verdict.json."""
     return {
         "schema": BASELINE_SCHEMA,
         **{name: getattr(baseline, name) for name in _TEXT_FIELDS},
@@ -67,8 +67,8 @@ def baseline_document(baseline: Baseline) -> dict[str, Any]:
 
 
 def save_baseline(baseline: Baseline, path: Path) -> None:
-    """Writes the file whole or not at all, sealed, with the digest of the oracle beside it; equal baselines
-    give equal bytes. Raises GateError."""
+    """Writes the file atomically, sealed, with the digest of its oracle; equal baselines give equal bytes.
+    Raises GateError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, sealed_baseline(baseline_document(baseline), path))
@@ -77,7 +77,8 @@ def save_baseline(baseline: Baseline, path: Path) -> None:
 
 
 def load_baseline(path: Path) -> Baseline | None:
-    """The baseline in a file, None where there is no file. Raises GateError for a file that is none."""
+    """The baseline in a file, None if there is no file. Raises GateError for a file that is not a
+    baseline."""
     try:
         document = json.loads(read_bytes(path, _LARGEST_BASELINE_BYTES).decode("utf-8"))
     except FileNotFoundError:
@@ -98,7 +99,7 @@ _ENDS_AS_HASHED = re.compile(r"-[0-9a-f]{8}$")
 
 
 def parse_baseline(document: Any, path: Path) -> Baseline:
-    """The inverse of `baseline_document`. path: where it was read, for the message of the GateError."""
+    """The inverse of `baseline_document`. path: the file, for the message of a GateError."""
 
     def wrong(what: str) -> GateError:
         return GateError(f"{path} is not a baseline: {what}; delete it and run with --update-baseline")
@@ -135,7 +136,7 @@ def parse_baseline(document: Any, path: Path) -> Baseline:
 
 
 def _pick_row(margin: Margin) -> dict[str, Any]:
-    """Figures with twelve significant digits: more than a clock gives, and the same text on every machine."""
+    """Rounds to twelve significant digits: more than a clock resolves, and the same text on every machine."""
     row = asdict(margin)
     return {
         name: float(f"{value:.12g}") if isinstance(value, float) else value for name, value in row.items()

@@ -1,4 +1,4 @@
-"""Bootstrap confidence intervals: how much a figure would vary with other problems of the same kind."""
+"""Bootstrap confidence intervals: how much a statistic would vary with other problems of the same kind."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ DRAWS = 2000
 CONFIDENCE = 0.95
 
 Statistic = Callable[[Array], Array]
-"""Of an array (draws, problems) the figure of every draw, (draws,)."""
+"""A statistic over the last axis: (draws, problems) -> (draws,)."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure and the bounds that hold it in 95 of 100 resamplings of the problems."""
+    """A statistic with its 95 % percentile bootstrap interval over the problems."""
 
     value: float
     low: float

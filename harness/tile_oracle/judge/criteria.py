@@ -1,6 +1,6 @@
-"""The acceptance criteria: their limits, and each of them applied as a plain comparison of figures.
+"""The acceptance criteria: their limits, and each of them applied as a plain comparison of values.
 
-What a criterion compares is in percent, and differences between percentages are points.
+Criteria compare percentages; differences between percentages are in points.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ FAIL = "fail"
 UNDECIDED = "cannot tell"
 NOT_APPLIED = "not applied"
 OUTCOMES = (PASS, FAIL, UNDECIDED, NOT_APPLIED)
-"""What a criterion may say. `cannot tell`: its interval has the limit inside. `not applied`: there was
-nothing to apply it to, or the run was narrowed."""
+"""Outcomes of a criterion. `cannot tell`: the limit is inside its interval. `not applied`: there was no data,
+or only a part of the run was measured."""
 
 INTERVAL = "interval"
 PUBLISHED = "published"
 RULES = (INTERVAL, PUBLISHED)
 
 ROUNDING_POINTS = 1e-6
-"""Differences below this are of the arithmetic."""
+"""Smaller differences are rounding errors."""
 
-Figure = Callable[[np.ndarray], Any]
-"""A figure over the problems: numpy.mean, numpy.median, p10."""
+Statistic = Callable[[np.ndarray], Any]
+"""A statistic over the problems: numpy.mean, numpy.median, p10."""
 
 _NOTHING_IN_COMMON = "no problem has an efficiency here and in the baseline"
 
 
 @dataclass(frozen=True)
 class Criteria:
-    """By how many points (of percent) a run may be worse than its baseline, and how that is decided.
+    """How much worse than its baseline, in percentage points, a run may be, and the rule that decides.
 
     rule: INTERVAL, where a criterion fails when it is failed beyond its interval, or PUBLISHED, a plain
     comparison of figures. confidence: of each of an interval's two limits. Raises GateError for limits that
@@ -98,11 +98,12 @@ class Criterion:
         return {PASS: True, FAIL: False}.get(self.outcome)
 
 
-def average(name: str, figure: Figure, new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
-    """`figure` of the efficiencies now, new, may be lower than that of old by `points`; both in percent."""
+def average(name: str, statistic: Statistic, new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
+    """The statistic of the new efficiencies may be lower than that of the old ones by `points`; in
+    percent."""
     if not len(new):
         return Criterion(name, "%", None, None, None, NOT_APPLIED, _NOTHING_IN_COMMON)
-    value, accepted = float(figure(new)), float(figure(old))
+    value, accepted = float(statistic(new)), float(statistic(old))
     limit = accepted - points
     return Criterion(name, "%", value, accepted, limit, _outcome(value >= limit - ROUNDING_POINTS))
 
@@ -134,7 +135,7 @@ def coverage(
     noisy to be timed: where these alone are missing, the criterion cannot tell.
     """
     if not shared:
-        # A gate that is armed does not disarm itself because the set's file was exchanged.
+        # A changed problem set must not disable the gate.
         note = "no problem of this run is in the baseline"
         return Criterion("coverage", "%", None, None, None, FAIL if complete else NOT_APPLIED, note)
     value = 100.0 * sum(now[problem] is not None for problem in shared) / len(shared)
@@ -153,7 +154,7 @@ def coverage(
 
 
 def new_failures(count: int) -> Criterion:
-    """No pair may fail that the baseline does not know; count: how many do."""
+    """No pair may fail that is not a known failure of the baseline. count: number of new failures."""
     return Criterion("new failures", "pairs", float(count), 0.0, 0.0, _outcome(not count))
 
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import pandas as pd
 
 FAILURE_STATUSES = ("wrong", "flaky", "crash", "timeout", "build_error")
-"""Statuses that are a kernel's own failure. `unsupported` is an answer, `noisy` and `device_lost` are the
-machine's doing: they are counted and shown, and none of them counts for an oracle."""
+"""Statuses that are failures of the kernel. `unsupported` is not a failure, and `noisy` and `device_lost` are
+caused by the machine: these are counted and shown, but not considered for oracles."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A pair that failed; `known` is the status in the baseline, None where it is new."""
+    """A pair that failed. known: its status in the baseline, None for a new failure."""
 
     problem: str
     kernel: str
@@ -23,8 +23,8 @@ class Failure:
 
 
 def failures_of(final: pd.DataFrame) -> pd.DataFrame:
-    """Of settled measurements (tile_oracle.oracle) the pairs that failed: problem, kernel, status, detail,
-    the gravest status first, then by name."""
+    """The failed pairs of final measurements (tile_oracle.oracle): problem, kernel, status, detail. The most
+    severe status is first, then by name."""
     failed = final[final["status"].isin(FAILURE_STATUSES)]
     columns = ["problem", "kernel", "status", "detail"]
     failed = failed.reindex(columns=columns).assign(

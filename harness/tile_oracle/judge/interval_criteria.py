@@ -1,10 +1,10 @@
-"""The criteria decided by intervals, each limit of which holds with `confidence`; where it decides that a
-criterion fails, with more.
+"""The criteria decided by intervals. Each bound holds with `confidence`; the bound that decides a failure
+holds with a higher one.
 
-A criterion fails when its whole interval lies above the limit. It passes when the figure itself is within the
-limit and a loss of twice the limit can be excluded: a planted loss of that size would have been seen. Else it
-cannot tell. One problem's loss is found at a confidence that is raised, where many problems are noisy, until
-an unchanged run fails in 2 of 100 at most (tile_oracle.judge.statistics.finding_confidence).
+A criterion fails if its whole interval is above the limit. It passes if the value itself is within the limit
+and a loss of twice the limit can be excluded. Else it cannot tell. The confidence for a single problem's loss
+is raised if many problems are noisy, until at most 2 of 100 unchanged runs fail
+(tile_oracle.judge.statistics.finding_confidence).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from tile_oracle.judge.criteria import (
 from tile_oracle.judge.statistics import (
     Array,
     Changes,
-    Figure,
     Side,
+    Statistic,
     finding_confidence,
     loss_bounds,
     over_problems,
@@ -38,12 +38,13 @@ from tile_oracle.judge.statistics import (
 
 _NAMED = 2
 _FINDING = 0.99
-"""Confidence of the end of a figure's interval that decides whether it fails: three figures are judged, and
-an unchanged run is to fail in 2 of 100 at most."""
+"""Confidence of the bound that decides whether a statistic fails: three statistics are tested, and at most 2
+of 100 unchanged runs should fail."""
 _SEEN = 2.0
-"""A criterion passes only where a loss of so many times its limit would have been seen."""
+"""A criterion passes only if a loss of this many times its limit would have been detected."""
 _UNRESOLVED_SHARE = 0.01
-"""Of the problems may be too noisy for that, and the largest loss passes all the same, with a note."""
+"""Fraction of the problems that may be too noisy for that; then the largest loss still passes, with a
+note."""
 
 
 def mean(percent: Array) -> Array:
@@ -63,7 +64,7 @@ def p10(percent: Array) -> Array:
 
 def interval_average(
     name: str,
-    figure: Figure,
+    statistic: Statistic,
     problems: Sequence[str],
     now: Side,
     then: Side,
@@ -71,13 +72,13 @@ def interval_average(
     confidence: float,
     changes: Changes | None = None,
 ) -> Criterion:
-    """`figure` may be lower than the baseline's by `points`. changes: of these sides, where they are drawn
-    already."""
-    plain = average(name, figure, 100.0 * now.efficiency, 100.0 * then.efficiency, points)
+    """The statistic may be lower than the baseline's by `points`. changes: draws of these sides, if they
+    exist already."""
+    plain = average(name, statistic, 100.0 * now.efficiency, 100.0 * then.efficiency, points)
     if plain.outcome == NOT_APPLIED:
         return plain
     changes = changes or Changes(now, then)
-    low, high = changes.interval(figure, confidence)[0], changes.interval(figure, _FINDING)[1]
+    low, high = changes.interval(statistic, confidence)[0], changes.interval(statistic, _FINDING)[1]
     outcome = _outcome(plain.outcome == PASS, -high, -low, points)
     decided = replace(
         plain,
@@ -85,7 +86,7 @@ def interval_average(
         low=low,
         high=high,
         confidence=confidence,
-        over_problems=over_problems(now, then, figure, confidence),
+        over_problems=over_problems(now, then, statistic, confidence),
     )
     if outcome != UNDECIDED:
         return decided
@@ -98,7 +99,8 @@ def interval_average(
 def interval_largest_loss(
     problems: Sequence[str], now: Side, then: Side, points: float, confidence: float
 ) -> tuple[Criterion, Array, Array]:
-    """No problem may have lost more than `points`; the limits of every problem's loss, too, in points."""
+    """No problem may have lost more than `points`. Also returns the lower and upper limits of every problem's
+    loss, in points."""
     plain = largest_loss(100.0 * now.efficiency, 100.0 * then.efficiency, points)
     if plain.outcome == NOT_APPLIED:
         return plain, np.empty(0), np.empty(0)
@@ -134,7 +136,7 @@ def interval_largest_loss(
 
 
 def _names(problems: Sequence[str], by: Array, which: npt.NDArray[np.bool_]) -> str:
-    """The first of the chosen problems, the largest first, and how many more there are."""
+    """The first chosen problems, sorted by value, largest first, and the number of the others."""
     chosen = [problems[place] for place in np.argsort(-by, kind="stable") if which[place]]
     more = f" and {len(chosen) - _NAMED} more" if len(chosen) > _NAMED else ""
     return ", ".join(chosen[:_NAMED]) + more
@@ -143,8 +145,8 @@ def _names(problems: Sequence[str], by: Array, which: npt.NDArray[np.bool_]) -> 
 def suspects(
     problems: Sequence[str], criteria: Sequence[Criterion], high: Array, limits: Criteria
 ) -> tuple[str, ...]:
-    """The problems to measure again before anything is called a loss, those with the largest possible loss
-    first: of a criterion that has not passed, the problems whose loss may be above its limit."""
+    """The problems to measure again before a loss is reported, largest possible loss first: for each
+    criterion that has not passed, the problems whose loss may be above its limit."""
     if not len(high):
         return ()
     points = {
@@ -161,7 +163,7 @@ def suspects(
 
 
 def _outcome(met: bool, low_loss: float, high_loss: float, points: float) -> str:
-    """met: by the plain figure."""
+    """The outcome from the plain value (met) and the interval of the loss."""
     if low_loss > points + ROUNDING_POINTS:
         return FAIL
     return PASS if met and high_loss <= _SEEN * points + ROUNDING_POINTS else UNDECIDED

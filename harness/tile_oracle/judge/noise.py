@@ -33,15 +33,16 @@ _NORMAL_90 = 1.645
 _MEDIAN_OF_ROUNDS = 1.35
 """Variance of a median of three to seven normal values over that of their mean."""
 _TYPICAL_NOISE = 0.005
-"""Of a log latency where a run says nothing of its noise: no second round, no samples."""
+"""Standard deviation of a log latency if a run has no information on its noise: no second round, no
+samples."""
 
 
 @dataclass(frozen=True)
 class Margin:
-    """ln(TFLOPS of the pick / of the fastest other kernel) of one problem, and how well it is known.
+    """ln(TFLOPS of the pick / of the fastest other kernel) of one problem, with its uncertainty.
 
-    log_ratio: above 0 where the pick is the oracle. sigma: standard error; 0: exact. dof: its degrees of
-    freedom. rounds: interleaved rounds behind it. other: "" where no other kernel is ok.
+    log_ratio: above 0 if the pick is the oracle. sigma: standard error; 0: exact. dof: its degrees of
+    freedom. rounds: number of interleaved rounds. other: the other kernel, "" if no other kernel is ok.
     """
 
     pick: str
@@ -55,11 +56,11 @@ class Margin:
 
     @property
     def efficiency(self) -> float:
-        """Fraction of the oracle: 1 where the pick is the oracle."""
+        """Efficiency, 0 to 1; 1 if the pick is the oracle."""
         return min(1.0, math.exp(self.log_ratio))
 
     def of_the_same_data(self, other: Margin) -> bool:
-        """Whether both rest on the same measurements, as in a replay of one recording."""
+        """Whether both come from the same measurements, as in a replay of one recording."""
         mine = (self.pick, self.other, self.pick_latency_ms, self.other_latency_ms)
         theirs = (other.pick, other.other, other.pick_latency_ms, other.other_latency_ms)
         return mine[:2] == theirs[:2] and np.allclose(mine[2:], theirs[2:], rtol=1e-9, atol=0)
@@ -92,7 +93,7 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
             sigma = math.hypot(sigma, drift)
         doubtful = noisy.get(problem, math.inf)
         best = min(float(latency), other_latency)
-        if doubtful < best:  # a kernel that may be faster than the oracle, if its figure is to be believed
+        if doubtful < best:  # a noisy kernel that may be faster than the oracle
             sigma = math.hypot(sigma, math.log(best / doubtful))
         found[problem] = Margin(pick, ratio, sigma, dof, rounds, float(latency), other, float(other_latency))
     return found

@@ -1,4 +1,4 @@
-"""What a verdict is about: the problems that a model can be judged by."""
+"""The problems that a verdict covers."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tile_oracle.selection import COVERED
 
 NOTHING_JUDGED = "nothing judged"
 LEAST_UNSEEN = 0.5
-"""Where fewer of the covered problems than this share are new to the model, the verdict is in-sample."""
+"""If a smaller fraction of the covered problems is new to the model, the verdict is in-sample."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What is left to judge. selection, baseline: less the problems that say nothing of the model: in_sample,
-    those that it was trained on; alone, those with one candidate, whose efficiency is 100 % by construction.
-    covered: problems with an efficiency before that."""
+    """The part of a run to judge. selection, baseline: without the problems that are not informative:
+    in_sample, the training problems; alone, those with one candidate, whose efficiency is 100 % by
+    construction. covered: number of problems with an efficiency before their removal."""
 
     selection: pd.DataFrame
     baseline: Baseline | None
@@ -30,11 +30,11 @@ class Part:
 
     @property
     def nothing_left(self) -> bool:
-        """Whether no problem with an efficiency is left, though there were some."""
+        """Whether there were problems with an efficiency and none of them is left."""
         return 0 < self.covered == len(self.in_sample) + len(self.alone)
 
     def settled(self, verdict: Verdict) -> Verdict:
-        """The verdict on this part, or that the part is too little for one. What failed has failed."""
+        """The verdict on this part, or in-sample if the part is too small. A failure remains a failure."""
         seen, unseen = len(self.in_sample), self.covered - len(self.in_sample)
         if verdict.failed:
             return verdict
@@ -49,8 +49,8 @@ class Part:
 
 
 def part_to_judge(selection: pd.DataFrame, baseline: Baseline | None, in_sample: Collection[str]) -> Part:
-    """The problems that a verdict may be about. in_sample: those that the model was trained on and that are
-    not to count. Kernels' failures are no matter of the model: they count on every problem."""
+    """The problems that a verdict may cover. in_sample: training problems that do not count. Failures of
+    kernels count on every problem, because they do not depend on the model."""
     covered = selection[selection["coverage"] == COVERED]
     seen = covered["problem"].isin(list(in_sample))
     alone = ~seen & ((covered["kernels_ranked"] == 1) | (covered["kernels_measured"] == 1))

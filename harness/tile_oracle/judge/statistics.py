@@ -1,20 +1,20 @@
-"""Intervals of the change from a baseline to a run: of each problem's loss, and of figures over problems.
+"""Intervals of the change from a baseline to a run: of each problem's loss, and of statistics over problems.
 
-The problems of a set are the same in both runs and are not a sample of others: what is uncertain is the
-measurement of each. A figure's interval is therefore a parametric bootstrap over the measured noise, paired
-by problem: the margins of both runs are drawn again from their t distributions, and the figure is taken of
-each draw (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6). How much a figure would
-vary with *other* problems of the kind is another question; `over_problems` answers it, and decides nothing.
+Both runs have the same problems, which are not a sample of others: only their measurements are uncertain. So
+the interval of a statistic is a parametric bootstrap over the measured noise, paired by problem: the margins
+of both runs are redrawn from their t distributions, and the statistic is computed for each draw (Efron and
+Tibshirani, An Introduction to the Bootstrap, 1993, chapter 6). `over_problems` gives the variation with
+*other* problems of the kind, for information only.
 
-Two sessions differ by more than the rounds within each of them show: memory lies elsewhere, neighbours and
-clocks are others. `between_sessions` estimates that part from how far the margins of the same picks moved,
-and `with_sessions` adds it to the errors of both runs (a random-effects model; Paule and Mandel, Journal of
-Research of the National Bureau of Standards 87, 1982). It looks at the third quartile, so that what happened
-to a tenth of the problems, a regression for instance, does not count as noise.
+Two sessions differ by more than the rounds within each of them: memory addresses, clocks and other load
+change. `between_sessions` estimates this part from the changes of the margins of unchanged picks, and
+`with_sessions` adds it to the errors of both runs (a random-effects model; Paule and Mandel, Journal of
+Research of the National Bureau of Standards 87, 1982). It uses the third quartile, so that a change of a
+tenth of the problems, for instance a regression, does not count as noise.
 
-The interval of one problem's loss joins the limits of both efficiencies by the method of variance estimates
-recovery (Zou and Donner, Statistics in Medicine 27, 2008), which does without symmetry: an efficiency never
-exceeds 1.
+The interval of one problem's loss combines the limits of both efficiencies by the method of variance
+estimates recovery (Zou and Donner, Statistics in Medicine 27, 2008), which does not assume symmetry: an
+efficiency never exceeds 1.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ import numpy.typing as npt
 from tile_oracle.judge.noise import Margin
 
 Array = npt.NDArray[np.float64]
-Figure = Callable[[Array], Array]
-"""A figure over the last axis: of (draws, problems) the figure of every draw."""
+Statistic = Callable[[Array], Array]
+"""A statistic over the last axis: (draws, problems) -> (draws,)."""
 
 _DRAWS = 2000
 _SEED = 20260
@@ -42,8 +42,8 @@ _MOVED_QUANTILE = 0.75
 
 @dataclass(frozen=True)
 class Side:
-    """The efficiencies of one run, one entry a problem: log_ratio and sigma of the margins, degrees of
-    freedom, and the efficiencies themselves (fractions; 0 for a pick that is not ok)."""
+    """The efficiencies of one run, one entry per problem: log_ratio and sigma of the margins, degrees of
+    freedom, and the efficiencies (fractions; 0 for a pick that is not ok)."""
 
     efficiency: Array
     log_ratio: Array
@@ -59,7 +59,7 @@ class Side:
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
 
     def draws(self, rng: np.random.Generator, count: int) -> Array:
-        """(count, problems) efficiencies with the noise of the measurement."""
+        """Simulated efficiencies with the noise of the measurement, (count, problems)."""
         noise = rng.standard_t(np.broadcast_to(self.dof, (count, len(self.dof))))
         drawn = np.minimum(1.0, np.exp(self.log_ratio + self.sigma * noise))
         return np.asarray(np.where(self.sigma > 0, drawn, self.efficiency))
@@ -72,8 +72,8 @@ def paired_sides(
     margins_now: Mapping[str, Margin],
     margins_then: Mapping[str, Margin],
 ) -> tuple[Side, Side]:
-    """Both runs, problem by problem. Where both rest on the very same measurements neither has noise: the
-    difference is exact. Where the baseline says nothing of its noise, it is taken to be this run's."""
+    """Both runs, paired by problem. If both come from the same measurements, the difference is exact and
+    neither has noise. If the baseline has no information on its noise, this run's is used."""
     sides: tuple[list[tuple[float, float, float, float]], ...] = ([], [])
     for problem in problems:
         fractions = (now[problem] or 0.0, then[problem] or 0.0)
@@ -96,8 +96,8 @@ def paired_sides(
 def same_picks(
     problems: Sequence[str], margins_now: Mapping[str, Margin], margins_then: Mapping[str, Margin]
 ) -> npt.NDArray[np.bool_]:
-    """Of which problems the same kernel is judged in both runs: their margins move by noise, or by what
-    became of that kernel, and not because another one was picked."""
+    """Which problems have the same pick in both runs, (problems,). Their margins change by noise or because
+    the kernel changed, not because of another pick."""
     return np.array(
         [
             (new := margins_now.get(problem)) is not None
@@ -110,8 +110,8 @@ def same_picks(
 
 
 def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) -> float:
-    """Standard deviation of the change of a margin (a log ratio) from one session to another that the errors
-    within the sessions do not explain; 0 where they explain it all, and for fewer than _LEAST_PROBLEMS."""
+    """Standard deviation of the change of a margin (a log ratio) between sessions beyond the errors within
+    them; 0 if those errors explain the change, and for fewer than _LEAST_PROBLEMS problems."""
     noisy = (now.sigma > 0) & (then.sigma > 0) & same_pick
     if noisy.sum() < _LEAST_PROBLEMS:
         return 0.0
@@ -136,7 +136,7 @@ def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) ->
 
 
 def with_sessions(side: Side, between: float) -> Side:
-    """One run's errors with its half of the variance between sessions; what is exact stays exact."""
+    """Adds half of the variance between sessions to one run's errors; exact values stay exact."""
     noisy = side.sigma > 0
     if between <= 0 or not noisy.any():
         return side
@@ -164,10 +164,10 @@ def loss_bounds(now: Side, then: Side, confidence: Array | float) -> tuple[Array
 
 
 def finding_confidence(now: Side, then: Side, points: float, confidence: float) -> float:
-    """The confidence at which one problem's loss counts as found: `confidence`, or so much more that noise
-    fails a run in which nothing has changed with a probability of _FALSE_ALARMS at most, over all problems.
+    """The confidence at which one problem's loss counts as found: `confidence`, or as much more as keeps the
+    probability that an unchanged run fails, over all problems, at _FALSE_ALARMS or below.
 
-    With no true loss, a problem is found by mistake when noise alone exceeds `points` and the quantile.
+    Without a true loss, a problem is a false alarm if noise alone exceeds `points` and the quantile.
     """
     import scipy.stats
 
@@ -187,7 +187,7 @@ def finding_confidence(now: Side, then: Side, points: float, confidence: float) 
 
 
 class Changes:
-    """What noise does to figures over the problems: both runs drawn again, once for all figures."""
+    """The effect of noise on statistics over the problems. Both runs are redrawn once for all statistics."""
 
     def __init__(self, now: Side, then: Side) -> None:
         self._sides = (100.0 * now.efficiency, 100.0 * then.efficiency)
@@ -197,26 +197,27 @@ class Changes:
             count = max(200, min(_DRAWS, _MOST_DRAWN // len(now.efficiency)))
             self._drawn = (100.0 * now.draws(rng, count), 100.0 * then.draws(rng, count))
 
-    def interval(self, figure: Figure, confidence: float) -> tuple[float, float]:
-        """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
-        change = float(figure(self._sides[0]) - figure(self._sides[1]))
+    def interval(self, statistic: Statistic, confidence: float) -> tuple[float, float]:
+        """Lower and upper one-sided limits of statistic(now) - statistic(then), in points."""
+        change = float(statistic(self._sides[0]) - statistic(self._sides[1]))
         if self._drawn is None:
             return change, change
-        drawn = figure(self._drawn[0]) - figure(self._drawn[1])
-        # Around the change that was measured: noise that is added to noise shifts both runs' figures alike.
+        drawn = statistic(self._drawn[0]) - statistic(self._drawn[1])
+        # Centred on the measured change: adding noise to noisy values shifts the statistics of both runs
+        # alike.
         low, high = np.quantile(drawn - np.median(drawn), [1.0 - confidence, confidence])
         return change + float(low), change + float(high)
 
 
-def change_interval(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
-    """Lower and upper one-sided limits of figure(now) - figure(then), in points."""
-    return Changes(now, then).interval(figure, confidence)
+def change_interval(now: Side, then: Side, statistic: Statistic, confidence: float) -> tuple[float, float]:
+    """Lower and upper one-sided limits of statistic(now) - statistic(then), in points."""
+    return Changes(now, then).interval(statistic, confidence)
 
 
-def over_problems(now: Side, then: Side, figure: Figure, confidence: float) -> tuple[float, float]:
-    """The same limits if the problems were a sample: they are resampled with both their efficiencies."""
+def over_problems(now: Side, then: Side, statistic: Statistic, confidence: float) -> tuple[float, float]:
+    """The same limits if the problems were a sample: they are resampled, with both efficiencies."""
     rng = np.random.default_rng(_SEED)
     index = rng.integers(0, len(now.efficiency), (1000, len(now.efficiency)))
-    drawn = figure(100.0 * now.efficiency[index]) - figure(100.0 * then.efficiency[index])
+    drawn = statistic(100.0 * now.efficiency[index]) - statistic(100.0 * then.efficiency[index])
     low, high = np.quantile(drawn, [1.0 - confidence, confidence])
     return float(low), float(high)

@@ -1,4 +1,4 @@
-"""The verdict on a run: a pure function of its selection, a baseline and the criteria.
+"""The verdict on a run, a pure function of its selection, a baseline and the criteria.
 
 Efficiencies are fractions (0 to 1) in tables and files, percent in criteria.
 """
@@ -126,12 +126,12 @@ def judge(
     margins: Mapping[str, Margin] | None = None,
     settled_by: str = "",
 ) -> Verdict:
-    """The criteria applied to a selection (tile_oracle.selection) and its settled measurements.
+    """Applies the criteria to a selection (tile_oracle.selection) and its final measurements.
 
-    Mean, median and P10 compare over the problems that have an efficiency in both; coverage over the
-    problems that are in both sets. complete: whether every pair of the run was measured; where it is
-    False, coverage is not held against the run. margins: the noise of the picks (tile_oracle.judge.noise);
-    without them every figure counts as exact. settled_by: the command that would settle what is open.
+    Mean, median and P10 are compared over the problems that have an efficiency in both runs, coverage over
+    the problems in both sets. complete: whether every pair of the run was measured; if not, coverage is not
+    applied. margins: the noise of the picks (tile_oracle.judge.noise); without them all values count as
+    exact. settled_by: the command that would settle open criteria.
     """
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)
@@ -145,7 +145,7 @@ def judge(
     uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
     sides = paired_sides(common, now, then, margins or {}, baseline.picks)
-    between = 0.0  # the published rule compares the figures alone
+    between = 0.0  # the published rule compares plain values
     if criteria.rule != PUBLISHED:
         between = between_sessions(*sides, same_picks(common, margins or {}, baseline.picks))
     new_side, old_side = (with_sessions(side, between) for side in sides)
@@ -185,7 +185,7 @@ def judge(
 
 
 def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
-    """(state, message) of a run without anything to compare with."""
+    """(state, message) of a run without a baseline."""
     if not selection["pick_kernel"].notna().any():
         return NO_MODEL, "the kernels were not ranked: there is nothing to judge"
     if not (selection["coverage"] == COVERED).any():

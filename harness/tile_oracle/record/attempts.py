@@ -1,12 +1,13 @@
 """Records which kernel a session was running when it died, to find kernels that kill sessions.
 
-A session has one small file in the run's folder, its slot, with a lock on it while the session lives. The
-worker writes into it which kernel it is about to run, and that the kernel has returned: a write to the page
-cache, which the death of any process survives. When a problem begins, the slot is brought to the disk, so
-that after a death of the machine at least the problem is known; on such a problem every kernel's start is
-brought to the disk by the next session. The session that ends in order removes its slot.
+A session has one small file in the run's folder, its slot, which it locks while it lives. The worker notes in
+it when a kernel is about to run and when it has returned. This is a write to the page cache, which survives
+the death of any process. When a problem begins, the slot is flushed to disk, so that after a crash of the
+machine at least the problem is known; on such a problem the next session flushes the start of every kernel. A
+session that ends normally removes its slot.
 
-A slot without a holder is a death. After the second death at the same kernel the kernel is not run again.
+A slot without a lock holder is a death. After the second death at the same kernel the kernel is not run
+again.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def _page(problem: str, kernel: str, *, careful: bool, boot: str) -> bytes:
 
 
 class AttemptSlot:
-    """The worker's side of a slot. If it cannot be written, deaths go unnoticed; measurements continue."""
+    """The worker's side of a slot. If it cannot be written, deaths are not detected; measurements
+    continue."""
 
     def __init__(self, path: Path) -> None:
         self._fd = -1
@@ -50,7 +52,7 @@ class AttemptSlot:
         self._careful = False
 
     def load(self, problem: str, *, careful: bool) -> None:
-        """From now on kernels run on this problem. careful: each one's start is brought to the disk."""
+        """Sets the problem of the next kernels. careful: flush the start of every kernel to disk."""
         self._problem, self._careful = problem, careful
         self.end()
 
@@ -65,7 +67,7 @@ class AttemptSlot:
                 os.fdatasync(self._fd)
 
     def end(self) -> None:
-        """The kernel has returned; or the session's death cannot be its fault."""
+        """Notes that the kernel has returned, or cannot be the cause of the session's death any more."""
         if self._fd >= 0:
             with suppress(OSError):
                 os.pwrite(self._fd, _AT_REST, 0)
@@ -76,7 +78,7 @@ class _Death:
     path: Path
     problem: str
     kernel: str
-    """"" where only the problem is known."""
+    """"" if only the problem is known."""
 
 
 class Attempts:
@@ -93,7 +95,7 @@ class Attempts:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.pwrite(self._fd, _AT_REST.ljust(_BYTES), 0)
         except OSError:
-            self.path = None  # the disk is full: deaths go unnoticed, measurements continue
+            self.path = None  # the disk is full: deaths are not detected, measurements continue
 
     def note_problem(self, problem: str) -> None:
         """Notes that a problem is about to begin; `sync` flushes it to the disk."""
@@ -117,7 +119,7 @@ class Attempts:
         return sure > 0 and sure + sum(not death.kernel for death in there) >= _MOST_DEATHS
 
     def finished(self, problem: str, kernel: str | None = None) -> None:
-        """A kernel's result is recorded, or (None) all of a problem's: earlier deaths are forgotten."""
+        """Clears earlier deaths of a kernel whose result is recorded; None: of all kernels of the problem."""
         if not self._deaths:
             return
         over = [d for d in self._deaths if d.problem == problem and (kernel is None or d.kernel == kernel)]
@@ -127,7 +129,7 @@ class Attempts:
             self._deaths.remove(death)
 
     def close(self) -> None:
-        """Remove the slot at the orderly end of the session. Safe to call twice."""
+        """Removes the slot at the normal end of the session. May be called twice."""
         if self._fd >= 0:
             if self.path is not None:
                 with suppress(OSError):
@@ -154,7 +156,7 @@ def _read_deaths(folder: Path, boot: str) -> list[_Death]:
 
 
 def _read_death(path: Path, page: bytes, boot: str) -> _Death | None:
-    """What a dead session's slot says; None when no kernel ran, or the slot is damaged."""
+    """The content of a dead session's slot; None if no kernel was running, or the slot is damaged."""
     digits, _, body = page[1:].rstrip(b" \0\n").partition(b" ")
     try:
         whole = zlib.crc32(body) == int(digits, 16)
@@ -164,7 +166,7 @@ def _read_death(path: Path, page: bytes, boot: str) -> _Death | None:
     if not whole or not all(isinstance(text, str) for text in (problem, kernel, its_boot)):
         return None
     if its_boot != boot and not careful:
-        # The machine died, and what the disk has is older than what was written last.
+        # The machine crashed, and the disk has an older state than the last write.
         return _Death(path, problem, "")
     if page[:1] != _RUNNING:
         return None

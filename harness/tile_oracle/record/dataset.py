@@ -1,4 +1,4 @@
-"""Reading records: one run, or many, as one table."""
+"""Reads records of one or several runs as one table."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def measurements_folder(run: Path) -> Path:
 
 
 def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None) -> pd.DataFrame:
-    """Records of runs, folders of parts or parquet files, as one frame with the schema's columns in order.
+    """Reads runs, folders of parts or parquet files as one frame with the schema's columns in order.
 
     op: the operation that the records must be of; left out, it is the one that they are of.
     Journals that dead processes left are sealed first. Columns that a file lacks are null, except `tflops`,
@@ -64,13 +64,13 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
             "names: read each on its own"
         )
     table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
-    # Without a run's name nothing tells two rows apart from one that was read twice.
+    # Without a run's name, two rows cannot be distinguished from one that was read twice.
     again = table.duplicated(IDENTITY, keep="last") & table["run"].notna()
     return table.loc[~again, names].reset_index(drop=True)
 
 
 def read_rows(path: Path | str, op: str | None = None) -> pd.DataFrame:
-    """Every row of a run, a folder of parts or a parquet file, nothing left out and in no particular order.
+    """Every row of a run, a folder of parts or a parquet file, unfiltered and in no particular order.
 
     Raises RecordError as `load_records` does.
     """
@@ -99,7 +99,7 @@ def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)
-    # Journals of running sessions first: one that is sealed meanwhile is then read twice, never missed.
+    # Journals of running sessions first: one that is sealed in the meantime is read twice, never missed.
     journals = journals_in(folder)
     frames = [frame for journal in journals if (frame := _journal_frame(journal)) is not None]
     parts = parts_in(folder) or [
@@ -113,7 +113,7 @@ def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
 
 
 def _journal_frame(journal: Path) -> pd.DataFrame | None:
-    """The rows of a journal that is not sealed; None where there are none."""
+    """The rows of an unsealed journal; None if there are none."""
     lines = read_journal(journal)
     if lines.damaged:
         tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): what was in them is left out")
@@ -121,7 +121,7 @@ def _journal_frame(journal: Path) -> pd.DataFrame | None:
 
 
 def with_later_fields(table: pa.Table) -> pa.Table:
-    """The records with the defaults of fields that kernels had not yet when a row was written."""
+    """The records with defaults for kernel fields that did not exist when a row was written."""
     import pyarrow.compute as pc
 
     for name, default in LATER_FIELDS.items():

@@ -1,8 +1,8 @@
-"""One parquet file of records as small as it gets, whose bytes depend on nothing but the rows.
+"""Writes records as one compact parquet file, whose bytes depend only on the rows.
 
-It is an ordinary file of records: `load_records` and pandas read it like a run's parts. What makes it small
-is order (rows of a problem together), dictionaries (a name is stored once), the bytes of a float's mantissa
-stored apart from its exponent, and zstd. The footer says what the records are (`read_about`).
+It is an ordinary file of records: `load_records` and pandas read it like a run's parts. It is small because
+of sorting (rows of a problem together), dictionaries, byte stream split of floats, and zstd. The footer
+describes the records (`read_about`).
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 ORDER = ("problem", "kernel", "round", "time", "run")
-"""How rows are sorted; rows that are equal in these are sorted by what else they hold."""
+"""Sort keys of the rows; ties are sorted by the other columns."""
 
 _ABOUT = b"tile_oracle"
 _LEVEL = 12
 
 
 def in_order(records: pd.DataFrame) -> pd.DataFrame:
-    """The rows in the one order that depends on what they hold alone, not on where they came from."""
+    """Sorts the rows in an order that depends only on their content."""
     import pandas as pd
 
     ties = records.duplicated(list(ORDER), keep=False)
@@ -46,10 +46,10 @@ def in_order(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def content_keys(records: pd.DataFrame) -> pd.Series:
-    """Of each record a text that two share when they hold the same in every column. Raises RecordError."""
+    """A text for each record, equal for records with equal columns. Raises RecordError."""
     import pandas as pd
 
-    # By way of Arrow, whose types are the schema's: pandas makes floats of whole numbers beside a null.
+    # Via Arrow, which has the schema's types: pandas converts integers to floats in columns with nulls.
     rows = zip(*records_table(records).to_pydict().values(), strict=True)
     return pd.Series([repr(row) for row in rows], index=records.index, dtype=object)
 
@@ -93,12 +93,13 @@ def with_about(table: pa.Table, about: Mapping[str, Any] | None) -> pa.Table:
 
 
 def write_dataset(records: pd.DataFrame, path: Path, about: Mapping[str, Any] | None = None) -> int:
-    """Writes `dataset_bytes` whole or not at all; its size in bytes. Raises RecordError."""
+    """Writes `dataset_bytes` atomically; returns the size in bytes. Raises RecordError."""
     return write_whole(dataset_bytes(records, about), path)
 
 
 def write_whole(data: bytes, path: Path) -> int:
-    """Writes a file whole or not at all, with the folders above it; its size in bytes. Raises RecordError."""
+    """Writes a file atomically and makes its parent folders; returns the size in bytes. Raises
+    RecordError."""
     try:
         make_folder(path.parent)
         write_atomically(path, data)
@@ -108,9 +109,9 @@ def write_whole(data: bytes, path: Path) -> int:
 
 
 def read_about(path: Path) -> dict[str, Any]:
-    """What the file's footer says of its records; empty for a file that says nothing.
+    """The description of the records in the file's footer; empty if there is none.
 
-    Raises RecordError for what is no parquet file.
+    Raises RecordError for a file that is not parquet.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -1,4 +1,4 @@
-"""The column `tflops`. It follows from the problem and `latency_ms`: a file of records may leave it out."""
+"""The column `tflops`, which follows from the problem and `latency_ms`, so that files may omit it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def without_tflops(table: pa.Table, op: str) -> pa.Table:
 
 
 def with_tflops(table: pa.Table, op: str) -> pa.Table:
-    """The table with `tflops` computed from the latencies; null where there is no latency.
+    """The table with `tflops` computed from the latencies; null without a latency.
 
     table: checked records of one operation (record.invariants), with all columns of the schema.
     """
@@ -38,7 +38,7 @@ def with_tflops(table: pa.Table, op: str) -> pa.Table:
 
 
 def _tflops(table: pa.Table, op: str) -> npt.NDArray[np.float64]:
-    """operations / (latency in ms * 1e9) of every row, NaN where there is no latency."""
+    """TFLOPS of every row: operations / (latency in ms * 1e9); NaN without a latency."""
     latency = np.asarray(table.column("latency_ms").to_numpy(), dtype=np.float64)
     encoded = table.column("problem").combine_chunks().dictionary_encode()
     of_row = encoded.indices.to_numpy()

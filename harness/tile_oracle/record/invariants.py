@@ -1,7 +1,7 @@
-"""What is so of every row of records, whoever wrote it: checked whenever records are read.
+"""Invariants of every row of records, checked whenever records are read.
 
-A file's digest shows that it is as it was written; these rules hold for files without one, and for those that
-another program or a hand changed. They are:
+A digest detects changes of a file. These rules also cover files without a digest and files written by other
+programs or by hand:
 
 - the status is a known one; problem and kernel are named; the round is not negative
 - the problem's id is that of the problem's columns, and the kernel's name is that of the kernel's columns
@@ -9,7 +9,7 @@ another program or a hand changed. They are:
 - times are positive and finite, and the fastest sample is not slower than the median
 - tflops is the problem's operations / latency_ms, within TFLOPS_TOLERANCE
 
-Nulls are no violation where older files and foreign ones lack the column.
+Nulls are allowed in columns that older or foreign files lack.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ _Bad = npt.NDArray[np.bool_]
 
 
 def check_rows(table: pa.Table, op: str, where: Path | str) -> None:
-    """Raises RecordError, one line that names `where`, row, kernel and problem, for the first rule that a row
-    of the table breaks. table: records of one operation, with all columns of its schema."""
+    """Raises RecordError for the first violation, with `where`, row, kernel and problem in one line. table:
+    records of one operation, with all columns of its schema."""
     if table.num_rows:
         _Rows(table, op, where).check()
 
@@ -123,13 +123,13 @@ class _Rows:
     def _check_alike(
         self, columns: tuple[str, ...], of_row: npt.NDArray[np.int64], first: npt.NDArray[np.int64], what: str
     ) -> None:
-        """Every row has what the first row of the same problem, or kernel, has."""
+        """Checks that every row agrees with the first row of the same problem, or kernel."""
         for name in columns:
             _, codes = self._encoded(name)
             self._refuse(codes != codes[first][of_row], f"{name} is not that of the {what}")
 
     def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
-        """The distinct values of a column, and each row's place among them; nulls are one of them."""
+        """The distinct values of a column, nulls included, and each row's index among them."""
         import pyarrow.compute as pc
 
         column = self.table.column(name).combine_chunks()

@@ -1,19 +1,19 @@
-"""Crash-safe recording: a journal a process, sealed into parquet parts that are complete or absent.
+"""Crash-safe recording: one journal per process, sealed into parquet parts that are complete or absent.
 
-A finished measurement is one line with a checksum, handed to the operating system in one write before
-anything else happens: from then on no death of any process loses it. A thread flushes the journal to the disk
-at most half a second later, so a power cut costs no more than the rows of the last second. Every few hundred
-rows, and at the end, the journal is sealed: its rows become a parquet part (written aside, flushed, read
-back, renamed, its name flushed), and only then the journal goes. A part is named after its journal, so
-sealing twice makes the same file, never a second copy.
+A finished measurement is one line with a checksum, passed to the operating system in a single write before
+anything else happens; after that the death of a process cannot lose it. A thread flushes the journal to disk
+at most half a second later, so a power cut loses at most the rows of the last second. Every few hundred rows,
+and at the end, the journal is sealed: its rows become a parquet part (written to a temporary file, flushed,
+read back, renamed, folder flushed), and only then the journal is removed. A part is named after its journal,
+so sealing twice makes the same file, never a second copy.
 
-The owner of a journal holds a lock on it. A journal that nobody holds belongs to a dead process:
-`seal_abandoned` turns it into a part, and any reader, a resumed run and the worker that outlives a
-killed pytest call it. Only who holds a journal's lock writes its part, so the file aside needs no name
-of its own: what a killed sealer left of it, the next one overwrites.
+The owner of a journal holds a lock on it. An unlocked journal belongs to a dead process: `seal_abandoned`
+turns it into a part. It is called by all readers, by resumed runs, and by the worker that outlives a killed
+pytest. Only the lock's holder writes the part, so the temporary file has a fixed name, and a leftover of a
+killed process is overwritten.
 
-What cannot be read is never taken for empty. A damaged line is set aside into a file whose name begins with
-`_damaged-`, which readers of parquet folders leave out; the other lines are kept.
+Unreadable data is never treated as empty. A damaged line is moved to a file whose name begins with
+`_damaged-`, which readers of parquet folders ignore; the other lines are kept.
 """
 
 from __future__ import annotations
@@ -48,24 +48,24 @@ if TYPE_CHECKING:
 JOURNAL_GLOB = ".journal-*.jsonl"
 PART_GLOB = "part-*.parquet"
 ASIDE_PREFIX = "_damaged-"
-"""What the names of damaged files that were set aside begin with."""
+"""Prefix of the names of damaged files that were set aside."""
 
 _SEAL_ROWS = 1000
 _SEAL_SECONDS = 20.0
 _SYNC_SECONDS = 0.5
-"""How long a row may wait for others before all are flushed to the disk together."""
+"""Maximum wait of a row before it is flushed to disk together with later ones, in seconds."""
 _IDLE_SECONDS = 5.0
-"""How long the thread that flushes waits for another row before it ends."""
+"""Idle time after which the flushing thread ends, in seconds."""
 _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 Tell = Callable[[str], None]
-"""Takes one line for people."""
+"""Called with one-line messages for the user."""
 
 _LOG = logging.getLogger("tile_oracle.record")
 
 
 def tell_in_log(line: str) -> None:
-    """The usual `Tell`: a warning of the logger `tile_oracle.record`, which Python writes to stderr."""
+    """The default `Tell`: a warning of the logger `tile_oracle.record`, which Python writes to stderr."""
     _LOG.warning("%s", line)
 
 
@@ -91,13 +91,13 @@ class Journal:
             ) from None
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Make one row permanent. Raises RecordError when the disk refuses it."""
+        """Appends one row durably. Raises RecordError if it cannot be written."""
         if self._fd is None:
             self._open()
         assert self._fd is not None
         line = encode_line(row)
         if self._torn:
-            line = b"\n" + line  # apart from what could not be taken back
+            line = b"\n" + line  # separates it from a torn line that could not be removed
         try:
             written = os.write(self._fd, line)
         except OSError as error:
@@ -119,9 +119,9 @@ class Journal:
             self.seal()
 
     def seal(self) -> None:
-        """Turn what was appended so far into a parquet part.
+        """Turns the rows appended so far into a parquet part.
 
-        Raises RecordError when that cannot be done; the journal stays then, and nothing is lost.
+        Raises RecordError if that fails; the journal is kept then, and nothing is lost.
         """
         if self._fd is None or self._path is None:
             return
@@ -156,14 +156,14 @@ class Journal:
             except OSError:
                 os.close(fd)
                 raise
-            # Before we had the lock, someone took the empty journal for a dead process's and removed it.
+            # Before we had the lock, another process took the empty journal for abandoned and removed it.
             os.close(fd)
 
 
 class _Flusher:
-    """Flushes a journal from a thread, so that no measurement waits for the disk.
+    """Flushes a journal in a thread, so that measurements do not wait for the disk.
 
-    The thread lives while there are rows to flush. What it cannot flush, the next row or the seal reports.
+    The thread lives while there are rows to flush. A failed flush is reported by the next row or by the seal.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -210,7 +210,7 @@ class _Flusher:
             pause.wait(_SYNC_SECONDS)
             with self._at_disk:
                 with self._state:
-                    # Rows that come from here on wake this thread again.
+                    # Later rows start a new thread.
                     fd, self._fd = self._fd, None
                 if fd is not None:
                     self._flush(fd)
@@ -226,9 +226,9 @@ class _Flusher:
 
 
 def names_in(folder: Path, prefix: str, suffix: str) -> list[Path]:
-    """The files of a folder whose names begin and end so, sorted; none where there is no such folder.
+    """The files of a folder with this prefix and suffix, sorted; none if there is no such folder.
 
-    Raises RecordError where the folder cannot be read: Path.glob would find nothing then.
+    Raises RecordError if the folder cannot be read, where Path.glob would find nothing.
     """
     try:
         return sorted(path for path in folder.iterdir() if _fits(path.name, prefix, suffix))
@@ -253,10 +253,10 @@ def parts_in(folder: Path) -> list[Path]:
 
 
 def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
-    """Seal the journals of dead processes into parts; returns how many. Safe to call at any time.
+    """Seals the journals of dead processes into parts and returns their number. Safe at any time.
 
-    A journal that cannot be sealed stays, and `tell` says so; readers take its rows from it. Raises
-    RecordError where the folder cannot be read.
+    A journal that cannot be sealed is kept and reported to `tell`; readers use its rows. Raises RecordError
+    if the folder cannot be read.
     """
     sealed = 0
     for path in journals_in(folder):
@@ -270,7 +270,7 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Between open and lock another process may have sealed and removed it.
+            # Another process may have sealed and removed it between open and lock.
             if os.fstat(fd).st_nlink:
                 _seal(path, fd, tell)
                 sealed += 1
@@ -287,7 +287,7 @@ def seal_abandoned(folder: Path, tell: Tell = tell_in_log) -> int:
 
 
 def left_unsealed(folder: Path) -> list[Path]:
-    """The journals that have no living owner. Raises RecordError."""
+    """The journals without a living owner. Raises RecordError."""
     return [path for path in journals_in(folder) if not _is_held(path)]
 
 
@@ -308,9 +308,9 @@ def _is_held(path: Path) -> bool:
 
 
 def read_journal(path: Path, offset: int = 0) -> JournalLines:
-    """What a journal holds from a byte offset on; nothing if another process has sealed it.
+    """The content of a journal from a byte offset on; empty if another process has sealed it.
 
-    Raises RecordError where it cannot be read.
+    Raises RecordError if it cannot be read.
     """
     try:
         with path.open("rb") as file:
@@ -324,7 +324,7 @@ def read_journal(path: Path, offset: int = 0) -> JournalLines:
 
 
 def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The whole rows of a journal from a byte offset on, and the offset after them; see `read_journal`."""
+    """The complete rows of a journal from a byte offset on, and the offset after them; see `read_journal`."""
     lines = read_journal(path, offset)
     return list(lines.rows), lines.end
 
@@ -340,14 +340,14 @@ def _aside(part: Path) -> Path:
 
 
 def _seal(journal: Path, fd: int, tell: Tell) -> None:
-    """The caller holds the journal's lock by `fd`. Raises RecordError."""
+    """Seals one journal. The caller holds its lock through `fd`. Raises RecordError."""
     try:
         lines = decode_lines(read_all(fd))
     except OSError as error:
         raise RecordError(f"cannot read {journal}: {error.strerror}; the rows are still in it") from None
     rows = list(lines.rows)
     if not lines.torn.startswith(b"{") and (last := decode_line(lines.torn)) is not None:
-        rows.append(last)  # only the line's end was not written
+        rows.append(last)  # only the line break is missing
     table, misfits = _table_and_misfits(rows)
     damaged = [*lines.damaged, *misfits]
     try:
@@ -364,7 +364,7 @@ def _seal(journal: Path, fd: int, tell: Tell) -> None:
 
 
 def _table_and_misfits(rows: Sequence[dict[str, Any]]) -> tuple[pa.Table | None, list[bytes]]:
-    """The rows as one table, and the lines of those that no record schema fits."""
+    """The rows as one table, and the lines of rows that match no record schema."""
     named = [row for row in rows if _is_named(row)]
     try:
         table = rows_table(named) if named else None
@@ -398,7 +398,7 @@ def _keep_damaged(journal: Path, damaged: Sequence[bytes], tell: Tell) -> None:
 
 
 def _add_to_part(part: Path, table: pa.Table, tell: Tell) -> None:
-    """After a power cut the journal of a sealed part may be there again, with fewer rows than the part."""
+    """After a power cut the journal of a sealed part may reappear, with fewer rows than the part."""
     import pyarrow as pa
 
     try:
@@ -425,9 +425,9 @@ def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def set_aside(path: Path, tell: Tell, why: str) -> Path:
-    """Gives a damaged file a name that readers leave out; its new path. Nothing is deleted.
+    """Renames a damaged file so that readers ignore it; returns the new path. Nothing is deleted.
 
-    Raises RecordError where it cannot be renamed.
+    Raises RecordError if it cannot be renamed.
     """
     there, number = path.with_name(ASIDE_PREFIX + path.name), 1
     try:
@@ -443,8 +443,8 @@ def set_aside(path: Path, tell: Tell, why: str) -> Path:
 
 
 def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
-    """Set the damaged parts of a folder aside; returns how many. For the owner of a run, who measures their
-    pairs again. Raises RecordError where a part cannot be read at all, which is no damage."""
+    """Sets damaged parts of a folder aside and returns their number. For the owner of a run, who measures
+    their pairs again. Raises RecordError if a part cannot be read at all, which does not count as damage."""
     found = 0
     for part in parts_in(folder):
         try:
@@ -457,9 +457,9 @@ def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
 
 
 def forget_lost(folder: Path) -> int:
-    """Take the rows `device_lost` out of the parts; returns how many. For a run that measures them anew.
+    """Removes device_lost rows from the parts and returns their number. For a run that measures them again.
 
-    Raises RecordError when a part cannot be read or rewritten.
+    Raises RecordError if a part cannot be read or rewritten.
     """
     try:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -468,7 +468,7 @@ def forget_lost(folder: Path) -> int:
     except OSError as error:
         raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
     try:
-        # Two sessions that resume one run rewrite its parts one after the other.
+        # Serializes sessions that resume the same run.
         fcntl.flock(fd, fcntl.LOCK_EX)
         return sum(_forget_lost_in(part) for part in parts_in(folder))
     except OSError as error:
@@ -493,7 +493,7 @@ def _forget_lost_in(part: Path) -> int:
 
 
 def rows_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """Rows of one operation as a table of its record schema. Raises RecordError for what is no row."""
+    """Rows of one operation as a table of its record schema. Raises RecordError for an invalid row."""
     import pyarrow as pa
 
     from tile_oracle.record.schema import arrow_schema
@@ -509,12 +509,12 @@ def rows_table(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
 
 
 def write_part(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Write rows of one operation as a parquet file (zstd), complete or not at all. Raises RecordError."""
+    """Writes rows of one operation as a parquet file (zstd), atomically. Raises RecordError."""
     _replace(path, rows_table(rows))
 
 
 def _replace(path: Path, table: pa.Table) -> None:
-    """The part is on the disk, with its name, when this returns."""
+    """Writes a part; on return its content and name are on disk."""
     import pyarrow as pa
 
     try:

@@ -1,7 +1,7 @@
 """One row as a line of a journal: eight hexadecimal digits of CRC-32, a space, the row as JSON.
 
-Lines of versions before there was a checksum are JSON alone; they begin with a brace, which no digit becomes
-by the flip of one bit.
+Lines of versions without the checksum are JSON alone. They begin with a brace, which a single bit flip cannot
+make of a digit.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ _CHECKSUM_BYTES = 8
 
 
 def encode_line(row: Mapping[str, Any]) -> bytes:
-    """The line, with its end."""
+    """The line with its line break."""
     text = json.dumps(row, separators=(",", ":"), allow_nan=True).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def decode_line(line: bytes) -> dict[str, Any] | None:
-    """The row of a line without its end; None for what is no row, or not the row that was written."""
+    """Parses a line without its line break; None for an invalid or damaged row."""
     if line.startswith(b"{"):
         text = line
     else:
@@ -38,8 +38,8 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class JournalLines:
-    """What a stretch of a journal holds. damaged: whole lines that are no rows; end: where its last whole
-    line ends, in bytes from the journal's beginning; torn: what comes after that."""
+    """The content of a range of a journal. damaged: complete lines that are not rows. end: offset in bytes
+    after its last complete line. torn: the data after that."""
 
     rows: tuple[dict[str, Any], ...]
     damaged: tuple[bytes, ...]
@@ -48,8 +48,8 @@ class JournalLines:
 
 
 def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
-    """The lines of a journal from a byte offset on. A last line without its end is not among the rows: it is
-    being written, or was when its process died."""
+    """Parses the lines of a journal from a byte offset on. An incomplete last line is not among the rows: it
+    is being written, or its process died."""
     whole, _, torn = data.rpartition(b"\n")
     rows: list[dict[str, Any]] = []
     damaged: list[bytes] = []
@@ -64,7 +64,7 @@ def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
 
 
 def _apart(line: bytes) -> tuple[bytes, ...]:
-    """A line, or the two that a damaged line end has joined."""
+    """Yields a line, or the two lines that a damaged line break has joined."""
     if line.startswith(b"{") or decode_line(line) is not None:
         return (line,)
     text = line[_CHECKSUM_BYTES + 1 :].decode("latin-1")

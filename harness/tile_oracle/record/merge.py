@@ -1,13 +1,15 @@
-"""Records of several runs, machines and parts -> one table without loss and without duplicates.
+"""Merges records of several runs, machines and parts into one table, without loss and without duplicates.
 
-The output depends only on the set of input measurements: not on their order, not on how often
-one was given. Merging merged records again changes nothing. The rules, in this order:
+The output depends only on the set of input measurements, not on their order or repetition. Merging merged
+records again changes nothing. The rules, in this order:
 
-1. A measurement is told from another by run, problem, kernel, round and the microsecond it ended in; one
-   without a time by everything it holds. Of equal ones one stays: of copies that differ otherwise (a file of
-   an older version lacks columns) the one with the fewest nulls, then the one that sorts first.
-2. A row `device_lost` goes when the same run has another row of its pair and round: a resumed run measures
-   such pairs anew, and an older copy of its folder still has them.
+1. A measurement is identified by run, problem, kernel, round and end time (microseconds), or without a time
+  by
+   all of its columns. Of duplicates one is kept: if the copies differ (files of older versions lack columns),
+   the one with the fewest nulls, then the one that sorts first.
+2. A device_lost row is dropped if the same run has another row of its pair and round: a resumed run measures
+  such
+   pairs again, and an older copy of its folder still has the row.
 3. Rows of one run that still share problem, kernel and round are of several runs that have one name. All
    stay: the run of the second one (by time) is called NAME~2, and so on, so that `load_records` keeps them.
 
@@ -70,7 +72,7 @@ class MergeSummary:
     rows_of: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def lines(self) -> list[str]:
-        """The summary for people."""
+        """The summary, as text for the user."""
         lines = [
             f"{self.kept:,} rows kept of {self.read:,}: {self.pairs:,} pairs of {self.problems:,} problems"
         ]
@@ -104,9 +106,9 @@ class MergeSummary:
 
 
 def merge_records(tables: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, MergeSummary]:
-    """The rows of all tables (columns of tile_oracle.record.schema) by the rules above, in order.
+    """Merges the rows of all tables (columns of tile_oracle.record.schema) by the rules above, sorted.
 
-    Raises RecordError for tables of several operations, none at all, or rows that are no records.
+    Raises RecordError for tables of several operations, no tables, or rows that are not records.
     """
     given = [table for table in tables if len(table)]
     if not given:
@@ -129,7 +131,7 @@ def merge_records(tables: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, MergeSu
 
 
 def _one_a_measurement(rows: pd.DataFrame) -> tuple[pd.DataFrame, int, int]:
-    """The rows, and how many equal and differing copies were left out."""
+    """The rows without duplicates, and the numbers of equal and of differing copies left out."""
     timed = rows["time"].notna()
     doubtful = rows.duplicated(_MEASUREMENT, keep=False) | ~timed
     some = rows[doubtful]

@@ -1,4 +1,4 @@
-"""Which kernels a library's checkout does not have, as records show it."""
+"""Finds the kernels that a library's checkout does not build, from records."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 def not_built(records: pd.DataFrame) -> frozenset[str]:
-    """Names of the kernels that a library's checkout does not build, as all their rows show: it has no code
-    of them, or their code did not compile. No model can pick them there.
+    """Names of the kernels that a library's checkout does not build according to all their rows: it has no
+    code for them, or their code did not compile. No model can pick them there.
 
-    Kernels of tile-oracle's own family are not among them: its rules promise every one of them.
+    Kernels of tile-oracle's own family are excluded: its rules guarantee that they build.
     """
     if "implementation" not in records:
         return frozenset()

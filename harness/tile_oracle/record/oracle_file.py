@@ -1,8 +1,8 @@
-"""The oracle file that replayed sessions read: a file of records that is as small as parquet makes it.
+"""Writes the oracle file of replayed sessions: a file of records, compressed as far as parquet allows.
 
-Every column is stored in that of its encodings which comes out smallest, at zstd's highest level. All values
-that are stored are those of the records to the bit. Left out are columns that no replay reads, and `tflops`
-where it follows from `latency_ms` (record.derived_columns).
+Every column uses the encoding with the smallest result, at zstd's highest level. Stored values are
+bit-identical to the records. Columns that replays do not read are left out, and so is `tflops` if it follows
+from `latency_ms` (record.derived_columns).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 NOT_REPLAYED = ("busy_ms",)
-"""How long a pair kept the device: it tells a session that measures how long the rest will take."""
+"""The column with a pair's device time, from which a measuring session estimates its remaining time."""
 
 _LEVEL = 22
 _DICTIONARY, _PLAIN = "dictionary", "PLAIN"
@@ -41,7 +41,7 @@ def oracle_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) 
 
 
 def _smallest(column: pa.Table) -> str:
-    """The encoding that makes a table of one column smallest; of equals the first."""
+    """The encoding with the smallest result for a table of one column; ties go to the first."""
     (name,) = column.column_names
     return min(_encodings(column.schema.field(name).type), key=lambda one: len(_file(column, {name: one})))
 

@@ -1,5 +1,5 @@
-"""Which records an oracle stands on: of one device, and of every kernel's newest binary. And which may teach:
-of one device, and of every pair's newest binary."""
+"""Selects the records of an oracle (one device, every kernel's newest binary) and those for training (one
+device, every pair's newest binary)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tile_oracle.errors import RecordError
 
 @dataclass(frozen=True)
 class OracleSummary:
-    """The rows that were taken and left out; devices: all devices with their rows."""
+    """Numbers of rows that were selected and left out. devices: device -> rows, for all devices."""
 
     rows: int
     pairs: int
@@ -24,7 +24,7 @@ class OracleSummary:
     older_binaries: int
 
     def lines(self) -> list[str]:
-        """The summary for people."""
+        """The summary, as text for the user."""
         lines = [
             f"{self.rows:,} records of {self.pairs:,} pairs of {self.problems:,} problems on "
             f"{self.device or 'an unnamed device'}"
@@ -42,9 +42,9 @@ class OracleSummary:
 def oracle_records(
     records: pd.DataFrame, device: str | None = None, problems: Collection[str] | None = None
 ) -> tuple[pd.DataFrame, OracleSummary]:
-    """The rows that an oracle of one device is made from; problems: ids to keep, or None for all.
+    """The rows for an oracle of one device. problems: ids to keep, None for all.
 
-    Raises RecordError where the records are of several devices and none is chosen, or nothing is left.
+    Raises RecordError if the records are of several devices and none is chosen, or if nothing is left.
     """
     of_device, device = _one_device(records, device)
     wanted = of_device if problems is None else of_device[of_device["problem"].isin(problems)]
@@ -65,15 +65,15 @@ def oracle_records(
 def records_to_learn_from(records: pd.DataFrame, device: str | None = None) -> pd.DataFrame:
     """The training rows of one device.
 
-    A pair that was measured from several binaries counts by the last one; one that was measured from an older
-    binary alone still teaches: another compiler's release, say, makes new binaries and seldom other code.
-    Raises RecordError where the records are of several devices and none is chosen, or of another one.
+    Of a pair measured with several binaries the last one counts. A pair that was only measured with an older
+    binary is kept: a new compiler release, for example, makes new binaries but rarely different code. Raises
+    RecordError if the records are of several devices and none is chosen, or of another device.
     """
     return _newest_binaries(_one_device(records, device)[0], ["problem", "kernel"])
 
 
 def _one_device(records: pd.DataFrame, device: str | None) -> tuple[pd.DataFrame, str]:
-    """The rows of the device, or of the only one that there is, and its name."""
+    """The rows of the device, or of the only device, and its name."""
     devices = records["device"].astype(object).where(records["device"].notna(), "").value_counts()
     if device is None:
         if len(devices) > 1:

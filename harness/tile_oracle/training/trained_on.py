@@ -91,25 +91,25 @@ def with_problems(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def overlap(folders: Iterable[Path], records: pd.DataFrame, problems: Collection[str]) -> Overlap:
     """Which of these problems the models were trained on. records: what the models are judged by."""
-    learnt: dict[str, str] = {}
+    trained: dict[str, str] = {}
     known = True
     for folder in folders:
         one = trained_on(folder)
-        learnt |= one.problems
+        trained |= one.problems
         known &= one.known
-    seen = sorted(set(problems) & learnt.keys())
-    return Overlap(tuple(seen), _same(learnt, records, seen), known)
+    seen = sorted(set(problems) & trained.keys())
+    return Overlap(tuple(seen), _same(trained, records, seen), known)
 
 
-def _same(learnt: Mapping[str, str], records: pd.DataFrame, seen: Collection[str]) -> int:
-    if not any(learnt[problem] for problem in seen):
+def _same(trained: Mapping[str, str], records: pd.DataFrame, seen: Collection[str]) -> int:
+    if not any(trained[problem] for problem in seen):
         return 0
     try:
         rows = training_rows(records[records["problem"].isin(list(seen))]).table
     except HarnessError:
-        return 0  # nothing of them is ok here
+        return 0  # no ok row among them
     now = problem_digests(rows)
-    return sum(bool(learnt[problem]) and learnt[problem] == now.get(problem) for problem in seen)
+    return sum(bool(trained[problem]) and trained[problem] == now.get(problem) for problem in seen)
 
 
 def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
