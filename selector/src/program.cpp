@@ -62,7 +62,10 @@ namespace any_processor {
 #undef TILE_ORACLE_TARGET
 }  // namespace any_processor
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(TILE_ORACLE_PLAIN_LANES)
+// Clang refuses calls with vectors of 32 bytes from a function with AVX to one without, although all of these are
+// inlined. There the whole file must be compiled for AVX, or these loops use SSE2.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(TILE_ORACLE_PLAIN_LANES) && \
+    (!defined(__clang__) || defined(__AVX__))
 namespace with_avx2 {
 #define TILE_ORACLE_TARGET __attribute__((target("avx2")))
 #include "program_operations.inc"
