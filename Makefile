@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-ck-tile pool lint benchmark faults gpu-kit clean
+.PHONY: demo test test-ck-tile pool wheels lint benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
@@ -30,6 +30,14 @@ pool: $(VENV)/installed-dev
 	for dtype in $(POOL_DTYPES); do \
 	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --dtype $$dtype $(POOL_CHECKS) --build-dir $(POOL_CACHE) || exit 1; \
 	done
+
+# Wheels in dist/: for Linux on x86-64 and aarch64 with the compiled native selector, and one for any platform, which
+# compiles it when it is first needed.
+wheels: $(VENV)/installed-dev
+	for machine in x86_64 aarch64 ""; do \
+	  TILE_ORACLE_WHEEL_MACHINE=$$machine $(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation -w dist . || exit 1; \
+	done
+	TILE_ORACLE_WHEELS=dist $(BIN)/python -m pytest tests/wheels -rs $(PYTEST_ARGS)
 
 # What a machine with an NVIDIA GPU, and without a compiler, needs to measure the figures of benchmarks/gpu.
 gpu-kit: $(VENV)/installed-dev

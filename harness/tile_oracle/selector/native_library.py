@@ -2,16 +2,18 @@
 
 selector/src/*.cpp becomes one shared library. It is kept in the build cache (TILE_ORACLE_CACHE) under a key
 of the sources, the flags and the compiler, so an edit or another compiler makes another library. One binary
-serves all processors of the architecture: it selects SIMD instructions at run time.
+serves all processors of the architecture: it selects SIMD instructions at run time. Wheels for Linux carry
+the library; then nothing is compiled (tile_oracle.selector.prebuilt_library).
 """
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,6 +25,9 @@ from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import ZigToolchain, find_toolchain
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError
+from tile_oracle.selector import prebuilt_library
+
+_log = logging.getLogger(__name__)
 
 _FLAGS = (
     "-std=c++20",
@@ -50,8 +55,15 @@ class _Compiler:
 
 @lru_cache(maxsize=1)
 def load() -> ctypes.CDLL:
-    """Loads the library, and builds it if necessary. Raises BuildError if there is no compiler, if none of
-    the compilers succeeds, or if the cache cannot be written."""
+    """Loads the library: the wheel's, if it was built from the installed sources, else the cache's, which is
+    built if necessary. Raises BuildError if there is no compiler, if none of the compilers succeeds, or if
+    the cache cannot be written."""
+    prebuilt = prebuilt_library.find(built_from())
+    if prebuilt is not None:
+        try:
+            return ctypes.CDLL(str(prebuilt))
+        except OSError as error:
+            _log.warning("the wheel's %s cannot be loaded (%s): building it", prebuilt.name, error)
     path = built()
     try:
         return ctypes.CDLL(str(path))
@@ -62,10 +74,29 @@ def load() -> ctypes.CDLL:
 def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
     """The path of the library, which is built if necessary. toolchain: auto, clang++, g++, ziglang or a
     compiler's path. folder: the cache. Raises BuildError like `load`."""
-    cache = BuildCache(folder if folder is not None else default_cache_folder())
+    return _built_with(_compilers(toolchain), folder if folder is not None else default_cache_folder())
+
+
+def built_for(machine: str, glibc: str, folder: Path) -> Path:
+    """The path of the library for another machine (x86_64, aarch64) with at least this version of glibc,
+    compiled by ziglang. folder: the cache. Raises BuildError."""
+    zig = find_toolchain("ziglang")
+    assert isinstance(zig, ZigToolchain)
+    command = (str(zig.folder / "zig"), "c++", "-target", f"{machine}-linux-gnu.{glibc}", "-s")
+    return _built_with([_Compiler(zig.identity, zig.fingerprint, command)], folder)
+
+
+def built_from() -> str:
+    """A hash of the sources and flags that a library is built from."""
+    return content_key({"version": _KEY_VERSION, "sources": _content().digest, "flags": _FLAGS})
+
+
+def _built_with(compilers: Iterable[_Compiler], folder: Path) -> Path:
+    """The library by the first of these compilers that succeeds."""
+    cache = BuildCache(folder)
     content = _content()
     failures: list[str] = []
-    for compiler in _compilers(toolchain):
+    for compiler in compilers:
         key = content_key(
             {
                 "version": _KEY_VERSION,
