@@ -6,14 +6,18 @@ BIN := $(VENV)/bin
 # Where it is set, every process compiles every module anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-ck-tile pool wheels lint benchmark faults gpu-kit clean
+.PHONY: demo test test-slow test-ck-tile pool wheels lint benchmark faults gpu-kit clean
 
 demo: $(VENV)/installed
 	$(BIN)/python -m pytest --problem-set forward_smoke --allow no-baseline
 
 # worksteal: a worker begins with a half of the tests in their order, so that what a module shares is made once.
+# test and test-slow are all tests together.
 test: $(VENV)/installed-dev
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" $(PYTEST_ARGS)
+
+test-slow: $(VENV)/installed-dev
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m slow $(PYTEST_ARGS)
 
 # CK Tile's own kernels from public packages, for gfx950; skips, and says why, where the packages cannot be had.
 test-ck-tile: $(VENV)/installed-dev

@@ -35,6 +35,18 @@ def test_version() -> None:
     assert run("--version").stdout == f"tile-oracle {__version__}\n"
 
 
+@pytest.mark.parametrize("word", ["--help", "--version", "no-such-command"])
+def test_what_names_no_command_imports_none(word: str) -> None:
+    script = (
+        "import sys, tile_oracle.cli\n"
+        f"try: tile_oracle.cli.main([{word!r}])\n"
+        "except SystemExit: pass\n"
+        "print(*(name for name in sys.modules if name.startswith('tile_oracle.commands.')), 'end')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "end"
+
+
 @pytest.mark.parametrize("name", command_names())
 def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -84,6 +84,7 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]
 
 
+@pytest.mark.slow
 def test_an_installed_plugin_measures_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:
     where = run(installed, tmp_path, "python", "-c", "import tile_oracle; print(tile_oracle.__file__)").stdout
     assert str(installed.parent) in where
@@ -110,6 +111,7 @@ def test_the_command_is_installed(installed: Path, tmp_path: Path) -> None:
     assert "forward_validation_300" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_checkout_s_demo_needs_nothing_that_only_tests_need() -> None:
     """`make demo` installs no more than users have, and pytest loads the conftest files of tests/ as well."""
     program = """

@@ -150,6 +150,7 @@ def test_an_id_that_was_shown_can_be_run(project: Project) -> None:
     assert finished.status == 0
 
 
+@pytest.mark.slow
 def test_several_sets_are_measured_together_and_judged_one_by_one(project: Project) -> None:
     project.problem_set("other.csv", PROBLEMS[1:3])
     project.problem_set("more/other.csv", PROBLEMS[3:])
@@ -273,6 +274,7 @@ def test_a_pair_is_measured_once_however_many_tests_ask(theirs: tuple[Project, F
     assert len(records[records["round"] == 0]) == 2 * 4
 
 
+@pytest.mark.slow
 def test_kernels_of_their_own_are_resumed_too(theirs: tuple[Project, Finished]) -> None:
     project, _ = theirs
     before = project.records()
@@ -289,6 +291,7 @@ def test_without_a_problem_set_they_are_skipped_with_the_reason(theirs: tuple[Pr
     assert "needs --problem-set, e.g. pytest --problem-set forward_smoke" in finished.output
 
 
+@pytest.mark.slow
 def test_a_projects_own_fixtures_of_these_names_are_left_alone(project: Project) -> None:
     project.write(
         "test_mine.py",
@@ -373,6 +376,7 @@ def test_the_plugin_can_be_left_out(project: Project) -> None:
     assert project.pytest("-p", "no:tile_oracle", "test_plain.py").counts() == {"passed": 1}
 
 
+@pytest.mark.slow
 def test_no_other_plugin_is_needed(project: Project) -> None:
     arguments = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "f1x1")
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}

@@ -155,6 +155,7 @@ class TestFigures:
         assert (figures.problems, figures.covered, figures.mean_percent) == (2, 1, 50.0)
         assert figures.coverage_percent == 50.0
 
+    @pytest.mark.slow
     @settings(max_examples=25, deadline=None)
     @given(st.data())
     def test_against_a_plain_restatement(self, data: st.DataObject) -> None:

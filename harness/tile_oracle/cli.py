@@ -78,7 +78,7 @@ _TOOLS = ("crawl", "results", "study", "ablation")
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser. only: import only this command's module."""
+    """The parser. Of the commands' modules only that of `only` is imported."""
     parser = argparse.ArgumentParser(
         prog="tile-oracle", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -91,7 +91,7 @@ def make_parser(only: str | None = None) -> argparse.ArgumentParser:
         metavar="COMMAND", dest="command", required=True, help="one of those below"
     )
     for name in _COMMANDS:
-        if only is not None and name != only:
+        if name != only:
             commands.add_parser(name)
             continue
         module = command_module(name)

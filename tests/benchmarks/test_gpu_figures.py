@@ -125,6 +125,7 @@ def test_what_would_be_an_empty_archive_is_an_error(tmp_path: Path) -> None:
         make_kit.pack(tmp_path / "made", tmp_path / "made.tar.xz")
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(zig_folder() is None, reason="needs the ziglang wheel")
 def test_a_kit_for_a_gpu_has_the_kernels_that_misbehave_too(tmp_path: Path) -> None:
     """In a folder that is named as `make gpu-kit` names it: relative to where it is called."""
@@ -149,6 +150,7 @@ def test_what_cannot_be_run_is_said(steps: list[str], said: str, tmp_path: Path)
     assert said in done.stderr
 
 
+@pytest.mark.slow
 def test_a_step_runs_from_a_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dry, on the CPU, with one kernel set and one direction: what a machine with a GPU runs at length."""
     kit = tmp_path / "kit"

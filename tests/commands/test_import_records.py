@@ -38,6 +38,7 @@ def test_the_problems_stand_beside_the_records(published: Path, capsys: pytest.C
     assert written.provenance == "the problems of gfx950.parquet, imported from bench.csv"
 
 
+@pytest.mark.slow
 def test_the_records_alone_are_a_session(project: Project, published: Path) -> None:
     """Their problems, and only the kernels that were recorded, whether rules name them or not."""
     out = project.folder / "gfx950.parquet"

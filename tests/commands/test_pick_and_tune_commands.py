@@ -84,6 +84,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return run_warm("tile_oracle.cli", words, cwd=cwd, env=os.environ, timeout_s=240)
 
 
+@pytest.mark.slow
 def test_a_tuned_result_is_what_later_picks_are(tmp_path: Path) -> None:
     kept = ["--tuned", "mine", "--build-dir", "cache"]
     refused = run("pick", MINE, *SMALL, *kept, cwd=tmp_path)
@@ -123,6 +124,7 @@ def test_tuning_takes_problems_or_records_and_runs_may_have_nothing_to_keep(
     assert "no records at" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_records_of_a_session_seed_tuned_results(tmp_path: Path) -> None:
     (tmp_path / "two.csv").write_text("dtype,N,C,K,Hi,Wi,Y,X\nfp32,1,16,16,9,9,1,1\nfp32,2,16,16,9,9,1,1\n")
     pytest_words = [

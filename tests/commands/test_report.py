@@ -64,6 +64,7 @@ def test_a_killed_run_has_oracles_and_no_picks(run_folder: Path, capsys: pytest.
     assert "no model ranked the kernels: oracles only" in out
 
 
+@pytest.mark.slow
 def test_another_baseline_can_fail_it(run_folder: Path, tmp_path: Path) -> None:
     data = the_report(run_folder)
     write_report(run_folder, data)

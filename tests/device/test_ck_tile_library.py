@@ -301,6 +301,7 @@ def test_the_target_refuses_what_is_not_in_this_ck_tile(
         target.close()
 
 
+@pytest.mark.slow
 def test_kernels_built_ahead_are_used_without_a_compiler(
     builder: Builder, libraries: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +359,7 @@ gpu_presence.KFD = Path("/dev/null")  # may be opened by everybody
 """
 
 
+@pytest.mark.slow
 def test_a_model_picks_among_the_kernels_that_the_checkout_builds(
     libraries: dict[str, Path], runtime: Path, folder: Path, project: Project
 ) -> None:
@@ -382,6 +384,7 @@ def test_a_model_picks_among_the_kernels_that_the_checkout_builds(
         assert "15 kernels of the kernel set not built by this checkout" in finished.output
 
 
+@pytest.mark.slow
 def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
     libraries: dict[str, Path], runtime: Path, folder: Path, project: Project
 ) -> None:

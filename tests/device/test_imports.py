@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 import tile_oracle
 
 ROOT = Path(tile_oracle.__file__).parent
@@ -74,6 +76,7 @@ def reached_from(*modules: str) -> set[str]:
     return seen
 
 
+@pytest.mark.slow
 def test_the_parent_imports_nothing_of_the_device_folder() -> None:
     commands = [f"commands.{path.stem}" for path in (ROOT / "commands").glob("*.py")]
     reached = reached_from(*PARENTS, *commands)

@@ -79,6 +79,7 @@ def campaign(make_project: Callable[[], Project]) -> Project:
     return project
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page_from_end_to_end(campaign: Project) -> None:
     outputs = {}
     for line in commands():
@@ -105,6 +106,7 @@ def test_the_commands_of_the_page_from_end_to_end(campaign: Project) -> None:
     assert "Learning curve: recipe `log_time`" in page
 
 
+@pytest.mark.slow
 def test_problems_that_are_judged_are_not_trained_on(campaign: Project) -> None:
     line = "tile-oracle ship measured.parquet --problem-set validation.csv,training.csv -o models/none"
     assert run(campaign, line).status == 2

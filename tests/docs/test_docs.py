@@ -93,6 +93,7 @@ def test_the_guide_shows_commands() -> None:
     assert len(commands(GUIDE)) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
     for command in commands(page):
@@ -102,6 +103,7 @@ def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
+@pytest.mark.slow
 def test_the_reader_s_own_test_runs(reader: Path) -> None:
     done = run(
         "pytest test_mine.py --problem-set forward_smoke -k n1-c64-k256-i56x56-f1x1-64x64x64_mem", reader
@@ -117,6 +119,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@pytest.mark.slow
 def test_the_shipped_oracle_gates_the_shipped_model(project: Project) -> None:
     """README's command, whole."""
     (command,) = (line for line in commands(ROOT / "README.md") if "--target replay" in line)

@@ -64,6 +64,7 @@ def test_every_quantity_of_a_perfect_ranking_is_exact(records: pd.DataFrame) -> 
         assert one.rank_correlation == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path: Path) -> None:
     recipe = recipe_named("tflops").with_targets(
         ["latency", "bandwidth", "log_time", "log_efficiency", "lambdarank"]

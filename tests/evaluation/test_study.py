@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory, halves: tuple[pd.DataFrame,
     return path
 
 
+@pytest.mark.slow
 def test_more_problems_teach_more_and_the_curve_is_the_same_each_time(
     halves: tuple[pd.DataFrame, pd.DataFrame],
 ) -> None:
@@ -48,6 +49,7 @@ def test_more_problems_teach_more_and_the_curve_is_the_same_each_time(
         learning_curve(SMALL, rows[rows["problem"] == rows["problem"].iloc[0]], "gfx950")
 
 
+@pytest.mark.slow
 def test_the_study_judges_recipes_on_problems_that_they_have_not_seen(
     folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
 ) -> None:
@@ -63,6 +65,7 @@ def test_the_study_judges_recipes_on_problems_that_they_have_not_seen(
     assert json.loads(json.dumps(found)) == found
 
 
+@pytest.mark.slow
 def test_who_picks_asks_kernels_first_whether_they_refuse(
     folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
 ) -> None:
@@ -81,6 +84,7 @@ def test_who_picks_asks_kernels_first_whether_they_refuse(
         assert row["headlines"]["mean"]["value"] > 80, row["name"]
 
 
+@pytest.mark.slow
 def test_a_model_that_saw_the_test_is_not_judged_on_it(
     folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_search_that_goes_on_ends_as_if_never_cut(predictor: Predictor, strate
     assert search(predictor, problem, 100, strategy, seed=4).scores != whole.scores
 
 
+@pytest.mark.slow
 def test_evolution_beats_random_at_equal_budget(predictor: Predictor) -> None:
     problems = make_problems(6, seed=4)
     best = {
@@ -109,6 +110,7 @@ def test_suggested_measurements_teach_more_than_random_ones(public_training: pd.
     assert reached["suggested"] > reached["random"] + 0.5
 
 
+@pytest.mark.slow
 def test_a_simulation_is_the_same_twice_and_says_what_it_needs(records: pd.DataFrame) -> None:
     said: list[str] = []
     first = simulate(records, "gfx950", 10, 1, report=said.append)

@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tools.faults.bitflips import all_kinds, flip_bits
 from tools.faults.flippable.kind import FileKind
 
 
+@pytest.mark.slow
 def test_no_flip_of_a_sample_is_silent() -> None:
     outcome = flip_bits(6 * len(all_kinds()), 20260, all_kinds())
     assert outcome.faults == 6 * len(all_kinds())

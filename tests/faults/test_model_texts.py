@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tools.faults.model_texts import run
 
 
+@pytest.mark.slow
 def test_no_mutated_text_ends_or_hangs_its_reader() -> None:
     outcome = run(count=60, seed=7)
     assert not outcome.failures

@@ -7,6 +7,7 @@ import pytest
 from tools.faults.powercut import is_possible, run
 
 
+@pytest.mark.slow
 def test_a_power_cut_costs_no_row_older_than_a_second() -> None:
     if not is_possible():
         pytest.skip("mounting an ext4 image needs root, mkfs.ext4 and loop devices")

@@ -13,6 +13,7 @@ from tools.faults import unchanged
 from tools.faults.unchanged import Session, Setting
 
 
+@pytest.mark.slow
 def test_a_repeat_is_judged_by_the_picks_of_its_baseline(
     tmp_path: Path, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,6 +174,7 @@ def complete(gpu: GpuProject, finished: Finished) -> pd.DataFrame:
     return first
 
 
+@pytest.mark.slow
 def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     finished = gpu.run()
     first = complete(gpu, finished)
@@ -198,6 +199,7 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
         assert ok["clock_mhz"].notna().any()
 
 
+@pytest.mark.slow
 def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
     process = gpu.start("--resume")
     assert process.stdout is not None
@@ -214,6 +216,7 @@ def test_a_session_that_is_killed_goes_on(gpu: GpuProject) -> None:
     assert len(gpu.project.runs) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_path: Path) -> None:
     if gpu.where.machine is None:
@@ -388,6 +391,7 @@ def evil_session(
     return finished, records.assign(mode=records["kernel"].map(names))
 
 
+@pytest.mark.slow
 def test_faults_are_recorded_and_the_next_kernel_is_right(gpu: GpuProject, tmp_path: Path) -> None:
     pool = [pair for number, mode in enumerate(FAULTS) for pair in (("good", 64 + number), (mode, 64))]
     finished, records = evil_session(gpu, pool, tmp_path / "evil")
@@ -407,6 +411,7 @@ def test_faults_are_recorded_and_the_next_kernel_is_right(gpu: GpuProject, tmp_p
         assert "traps" in details["illegal"]
 
 
+@pytest.mark.slow
 def test_a_fault_may_be_an_error_number_in_hip_too(gpu: GpuProject, tmp_path: Path) -> None:
     if gpu.where.machine is None or gpu.target != "gfx950":
         pytest.skip("what a real runtime does is its own affair")
@@ -420,6 +425,7 @@ def test_a_fault_may_be_an_error_number_in_hip_too(gpu: GpuProject, tmp_path: Pa
     assert "hipErrorLaunchFailure (719)" in details["illegal"]
 
 
+@pytest.mark.slow
 def test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong(gpu: GpuProject, tmp_path: Path) -> None:
     """The real kernels, without the last step of the pipelines that prefetch."""
     if gpu.where.machine is None:

@@ -96,6 +96,7 @@ def filters(draw: st.DrawFn, depth: int = 3) -> str:
     return form.format(draw(part), draw(part), draw(part))
 
 
+@pytest.mark.slow
 @settings(max_examples=150)
 @given(filters(), st.sampled_from(POOL))
 def test_a_filter_means_what_python_means(text: str, kernel: GroupedConvKernel) -> None:

@@ -253,6 +253,7 @@ def test_every_option_changes_the_code(name: str, change: dict[str, Any], arch: 
     assert code(assembly(base, arch)) != code(assembly(changed, arch))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 def test_pipelines_are_different_code(arch: str) -> None:
     names = [
@@ -335,6 +336,7 @@ def test_sm_90_allows_what_leaves_registers_enough() -> None:
         )
 
 
+@pytest.mark.slow
 def test_the_tiny_pool_of_sm_90_compiles() -> None:
     pool = kernel_pool("bwd_data", "bf16", 3, "sm_90", "tiny")
     assert len(pool) == 8

@@ -14,6 +14,7 @@ import pytest
 
 from tests.kernels.emulated_gpu.device import EmulatedGpu
 from tests.kernels.emulated_gpu.problems import awkward_problems
+from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.kernel import Kernel, parse_kernel_name
@@ -106,7 +107,9 @@ def what_is_wrong(
     return taken, wrong
 
 
-@pytest.mark.parametrize(("arch", "name"), [*((arch, name) for name in BOTH for arch in ARCHS), *ONE])
+@pytest.mark.parametrize(
+    ("arch", "name"), sampled([*((arch, name) for name in BOTH for arch in ARCHS), *ONE], every=7)
+)
 def test_options(gpu: EmulatedGpu, arch: str, name: str) -> None:
     kernel = named(name)
     assert load_arch(arch).refusal(kernel) is None
@@ -145,6 +148,7 @@ def one_a_pipeline(names: Sequence[str]) -> list[str]:
     return list(chosen.values()) if POOL == "tiny" else list(names)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", one_a_pipeline(BOTH))
 def test_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> None:
     """As nvcc gets them; what else is different for it are instructions, which are emulated here."""

@@ -23,6 +23,7 @@ def builder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Builder]:
         yield builder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("direction", "dtype", "ndim"),
     [("forward", "bf16", 2), ("bwd_data", "bf16", 3), ("bwd_weight", "fp32", 3)],
@@ -34,6 +35,7 @@ def test_every_kernel_fits(direction: str, dtype: str, ndim: int, builder: Build
     assert all(one.facts.vgprs and one.facts.waves_per_cu for one in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dtype", "layout"), [*(("bf16", layout) for layout in GEMM_LAYOUTS), ("fp32", "crr")]
 )

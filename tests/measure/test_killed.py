@@ -29,7 +29,7 @@ from tile_oracle.record.dataset import IDENTITY, load_records
 SCRIPT = Path(__file__).with_name("measuring_process.py")
 KILLS_OF_EACH_KIND = -(-int(os.environ.get("TILE_ORACLE_KILLS", "12")) // 3)
 PROBLEMS, KERNELS = 12 * KILLS_OF_EACH_KIND, 4
-LONGEST_WAIT_S = 60
+LONGEST_WAIT_S = 180
 
 
 @dataclass
@@ -140,6 +140,7 @@ def check_complete(reports: Path, evil_folder: Path, problems: int, allowed_cras
     assert crashed["detail"].str.startswith("killed by SIGKILL").all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["process", "both"])
 def test_kill_9_loses_and_doubles_nothing(victim: str, evil_kernels_built: Path, tmp_path: Path) -> None:
     moments = random.Random(20260)
@@ -162,6 +163,7 @@ def test_kill_9_loses_and_doubles_nothing(victim: str, evil_kernels_built: Path,
     check_complete(tmp_path, evil_kernels_built, PROBLEMS, allowed_crashes=0)
 
 
+@pytest.mark.slow
 def test_killed_workers_cost_no_more_than_the_kernel_that_ran(
     evil_kernels_built: Path, tmp_path: Path
 ) -> None:

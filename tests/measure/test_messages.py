@@ -77,6 +77,7 @@ json_values = st.recursive(
 words = st.sampled_from(["began", "done", "settled", "resting", "status", "dirty", "latency_ms", "x"])
 
 
+@pytest.mark.slow
 @given(st.lists(st.dictionaries(words, json_values, max_size=5), max_size=8))
 def test_no_message_does_anything_but_fit_or_break_the_conversation(messages: list[dict[str, Any]]) -> None:
     talk = Conversation()

@@ -72,6 +72,7 @@ def rounds(table: pd.DataFrame) -> dict[int, int]:
     return {int(number): int(count) for number, count in table["round"].value_counts().items()}
 
 
+@pytest.mark.slow
 def test_each_pair_is_measured_once_and_the_leaders_again(open_session: Callable[..., Session]) -> None:
     session = open_session()
     first = [session.service.measure(PROBLEM, kernel) for kernel in KERNELS]
@@ -127,6 +128,7 @@ def test_kernels_that_no_plan_named_are_measured_once_too(open_session: Callable
     assert rounds(resumed.close()) == {0: 3, 1: 3}
 
 
+@pytest.mark.slow
 def test_a_resumed_run_measures_only_what_is_missing(open_session: Callable[..., Session]) -> None:
     session = open_session(plan=[*KERNELS[:2], evil_kernel("wrong")])
     before = {k: session.service.measure(PROBLEM, k) for k in (*KERNELS[:2], evil_kernel("wrong"))}
@@ -143,6 +145,7 @@ def test_a_resumed_run_measures_only_what_is_missing(open_session: Callable[...,
     assert rounds(resumed.close()) == {0: 4, 1: 3}
 
 
+@pytest.mark.slow
 def test_leaders_that_a_killed_run_did_not_measure_again_are_on_resume(
     open_session: Callable[..., Session],
 ) -> None:
@@ -158,6 +161,7 @@ def test_leaders_that_a_killed_run_did_not_measure_again_are_on_resume(
     assert rounds(resumed.close()) == {0: 3, 1: 3}
 
 
+@pytest.mark.slow
 def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Callable[..., Session]) -> None:
     session = open_session()
     session.supervisor._link.lost = "unplugged"
@@ -171,6 +175,7 @@ def test_pairs_of_a_lost_device_are_measured_again_on_resume(open_session: Calla
     assert set(table["status"]) == {"ok"}
 
 
+@pytest.mark.slow
 def test_after_abandoning_the_rest_can_still_be_measured(open_session: Callable[..., Session]) -> None:
     session = open_session()
     session.service.measure(PROBLEM, KERNELS[0])
@@ -181,6 +186,7 @@ def test_after_abandoning_the_rest_can_still_be_measured(open_session: Callable[
     assert rounds(session.close()) == {0: 6, 1: 6}
 
 
+@pytest.mark.slow
 def test_a_result_that_cannot_be_recorded_is_an_error_and_is_measured_again(
     open_session: Callable[..., Session], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -212,6 +218,7 @@ def test_samples_are_kept_when_asked_for(open_session: Callable[..., Session]) -
     assert len(measurement.sample_ms) == measurement.samples > 0
 
 
+@pytest.mark.slow
 def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_figures(
     open_session: Callable[..., Session],
 ) -> None:

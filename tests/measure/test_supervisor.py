@@ -138,6 +138,7 @@ def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(evil: Evil, long_l
     assert len(finals) >= 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "detail"),
     [
@@ -156,6 +157,7 @@ def test_a_kernel_that_does_not_come_back_is_a_timeout(
     assert len(measurements[0].detail) < 500
 
 
+@pytest.mark.slow
 def test_the_end_of_the_output_is_in_the_detail_of_a_crash_and_bounded(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
@@ -171,6 +173,7 @@ def test_the_end_of_the_output_is_in_the_detail_of_a_crash_and_bounded(
     assert crash.detail.isprintable()
 
 
+@pytest.mark.slow
 def test_what_a_kernel_started_dies_with_its_worker(
     flag: Path, evil_builder: Builder, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -247,6 +250,7 @@ def test_every_kernel_of_a_long_row_of_evils_is_measured_once(
 # ---- the device ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_broken_device_is_not_blamed_on_the_kernels_after(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -265,6 +269,7 @@ def test_a_broken_device_is_not_blamed_on_the_kernels_after(
     assert supervisor.worker_pid is None
 
 
+@pytest.mark.slow
 def test_a_kernel_that_kills_the_worker_while_the_device_is_fine_loses_nothing(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -278,6 +283,7 @@ def test_a_kernel_that_kills_the_worker_while_the_device_is_fine_loses_nothing(
     assert swept(measurements) == [("segfault", "crash"), ("good", "ok")]
 
 
+@pytest.mark.slow
 def test_the_device_is_not_judged_by_the_kernel_that_has_just_failed(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -314,6 +320,7 @@ def kill_worker(supervisor: Supervisor) -> None:
     os.kill(supervisor.worker_pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_between_two_problems_costs_nothing(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
@@ -324,6 +331,7 @@ def test_a_worker_killed_between_two_problems_costs_nothing(
     assert swept(measurements) == [("good", "ok"), ("wrong", "wrong")]
 
 
+@pytest.mark.slow
 def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
@@ -338,6 +346,7 @@ def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
     assert sorted(k.name for k in finals) == sorted(k.name for k in kernels)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_with_results_unread_costs_one_kernel_at_most(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
@@ -355,6 +364,7 @@ def test_a_worker_killed_with_results_unread_costs_one_kernel_at_most(
     assert set(statuses.values()) <= {"ok", "crash"}
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -371,6 +381,7 @@ def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
     assert rest[0].detail.startswith("killed by SIGKILL")
 
 
+@pytest.mark.slow
 def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -416,6 +427,7 @@ def test_a_kernel_faster_than_the_device_can_be_is_wrong(
     assert "is faster than the device can be" in measurements[0].detail
 
 
+@pytest.mark.slow
 def test_a_problem_that_kills_the_worker_is_refused_and_the_next_one_measured(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,6 +473,7 @@ def test_the_leaders_are_measured_again_and_the_slow_are_not(
     assert slow.latency_ms > 2 * min(m.latency_ms for m in finals)
 
 
+@pytest.mark.slow
 def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
@@ -475,6 +488,7 @@ def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind
     assert measured_again(*near, far) == {kernel.name for kernel in near}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("other_problem", [False, True], ids=["before a kernel", "before a problem"])
 def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
     other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
@@ -493,6 +507,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
     assert not Path(f"/proc/{stopped}").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("calms_down", [True, False])
 def test_what_was_noisy_is_measured_again_whatever_its_place(
     calms_down: bool, flag: Path, open_supervisor: Callable[..., Supervisor]
@@ -514,6 +529,7 @@ def test_what_was_noisy_is_measured_again_whatever_its_place(
     assert (final.round, final.status) == (ROUND_FINAL, "ok" if calms_down else "noisy")
 
 
+@pytest.mark.slow
 def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_finish(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
@@ -527,6 +543,7 @@ def test_a_kernel_that_crashes_in_the_final_round_is_recorded_and_the_others_fin
     assert sorted(finals[1:], key=lambda f: f[0].tile_n) == [(k, "ok", ROUND_FINAL) for k in kernels[1:]]
 
 
+@pytest.mark.slow
 def test_a_device_that_breaks_in_the_final_round_is_lost_for_the_next_problem(
     flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:

@@ -47,6 +47,7 @@ def test_a_broken_promise_is_told(the_lab: Lab) -> None:
     assert outcome.broken(other) == [f"it is crash ({outcome.seen[2].detail}), not ok"]
 
 
+@pytest.mark.slow
 def test_a_leader_that_starves_the_others_is_the_only_one_to_pay(the_lab: Lab) -> None:
     """The leaders share a worker, and a faulty one may come first, before the others are even loaded."""
     leaker = next(one for one in FAMILIES if one.name == "leaks_all_descriptors")

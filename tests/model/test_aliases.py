@@ -88,6 +88,7 @@ def test_an_unmeasured_twin_is_predicted_like_the_measured_one_and_goes_first() 
     assert aliases.stand_in(stranger) == (stranger, UNMEASURED_CAUTION)
 
 
+@pytest.mark.slow
 def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> None:
     train(twins, recipe_named("physical"), n_splits=2).save(tmp_path / "m")
     ranked = Predictor.load(tmp_path / "m").rank(
@@ -97,6 +98,7 @@ def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> N
     assert tiles[::2] == tiles[1::2]
 
 
+@pytest.mark.slow
 def test_a_measured_kernel_goes_before_one_that_is_only_thought_to_be_as_fast(
     records: pd.DataFrame, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_old_and_new_models_side_by_side_and_read_by_many_at_once(
     assert not [p for p in (tmp_path / "new").iterdir() if p.name.endswith(".lgbm")]  # never unpacked on disk
 
 
+@pytest.mark.slow
 def test_a_saved_model_predicts_what_it_predicted_before(records: pd.DataFrame, tmp_path: Path) -> None:
     for name in ("default", "lambdarank", "physical_and_trees"):
         model = train(records, recipe_named(name).with_trees(15), n_splits=2)
@@ -185,6 +186,7 @@ def test_a_damaged_model_file(records: pd.DataFrame, tmp_path: Path, damage: byt
     assert gzip.decompress(packed).startswith(b"tree")
 
 
+@pytest.mark.slow
 def test_packed_trees_are_the_same_trees_in_a_smaller_file(records: pd.DataFrame, tmp_path: Path) -> None:
     folder, problem, kernels = tmp_path / "m", make_problems(1)[0], make_kernels()
     train(records, recipe_named("default").with_trees(40), n_splits=2).save(folder)
@@ -236,6 +238,7 @@ def test_writing_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
         write_folder(tmp_path / "photos", {"feature_spec.json": b"{}"})
 
 
+@pytest.mark.slow
 def test_the_model_that_fits_is_found(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
     assert find_model("forward", "bf16", "gfx950", models=tmp_path) == tmp_path / "fwd"
@@ -247,6 +250,7 @@ def test_the_model_that_fits_is_found(records: pd.DataFrame, tmp_path: Path) -> 
     assert find_model("forward", "bf16", "gfx950") is not None  # shipped
 
 
+@pytest.mark.slow
 def test_a_model_of_one_cpu_is_not_taken_for_another(records: pd.DataFrame, tmp_path: Path) -> None:
     recipe = recipe_named("log_time").with_trees(5)
     on_cpus = records.assign(arch="cpu", device=["EPYC", "Xeon"] * (len(records) // 2))
@@ -261,6 +265,7 @@ def test_a_model_of_one_cpu_is_not_taken_for_another(records: pd.DataFrame, tmp_
     assert found == tmp_path / "gpu" / "one"
 
 
+@pytest.mark.slow
 def test_a_model_refuses_problems_of_another_kind(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
     problem = make_problems(1)[0]

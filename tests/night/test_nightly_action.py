@@ -140,6 +140,7 @@ def runner(project: Project) -> Runner:
     return Runner(project)
 
 
+@pytest.mark.slow
 def test_nights_in_a_row(runner: Runner) -> None:
     first = runner.night()
     assert first.statuses == {"install": 0, "fetch": 0, "measure": 10, "save": 0}, first.output
@@ -189,6 +190,7 @@ def test_nights_in_a_row(runner: Runner) -> None:
     assert {row["problems"] for row in rows} == {"4", ""}
 
 
+@pytest.mark.slow
 def test_a_night_whose_session_is_killed_says_so_once(runner: Runner) -> None:
     night = runner.night("-pout_of_memory")
     assert night.statuses == {"install": 0, "fetch": 0, "measure": 128 + signal.SIGKILL, "save": 0}
@@ -202,6 +204,7 @@ def test_a_night_whose_session_is_killed_says_so_once(runner: Runner) -> None:
 NO_GPU = pytest.mark.skipif(Path("/dev/kfd").exists(), reason="this machine has a GPU of AMD's")
 
 
+@pytest.mark.slow
 @NO_GPU
 def test_a_night_without_its_gpu_fails(runner: Runner) -> None:
     night = runner.night(target="gfx950")
@@ -211,6 +214,7 @@ def test_a_night_without_its_gpu_fails(runner: Runner) -> None:
     assert not runner.runs
 
 
+@pytest.mark.slow
 def test_inputs_are_options_of_the_session(runner: Runner) -> None:
     night = runner.night(
         ck_tile="/none", kernel_set="profiler", model="mine", allow="incomplete", series=".."
@@ -222,6 +226,7 @@ def test_inputs_are_options_of_the_session(runner: Runner) -> None:
     assert (runner.home / "tile-oracle-nights" / "owner" / "kernels" / "_.." / "nights").is_dir()
 
 
+@pytest.mark.slow
 def test_a_branch_that_cannot_be_read_is_no_first_night(runner: Runner) -> None:
     runner.remote.rename(runner.remote.with_name("moved"))
     night = runner.night()
@@ -229,6 +234,7 @@ def test_a_branch_that_cannot_be_read_is_no_first_night(runner: Runner) -> None:
     assert "measure" not in night.statuses
 
 
+@pytest.mark.slow
 @NO_GPU
 def test_what_could_not_be_pushed_is_pushed_by_the_next_night(runner: Runner) -> None:
     hook = runner.remote / "hooks" / "pre-receive"

@@ -170,6 +170,7 @@ def test_stream_k_is_not_taken_for_the_kernel_without_it(tmp_path: Path) -> None
         load_rule_set(write(tmp_path, *UPSTREAM, name="nhwgc_bf16_streamk.conf"))
 
 
+@pytest.mark.slow
 def test_hostile_files_get_one_clear_line(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.conf")
     (tmp_path / "folder.conf").mkdir()

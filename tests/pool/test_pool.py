@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
@@ -54,8 +55,7 @@ def test_every_publicly_measured_kernel_is_in_the_default_pool() -> None:
         assert parse_kernel_name(name) in pool
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=KIND_IDS)
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(("arch", "kind"), sampled(itertools.product(ARCHS, KINDS), every=7))
 def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Words) -> None:
     full, tests, tiny = (set(kernel_pool(*kind, arch, rules)) for rules in ("full", "full-tests", "tiny"))
     assert tiny < tests < full

@@ -38,6 +38,7 @@ def test_shards_of_a_sweep_are_read(tmp_path: Path) -> None:
     assert "must name its waves" in imported.summary.shown[0]
 
 
+@pytest.mark.slow
 def test_waves_may_be_told(tmp_path: Path) -> None:
     path = tmp_path / "sweep.csv"
     warps = ",warp_m,warp_n,warp_k,warp_tile_m,warp_tile_n,warp_tile_k\n"

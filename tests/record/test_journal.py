@@ -230,6 +230,7 @@ def test_a_journal_taken_for_a_dead_one_before_its_lock_is_not_written_to(
     assert len(pd.read_parquet(tmp_path)) == 1
 
 
+@pytest.mark.slow
 def test_many_sealers_at_once_make_one_part_of_each_journal(tmp_path: Path, make_row: MakeRow) -> None:
     for writer in range(4):
         journal = Journal(tmp_path, f"w{writer}")

@@ -75,6 +75,7 @@ ROWS = st.lists(DRAWN, min_size=1, max_size=14)
 PLACES = st.lists(st.integers(0, 5), min_size=14, max_size=14)
 
 
+@pytest.mark.slow
 @RELAXED
 @given(ROWS, PLACES, PLACES, st.randoms())
 def test_order_division_and_repetition_do_not_matter(
@@ -87,6 +88,7 @@ def test_order_division_and_repetition_do_not_matter(
     assert dataset_bytes(merged) == dataset_bytes(again)
 
 
+@pytest.mark.slow
 @RELAXED
 @given(ROWS, ROWS, PLACES)
 def test_what_was_merged_before_may_be_merged_again(

@@ -55,6 +55,7 @@ def registry(make_registry: Callable[..., Registry], few_kernels: list[Kernel]) 
     return make_registry(kernels=few_kernels)
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(problem=kinds(), seed=st.integers(0, 2**31))
 def test_a_convolution_of_any_shape_is_exact(
@@ -72,6 +73,7 @@ def test_a_convolution_of_any_shape_is_exact(
     assert again.cached
 
 
+@pytest.mark.slow
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     layout=st.sampled_from(sorted(GEMM_DTYPES)),

@@ -241,6 +241,7 @@ for number in range(20):
 """
 
 
+@pytest.mark.slow
 def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
     running = [

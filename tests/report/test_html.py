@@ -177,6 +177,7 @@ def test_what_kernels_take_of_a_gpu_is_beside_what_they_came_to() -> None:
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>\"'><!--"
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.text(max_size=60), st.sampled_from(["", HOSTILE, "]]>", "&lt;b&gt;", "\x00\x1b[31m", "\u202e"]))
 def test_hostile_text_stays_text(drawn: str, extra: str) -> None:

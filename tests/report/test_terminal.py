@@ -95,6 +95,7 @@ def test_failures_by_status_name_the_first_few() -> None:
     assert "and 2 more" in summary
 
 
+@pytest.mark.slow
 def test_the_verdict_has_values_limits_and_outcomes() -> None:
     accepted = a_report()
     baseline = make_baseline(accepted.selection, accepted.final, **identity())
@@ -137,6 +138,7 @@ def test_lines_keep_to_the_width(width: int) -> None:
     assert max(map(len, summary_lines(a_report(criteria=Criteria()), width))) <= max(width, 60)
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(st.text(max_size=300), st.integers(60, 120))
 def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None:

@@ -91,6 +91,7 @@ needs_make = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_make
 @pytest.mark.parametrize("compiler", compilers())
 def test_a_program_of_its_own_says_what_predictor_says(exported: Path, tmp_path: Path, compiler: str) -> None:

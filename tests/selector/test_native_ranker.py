@@ -78,6 +78,7 @@ def trained_kernels(folder: Path) -> list[Kernel]:
     return [parse_kernel_name(str(name)) for name in read_json(folder / MANIFEST_FILE)["kernels"]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_a_shipped_model_on_the_kernels_that_it_knows(folder: Path) -> None:
     of_kind: dict[Kind, list[Kernel]] = {}

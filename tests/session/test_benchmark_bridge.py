@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests.pytest_project import PROBLEMS, TWO_KERNELS, Project
 
 ASKED = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "f1x1")
 
 
+@pytest.mark.slow
 def test_without_its_options_there_is_no_table(project: Project) -> None:
     finished = project.pytest(*ASKED)
     assert finished.counts()["passed"] == 2
@@ -16,6 +19,7 @@ def test_without_its_options_there_is_no_table(project: Project) -> None:
     assert "Rounds" not in finished.output
 
 
+@pytest.mark.slow
 def test_saved_times_can_be_compared(project: Project) -> None:
     saved = project.pytest(*ASKED, "--benchmark-autosave")
     assert saved.status == 0, saved.output
@@ -28,6 +32,7 @@ def test_saved_times_can_be_compared(project: Project) -> None:
     assert "(NOW)" in compared.output
 
 
+@pytest.mark.slow
 def test_resumed_pairs_have_no_times_to_compare(project: Project) -> None:
     project.pytest(*ASKED)
     resumed = project.pytest(*ASKED, "--resume", "--benchmark-json=bench.json")

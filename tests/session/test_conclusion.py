@@ -71,6 +71,7 @@ def test_update_baseline_writes_what_was_found(accepted: tuple[Project, Finished
     assert baseline["device"] == project.records()["device"].iloc[0]
 
 
+@pytest.mark.slow
 def test_nearly_the_same_efficiencies_pass(accepted: tuple[Project, Finished]) -> None:
     project, _ = accepted
     finished = project.pytest(*JUDGED, "--resume", "--junitxml=junit.xml", *LENIENT)
@@ -83,6 +84,7 @@ def test_nearly_the_same_efficiencies_pass(accepted: tuple[Project, Finished]) -
     assert float(properties["tile_oracle.four.coverage_percent"]) == 100
 
 
+@pytest.mark.slow
 def test_worse_efficiencies_fail_the_session_though_every_test_passed(
     accepted: tuple[Project, Finished],
 ) -> None:
@@ -123,6 +125,7 @@ def test_a_baseline_that_is_none_is_said(accepted: tuple[Project, Finished]) -> 
 # ---- failures ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_known_failures_are_expected_healed_ones_told_and_new_ones_red(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     bad = project.compiler("bad-clang", {"TO_PACK_AB": "wrong"})
@@ -202,6 +205,7 @@ def test_clocks_and_throttling_are_summed_up() -> None:
 # ---- without lightgbm ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_machine_without_lightgbm_measures_and_says_why_it_does_not_rank(project: Project) -> None:
     """As on a GPU node that only measures: neither it nor what else only models and compilers need."""
     project.write(

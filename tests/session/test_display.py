@@ -54,6 +54,7 @@ def screen(written: str) -> list[str]:
     return lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120])
 def test_on_a_terminal_a_live_line_comes_and_goes(project: Project, columns: int) -> None:
     written = on_a_terminal(project, columns, "--problem-set", "small.csv", *TWO_KERNELS)

@@ -81,6 +81,7 @@ def test_that_pytest_benchmark_is_off_is_said(distributed: tuple[Project, Finish
     assert not document.exists() or not json.loads(document.read_text() or "{}").get("benchmarks")
 
 
+@pytest.mark.slow
 def test_x_stops_all_workers(project: Project) -> None:
     compiler = project.compiler("bad-clang", {"TO_DIRECT": "wrong", "TO_PACK_AB": "wrong"})
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--toolchain", compiler)
@@ -91,6 +92,7 @@ def test_x_stops_all_workers(project: Project) -> None:
     assert "INTERNALERROR" not in finished.output
 
 
+@pytest.mark.slow
 def test_what_ends_a_worker_ends_the_session_with_one_message(project: Project) -> None:
     project.write("a-file", "")
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")

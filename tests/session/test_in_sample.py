@@ -179,6 +179,7 @@ def test_problems_that_it_saw_are_left_out_and_the_others_judge_it(recorded: Rec
     assert not gone, "the baseline's problems are left out with them"
 
 
+@pytest.mark.slow
 def test_an_in_sample_run_makes_no_baseline(recorded: Recorded, judged: Judge) -> None:
     done = judged("all_seen", "--update-baseline", "--baseline-dir=made")
     assert done.status == Outcome.IN_SAMPLE
@@ -270,6 +271,7 @@ def test_no_shipped_model_was_trained_on_the_problems_that_gate_it(folder: Path)
         assert not overlap([folder], records, set(records["problem"].unique())).problems
 
 
+@pytest.mark.slow
 def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
     folder = data_folder("models") / "grouped_conv_forward_bf16_cpu"
     (oracle,) = folder.glob("*/*/*.parquet")

@@ -31,6 +31,7 @@ def kill_a_worker_after(process: subprocess.Popen[str], tests: int) -> str:
     return "".join(seen)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("workers", "after"), [(1, 29), (2, 31)])
 def test_a_killed_worker_keeps_no_session_from_ending(workers: int, after: int, project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
@@ -52,6 +53,7 @@ def test_a_killed_worker_keeps_no_session_from_ending(workers: int, after: int, 
     assert not list(project.runs[0].glob("measurements/.*"))
 
 
+@pytest.mark.slow
 def test_a_session_whose_workers_may_not_be_replaced_fails_and_says_what_is_left(project: Project) -> None:
     process = project.start("--problem-set", "small.csv", *QUICK, "-n1", "-v", "--max-worker-restart=0")
     begin = kill_a_worker_after(process, 4)

@@ -57,6 +57,7 @@ def items_of(finished: Finished) -> dict[str, str]:
 # ---- the items --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @WORKERS
 def test_criteria_that_are_met_are_tests_that_passed(recorded: Recorded, more: tuple[str, ...]) -> None:
     done = recorded.project.pytest(*REPLAY, *more, "-rA", "--junitxml=met.xml")
@@ -94,6 +95,7 @@ def test_a_criterion_that_fails_is_a_test_that_fails(
     assert "largest losses" in (failure.text or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -113,6 +115,7 @@ def test_pytest_s_own_options_hold_for_them(
     assert "[100%]" in done.output or "-v" not in options
 
 
+@pytest.mark.slow
 def test_lf_measures_again_what_a_failed_verdict_was_about(recorded: Recorded, strict: str) -> None:
     args = (*REPLAY, strict, *FAILING)
     assert recorded.project.pytest(*args).status == 1
@@ -137,6 +140,7 @@ def test_collecting_names_them_and_judges_nothing(recorded: Recorded) -> None:
     assert "verdict" not in quiet.output
 
 
+@pytest.mark.slow
 def test_of_several_sets_each_has_its_items(recorded: Recorded) -> None:
     name = recorded.project.problem_set("again.csv", tuple(p.id for p in recorded.problems[:3])).name
     sets = ("--problem-set", f"{SET},{name}", f"--oracle={recorded.oracle}", "--kernel-set=tiny")
@@ -147,6 +151,7 @@ def test_of_several_sets_each_has_its_items(recorded: Recorded) -> None:
     assert done.counts() == {"passed": 12 + 6, "skipped": 6}
 
 
+@pytest.mark.slow
 def test_new_failures_are_listed_where_they_fail(recorded: Recorded, tmp_path: Path) -> None:
     from tile_oracle.record.dataset_file import write_dataset
 
@@ -167,6 +172,7 @@ def test_new_failures_are_listed_where_they_fail(recorded: Recorded, tmp_path: P
 # ---- outcomes and exit statuses -----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_without_a_baseline_a_first_user_reads_two_commands_that_work(recorded: Recorded) -> None:
     there = ("--problem-set", SET, "--oracle=reports/accepted", "--baseline-dir=empty")
     done = recorded.project.pytest(*there)
@@ -183,6 +189,7 @@ def test_without_a_baseline_a_first_user_reads_two_commands_that_work(recorded: 
     assert recorded.project.pytest(*there).status == 0, "now there is a baseline"
 
 
+@pytest.mark.slow
 def test_a_measured_run_is_accepted_without_measuring_it_again(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     asked = ("--problem-set", "four.csv", "--kernel-set", "tiny", *SHORTLY)
@@ -196,6 +203,7 @@ def test_a_measured_run_is_accepted_without_measuring_it_again(project: Project)
     assert len(project.records()) == rows
 
 
+@pytest.mark.slow
 def test_a_part_is_incomplete(recorded: Recorded) -> None:
     one = recorded.problems[4].id
     done = recorded.project.pytest(*REPLAY, "-k", one)
@@ -208,6 +216,7 @@ def test_a_part_is_incomplete(recorded: Recorded) -> None:
     assert "incomplete (allowed): " in allowed.output
 
 
+@pytest.mark.slow
 @WORKERS
 def test_a_spent_budget_is_incomplete(project: Project, more: tuple[str, ...]) -> None:
     project.problem_set("four.csv", PROBLEMS)
@@ -232,6 +241,7 @@ def test_a_budget_that_is_spent_when_nothing_is_judged_ends_cleanly(project: Pro
     assert "verdict[" not in done.output
 
 
+@pytest.mark.slow
 def test_where_nothing_could_be_judged_that_is_no_pass(project: Project) -> None:
     """One problem cannot be ranked by a model that was trained on the others."""
     one = ("--problem-set", "one.csv", *TWO_KERNELS, "--model=out-of-fold")
@@ -275,6 +285,7 @@ worker_link.Child = NoChild
 """
 
 
+@pytest.mark.slow
 @WORKERS
 def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...]) -> None:
     project.write("no_worker.py", NO_WORKER)
@@ -283,6 +294,7 @@ def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...])
     assert "cannot be opened: no worker process can be started" in done.output
 
 
+@pytest.mark.slow
 def test_tests_that_fail_are_graver_than_any_verdict(recorded: Recorded) -> None:
     recorded.project.write("test_own_fails.py", "def test_it(problem):\n    assert not problem.id\n")
     done = recorded.project.pytest("test_own_fails.py", "tile_oracle", *REPLAY, "--baseline-dir=none-here")

@@ -33,6 +33,7 @@ def write_picks(recorded: Recorded, path: Path, place: int, repeats: int = 0) ->
     pd.DataFrame(rows).to_csv(path, index=False)
 
 
+@pytest.mark.slow
 def test_picks_pass_or_fail_by_their_own_baseline(recorded: Recorded) -> None:
     words = ("--problem-set", SET, f"--oracle={recorded.oracle}", "--model=picks.csv")
     write_picks(recorded, recorded.project.folder / "picks.csv", place=0, repeats=3)

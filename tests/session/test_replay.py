@@ -89,6 +89,7 @@ def test_the_same_files_come_of_it_as_of_a_run(recorded: Recorded, accepted: Fin
         assert replayed[name].tolist() == original[name].tolist()
 
 
+@pytest.mark.slow
 def test_a_run_s_folder_replays_like_its_oracle_file(recorded: Recorded, accepted: Finished) -> None:
     assert accepted.status == 0
     reports = recorded.project.folder / "reports"
@@ -113,6 +114,7 @@ def degraded(recorded: Recorded, name: str) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_an_unchanged_model_is_green(recorded: Recorded) -> None:
     again = recorded.project.pytest(*SHIPPED)
@@ -120,6 +122,7 @@ def test_an_unchanged_model_is_green(recorded: Recorded) -> None:
     assert "verdict passed: every criterion is met" in again.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_a_worse_model_is_red(recorded: Recorded) -> None:
     worse = degraded(recorded, "elsewhere")
@@ -136,6 +139,7 @@ FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_worse_features_are_red(recorded: Recorded) -> None:
     recorded.project.write("swapped_tiles.py", SWAPPED)
@@ -144,6 +148,7 @@ def test_worse_features_are_red(recorded: Recorded) -> None:
     assert "verdict FAILED: criteria not met: " in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_a_pick_that_was_never_recorded_costs_coverage(recorded: Recorded, tmp_path: Path) -> None:
     selection = pd.read_parquet(recorded.project.folder / "reports" / "accepted" / "selection.parquet")
@@ -163,6 +168,7 @@ def test_a_pick_that_was_never_recorded_costs_coverage(recorded: Recorded, tmp_p
 # ---- pytest's own ways ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 @pytest.mark.parametrize(("expression", "pairs"), [("compv3 and 64x64x64", 12), ("not compv3", 48)])
 def test_k_chooses_pairs(recorded: Recorded, expression: str, pairs: int) -> None:
@@ -172,6 +178,7 @@ def test_k_chooses_pairs(recorded: Recorded, expression: str, pairs: int) -> Non
     assert sum("test_problem[" in name for name in outcomes if outcomes[name] == "PASSED") == 12
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_k_chooses_problems(recorded: Recorded) -> None:
     one = recorded.problems[4].id
@@ -188,6 +195,7 @@ def test_a_kernel_filter_narrows_the_pool(recorded: Recorded) -> None:
     assert "note: 4 recorded kernels are no candidates in --kernel-set tiny" in done.output
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_several_workers_replay_the_same(recorded: Recorded) -> None:
     done = recorded.project.pytest(*SHIPPED, "-n", "2", "-k", "compv3 or mem", "--run-name=workers")
@@ -197,6 +205,7 @@ def test_several_workers_replay_the_same(recorded: Recorded) -> None:
     assert figures(recorded, "workers") == figures(recorded, "accepted")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_a_replay_is_resumed_without_doubling_anything(recorded: Recorded) -> None:
     part = recorded.project.pytest(*SHIPPED, "-k", recorded.problems[0].id, "--run-name=resumed")
@@ -208,6 +217,7 @@ def test_a_replay_is_resumed_without_doubling_anything(recorded: Recorded) -> No
     assert not rows.duplicated(["problem", "kernel", "round"]).any()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 def test_a_test_of_one_s_own_measures_from_the_records(recorded: Recorded) -> None:
     recorded.project.write(
@@ -224,6 +234,7 @@ def test_a_test_of_one_s_own_measures_from_the_records(recorded: Recorded) -> No
     assert done.counts() == {"passed": 97}
 
 
+@pytest.mark.slow
 def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(
     recorded: Recorded, tmp_path: Path
 ) -> None:

@@ -81,6 +81,7 @@ def is_gone(pid: int) -> bool:
 # ---- what is measured is not measured again ---------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_resumed_run_measures_only_what_is_missing(four: Project) -> None:
     asked = ("--problem-set", "four.csv", *TWO_KERNELS)
     first = four.pytest(*asked, "-k", "f3x3 and compv3")
@@ -103,6 +104,7 @@ def test_nothing_to_resume_is_said(project: Project) -> None:
     assert f"run: {project.runs[0]} (new: there is no run to resume)" in finished.lines
 
 
+@pytest.mark.slow
 def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> None:
     named = ("--problem-set", "small.csv", *TWO_KERNELS, "--run-name", "mine")
     assert project.pytest(*named, "-k", "f1x1").status == 0
@@ -119,6 +121,7 @@ def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> Non
     assert "Traceback" not in distributed.output
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_a_second_session_on_a_run_is_refused_and_doubles_nothing(
     four: Project, more: tuple[str, ...]
@@ -161,6 +164,7 @@ def test_an_interrupted_run_ends_in_order_and_resumes(four: Project) -> None:
     assert twice(again).empty
 
 
+@pytest.mark.slow
 def test_an_interrupted_distributed_run_ends_in_order(four: Project) -> None:
     process = four.start(*SWEEP, "-n2")
     seen = passed_until(process, 3)
@@ -200,6 +204,7 @@ def kill_xdist_worker(process: subprocess.Popen[str]) -> None:
 Kill = Callable[[subprocess.Popen[str]], None]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kill", "more", "moments"),
     [
@@ -249,6 +254,7 @@ def random_numbers(count: int, seed: str) -> list[int]:
 # ---- budget -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_a_budget_stops_between_problems_and_the_rest_is_for_resume(
     four: Project, more: tuple[str, ...]
@@ -272,6 +278,7 @@ def test_a_budget_stops_between_problems_and_the_rest_is_for_resume(
     assert twice(four.records()).empty
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_a_budget_that_ends_before_the_first_pair_is_no_pass(four: Project, more: tuple[str, ...]) -> None:
     done = four.pytest("--problem-set", "four.csv", *TWO_KERNELS, *more, "--budget", "1ms")
@@ -279,6 +286,7 @@ def test_a_budget_that_ends_before_the_first_pair_is_no_pass(four: Project, more
     assert "nothing was measured: the budget of 1ms is spent" in done.output
 
 
+@pytest.mark.slow
 def test_cold_and_warm_runs_are_apart(project: Project) -> None:
     """Each is recorded as what it is, and neither goes on with the other."""
     common = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "i5x5", "--samples", "3", "--resume")

@@ -255,5 +255,6 @@ class Session(RuleBasedStateMachine):
             assert self.xdist.scheduler.unfinished >= left or not self.xdist.scheduler._dealt
 
 
+@pytest.mark.slow
 def test_every_test_runs_once_or_is_reported_whatever_dies_when() -> None:
     run_state_machine_as_test(Session, settings=settings(max_examples=60, stateful_step_count=40))

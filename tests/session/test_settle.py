@@ -11,6 +11,7 @@ from tests.pytest_project import PROBLEMS, Project
 JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "1ms", "--samples", "5")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "two workers"])
 def test_a_baseline_s_leaders_are_timed_in_turn_in_rounds_of_their_own(
     workers: tuple[str, ...], project: Project

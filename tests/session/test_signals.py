@@ -19,7 +19,7 @@ SWEEP = (
     "--kernel-set",
     "tiny",
     "--kernel-budget",
-    "5ms",
+    "20ms",
     "--model",
     "none",
     "-v",
@@ -75,6 +75,7 @@ def test_a_session_that_is_told_to_end_seals_and_says_how_to_go_on(
     assert twice(records).empty
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_is_replaced(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start(*SWEEP, "-n1")
@@ -90,6 +91,7 @@ def test_a_stopped_worker_is_replaced(project: Project) -> None:
     assert twice(records).empty
 
 
+@pytest.mark.slow
 def test_ctrl_c_twice_ends_the_session_and_keeps_what_was_measured(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start(*SWEEP)

@@ -169,6 +169,7 @@ def test_a_target_that_is_not_there_is_one_clear_line(
         resolve_target(name, options)
 
 
+@pytest.mark.slow
 def test_a_target_gives_its_worker_what_it_needs(
     machine: Path, options: TargetOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:

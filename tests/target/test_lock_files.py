@@ -190,6 +190,7 @@ def test_a_descriptor_that_was_closed_under_it_and_is_another_now_is_not_used(tm
     os.close(folder._handle)
 
 
+@pytest.mark.slow
 def test_two_processes_of_one_user_find_the_same_folder(tmp_path: Path) -> None:
     """Whatever their umask."""
     program = "from tile_oracle.target.lock_files import lock_folder; print(lock_folder().path)"

@@ -63,6 +63,7 @@ def test_a_session_measures_checks_ranks_and_judges(measured: Measured) -> None:
     assert "short rows" in (measured.run / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_its_records_are_replayed_and_judged_by_the_baseline(measured: Measured) -> None:
     replayed = measured.project.pytest(*SESSION, f"--oracle={measured.run}", environment=INSTALLED)
     assert replayed.status == 0, replayed.output
@@ -70,6 +71,7 @@ def test_its_records_are_replayed_and_judged_by_the_baseline(measured: Measured)
     assert "verdict passed: every criterion is met" in replayed.output
 
 
+@pytest.mark.slow
 def test_a_model_is_trained_on_it_and_picks(measured: Measured) -> None:
     trained = measured.command(
         "train", measured.run, "-o", "models/softmax", "--folds", 2, "--recipe", "log_time"
@@ -80,6 +82,7 @@ def test_a_model_is_trained_on_it_and_picks(measured: Measured) -> None:
     assert measured.command("evaluate", "models/softmax", measured.run).returncode == 0
 
 
+@pytest.mark.slow
 def test_commands_know_it(measured: Measured) -> None:
     assert "softmax_fp32_block4" in measured.command("kernels", "--op", "softmax", "--arch", "cpu").stdout
     assert (
@@ -91,6 +94,7 @@ def test_commands_know_it(measured: Measured) -> None:
     assert len(pd.read_parquet(measured.project.folder / "merged.parquet")) == len(measured.records)
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_found(measured: Measured) -> None:
     """A distribution whose kernel forgets to divide by the row's sum."""
     project = measured.project

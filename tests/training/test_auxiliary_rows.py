@@ -63,6 +63,7 @@ def test_a_companion_counts_one_where_own_rows_are_weighed() -> None:
     assert both[IMPORTANCE].tolist() == [5.0] * len(own) + [1.0] * (len(both) - len(own))
 
 
+@pytest.mark.slow
 @settings(max_examples=25)
 @given(
     taught=st.integers(1, 12),
@@ -81,6 +82,7 @@ def test_no_companion_is_of_a_held_out_shape(taught: int, held: int, first: int,
     assert len(not_of_shapes(companions, own.iloc[:0])) == len(companions)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("grouping", ["problem", "family"])
 def test_a_fold_is_taught_by_nothing_of_what_it_holds_out(
     grouping: str, monkeypatch: pytest.MonkeyPatch
@@ -104,6 +106,7 @@ def test_a_fold_is_taught_by_nothing_of_what_it_holds_out(
         assert not shapes(seen, names) & shapes(held, names)
 
 
+@pytest.mark.slow
 def test_another_direction_teaches_what_too_few_own_problems_do_not() -> None:
     own = training_rows(records_of("forward", 3)).table
     others = training_rows(records_of("bwd_data", 120, seed=1)).table
@@ -117,6 +120,7 @@ def test_another_direction_teaches_what_too_few_own_problems_do_not() -> None:
     assert taught > 0.97
 
 
+@pytest.mark.slow
 def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
     own = training_rows(records_of("forward", 6)).table
     others = training_rows(records_of("bwd_data", 6)).table
@@ -129,6 +133,7 @@ def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
     assert [one == other for one, other in zip(alone, taught, strict=True)] == [False, True, False]
 
 
+@pytest.mark.slow
 def test_a_folder_says_who_taught_it_and_is_of_one_direction(tmp_path: Path) -> None:
     own = records_of("forward", 6, vgprs=64)
     also = pd.concat([records_of("bwd_data", 5, vgprs=32), own])
@@ -161,6 +166,7 @@ def test_what_cannot_teach_is_refused() -> None:
         train(own, ORDER, also=others, hard_example_rounds=1)
 
 
+@pytest.mark.slow
 def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {}
     for direction in ("forward", "bwd_data", "bwd_weight"):
@@ -184,6 +190,7 @@ def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.Captur
     assert f"auxiliary training data: {rows} rows of bwd_data, {rows} rows of bwd_weight" in said
 
 
+@pytest.mark.slow
 def test_shipping_is_taught_by_nothing_of_what_it_is_judged_on(tmp_path: Path) -> None:
     own, others = records_of("forward", 6), records_of("bwd_data", 9)
     held = own["problem"].unique()[:2]

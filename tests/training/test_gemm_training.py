@@ -82,6 +82,7 @@ def make_records(
     return pd.DataFrame(rows).reindex(columns=arrow_schema("gemm").names).assign(time=pd.NaT)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.tuples(*[st.integers(1, 20000)] * 3),
@@ -139,6 +140,7 @@ def test_cross_validation_holds_a_size_together_whatever_the_layout() -> None:
         fold_codes(rows, "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["default", "log_efficiency", "tflops_97", "log_time_merged"])
 def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path) -> None:
     records = make_records()
@@ -183,6 +185,7 @@ def test_a_direction_is_for_convolutions_alone() -> None:
         train(make_records(), direction="forward")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["physical", "physical_and_trees"])
 def test_the_physical_time_model_is_of_gemm_terms_and_survives_its_folder(
     recipe: str, tmp_path: Path
@@ -255,6 +258,7 @@ def test_predictions_for_a_run_come_from_its_other_problems() -> None:
     assert table.groupby("problem")["fold"].nunique().max() == 1
 
 
+@pytest.mark.slow
 def test_suggestions_are_unmeasured_pairs_that_can_be_computed() -> None:
     records = make_records()
     measured = records[records.index % 3 > 0]
@@ -278,6 +282,7 @@ def test_suggestions_are_unmeasured_pairs_that_can_be_computed() -> None:
         suggest(records, "gfx950", [conv], pool, 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_search_proposes_gemm_kernels_that_can_be_built(strategy: str, tmp_path: Path) -> None:
     train(make_records(), RECIPES["log_time"].with_trees(100), n_splits=2).save(tmp_path / "m")
@@ -303,6 +308,7 @@ def test_a_search_on_the_cpu_looks_at_tiles_of_ordinary_depth() -> None:
     assert depths >= {64, 128, 256}
 
 
+@pytest.mark.slow
 def test_pairs_on_record_as_unsupported_are_not_ranked(tmp_path: Path) -> None:
     records = make_records()
     train(records, RECIPES["log_time"].with_trees(100), n_splits=2).save(tmp_path / "m")
@@ -328,6 +334,7 @@ def said(command: object, *arguments: str) -> str:
     return out.getvalue()
 
 
+@pytest.mark.slow
 def test_the_commands_train_evaluate_and_predict(tmp_path: Path) -> None:
     records, model = tmp_path / "gemm.parquet", tmp_path / "model"
     write_records(make_records(), records)

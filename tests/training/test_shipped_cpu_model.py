@@ -48,6 +48,7 @@ def test_no_problem_of_the_validation_set_was_trained_on(training: pd.DataFrame)
     assert not set(training["problem"]) & {problem.id for problem in SET.problems}
 
 
+@pytest.mark.slow
 def test_its_records_make_it_again_byte_for_byte(training: pd.DataFrame, tmp_path: Path) -> None:
     manifest = json.loads((FOLDER / "train_manifest.json").read_text())
     if manifest["lightgbm_version"] != lightgbm.__version__:

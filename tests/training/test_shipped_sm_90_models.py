@@ -80,6 +80,7 @@ def test_it_is_the_one_that_is_found(direction: str, folder: Path) -> None:
     assert find_model(direction, "bf16", "sm_90") == folder
 
 
+@pytest.mark.slow
 def test_no_direction_taught_it_anything_of_a_validation_problem(direction: str, folder: Path) -> None:
     manifest = json.loads((folder / "train_manifest.json").read_text())
     assert set(manifest["taught_by"]) == set(DIRECTIONS) - {direction}
@@ -93,6 +94,7 @@ def test_no_direction_taught_it_anything_of_a_validation_problem(direction: str,
             assert manifest["taught_by"][name] <= len(teaching)
 
 
+@pytest.mark.slow
 def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured(
     direction: str, folder: Path
 ) -> None:
@@ -108,6 +110,7 @@ def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured
     assert len(both.drop_duplicates(["problem", "kernel"])) > 3 * PUBLISHED_VOLUME[direction]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_its_picks_are_as_good_as_is_said(name: str) -> None:
     """Of forward_validation_300 the second command of README says it: tests/docs/test_docs.py."""

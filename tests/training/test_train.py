@@ -42,6 +42,7 @@ def picked_efficiency(table: pd.DataFrame, records: pd.DataFrame) -> float:
     return float((picked / joined.groupby("problem")["tflops"].max()).mean())
 
 
+@pytest.mark.slow
 def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.DataFrame) -> None:
     rows = training_rows(records.assign(vgprs=128)).table
     best_fixed = (
@@ -55,6 +56,7 @@ def test_every_recipe_learns_the_rule_better_than_a_fixed_choice(records: pd.Dat
         assert picked_efficiency(table, records) > best_fixed, name
 
 
+@pytest.mark.slow
 def test_the_physical_model_extrapolates_its_rule(records: pd.DataFrame) -> None:
     rows = training_rows(records).table
     table = cross_validate(recipe_named("physical"), rows, "gfx950").table
@@ -77,6 +79,7 @@ def test_a_held_out_problem_is_predicted_by_a_model_that_never_saw_it(records: p
     assert found.reindex(expected.index).to_numpy() == pytest.approx(expected.to_numpy())
 
 
+@pytest.mark.slow
 def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
     problems, kernels = make_problems(9), make_kernels()
     records = make_records(problems[:8], kernels[:6], arch="cpu")
@@ -89,6 +92,7 @@ def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
     assert table["fold"].max() == 4
 
 
+@pytest.mark.slow
 def test_each_direction_is_learnt_by_itself() -> None:
     forward = make_records(make_problems(6), make_kernels()[:4], arch="cpu")
     rows = forward.assign(direction="bwd_data", latency_ms=forward["latency_ms"] * 50)
@@ -116,6 +120,7 @@ def test_what_suits_the_measurements_is_trained(op: str, arch: str, has_code: bo
     assert suited_recipe(op, arch, has_code=has_code) == name
 
 
+@pytest.mark.slow
 def test_without_a_name_the_suited_recipe_is_taken(records: pd.DataFrame) -> None:
     few = records[records["problem"].isin(records["problem"].unique()[:4])]
     assert train(few, n_splits=2).spec.recipe == "default"
@@ -142,6 +147,7 @@ def test_the_same_seed_gives_the_same_bytes(records: pd.DataFrame, tmp_path: Pat
     assert (tmp_path / "a" / names[1]).read_bytes() != (tmp_path / "c" / names[1]).read_bytes()
 
 
+@pytest.mark.slow
 def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path: Path) -> None:
     said: list[str] = []
     model = train(
@@ -176,6 +182,7 @@ def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path:
     assert set(TARGETS) >= {"tflops", "latency", "bandwidth"}
 
 
+@pytest.mark.slow
 def test_scores_are_no_tflops_in_the_figures_of_cross_validation(records: pd.DataFrame) -> None:
     for target, has in (("log_time", True), ("lambdarank", False)):
         for found in train(records, few_trees(target), n_splits=2).checks:
@@ -203,6 +210,7 @@ def trees_of(booster: lgb.Booster) -> list[str]:
     return [tree.partition("\n")[2].rstrip() for tree in text.split("\nTree=")[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("recipe", "targets"),
     [("tflops_97", ("tflops", "latency", "bandwidth")), ("default", ("latency",))],
@@ -231,6 +239,7 @@ def test_a_warm_start_grows_every_member_from_its_own_old_trees(
         assert np.median(error) < 0.5, member.name
 
 
+@pytest.mark.slow
 def test_a_warm_start_refuses_what_it_would_lose_or_cannot_grow(
     records: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -243,6 +252,7 @@ def test_a_warm_start_refuses_what_it_would_lose_or_cannot_grow(
     assert train(records, warm_start=tmp_path / "old", warm_trees=2).spec.recipe == "tflops_97"
 
 
+@pytest.mark.slow
 def test_a_warm_start_keeps_a_target_that_was_trained_without_its_logarithm(
     records: pd.DataFrame, tmp_path: Path
 ) -> None:
@@ -258,6 +268,7 @@ def test_a_warm_start_keeps_a_target_that_was_trained_without_its_logarithm(
     assert np.median(np.abs(predicted / rows["tflops"].to_numpy() - 1)) < 0.5
 
 
+@pytest.mark.slow
 def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd.DataFrame) -> None:
     rows = training_rows(records).table
     weighted, rounds = mine_hard_examples(few_trees("log_time"), rows, "gfx950", 2, 3)
@@ -266,6 +277,7 @@ def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd
     assert ("importance" in weighted) == (best["round"] > 0)
 
 
+@pytest.mark.slow
 def test_weights_decide_which_of_two_truths_is_learnt(records: pd.DataFrame, tmp_path: Path) -> None:
     """Half of the problems run three times slower than the rule says; the model believes what weighs more."""
     names = sorted(records["problem"].unique())

@@ -222,6 +222,7 @@ def test_a_damaged_table_is_said(folder: Path, tmp_path: Path) -> None:
     assert CodeTable.from_json(table.as_json()) == table
 
 
+@pytest.mark.slow
 def test_a_folder_built_ahead_says_the_figures_of_its_kernels(tmp_path: Path) -> None:
     with Builder(arch="gfx950", build_dir=tmp_path / "cache", jobs=1, runs_here=False) as builder:
         prebuild(builder, [CONV], tmp_path / "ahead")

@@ -56,6 +56,7 @@ def problems(draw: st.DrawFn) -> GroupedConvProblem:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(problem=problems(), choice=st.integers(0, 10_000))
 def test_the_launch_is_the_one_that_is_made(problem: GroupedConvProblem, choice: int) -> None:

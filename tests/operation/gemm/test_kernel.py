@@ -45,6 +45,7 @@ def test_a_kernel_comes_back_from_its_name_and_row(kernel: GemmKernel) -> None:
     assert GemmKernel.from_row({name: str(value) for name, value in row.items()}) == kernel
 
 
+@pytest.mark.slow
 @given(gemm_kernels(), st.sampled_from(GEMM_KERNEL_FIELDS), st.data())
 def test_another_value_in_any_field_is_another_name(
     kernel: GemmKernel, field: str, data: st.DataObject

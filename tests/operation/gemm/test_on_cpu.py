@@ -151,6 +151,7 @@ def test_a_session_measures_records_judges_and_resumes(make_project: Callable[[]
     assert "tiny M" in (run / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_problems_and_layouts_without_kernels_are_said_in_one_line(
     make_project: Callable[[], Project],
 ) -> None:
@@ -170,6 +171,7 @@ def test_problems_and_layouts_without_kernels_are_said_in_one_line(
     assert "a run records one operation" in done.output
 
 
+@pytest.mark.slow
 def test_a_split_depth_is_unsupported_not_wrong(make_project: Callable[[], Project]) -> None:
     project = make_project()
     project.write("mine.csv", "M,N,K,split_k\n8,8,64,2\n8,8,64,1\n")

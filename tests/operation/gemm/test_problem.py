@@ -40,6 +40,7 @@ def gemms(draw: st.DrawFn, largest: int = 2**20) -> GemmProblem:
     )
 
 
+@pytest.mark.slow
 @given(gemms())
 def test_a_problem_comes_back_from_its_id_and_row(problem: GemmProblem) -> None:
     assert GemmProblem.from_id(problem.id) == problem == problem_from_id(problem.id)

@@ -71,17 +71,20 @@ def published() -> GroupedConvKernel:
     return parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave_dsb_si")
 
 
+@pytest.mark.slow
 @given(kernels())
 def test_a_name_gives_back_the_very_kernel(kernel: GroupedConvKernel) -> None:
     assert parse_kernel_name(kernel.name) == kernel
 
 
+@pytest.mark.slow
 @given(kernels(), kernels())
 def test_two_kernels_never_share_a_name(one: GroupedConvKernel, other: GroupedConvKernel) -> None:
     assume(one != other)
     assert one.name != other.name
 
 
+@pytest.mark.slow
 @given(kernels(), st.data())
 def test_every_field_shows_in_the_name(kernel: GroupedConvKernel, data: st.DataObject) -> None:
     other = data.draw(kernels())
@@ -92,6 +95,7 @@ def test_every_field_shows_in_the_name(kernel: GroupedConvKernel, data: st.DataO
     assert (changed.name == kernel.name) == (getattr(kernel, name) == getattr(other, name))
 
 
+@pytest.mark.slow
 @given(kernels())
 def test_a_row_gives_back_the_very_kernel(kernel: GroupedConvKernel) -> None:
     row = kernel.as_row()
@@ -99,6 +103,7 @@ def test_a_row_gives_back_the_very_kernel(kernel: GroupedConvKernel) -> None:
     assert GroupedConvKernel.from_row({**row, "latency_ms": 0.5}) == kernel
 
 
+@pytest.mark.slow
 @given(kernels())
 def test_the_short_name_is_the_name_without_the_kind_of_problem(kernel: GroupedConvKernel) -> None:
     kind = f"grouped_conv_{kernel.direction}_{kernel.dtype}_{kernel.ndim}d_"

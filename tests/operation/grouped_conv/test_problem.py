@@ -101,6 +101,7 @@ def test_a_row_without_a_needed_field_is_refused(field: str) -> None:
         GroupedConvProblem.from_row({name: value for name, value in LAYER.items() if name != field})
 
 
+@pytest.mark.slow
 @given(problems(), st.sampled_from(PROBLEM_FIELDS), st.data())
 def test_another_value_in_any_field_is_another_key_and_another_id(
     problem: GroupedConvProblem, field: str, data: st.DataObject

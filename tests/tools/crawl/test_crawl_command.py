@@ -33,6 +33,7 @@ def traces(tmp_path: Path) -> Path:
     return file.path
 
 
+@pytest.mark.slow
 def test_sets_are_written_from_traces_without_pytorch(traces: Path, tmp_path: Path, capsys) -> None:
     out = tmp_path / "out"
     counts = ("--training", "60", "--validation", "20")

@@ -130,6 +130,7 @@ class TestSelect:
         assert {c.source for c in selection.validation} == held_out | synthetic
         assert not {c.source for c in selection.training} & held_out
 
+    @pytest.mark.slow
     def test_a_layer_that_both_sides_have_is_for_training(self, direction: str) -> None:
         everywhere = GroupedConvProblem.from_id(EVERYWHERE)
         selection = chosen(direction, training_count=10**6, validation_count=10**6, synthetic=False)
@@ -137,6 +138,7 @@ class TestSelect:
         assert everywhere not in layers(selection.validation)
         assert selection.shared_layers == 1
 
+    @pytest.mark.slow
     def test_it_depends_on_neither_the_order_of_the_traces_nor_the_run(self, direction: str) -> None:
         shuffled = tuple(random.Random(3).sample(TRACES, len(TRACES)))
         again = chosen(direction, traces=shuffled)
@@ -145,6 +147,7 @@ class TestSelect:
             chosen(direction).validation,
         )
 
+    @pytest.mark.slow
     def test_another_seed_chooses_others(self, direction: str) -> None:
         assert {c.problem for c in chosen(direction, seed=2).training} != {
             c.problem for c in chosen(direction).training
@@ -189,6 +192,7 @@ class TestSelect:
         assert max(sources.values()) < 3 * min(sources.values())
 
 
+@pytest.mark.slow
 def test_a_trace_that_failed_moves_no_other_family_to_the_other_side() -> None:
     broken = tuple(dataclasses.replace(t, layers=(), error="no") if t.family == "netd" else t for t in TRACES)
     assert "netd" in chosen().held_out

@@ -75,6 +75,7 @@ class TestLayerOf:
         assert isinstance(layer, GroupedConvProblem)
         assert layer.id == "forward-bf16-n3-c8-k16-i4x9x9-f3x1x1-p1x0x0"
 
+    @pytest.mark.slow
     @given(
         st.integers(1, 30),
         st.integers(1, 5),

@@ -126,12 +126,12 @@ class GroupedConvKernel:
                 f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
                 "basic_async_vN or preshufflevN"
             )
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.type == "bool" and type(value) is not bool:
-                raise KernelError(f"{field.name} = {shortened(value)} is not True or False")
-            if field.type == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
-                raise KernelError(f"{field.name} = {shortened(value)} is not an integer from 1 to 2^20")
+        for name, kind in _FIELD_TYPES:
+            value = getattr(self, name)
+            if kind == "bool" and type(value) is not bool:
+                raise KernelError(f"{name} = {shortened(value)} is not True or False")
+            if kind == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
+                raise KernelError(f"{name} = {shortened(value)} is not an integer from 1 to 2^20")
         if self.two_stage and self.direction != "bwd_weight":
             raise KernelError(f"two_stage is for bwd_weight, not {self.direction}")
 
@@ -206,6 +206,8 @@ class GroupedConvKernel:
         """
         return cls(**values_of_row(cls, row))
 
+
+_FIELD_TYPES = tuple((field.name, field.type) for field in fields(GroupedConvKernel))
 
 KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvKernel))
 
