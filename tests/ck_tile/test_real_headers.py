@@ -204,6 +204,22 @@ def gemm(m: int, n: int, k: int) -> dict[str, Any]:
     return {"op": "gemm", **GemmProblem("bf16", "rcr", m, n, k).as_row()}
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+def test_a_gemm_compiles_for_older_gfx9(headers: Path, tmp_path: Path, arch: str) -> None:
+    api = detect(find_headers(headers / "ck-newer"))
+    source = CkTileSource(arch, api)
+    toolchain = find_ck_tile_toolchain("ziglang", arch, api.headers, {HIP_HEADERS: str(headers)})
+    with Builder(arch, toolchain=toolchain, build_dir=tmp_path, runs_here=False, source=source) as builder:
+        binary = builder.need(parse_kernel_name(NEW_GEMM)).binary
+    assert binary is not None
+    facts = code_facts(binary.path, arch)
+    assert facts.spills == 0
+    assert facts.lds_bytes is not None
+    assert 0 < facts.lds_bytes <= 65536
+    fp8 = parse_kernel_name(NEW_GEMM.replace("bf16", "fp8"))
+    assert "operands are OCP's e4m3" in str(source.refusal(fp8, GemmProblem("fp8", "rcr", 128, 128, 128)))
+
+
 def test_ck_tile_s_own_host_code_decides_and_launches(libraries: dict[str, Path], tmp_path: Path) -> None:
     runs = [
         (libraries[FORWARD], conv("forward")),

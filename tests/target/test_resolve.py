@@ -40,7 +40,9 @@ def test_another_name_is_refused_with_those_there_are(name: str, options: Target
 
 
 def test_ck_tile_is_for_its_own_gpus(tmp_path: Path) -> None:
-    with pytest.raises(TargetError, match="--ck-tile is for --target gfx950, not for cpu"):
+    with pytest.raises(
+        TargetError, match="--ck-tile is for --target gfx950 or gfx942 or gfx90a, not for cpu"
+    ):
         resolve_target("cpu", TargetOptions(kernel_source=f"ck_tile={tmp_path}"))
     with pytest.raises(BuildError, match="holds no CK Tile"):
         resolve_target("auto", TargetOptions(kernel_source=f"ck_tile={tmp_path}"))

@@ -19,6 +19,7 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
+from tile_oracle.operation.gemm.gpu_source import fp8_refusal
 from tile_oracle.problem import Problem
 
 
@@ -52,6 +53,8 @@ class CkTileSource:
         return self._missing[kernel]
 
     def unit(self, kernel: Kernel) -> str:
+        if kernel.dtype == "fp8" and (why := fp8_refusal(self.arch)) is not None:
+            raise KernelError(why)
         return source_for(self.api, kernel)
 
     def prebuilt(self, name: str, unit: str) -> Binary | None:
@@ -72,7 +75,7 @@ class CkTileSource:
 class _Provider:
     """See tile_oracle.build.source_providers.SourceProvider. The argument is CK Tile's folder."""
 
-    archs = ("gfx950",)
+    archs = ("gfx950", "gfx942", "gfx90a")
 
     def __call__(self, arch: str, argument: str) -> CkTileSource:
         return CkTileSource(arch, detect(find_headers(Path(argument))))
