@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -413,3 +414,40 @@ def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
     refused = records[records["status"] == "unsupported"]
     assert refused["detail"].str.startswith("ck_tile: ").all()
     assert len(refused) == 5
+
+
+def test_tune_and_pick_take_the_kernels_that_the_checkout_builds(
+    libraries: dict[str, Path], runtime: Path, folder: Path, tmp_path: Path
+) -> None:
+    """The shipped model would pick compv5, which is not there."""
+    command = tmp_path / "command.py"
+    command.write_text(
+        f"{AMD_MACHINE}\nimport sys\nfrom tile_oracle.cli import main\nsys.exit(main(sys.argv[1:]))\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{ROOT / 'harness'}{os.pathsep}{ROOT}",
+        "LD_LIBRARY_PATH": str(runtime.parent),
+        "RECORD_TO": str(folder / "tune.txt"),
+        "TILE_ORACLE_HIP_HEADERS": str(folder / "hip"),
+    }
+
+    def said(*words: str | Path) -> str:
+        done = subprocess.run(
+            [sys.executable, str(command), *map(str, words)],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    where = "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline in ('compv3', 'compv5', 'mem')"
+    own = ("--arch", "gfx950", "--direction", "forward", "--dtype", "bf16", "--ndim", "2")
+    said("kernels", *own, "--kernel-filter", f"{where} and not split_image", "-o", "instances.json")
+    asked = ("forward-bf16-n2-c64-k64-i8x8-f3x3-p1", "--ck-tile", DOUBLE, "--kernel-set", "instances.json")
+    cache = ("--toolchain", "ziglang", "--build-dir", folder / "cache")
+    built = (*cache, "--tuned", "tuned", "--engine", "python")
+    picked = said("pick", *asked, "--arch", "gfx950", "--engine", "python", "--top", "3")
+    assert "1 candidates by grouped_conv_forward_bf16_gfx950" in picked
+    assert picked.splitlines()[-1].endswith(FORWARD)
+    assert "best of 1 of 1 kernels (1 ok)" in said("tune", *asked, *built, "--budget", "30s", "--quiet")
+    assert re.search(rf"measured.* tuned +{FORWARD}\n", said("pick", *asked, *built))

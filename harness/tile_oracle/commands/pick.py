@@ -13,14 +13,17 @@ from typing import Any, cast
 
 from tile_oracle.arch import load_arch
 from tile_oracle.atomic_file import write_atomically
+from tile_oracle.build.source_providers import kernel_source_option
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
 from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.aiter import Winner, tuned_table
 from tile_oracle.registry import Budget, Pick, Registry
 from tile_oracle.registry.rankers import AUTO, ENGINES, Candidates
+from tile_oracle.registry.results import MODEL
 from tile_oracle.session.options import duration_s
 from tile_oracle.target import TargetOptions
 
@@ -31,6 +34,7 @@ examples:
   tile-oracle pick forward-bf16-n1-c64-k64-i56x56-f3x3-p1 --arch gfx950
   tile-oracle pick N=1,C=64,K=64,Hi=56,Wi=56,Y=3,X=3,pad_h=1,pad_w=1 --arch gfx950 --top 3
   tile-oracle pick forward_smoke --arch gfx950 --json
+  tile-oracle pick forward_smoke --arch gfx950 --ck-tile ~/composable_kernel --abstain
   tile-oracle pick forward-fp32-n1-c64-k64-i28x28-f1x1 --target cpu --measure 10s
 
 A tuned result (`tile-oracle tune`) takes precedence over a model's prediction. With --arch, for an
@@ -74,6 +78,23 @@ def add_registry_arguments(parser: argparse.ArgumentParser, *, arch: bool = True
     parser.add_argument(
         "--kernel-set", default="default", metavar="NAME", help="the pool (default: %(default)s)"
     )
+    parser.add_argument(
+        "--ck-tile",
+        type=Path,
+        metavar="DIR",
+        help="on gfx950: pick among CK Tile's own kernels, from a checkout of Composable Kernel or a ROCm "
+        "install; kernels that it has no code for are no candidates",
+    )
+    parser.add_argument(
+        "--kernel-source",
+        metavar="NAME[=ARGUMENT]",
+        help="the same for a kernel source that is installed (--ck-tile DIR is ck_tile=DIR)",
+    )
+    parser.add_argument(
+        "--abstain",
+        action="store_true",
+        help="the model picks nothing for problems outside of what it was trained on",
+    )
     parser.add_argument("--model", metavar="FOLDER", help="model folder (default: the shipped one that fits)")
     parser.add_argument("--tuned", type=Path, metavar="DIR", help="folder of tuned results (default: yours)")
     parser.add_argument(
@@ -92,13 +113,18 @@ def open_registry(args: argparse.Namespace, fallback: Budget | None) -> Registry
     return Registry(
         args.target,
         arch=getattr(args, "arch", None),
-        kernels=args.kernel_set,
+        kernels=rules_of(args.kernel_set, args.ck_tile),
         model=args.model,
         models=Path("models"),
         engine=args.engine,
         tuned=True if args.tuned is None else args.tuned,
         fallback=fallback,
-        options=TargetOptions(toolchain=args.toolchain, build_dir=args.build_dir),
+        options=TargetOptions(
+            toolchain=args.toolchain,
+            build_dir=args.build_dir,
+            kernel_source=kernel_source_option(args.kernel_source, args.ck_tile),
+        ),
+        abstain=args.abstain,
     )
 
 
@@ -169,10 +195,27 @@ def _as_text(
     model = f" by {candidates.model} ({candidates.engine})" if candidates.ranker is not None else ""
     loading = f", after loading for {_duration(load_s)}" if load_s > 1e-3 else ""
     lines = [f"{problem.id}: {len(candidates.kernels)} candidates{model}, {_duration(pick_s)}{loading}"]
+    lines += [
+        f"  {note}" for note in (*outside_note(problem, candidates), *_kernels_outside(picks, candidates))
+    ]
     lines += [f"  {note}" for note in dict.fromkeys(pick.note for pick in picks) if note]
     for place, pick in enumerate(picks, 1):
         lines.append(f"{place:>4}  {_tflops(pick):>26}  {pick.source:<8}  {pick.kernel.name}")
     return "\n".join(lines)
+
+
+def outside_note(problem: Problem, candidates: Candidates) -> list[str]:
+    """A line when the problem is outside of what its model was trained on."""
+    reasons = candidates.outside(problem)
+    return [f"outside of its training: {'; '.join(reasons)}"] if reasons else []
+
+
+def _kernels_outside(picks: list[Pick], candidates: Candidates) -> list[str]:
+    """A line when the first pick is the model's and of a kernel that it was not trained on."""
+    if not picks or picks[0].source != MODEL:
+        return []
+    reason = candidates.kernel_outside(picks[0].kernel)
+    return [f"extrapolates: {reason}"] if reason else []
 
 
 def _tflops(pick: Pick) -> str:
@@ -201,6 +244,7 @@ def _as_json(
         "engine": candidates.engine or None,
         "load_us": round(1e6 * load_s, 1),
         "pick_us": round(1e6 * pick_s, 1),
+        "outside_training": list(candidates.outside(problem)),
         "notes": [note for note in dict.fromkeys(pick.note for pick in picks) if note],
         "picks": [
             {

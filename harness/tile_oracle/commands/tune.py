@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from tile_oracle.commands.pick import add_registry_arguments, open_registry
+from tile_oracle.commands.pick import add_registry_arguments, open_registry, outside_note
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import TargetError, TunedError
 from tile_oracle.measure.measurement import Measurement
@@ -65,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
         for problem in problems:
             if not args.quiet:
                 print(f"{problem.id}:", file=sys.stderr, flush=True)
+                for line in outside_note(problem, registry.candidates(problem)):
+                    print(f"    {line}", file=sys.stderr, flush=True)
             try:
                 show = None if args.quiet else _Progress(registry, problem, args.kernels)
                 tuning = registry.tune(problem, budget_s, kernels=args.kernels, watch=show)

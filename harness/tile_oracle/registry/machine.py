@@ -6,7 +6,8 @@ import threading
 
 from tile_oracle.arch import load_arch
 from tile_oracle.build.compiler_message import compiler_message
-from tile_oracle.errors import TargetError
+from tile_oracle.build.kernel_source import CK_TILE, KernelSource
+from tile_oracle.errors import KernelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.supervisor import Applied, Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
@@ -22,10 +23,15 @@ class Machine:
     turn: the lock to hold while using the worker.
     """
 
-    def __init__(self, target: Target | None, arch: str, settings: SweepSettings) -> None:
-        """arch: the target's architecture, or the one to pick for. Raises RuleError for an unknown one."""
+    def __init__(
+        self, target: Target | None, arch: str, settings: SweepSettings, source: KernelSource | None = None
+    ) -> None:
+        """arch: the target's architecture, or the one to pick for. source: the kernel source, if it is not
+        the project's own. Raises RuleError for an unknown architecture."""
         self.target = target
-        self.arch = load_arch(arch)
+        self.source = source
+        known = load_arch(arch)
+        self.arch = known.unlisted if source is not None and source.implementation == CK_TILE else known
         self.turn = threading.RLock()
         self._settings = settings
         self._supervisor: Supervisor | None = None
@@ -38,10 +44,22 @@ class Machine:
         return self.target.device_name if self.target is not None else ""
 
     def may_run(self, kernel: Kernel, problem: Problem) -> bool:
-        """Whether the architecture's limits allow the kernel and it has not failed for the problem here."""
+        """Whether the kernel source has code for the kernel, the architecture's limits allow it, and it has
+        not failed for the problem here."""
         if self._failed and (problem, kernel) in self._failed:
             return False
+        if self.source is not None and self.source.refusal(kernel, problem) is not None:
+            return False
         return self.arch.problem_refusal(kernel, problem) is None
+
+    def without_code(self, kernel: Kernel) -> str:
+        """Why the kernel source has no code for the kernel; "" when it has."""
+        try:
+            if self.source is not None:
+                self.source.unit(kernel)
+        except KernelError as error:
+            return str(error)
+        return ""
 
     def exclude(self, kernel: Kernel, problem: Problem) -> None:
         """Marks the kernel as failed for the problem: `may_run` refuses it from now on."""

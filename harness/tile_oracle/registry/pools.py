@@ -25,6 +25,8 @@ class Pools:
         models: Path | None,
         engine: str,
         say: Callable[[str], None],
+        *,
+        abstain: bool = False,
     ) -> None:
         """say: called with the reason if a model picks in Python. The other arguments are those of
         `Registry`.
@@ -39,11 +41,12 @@ class Pools:
         self._models = models
         self._engine = engine
         self._say = say
+        self._abstain = abstain
         self._lock = threading.Lock()
         self._loaded: dict[Kind, Candidates] = {}
 
     def candidates(self, problem: Problem) -> Candidates:
-        """The pool of the problem's kind, and its ranker.
+        """The pool of the problem's kind, and its ranker: None if the model abstains.
 
         Raises ModelError for an empty pool or a model that cannot be used, RuleError for a rule set that
         cannot be read.
@@ -53,7 +56,7 @@ class Pools:
             with self._lock:
                 found = self._loaded.get(problem.kind) or self._load(problem)
                 self._loaded[problem.kind] = found
-        return found
+        return found.abstaining(problem) if self._abstain else found
 
     def _load(self, problem: Problem) -> Candidates:
         arch = self._machine.arch
@@ -63,6 +66,13 @@ class Pools:
             kernels = [kernel for kernel in self._kernels if kernel.matches(problem)]
         if not kernels:
             raise ModelError(f"the pool has no kernel for {kind_text(problem.kind)} on {arch.name}")
+        without_code = [self._machine.without_code(kernel) for kernel in kernels]
+        if all(without_code):
+            raise ModelError(
+                f"the kernel source has no code for the {len(kernels)} kernels of the pool for "
+                f"{kind_text(problem.kind)}: {without_code[0]}"
+            )
+        kernels = [kernel for kernel, why in zip(kernels, without_code, strict=True) if not why]
         return load_candidates(
             problem,
             arch.name,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from tile_oracle.errors import BuildError, ModelError, TargetError
 from tile_oracle.kernel import Kernel
@@ -14,6 +15,9 @@ from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.model.store import model_places
 from tile_oracle.problem import Problem, kind_text
 from tile_oracle.selector.ranker import NativeRanker
+
+if TYPE_CHECKING:
+    from tile_oracle.training.training_range import TrainingRange
 
 
 class PoolRanker(Protocol):
@@ -46,7 +50,7 @@ class Candidates:
     """The pool of a kind of problem and its ranker, None without a model, with the reason in `why`.
 
     model: the model folder's name, "" without one. engine: native or python. order_only: whether the
-    predictions are scores, not TFLOPS.
+    predictions are scores, not TFLOPS. folder: the model folder.
     """
 
     kernels: tuple[Kernel, ...]
@@ -55,6 +59,34 @@ class Candidates:
     engine: str = ""
     why: str = ""
     order_only: bool = False
+    folder: Path | None = None
+
+    def outside(self, problem: Problem) -> tuple[str, ...]:
+        """In what the problem lies outside of what the model was trained on. Empty without a model, and for
+        one that does not say what it was trained on. Raises ModelError for a folder that cannot be read."""
+        known = self._training
+        return () if known is None else known.problem_outside(problem)
+
+    def kernel_outside(self, kernel: Kernel) -> str:
+        """Why the model's prediction for the kernel is no measured kernel's; "" when it is."""
+        known = self._training
+        return "" if known is None else known.kernel_outside(kernel.name)
+
+    def abstaining(self, problem: Problem) -> Candidates:
+        """Without the ranker, for a problem outside of the model's training."""
+        reasons = self.outside(problem)
+        if not reasons:
+            return self
+        why = f"{self.model} abstains, the problem is outside of its training ({'; '.join(reasons)})"
+        return Candidates(self.kernels, None, why=why)
+
+    @cached_property
+    def _training(self) -> TrainingRange | None:
+        if self.folder is None or self.ranker is None:
+            return None
+        from tile_oracle.training.training_range import TrainingRange
+
+        return TrainingRange.of(self.folder)
 
 
 def load_candidates(
@@ -91,14 +123,16 @@ def load_candidates(
     if engine != PYTHON:
         try:
             native = _native(folder, pool, say)
-            return Candidates(pool, native, name, NATIVE, order_only=predictor.ranker.orders_only)
+            return Candidates(
+                pool, native, name, NATIVE, order_only=predictor.ranker.orders_only, folder=folder
+            )
         except (BuildError, ModelError, TargetError) as error:
             if engine == NATIVE:
                 raise
             if say is not None:
                 say(f"{name} picks in Python, in milliseconds, because native code is not available: {error}")
     ranker = PredictorRanker(predictor, pool)
-    return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only)
+    return Candidates(pool, ranker, name, PYTHON, order_only=predictor.ranker.orders_only, folder=folder)
 
 
 def _native(folder: Path, kernels: Sequence[Kernel], say: Callable[[str], None] | None) -> PoolRanker:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy.typing as npt
 
+from tile_oracle.build.kernel_source import NATIVE, KernelSource
+from tile_oracle.build.source_providers import open_kernel_source
 from tile_oracle.errors import ModelError, TargetError
 from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
@@ -57,28 +59,30 @@ class Registry:
         fallback: Budget | None = FALLBACK,
         options: TargetOptions | None = None,
         settings: SweepSettings | None = None,
+        abstain: bool = False,
     ) -> None:
         """kernels: a rule set (default, full, tiny, a .json file), or the candidates themselves. model: the
         folder to use for every problem; else a suitable one in the folder `models`, or a shipped one. engine:
         native, python, or auto (native if it can be compiled, once). tuned: the folder of tuned results, True
         for the default one, False for none. fallback: the measuring budget for problems without a model, None
-        to measure nothing. options: how kernels are built.
+        to measure nothing. options: how kernels are built, and their kernel source; kernels that it has no
+        code for are not candidates. abstain: the model does not pick for problems outside of its training,
+        which are handled like problems without a model.
 
-        Raises TargetError and BuildError for a target that cannot be used here, RuleError for an unknown
-        architecture, ModelError for an unknown engine.
+        Raises TargetError and BuildError for a target or a kernel source that cannot be used here, RuleError
+        for an unknown architecture, ModelError for an unknown engine.
         """
+        options = options or TargetOptions()
         self.target: Target | None = None
         if arch is None:
-            found = (
-                resolve_target(target, options or TargetOptions())[0] if isinstance(target, str) else target
-            )
-            self.target = found
+            self.target = resolve_target(target, options)[0] if isinstance(target, str) else target
         elif target != "auto":
             raise TargetError("give a target, or arch for an architecture that is not at hand, not both")
         self._owns_target = self.target is not None and self.target is not target
         self.arch = arch if self.target is None else self.target.arch
         self._log = LogOnce()
-        self._machine = Machine(self.target, self.arch or "", settings or SweepSettings())
+        source = _source_elsewhere(self.target, self.arch or "", options)
+        self._machine = Machine(self.target, self.arch or "", settings or SweepSettings(), source)
         self._pools = Pools(
             self._machine,
             kernels,
@@ -86,6 +90,7 @@ class Registry:
             None if models is None else Path(models),
             engine,
             self._log.warn,
+            abstain=abstain,
         )
         self.tuned: TunedResults | None = None
         if tuned is not False and self.target is not None:
@@ -178,3 +183,11 @@ class Registry:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _source_elsewhere(target: Target | None, arch: str, options: TargetOptions) -> KernelSource | None:
+    """The kernel source, unless it is the project's own. Raises BuildError."""
+    if target is None:
+        return open_kernel_source(arch, options.kernel_source)
+    source = target.builder.source if target.builder is not None else None
+    return source if source is not None and source.implementation != NATIVE else None
