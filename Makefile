@@ -24,14 +24,14 @@ test-ck-tile: $(VENV)/installed-dev
 	TILE_ORACLE_CK_TILE=1 $(BIN)/python -m pytest tests/ck_tile -rs $(PYTEST_ARGS)
 
 # Compiles the whole default pool for a GPU and fails when a kernel that the rules allow spills, uses scratch
-# memory, needs too much LDS or does not compile and, for gfx950, when the verifier finds a missing wait. Binaries are kept in POOL_CACHE, so it is short the next time.
+# memory, needs too much LDS or does not compile and, for gfx9, when the verifier finds a missing wait. Binaries are kept in POOL_CACHE, so it is short the next time.
 POOL_ARCH ?= gfx950
 # POOL_ARCH=gfx942 or gfx90a compiles a sample: the set tiny in bf16, 48 kernels.
 POOL_SAMPLED := $(filter gfx942 gfx90a,$(POOL_ARCH))
 POOL_SET ?= $(if $(POOL_SAMPLED),tiny,default)
 POOL_DTYPES ?= bf16 $(if $(POOL_SAMPLED),,fp16) $(if $(filter gfx950,$(POOL_ARCH)),fp32)
 POOL_CACHE ?= .pool-cache
-POOL_CHECKS ?= --facts $(if $(filter gfx950,$(POOL_ARCH)),--verify)
+POOL_CHECKS ?= --facts $(if $(filter gfx%,$(POOL_ARCH)),--verify)
 
 pool: $(VENV)/installed-dev
 	for dtype in $(POOL_DTYPES); do \

@@ -93,7 +93,22 @@ def test_a_kernel_with_a_finding_is_refused_on_request(before: Builder) -> None:
         assert asks_not.need(KERNELS["gemm"]).status == "ok"
 
 
-def test_only_gfx950_can_be_verified(tmp_path: Path) -> None:
+@pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
+def test_kernels_for_older_gfx9_are_proven_to_wait(arch: str, tmp_path: Path) -> None:
+    """And without its waits one is not."""
+    kernel = KERNELS["two_buffers"]
+    with Builder(arch, build_dir=tmp_path, runs_here=False, verify=NOTE) as builder:
+        report = builder.report(kernel)
+        text = builder._maker.assembly(kernel)
+    assert report.target == arch
+    assert report.findings == ()
+    assert report.incomplete == ()
+    hasty = text.replace("s_waitcnt vmcnt(0)", "s_nop 0").replace("s_waitcnt lgkmcnt(0)", "s_nop 0")
+    found = {finding.rule for finding in verify_assembly(hasty, lds_buffers(kernel, arch)).findings}
+    assert found >= {"vmcnt", "lgkmcnt"}
+
+
+def test_only_amd_gpus_can_be_verified(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="kernels for cpu cannot be verified"):
         Builder("cpu", build_dir=tmp_path, verify=NOTE)
 

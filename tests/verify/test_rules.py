@@ -240,6 +240,42 @@ def test_wait_states(first: str, second: str, states: int) -> None:
         assert between(states - 1) == ["wait-states"]
 
 
+_1K = "v_mfma_f32_16x16x16bf16_1k v[0:3], v[4:5], v[6:7], v[0:3]"
+_OF_GFX942 = _1K.replace("16bf16_1k", "16_bf16")
+_PARTLY = "v_mfma_f32_16x16x16{} v[16:19], v[4:5], v[6:7], v[2:5]"
+
+
+@pytest.mark.parametrize(
+    ("arch", "first", "second", "states"),
+    [
+        # By LLVM: passes + 3. gfx90a takes twice the passes, also for fp32.
+        ("gfx942", _OF_GFX942, "v_mov_b32_e32 v9, v2", 7),
+        ("gfx942", "v_mfma_f32_16x16x4_f32 v[0:3], v4, v5, v[0:3]", "v_mov_b32_e32 v9, v2", 10),
+        ("gfx942", _OF_GFX942, _PARTLY.format("_bf16"), 5),
+        ("gfx942", "v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 1),
+        ("gfx90a", _1K, "v_mov_b32_e32 v9, v2", 11),
+        ("gfx90a", "v_mfma_f32_32x32x8f16 v[0:15], v[20:21], v[22:23], v[0:15]", "v_mov_b32_e32 v40, v2", 19),
+        ("gfx90a", "v_mfma_f32_16x16x4f32 v[0:3], v4, v5, v[0:3]", "v_mov_b32_e32 v9, v2", 11),
+        ("gfx90a", _1K, _PARTLY.format("bf16_1k"), 8),
+        ("gfx90a", "v_mfma_f32_4x4x4f16 v[0:3], v[4:5], v[6:7], v[0:3]", "v_mov_b32_e32 v9, v2", 5),
+        ("gfx90a", "v_rcp_f32_e32 v1, v0", "v_mul_f32_e32 v2, v1, v3", 0),
+        ("gfx90a", "v_cmp_eq_f32_e32 vcc, v0, v1", "v_div_fmas_f32 v2, v3, v4, v5", 4),
+    ],
+)
+def test_wait_states_of_older_gfx9(arch: str, first: str, second: str, states: int) -> None:
+    frame = _FRAME.replace("gfx950", arch)
+
+    def found(count: int) -> list[str]:
+        gap = [f"s_nop {min(left, 16) - 1}" for left in (count, count - 16) if left > 0]
+        report = verify_assembly(frame.format(body="\n".join(f"\t{line}" for line in [first, *gap, second])))
+        assert not report.incomplete
+        return [finding.rule for finding in report.findings]
+
+    assert found(states) == []
+    if states:
+        assert found(states - 1) == ["wait-states"]
+
+
 def test_accesses_to_lds_at_constant_addresses() -> None:
     assert rules("v_mov_b32_e32 v0, 0xff0\nds_write_b128 v0, v[4:7]") == []
     assert rules("v_mov_b32_e32 v0, 0xff4\nds_write_b128 v0, v[4:7]") == ["lds-bounds"]

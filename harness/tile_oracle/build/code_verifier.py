@@ -20,7 +20,7 @@ from tile_oracle.verify.verifier import verify_assembly
 NOTE, REFUSE = "note", "refuse"
 """What a builder does with findings: store them, or refuse the kernel."""
 
-VERIFIABLE = ("gfx950",)
+VERIFIABLE = ("gfx950", "gfx942", "gfx90a")
 """Architectures whose machine code can be verified."""
 
 

@@ -93,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--verify",
         action="store_true",
-        help="gfx950: refuse kernels whose machine code lacks a wait or barrier",
+        help="AMD's GPUs: refuse kernels whose machine code lacks a wait or barrier",
     )
     parser.add_argument(
         "-j", "--jobs", type=int, metavar="N", help="compilers at once (default: one per core)"

@@ -159,8 +159,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--verify", action="store_true",
-        help="compile the kernels for gfx950 and prove from their machine code that loads are waited for, "
-        "LDS writes complete before barriers, and wait states are kept; exit status 1 with findings "
+        help="compile the kernels for an AMD GPU and prove from their machine code that loads are waited "
+        "for, LDS writes complete before barriers, and wait states are kept; exit status 1 with findings "
         "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
     )  # fmt: skip
     parser.add_argument(

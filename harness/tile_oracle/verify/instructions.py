@@ -27,13 +27,14 @@ LDS, SCALAR_LOAD, FLAT, MESSAGE = "LDS", "scalar load", "flat", "message"
 @dataclass(frozen=True)
 class Matrix:
     """A matrix instruction. passes: duration in passes of four cycles. xdl: XDL, that is not fp32 or fp64.
-    double: fp64. ab, c: masks of the factors and of the accumulator input."""
+    double: fp64. ab, c: masks of the factors and of the accumulator input. side: rows of the block."""
 
     passes: int
     xdl: bool
     double: bool
     ab: int
     c: int
+    side: int
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,7 @@ def _matrix(line: Line, masks: list[int], match: re.Match[str]) -> Instruction:
             double=kind == "f64",
             ab=ab | others,
             c=c,
+            side=m,
         ),
     )
 

@@ -13,10 +13,10 @@ from tile_oracle.verify.graph import Block, Graph, control_flow, reverse_postord
 from tile_oracle.verify.instructions import Instruction, decode
 from tile_oracle.verify.lds_use import LdsUse, classify_reads
 from tile_oracle.verify.rules import Defect, check_counters, check_wait_states, loops_without_barrier
-from tile_oracle.verify.wait_states import WaitStates
+from tile_oracle.verify.wait_states import CHIPS, STRICTEST, Chip, WaitStates
 
-ARCHITECTURES = ("gfx942", "gfx950")
-"""The architectures that the tables cover. Wait states are the larger ones, those of gfx950."""
+ARCHITECTURES = tuple(CHIPS)
+"""The architectures that the tables cover. Code for another one is held to the strictest."""
 
 
 def verify_assembly(text: str, buffers: int | None = None) -> Report:
@@ -31,15 +31,16 @@ def verify_assembly(text: str, buffers: int | None = None) -> Report:
 
 def verify_parsed(assembly: Assembly, buffers: int | None = None) -> Report:
     """Verifies every parsed function."""
-    functions = tuple(verify_function(function, buffers) for function in assembly.functions)
+    chip = CHIPS.get(assembly.target, STRICTEST)
+    functions = tuple(verify_function(function, buffers, chip) for function in assembly.functions)
     return Report(assembly.target, assembly.compiler, functions)
 
 
-def verify_function(function: Function, buffers: int | None = None) -> FunctionReport:
+def verify_function(function: Function, buffers: int | None = None, chip: Chip = STRICTEST) -> FunctionReport:
     """Verifies one function."""
     code = [decode(line) for line in function.lines]
     graph = control_flow(function, code)
-    findings = _Verification(function, code, graph, buffers).findings()
+    findings = _Verification(function, code, graph, buffers, chip).findings()
     return FunctionReport(
         function.name,
         len(code),
@@ -78,8 +79,14 @@ class _Verification:
     """The verification of one function."""
 
     def __init__(
-        self, function: Function, code: Sequence[Instruction], graph: Graph, buffers: int | None
+        self,
+        function: Function,
+        code: Sequence[Instruction],
+        graph: Graph,
+        buffers: int | None,
+        chip: Chip,
     ) -> None:
+        self._chip = chip
         self._lds_use = LdsUse(classify_reads(code), buffers)
         self._function, self._code, self._graph = function, code, graph
         dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
@@ -134,7 +141,7 @@ class _Verification:
     def _thaw(self, frozen: _Frozen) -> _State:
         return (
             Counters.thaw(self._code, frozen[0]),
-            WaitStates.thaw(self._code, frozen[1]),
+            WaitStates.thaw(self._code, frozen[1], self._chip),
             Addresses.thaw(self._segments, frozen[2]),
             self._lds_use.thawed(frozen[3]),
         )

@@ -1,8 +1,8 @@
 """Checks manually inserted wait states: the required distances between dependent instructions.
 
-Each instruction counts as one wait state, s_nop N as N + 1. The numbers are those of gfx950. Sources are the
-ISA documents' tables of manually inserted wait states, and LLVM's hazard recogniser for those that gfx950
-adds to gfx942.
+Each instruction counts as one wait state, s_nop N as N + 1. Sources are the ISA documents' tables of manually
+inserted wait states, and LLVM's hazard recogniser (GCNHazardRecognizer.cpp) for what differs between
+architectures; passes on gfx90a are those of its SISchedule.td.
 """
 
 from __future__ import annotations
@@ -29,6 +29,44 @@ _Frozen = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, ...], ...]]
 
 
 @dataclass(frozen=True)
+class Chip:
+    """What differs between architectures.
+
+    extra: wait states that XDL instructions of more than two passes need in addition. double_ab, double_c:
+    after fp64 16x16x4, before its result is a factor or overlaps in part with sums. separate_fp32: whether
+    fp32 instructions are not XDL; otherwise all matrix instructions but fp64 are alike. forwards: whether
+    results of vector instructions (transcendental, in halves, scalar, for lane accesses) need wait states.
+    """
+
+    extra: int
+    double_ab: int
+    double_c: int
+    separate_fp32: bool
+    forwards: bool
+
+    def passes(self, matrix: Matrix) -> int:
+        """The duration of a matrix instruction, in passes of four cycles."""
+        if self.separate_fp32 or matrix.double:
+            return matrix.passes
+        return _PASSES_OF_GFX90A[matrix.side]
+
+    def xdl(self, matrix: Matrix) -> bool:
+        return matrix.xdl or not (self.separate_fp32 or matrix.double)
+
+
+_PASSES_OF_GFX90A = {4: 2, 16: 8, 32: 16}
+
+CHIPS = {
+    "gfx950": Chip(extra=1, double_ab=19, double_c=17, separate_fp32=True, forwards=True),
+    "gfx942": Chip(extra=0, double_ab=11, double_c=9, separate_fp32=True, forwards=True),
+    "gfx90a": Chip(extra=0, double_ab=11, double_c=9, separate_fp32=False, forwards=False),
+}
+"""Architecture -> what it needs. gfx950 needs the most."""
+
+STRICTEST = CHIPS["gfx950"]
+
+
+@dataclass(frozen=True)
 class Owed:
     """Missing wait states. cause: index of the first instruction, if known."""
 
@@ -50,6 +88,7 @@ class WaitStates:
     recent: list[tuple[int, ...]] = field(default_factory=lambda: [_EMPTY] * _LONGEST_OTHER)
     clock: int = 0
     _forget_at: int = _LONGEST_MATRIX
+    chip: Chip = STRICTEST
 
     def freeze(self) -> _Frozen:
         """The state in relative numbers."""
@@ -57,9 +96,10 @@ class WaitStates:
         return tuple(sorted(one for one in ages if one[1] <= _LONGEST_MATRIX)), tuple(self.recent)
 
     @classmethod
-    def thaw(cls, code: Sequence[Instruction], frozen: _Frozen) -> WaitStates:
+    def thaw(cls, code: Sequence[Instruction], frozen: _Frozen, chip: Chip = STRICTEST) -> WaitStates:
         """Restores a frozen state, with the clock at 0."""
-        return cls(code, {at: (-age, result) for at, age, result in frozen[0]}, list(frozen[1]))
+        matrix = {at: (-age, result) for at, age, result in frozen[0]}
+        return cls(code, matrix, list(frozen[1]), chip=chip)
 
     def step(self, at: int, one: Instruction) -> None:
         """Executes the instruction at an index."""
@@ -114,11 +154,13 @@ class WaitStates:
 
     def _vector(self, one: Instruction) -> Iterator[Owed]:
         vectors = one.reads & VECTOR_REGISTERS
-        checks = [
-            (_VALU, 2, one.reads & SCALAR_REGISTERS, "a vector instruction wrote the scalar register"),
-            (_HALF, 1, one.reads | one.writes, "half of the register was written"),
-        ]
-        if not one.transcendental:
+        checks = []
+        if self.chip.forwards:
+            checks.append(
+                (_VALU, 2, one.reads & SCALAR_REGISTERS, "a vector instruction wrote the scalar register")
+            )
+            checks.append((_HALF, 1, one.reads | one.writes, "half of the register was written"))
+        if self.chip.forwards and not one.transcendental:
             checks.append((_TRANS, 1, vectors, "a transcendental instruction wrote the register"))
         if one.matrix is not None:
             checks.append((_VALU, 2, vectors, "a vector instruction wrote a matrix instruction's operand"))
@@ -129,9 +171,10 @@ class WaitStates:
         if one.permutes:
             checks.append((_VALU, 2, vectors, "a vector instruction wrote what v_permlane exchanges"))
         if one.lane_access:
-            if one.line.mnemonic.startswith("v_read"):
+            if self.chip.forwards and one.line.mnemonic.startswith("v_read"):
                 checks.append((_VALU, 1, vectors, "a vector instruction wrote what a lane is read of"))
-            checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"))
+            if self.chip.forwards:
+                checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"))
             checks.append((_VALU, 4, one.lane_select, "a vector instruction wrote the lane's number"))
         if one.divides_fmas:
             checks.append((_VALU, 4, VCC, "a vector instruction wrote vcc before v_div_fmas"))
@@ -155,30 +198,31 @@ class WaitStates:
             if not (touched & result or writes & before.reads):
                 continue
             assert before.matrix is not None
-            needed, registers, what = _after(before, result, before.matrix, one, writes)
+            needed, registers, what = _after(self.chip, before, result, before.matrix, one, writes)
             if there < needed:
                 yield Owed(what, registers, needed, there, at)
 
 
 def _after(
-    before: Instruction, result: int, matrix: Matrix, one: Instruction, writes: int
+    chip: Chip, before: Instruction, result: int, matrix: Matrix, one: Instruction, writes: int
 ) -> tuple[int, int, str]:
     """(wait states, registers, why) required between a matrix instruction and another instruction.
 
     result: the result registers that no later instruction has written.
     """
-    passes, extra = matrix.passes, int(matrix.passes != 2)
+    passes, xdl = chip.passes(matrix), chip.xdl(matrix)
+    extra = chip.extra * (passes != 2)
     found: list[tuple[int, int, str]] = []
     if one.matrix is not None:
         if overlap := result & one.matrix.ab:
-            needed = passes + 3 + extra if matrix.xdl else passes + 2
+            needed = passes + 3 + extra if xdl else passes + 2
             if matrix.double:
-                needed = 19 if passes == 16 else 6
+                needed = chip.double_ab if passes == 16 else 6
             found.append((needed, overlap, "a matrix instruction's result is the next one's operand"))
         if overlap := result & one.matrix.c:
-            found.append((_accumulated(before, matrix, one.matrix), overlap, "sums overlap in part"))
+            found.append((_accumulated(chip, before, matrix, one.matrix), overlap, "sums overlap in part"))
         return max(found, default=(0, 0, ""))
-    needed = passes + 3 + extra if matrix.xdl else passes + 2
+    needed = passes + 3 + extra if xdl else passes + 2
     if overlap := result & one.reads:
         if matrix.double:
             small = passes == 4
@@ -188,23 +232,28 @@ def _after(
         if matrix.double:
             needed = 6 if passes == 4 else 11
         found.append((needed, overlap, "a matrix instruction's result is overwritten"))
-    if matrix.xdl and (overlap := matrix.c & writes):
+    if xdl and (overlap := matrix.c & writes):
         found.append((passes - 1, overlap, "the sums that a matrix instruction reads are overwritten"))
     return max(found, default=(0, 0, ""))
 
 
-def _accumulated(before: Instruction, matrix: Matrix, following: Matrix) -> int:
+def _accumulated(chip: Chip, before: Instruction, matrix: Matrix, following: Matrix) -> int:
     """Wait states when the result is the next instruction's accumulator input. None are needed for the same
     registers, except after short instructions."""
+    passes = chip.passes(matrix)
     if before.writes == following.c:
-        if matrix.double and following.double and matrix.passes == 4:
+        if matrix.double and following.double and passes == 4:
             return 4
-        return 2 if matrix.passes == 2 else 0
+        return 2 if passes == 2 and chip.separate_fp32 else 0
     if matrix.double:
-        return 0 if following.xdl else (17 if matrix.passes == 16 else 4)
+        return 0 if chip.xdl(following) else (chip.double_c if passes == 16 else 4)
+    if not chip.separate_fp32:
+        return passes + following.double
     if not matrix.xdl:
-        return 0 if following.xdl else matrix.passes
-    return matrix.passes + 2 if following.xdl else matrix.passes + 1 + int(matrix.passes != 2)
+        return 0 if following.xdl else passes
+    if following.xdl:
+        return passes + 1 + chip.extra
+    return passes + 1 + chip.extra * (passes != 2)
 
 
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
