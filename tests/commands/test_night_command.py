@@ -20,9 +20,9 @@ def state(tmp_path: Path) -> NightState:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--target", "auto"], "name the one that the gate is for"),
-        (["--target", ""], "name the one that the gate is for"),
-        (["--target", "replay"], "name the one that the gate is for"),
+        (["--target", "auto"], "name the gate's device"),
+        (["--target", ""], "name the gate's device"),
+        (["--target", "replay"], "name the gate's device"),
         (["--target", "cpu", "--keep", "0"], "at least the night itself stays"),
         (["--target", "cpu", "--", "--target=cpu"], "--target behind -- is the night's own"),
         (["--target", "cpu", "--", "--oracle", "x"], "--oracle behind -- is the night's own"),

@@ -93,7 +93,7 @@ def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Pa
         (["forward_smoke", "-o", "a.parquet"], "name it a.csv"),
         (["gemm_smoke", "--miopen"], "is not a convolution"),
         (["gemm_smoke", "forward_smoke", "-o", "a.csv"], "problems are of several operations"),
-        (["./mine.csv", "-o", "mine.csv"], "is what is read"),
+        (["./mine.csv", "-o", "mine.csv"], "is also an input"),
     ],
 )
 def test_what_cannot_be_written(

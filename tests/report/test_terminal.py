@@ -153,7 +153,7 @@ def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None
 
 def test_throttling_is_not_overlooked() -> None:
     data = a_report()
-    assert "held back" not in text(data)
+    assert "throttled" not in text(data)
     said = {"throttled": "3 of 96 measurements (power cap)"}
     hot = dataclasses.replace(data, run=dataclasses.replace(data.run, environment=said))
-    assert "the GPU's clocks were held back during 3 of 96 measurements (power cap)" in text(hot)
+    assert "the GPU was throttled during 3 of 96 measurements (power cap)" in text(hot)

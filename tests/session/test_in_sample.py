@@ -301,5 +301,5 @@ def test_evaluate_says_it_too(recorded: Recorded) -> None:
         "in-sample: all_seen was trained on 12 of the 12 problems (12 of them by these"
     )
     assert lines[1].startswith("in-sample: few_seen was trained on 3 of the 12 problems (3 of them")
-    assert lines[2].startswith("silent does not say what it was trained on")
+    assert lines[2].startswith("silent does not record its training problems")
     assert len(lines) == 3

@@ -192,7 +192,7 @@ def test_a_kernel_filter_narrows_the_pool(recorded: Recorded) -> None:
     done = recorded.project.pytest(*SHIPPED, "--kernel-filter", "pipeline == 'mem'")
     assert done.status == Outcome.NO_BASELINE
     assert "12 problems, 48 pairs replayed" in done.output
-    assert "note: 4 recorded kernels are no candidates in --kernel-set tiny" in done.output
+    assert "note: 4 recorded kernels are not candidates in --kernel-set tiny" in done.output
 
 
 @pytest.mark.slow

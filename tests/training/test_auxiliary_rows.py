@@ -1,4 +1,4 @@
-"""Rows of other directions teach a model; nothing is judged by them, and none tells of a held-out shape."""
+"""Auxiliary training data: trained on, never evaluated on, and without held-out shapes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tile_oracle.model.trees import TreeSettings
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import format_problem_set
 from tile_oracle.training import cross_validation
-from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
+from tile_oracle.training.auxiliary_rows import is_auxiliary, not_of_shapes, own_rows, with_auxiliary
 from tile_oracle.training.cross_validation_metrics import picked_efficiencies
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.recipe import Recipe, TreePart, recipe_named
@@ -47,19 +47,19 @@ def shapes(rows: pd.DataFrame, names: list[str]) -> set[tuple[int, ...]]:
     return set(rows[names].itertuples(index=False, name=None))
 
 
-def test_companions_are_told_from_a_table_s_own_rows() -> None:
+def test_auxiliary_rows_are_separated_from_own_rows() -> None:
     own = training_rows(records_of("forward", 3)).table
     others = training_rows(records_of("bwd_data", 5)).table
-    both = with_companions(own, others)
-    assert is_companion(both).sum() == len(others)
+    both = with_auxiliary(own, others)
+    assert is_auxiliary(both).sum() == len(others)
     pd.testing.assert_frame_equal(own_rows(both), own)
     assert own_rows(own) is own
-    assert not is_companion(own).any()
+    assert not is_auxiliary(own).any()
 
 
-def test_a_companion_counts_one_where_own_rows_are_weighed() -> None:
+def test_an_auxiliary_row_counts_one_if_own_rows_have_weights() -> None:
     own = training_rows(records_of("forward", 3)).table.assign(**{IMPORTANCE: 5.0})
-    both = with_companions(own, training_rows(records_of("bwd_data", 2)).table)
+    both = with_auxiliary(own, training_rows(records_of("bwd_data", 2)).table)
     assert both[IMPORTANCE].tolist() == [5.0] * len(own) + [1.0] * (len(both) - len(own))
 
 
@@ -71,24 +71,22 @@ def test_a_companion_counts_one_where_own_rows_are_weighed() -> None:
     first=st.integers(0, 2),
     grouping=st.sampled_from(["problem", "family"]),
 )
-def test_no_companion_is_of_a_held_out_shape(taught: int, held: int, first: int, grouping: str) -> None:
+def test_no_auxiliary_row_is_of_a_held_out_shape(taught: int, held: int, first: int, grouping: str) -> None:
     """Problems of one seed begin alike: some shapes are in both, in another direction."""
-    companions = training_rows(records_of("bwd_data", taught)).table
+    auxiliary = training_rows(records_of("bwd_data", taught)).table
     own = training_rows(records_of("forward", held, seed=first)).table
-    kept = not_of_shapes(companions, own, grouping)
+    kept = not_of_shapes(auxiliary, own, grouping)
     names = SHAPE if grouping == "problem" else LAYER
-    gone = shapes(companions, names) & shapes(own, names)
-    assert shapes(kept, names) == shapes(companions, names) - gone
-    assert len(not_of_shapes(companions, own.iloc[:0])) == len(companions)
+    gone = shapes(auxiliary, names) & shapes(own, names)
+    assert shapes(kept, names) == shapes(auxiliary, names) - gone
+    assert len(not_of_shapes(auxiliary, own.iloc[:0])) == len(auxiliary)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("grouping", ["problem", "family"])
-def test_a_fold_is_taught_by_nothing_of_what_it_holds_out(
-    grouping: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_fold_is_trained_on_held_out_shapes(grouping: str, monkeypatch: pytest.MonkeyPatch) -> None:
     own = training_rows(records_of("forward", 10)).table
-    rows = with_companions(own, training_rows(records_of("bwd_data", 14)).table)
+    rows = with_auxiliary(own, training_rows(records_of("bwd_data", 14)).table)
     learnt: list[pd.DataFrame] = []
 
     def watched(recipe: Recipe, rows: pd.DataFrame, *rest: Any) -> Any:
@@ -102,19 +100,19 @@ def test_a_fold_is_taught_by_nothing_of_what_it_holds_out(
     names = SHAPE if grouping == "problem" else LAYER
     for fold, seen in enumerate(learnt):
         held = own[own["problem"].isin(found.table.loc[found.table["fold"] == fold, "problem"])]
-        assert is_companion(seen).any()
+        assert is_auxiliary(seen).any()
         assert not shapes(seen, names) & shapes(held, names)
 
 
 @pytest.mark.slow
-def test_another_direction_teaches_what_too_few_own_problems_do_not() -> None:
+def test_auxiliary_data_helps_where_own_problems_are_few() -> None:
     own = training_rows(records_of("forward", 3)).table
     others = training_rows(records_of("bwd_data", 120, seed=1)).table
     judged = training_rows(records_of("forward", 60, seed=2)).table
     groups = group_codes(judged)
     alone, taught = (
         picked_efficiencies(judged, fit(ORDER, rows, "gfx950", Effort()).tflops(judged, groups)).mean()
-        for rows in (own, with_companions(own, others))
+        for rows in (own, with_auxiliary(own, others))
     )
     assert taught > alone + 0.02
     assert taught > 0.97
@@ -126,7 +124,7 @@ def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
     others = training_rows(records_of("bwd_data", 6)).table
     recipe = replace(ORDER, trees=(replace(ORDER.trees[0], ensemble=3),))
     boosters = []
-    for rows in (own, with_companions(own, others)):
+    for rows in (own, with_auxiliary(own, others)):
         (member,) = tree_members(fit(recipe, rows, "gfx950", Effort()))
         boosters.append([booster.model_to_string() for booster in member.boosters])
     alone, taught = boosters
@@ -134,7 +132,7 @@ def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_says_who_taught_it_and_is_of_one_direction(tmp_path: Path) -> None:
+def test_a_folder_records_its_auxiliary_data_and_is_of_one_direction(tmp_path: Path) -> None:
     own = records_of("forward", 6, vgprs=64)
     also = pd.concat([records_of("bwd_data", 5, vgprs=32), own])
     more = CodeTable({"elsewhere": {"vgprs": 8}})
@@ -152,13 +150,11 @@ def test_a_folder_says_who_taught_it_and_is_of_one_direction(tmp_path: Path) -> 
     assert set(out_of_fold["problem"]) == set(own["problem"])
 
 
-def test_what_cannot_teach_is_refused() -> None:
+def test_unusable_auxiliary_data_is_refused() -> None:
     own, others = records_of("forward", 6), records_of("bwd_data", 6)
     with pytest.raises(ModelError, match="of bf16 on gfx950 in another direction than forward"):
         train(own, ORDER, also=own)
-    with pytest.raises(
-        ModelError, match="none of the records that should teach as well is of bf16 on gfx950"
-    ):
+    with pytest.raises(ModelError, match="auxiliary training data must be of bf16 on gfx950"):
         train(own, ORDER, also=others.assign(arch="gfx942"))
     with pytest.raises(ModelError, match="recipe default is of one direction"):
         train(own, recipe_named("default"), also=others)
@@ -191,7 +187,7 @@ def test_the_command_takes_further_records(tmp_path: Path, capsys: pytest.Captur
 
 
 @pytest.mark.slow
-def test_shipping_is_taught_by_nothing_of_what_it_is_judged_on(tmp_path: Path) -> None:
+def test_shipping_trains_on_no_held_out_shapes(tmp_path: Path) -> None:
     own, others = records_of("forward", 6), records_of("bwd_data", 9)
     held = own["problem"].unique()[:2]
     problems = [problem_from_id(problem) for problem in held]

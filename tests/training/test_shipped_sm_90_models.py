@@ -87,11 +87,11 @@ def test_no_direction_taught_it_anything_of_a_validation_problem(direction: str,
     held_out = oracle(folder, *sets_of(direction)).drop_duplicates("problem")
     for name in DIRECTIONS:
         rows = read_rows(data_folder("models") / folder_name(name) / "training.parquet")
-        teaching = not_of_shapes(rows, held_out)
+        auxiliary = not_of_shapes(rows, held_out)
         if name == direction:
-            assert len(teaching) == len(rows)
+            assert len(auxiliary) == len(rows)
         else:
-            assert manifest["taught_by"][name] <= len(teaching)
+            assert manifest["taught_by"][name] <= len(auxiliary)
 
 
 @pytest.mark.slow

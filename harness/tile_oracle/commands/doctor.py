@@ -232,12 +232,12 @@ def _clocks(vendor: str, presence: Presence) -> Finding:
         "held back by: {}": state.throttled or None,
     }
     said = ", ".join(text.format(value) for text, value in figures.items() if value is not None)
-    return Finding(NOTE, _CLOCKS, f"first GPU: {said}" if said else "the GPU does not say")
+    return Finding(NOTE, _CLOCKS, f"first GPU: {said}" if said else "the GPU does not report clocks")
 
 
 _CLOCKS = "clocks"
 _NO_PTXAS = (
-    "not there: the driver assembles each kernel when it is loaded, and nothing says here whether it spills "
+    "not there: the driver assembles each kernel when it is loaded, and whether it spills is not known here "
     "(pip install 'tile-oracle[cuda]')"
 )
 

@@ -109,12 +109,10 @@ def training_lines(models: Sequence[str], records: pd.DataFrame) -> list[str]:
             by = f" ({same:,} of them by these very measurements)" if same else ""
             lines.append(
                 f"in-sample: {Path(model).name} was trained on {len(found.problems):,} of the "
-                f"{len(problems):,} problems{by}: its figures on them say nothing of new ones"
+                f"{len(problems):,} problems{by}: its metrics on them do not predict those on new ones"
             )
         elif not found.known:
-            lines.append(
-                f"{Path(model).name} does not say what it was trained on: whether it is in-sample is unknown"
-            )
+            lines.append(f"{Path(model).name} does not record its training problems: it may be in-sample")
     return lines
 
 

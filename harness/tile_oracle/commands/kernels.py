@@ -390,7 +390,7 @@ def explain_refusals(rule_set: RuleSet, kinds: Sequence[_Kind], first: int = 20)
     lines += text_table([(f"  {rule}", f"{count:,}") for rule, count in by_rule], right_aligned=(1,))
     reasons = Counter(one.reason for one in refused).most_common()
     examples = {one.reason: one for one in reversed(refused)}
-    lines += ["", f"reasons, the first that speaks against a kernel counts ({len(reasons):,} different)"]
+    lines += ["", f"reasons; the first one found for a kernel counts ({len(reasons):,} different)"]
     for reason, count in reasons[:first]:
         example = examples[reason]
         lines += [f"  {count:>7,}  {reason}", f"           e.g. {example.kernel.name}"]
@@ -408,7 +408,7 @@ def explain_kernel(kernel: Kernel, written: str | None = None, archs: Sequence[s
     """A kernel's fields, and for each architecture whether it is allowed and in which sets, or why not."""
     lines = [kernel.name]
     if written is not None and written != kernel.name:
-        lines.append(f"  (written as {written}; the name above says every field)")
+        lines.append(f"  (written as {written}; the name above has every field)")
     lines += [""]
     lines += text_table(
         [(f"  {name}", str(getattr(kernel, name))) for name in kernel.as_row()], right_aligned=()

@@ -30,7 +30,7 @@ examples:
       --unfinished anew -- --update-baseline
 
 The exit status is pytest's (docs/gate.md): 0 passed, 1 failed, 10 no baseline, 12 incomplete, 15 device
-missing. What is behind -- goes to pytest as it is.
+missing. Arguments after -- are passed to pytest unchanged.
 """
 
 _OURS = ("--problem-set", "--target", "--baseline-dir", "--report-dir", "--run-name", "--resume", "--oracle")
@@ -107,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
 def _check(args: argparse.Namespace) -> None:
     if args.target.strip() in _NO_TARGETS:
         raise HarnessError(
-            f"--target {args.target!r} is no device: name the one that the gate is for, gfx950 for example, "
+            f"--target {args.target!r} is not a device: name the gate's device, for example gfx950, "
             "so that a night without it fails"
         )
     if args.keep < 1:

@@ -162,12 +162,12 @@ def run(args: argparse.Namespace) -> int:
 def _winners(problem: Problem, picks: list[Pick]) -> list[Winner]:
     """The pick as a row of a tuned table. Raises ModelError for what such a table cannot say."""
     if problem.op != GemmProblem.op:
-        raise ModelError(f"--aiter: {problem.id} is no GEMM, and AITER's tuned tables are of these")
+        raise ModelError(f"--aiter: {problem.id} is not a GEMM, and AITER's tuned tables hold only GEMMs")
     first = picks[0] if picks else None
     tflops = first and (first.measured_tflops or first.predicted_tflops)
     if first is None or not tflops:
         raise ModelError(
-            f"--aiter: nothing says how fast the pick for {problem.id} is, the model orders alone"
+            f"--aiter: the speed of the pick for {problem.id} is unknown: the model only orders kernels"
         )
     return [Winner(cast(GemmProblem, problem), first.kernel.name, tflops)]
 

@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
             kernels = [k for k in kernels_named(folder, args.kernels) if k.matches(problem)]
         if args.build_dir:
             if not predictor.reads_code:
-                raise ModelError(f"{folder} does not read figures of binaries: leave --build-dir out")
+                raise ModelError(f"{folder} does not use facts of binaries: leave --build-dir out")
             predictor = predictor.knowing(CodeTable.of_build(args.build_dir, [k.name for k in kernels]))
         if not kernels:
             words = operation_named(problem.op).kind_words
@@ -154,7 +154,7 @@ def kernels_named(folder: Path, file: str | None) -> list[Kernel]:
     if file is None:
         names = read_manifest(folder).get("kernels") or ()
         if not names:
-            raise ModelError(f"{folder} does not say which kernels it knows: name some with --kernels")
+            raise ModelError(f"{folder} does not record its kernels: name some with --kernels")
     else:
         try:
             names = Path(file).read_text(encoding="utf-8").split()

@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
     if (args.out or args.miopen or args.dtype) and not args.sets:
         raise ProblemSetError("name the sets or files that -o, --miopen or --dtype is for")
     if args.dtype and not (args.out or args.miopen):
-        raise ProblemSetError("--dtype is for what is written: give -o FILE.csv or --miopen, too")
+        raise ProblemSetError("--dtype sets the data type of the output: give -o FILE.csv or --miopen, too")
     sets = [load_problem_set(name) for name in (args.sets or list_problem_sets())]
     if args.out:
         print(_write(sets, Path(args.out), args.dtype))
@@ -105,7 +105,7 @@ def _write(sets: Sequence[ProblemSet], out: Path, dtype: str | None) -> str:
     if out.suffix.lower() != ".csv":
         raise ProblemSetError(f"{out}: a problem set is written as CSV; name it {out.stem or 'set'}.csv")
     if any(one.path is not None and one.path.resolve() == out.resolve() for one in sets):
-        raise ProblemSetError(f"{out} is what is read: write to another file")
+        raise ProblemSetError(f"{out} is also an input: write to another file")
     problems = _in_dtype(sets, dtype)
     provenance = [
         line

@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
     for folder in args.models:
         if not is_model_folder(folder):
-            raise ModelError(f"{folder} is no model folder: it has no {SPEC_FILE}")
+            raise ModelError(f"{folder} is not a model folder: it has no {SPEC_FILE}")
         if args.pack:
             repack(folder)
         files = seal_folder(folder, ModelError, partial(with_problems, folder))

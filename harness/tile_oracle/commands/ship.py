@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         n_splits=args.folds,
         effort=effort,
         sources=tuple(path.name for path in args.records),
-        also=_teaching(args.also, held_out) if args.also else None,
+        also=_auxiliary_records(args.also, held_out) if args.also else None,
         # Facts of binaries are known before anything is measured.
         code=CodeTable.of(held_out).over(CodeTable.of(training)),
     )
@@ -155,7 +155,7 @@ def _divided(
     return held_out, others
 
 
-def _teaching(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
+def _auxiliary_records(paths: Sequence[Path], held_out: pd.DataFrame) -> pd.DataFrame:
     """The auxiliary training data: records of other directions, without held-out shapes."""
     from tile_oracle.record.dataset import read_rows
     from tile_oracle.record.merge import merge_records

@@ -35,9 +35,9 @@ def _head(data: ReportData) -> list[str]:
 
 
 def _throttled(data: ReportData) -> list[str]:
-    """A warning about throttled clocks, with which the figures are not those of this device."""
-    said = data.run.environment.get(THROTTLED)
-    return [f"  the GPU's clocks were held back during {wording.one_line(said, 200)}"] if said else []
+    """A warning about throttled clocks, which make measurements unrepresentative of the device."""
+    throttled = data.run.environment.get(THROTTLED)
+    return [f"  the GPU was throttled during {wording.one_line(throttled, 200)}"] if throttled else []
 
 
 def _figures(data: ReportData) -> list[str]:

@@ -246,7 +246,7 @@ def verdict_notes(data: ReportData) -> list[str]:
     if flattered:
         notes.append(
             f"{count(flattered, 'pick')} measured once and above the oracle measured again: "
-            "judged by the sweep's figures of both"
+            "compared by the sweep's times of both"
         )
     return notes
 
@@ -273,7 +273,7 @@ def scope_notes(data: ReportData) -> list[str]:
         of_all = f"{data.in_sample:,} of {count(data.efficiency.covered, 'problem')}"
         notes.append(f"in-sample: the model was trained on {of_all}{by}: {used}")
     if not training.known:
-        notes.append("the model does not say what it was trained on: whether it is in-sample is unknown")
+        notes.append("the model does not record its training problems: whether it is in-sample is unknown")
     if data.extrapolating.note:
         notes.append(one_line(data.extrapolating.note, 300))
     if data.extrapolating.abstained:

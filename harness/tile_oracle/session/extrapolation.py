@@ -1,4 +1,4 @@
-"""Which problems of a session lie outside of what its models were trained on, and which picks extrapolate."""
+"""Problems of a session that are outside of its models' training range, and picks that extrapolate."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """Which of a model's picks extrapolate. problems: id -> in what the problem is outside. kernels: id ->
-    why the pick's prediction is no measured kernel's."""
+    """The picks of a model that extrapolate. problems: id -> why the problem is outside of the training
+    range. kernels: id -> why the prediction does not come from measurements of the picked kernel."""
 
     problems: Mapping[str, tuple[str, ...]]
     kernels: Mapping[str, str]
@@ -27,14 +27,14 @@ class Extrapolation:
     @property
     def why(self) -> dict[str, str]:
         """Problem id -> all reasons, for every pick that extrapolates."""
-        said = {problem: list(reasons) for problem, reasons in self.problems.items()}
+        merged = {problem: list(reasons) for problem, reasons in self.problems.items()}
         for problem, reason in self.kernels.items():
-            said.setdefault(problem, []).append(reason)
-        return {problem: "; ".join(said[problem]) for problem in sorted(said)}
+            merged.setdefault(problem, []).append(reason)
+        return {problem: "; ".join(merged[problem]) for problem in sorted(merged)}
 
     @property
     def note(self) -> str:
-        """How many picks extrapolate, and in what most; "" where none does."""
+        """The number of picks that extrapolate, with the most common reasons; "" if there are none."""
         both = {*self.problems, *self.kernels}
         if not both:
             return ""
@@ -49,7 +49,7 @@ class Extrapolation:
 
 
 class Ranges:
-    """What the trained models of a choice were trained on; models that do not say it are left aside."""
+    """The training ranges of a choice's models; models that do not record theirs are ignored."""
 
     def __init__(self, choice: ModelChoice) -> None:
         """Raises ModelError for a model folder that cannot be read."""
@@ -62,7 +62,7 @@ class Ranges:
                 self._of_folder[folder] = TrainingRange.of(folder)
 
     def outside(self, problems: Iterable[Problem]) -> dict[str, tuple[str, ...]]:
-        """Problem id -> in what it is outside of the training; problems inside are left out."""
+        """Problem id -> why it is outside of the training range, for the problems that are."""
         found = {}
         for problem in problems:
             of_kind = self._of(problem)
@@ -71,7 +71,7 @@ class Ranges:
         return found
 
     def of_picks(self, problems: Iterable[Problem], picks: Mapping[str, str]) -> Extrapolation:
-        """Which picks extrapolate. picks: problem id -> name of the kernel that was picked."""
+        """The picks that extrapolate. picks: problem id -> name of the picked kernel."""
         picked = [problem for problem in problems if problem.id in picks]
         kernels = {}
         for problem in picked:
@@ -85,7 +85,7 @@ class Ranges:
 
 
 def abstaining(rankings: pd.DataFrame | None, outside: Iterable[str]) -> pd.DataFrame | None:
-    """The rankings less those of the problems `outside`: the model picks nothing for them."""
+    """The rankings without the problems `outside`, for which the model abstains."""
     if rankings is None:
         return None
     return rankings[~rankings["problem"].isin(list(outside))].reset_index(drop=True)

@@ -96,7 +96,7 @@ class ReplaySession(Session):
             return []
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
         return [
-            f"{len(outside):,} recorded kernels are no candidates in --kernel-set {self.options.kernel_set} "
+            f"{len(outside):,} recorded kernels are not candidates in --kernel-set {self.options.kernel_set} "
             f"and were left out: {outside[0]}{more}"
         ]
 

@@ -1,8 +1,8 @@
-"""Auxiliary training data: rows of other directions that a model is trained on and not judged by.
+"""Auxiliary training data: rows of other directions, used for training but not for evaluation.
 
-Kernels of one family behave alike in every direction: a pipeline, a tile or a vector width costs about the
-same in each. A training table may therefore have auxiliary rows, marked by a column, that trees are grown
-on. Folds, metrics and the manifest's counts are those of the model's own direction.
+Kernels of one family behave similarly in every direction: a pipeline, a tile or a vector width costs about
+the same in each. So a training table may have auxiliary rows, marked by a column, on which trees are grown.
+Folds, metrics and the manifest's counts are those of the model's own direction.
 """
 
 from __future__ import annotations
@@ -17,54 +17,53 @@ from tile_oracle.errors import ModelError
 from tile_oracle.features.groups import group_codes
 from tile_oracle.training.training_rows import IMPORTANCE
 
-COMPANION = "companion"
+AUXILIARY = "auxiliary"
 """Optional column of a training table: whether a row is auxiliary."""
 
 
-def with_companions(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """A training table followed by auxiliary rows of another one; if its own rows have weights, these
-    count 1."""
+def with_auxiliary(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
+    """A training table followed by auxiliary rows, which have the weight 1 if the table has weights."""
     weights = {IMPORTANCE: 1.0} if IMPORTANCE in table else {}
     return pd.concat(
-        [table.assign(**{COMPANION: False}), others.assign(**{COMPANION: True}, **weights)], ignore_index=True
+        [table.assign(**{AUXILIARY: False}), others.assign(**{AUXILIARY: True}, **weights)], ignore_index=True
     )
 
 
-def is_companion(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def is_auxiliary(rows: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Which rows of a training table are auxiliary."""
-    if COMPANION not in rows:
+    if AUXILIARY not in rows:
         return np.zeros(len(rows), dtype=bool)
-    return np.asarray(rows[COMPANION].to_numpy(dtype=bool))
+    return np.asarray(rows[AUXILIARY].to_numpy(dtype=bool))
 
 
 def own_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """The rows of a training table that are not auxiliary."""
-    return rows[~is_companion(rows)].drop(columns=COMPANION) if COMPANION in rows else rows
+    return rows[~is_auxiliary(rows)].drop(columns=AUXILIARY) if AUXILIARY in rows else rows
 
 
-def not_of_shapes(companions: pd.DataFrame, held: pd.DataFrame, grouping: str = "problem") -> pd.DataFrame:
+def not_of_shapes(auxiliary: pd.DataFrame, held: pd.DataFrame, grouping: str = "problem") -> pd.DataFrame:
     """The auxiliary rows whose problem (with `family`, whose layer) occurs in the held-out rows in no
     direction: the fast kernels of a shape are similar in all directions."""
-    if companions.empty or held.empty:
-        return companions
-    both = pd.concat([companions, held], ignore_index=True).assign(direction="")
+    if auxiliary.empty or held.empty:
+        return auxiliary
+    both = pd.concat([auxiliary, held], ignore_index=True).assign(direction="")
     codes = group_codes(both, grouping)
-    return companions[~np.isin(codes[: len(companions)], codes[len(companions) :])]
+    return auxiliary[~np.isin(codes[: len(auxiliary)], codes[len(auxiliary) :])]
 
 
-def records_that_teach(records: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
+def auxiliary_records(records: pd.DataFrame, kind: Mapping[str, str]) -> pd.DataFrame:
     """The auxiliary training data in these records for a model of this arch, direction and dtype.
 
-    Raises ModelError for a model that has no direction, or where there are none.
+    Raises ModelError for a model without a direction, or if none of the records are suitable.
     """
     if "direction" not in kind or "direction" not in records:
-        raise ModelError("records of other directions teach convolutions alone: GEMM has no directions")
+        raise ModelError("auxiliary training data is for convolutions only: GEMM has no directions")
     fits = records["direction"] != kind["direction"]
     for name in ("arch", "dtype"):
         fits &= records[name] == kind[name]
     if not fits.any():
         raise ModelError(
-            f"none of the records that should teach as well is of {kind['dtype']} on {kind['arch']} in "
-            f"another direction than {kind['direction']}"
+            f"auxiliary training data must be of {kind['dtype']} on {kind['arch']} in another direction than "
+            f"{kind['direction']}; there is none"
         )
     return records[fits]

@@ -16,7 +16,7 @@ from tile_oracle.model.ranker import Ranker, constant_groups
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
 from tile_oracle.problem import problem_from_row
-from tile_oracle.training.auxiliary_rows import is_companion, not_of_shapes, own_rows, with_companions
+from tile_oracle.training.auxiliary_rows import is_auxiliary, not_of_shapes, own_rows, with_auxiliary
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, recipe_named
@@ -53,16 +53,16 @@ def cross_validate(
 
     With a pool every problem is predicted for every kernel of the pool that matches it, measured or
     not; without one, for the kernels that it has rows of. There are at most as many folds as groups.
-    Raises ModelError when there is only one group: nothing is left to learn from.
+    Raises ModelError if there is only one group.
     """
     effort = effort or Effort()
-    rows, companions = own_rows(rows), rows[is_companion(rows)]
+    rows, auxiliary = own_rows(rows), rows[is_auxiliary(rows)]
     groups = fold_codes(rows, grouping)
     count = len(np.unique(groups))
     if count < 2:
         raise ModelError(
             "cross-validation is not possible: all measurements are of one "
-            f"{grouping}, so nothing is left to learn from when it is held out; measure at least two"
+            f"{grouping}, so no training data is left when it is held out; measure at least two"
         )
     n_splits = min(n_splits, count)
     folds = group_folds(groups, n_splits, effort.seed)
@@ -70,12 +70,11 @@ def cross_validate(
     for fold in range(n_splits):
         held = folds == fold
         effort.say(
-            f"fold {fold + 1} of {n_splits}: {int((~held).sum())} rows to learn from, "
-            f"{int(held.sum())} held out"
+            f"fold {fold + 1} of {n_splits}: {int((~held).sum())} training rows, {int(held.sum())} held out"
         )
         train_rows = rows[~held]
-        if len(companions):
-            train_rows = with_companions(train_rows, not_of_shapes(companions, rows[held], grouping))
+        if len(auxiliary):
+            train_rows = with_auxiliary(train_rows, not_of_shapes(auxiliary, rows[held], grouping))
         ranker = fit(recipe, train_rows, arch, replace(effort, report=None))
         parts.append(predicted_pairs(ranker, rows[held], pool, effort.threads).assign(fold=fold))
     return CrossValidation(pd.concat(parts, ignore_index=True), grouping, n_splits)

@@ -19,7 +19,7 @@ from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
-from tile_oracle.training.auxiliary_rows import is_companion
+from tile_oracle.training.auxiliary_rows import is_auxiliary
 from tile_oracle.training.folds import group_folds
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.training_rows import IMPORTANCE
@@ -63,9 +63,10 @@ def fit(
     aliases or fits a physical model, which are of one direction.
     """
     effort = effort or Effort()
-    if (recipe.aliases or recipe.physical) and is_companion(rows).any():
+    if (recipe.aliases or recipe.physical) and is_auxiliary(rows).any():
         raise ModelError(
-            f"recipe {recipe.name} is of one direction: none other can teach it. Take one of trees alone"
+            f"recipe {recipe.name} is of one direction and takes no auxiliary training data: use a recipe of "
+            "trees only"
         )
     hardware = hardware_features(arch)
     aliases = Aliases()
@@ -84,7 +85,7 @@ def fit(
     if importance is not None:
         near = near * importance
     code = _code_of(recipe, rows, start)
-    own = ~is_companion(rows)
+    own = ~is_auxiliary(rows)
     kept = None if code is None else code.without(rows.loc[~own, "kernel"].unique())
     physical = None
     members: list[Member] = []
@@ -129,7 +130,7 @@ def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTa
     code = CodeTable.of(rows)
     if not code.facts:
         raise ModelError(
-            f"recipe {recipe.name} reads figures of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
+            f"recipe {recipe.name} uses facts of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"
         )
     for member in tree_members(start) if start is not None else ():

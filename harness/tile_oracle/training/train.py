@@ -33,7 +33,7 @@ from tile_oracle.model.store import (
 from tile_oracle.model.trees import importances
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import records_op
-from tile_oracle.training.auxiliary_rows import records_that_teach, with_companions
+from tile_oracle.training.auxiliary_rows import auxiliary_records, with_auxiliary
 from tile_oracle.training.cross_validation import cross_validate
 from tile_oracle.training.cross_validation_metrics import Check, check, metrics_json
 from tile_oracle.training.fit import Effort, fit
@@ -144,8 +144,8 @@ def train(
         chosen = start.recipe(recipe, data.op, targets).with_trees(warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
     if also is not None and (choose is not None or hard_example_rounds):
-        raise ModelError("records that teach as well go with neither a smaller model nor hard examples")
-    teaching = None if also is None else _auxiliary_rows(also, kind, effort)
+        raise ModelError("auxiliary training data goes with neither a smaller model nor hard examples")
+    auxiliary = None if also is None else _auxiliary_rows(also, kind, effort)
     rounds: list[dict[str, float]] = []
     if hard_example_rounds and start is None:
         rows, rounds = mine_hard_examples(chosen, rows, on, hard_example_rounds, n_splits, effort)
@@ -154,7 +154,7 @@ def train(
         if start is not None:
             raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
         found = choose(chosen, rows, on, n_splits, effort)
-    train_rows = rows if teaching is None else with_companions(rows, teaching)
+    train_rows = rows if auxiliary is None else with_auxiliary(rows, auxiliary)
     if start is None:
         tested = _cross_validated(found.recipe, rows, train_rows, on, n_splits, effort)
     else:
@@ -170,8 +170,8 @@ def train(
         manifest |= start.lineage(ranker)
     if rounds:
         manifest["hard_example_rounds"] = rounds
-    if teaching is not None:
-        manifest["taught_by"] = _rows_by_direction(teaching)
+    if auxiliary is not None:
+        manifest["taught_by"] = _rows_by_direction(auxiliary)
     manifest |= found.manifest
     return TrainedModel(
         ranker, spec, manifest, tested.checks, tested.out_of_fold, tested.unchecked, found.files
@@ -240,10 +240,10 @@ def _recipe(named: str | Recipe | None, data: _TrainingData) -> Recipe:
 
 
 def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
-    teaching = training_rows(records_that_teach(also, kind)).table
-    counts = _rows_by_direction(teaching).items()
+    auxiliary = training_rows(auxiliary_records(also, kind)).table
+    counts = _rows_by_direction(auxiliary).items()
     effort.say(f"auxiliary training data: {', '.join(f'{count} rows of {name}' for name, count in counts)}")
-    return teaching
+    return auxiliary
 
 
 def _rows_by_direction(rows: pd.DataFrame) -> dict[str, int]:

@@ -1,8 +1,9 @@
-"""How far a model must extrapolate: problems and kernels outside of what it was trained on.
+"""The training range of a model: problems and kernels outside of it require extrapolation.
 
-Trees predict a constant beyond the last split, so outside of the training's range a ranking is a guess. A
-problem is outside when its kind was not trained on, when one of its numbers is below the smallest or above
-the largest that was, or when it is no multiple of a power of two of which all were (odd channels).
+Trees predict a constant beyond the last split, so rankings outside of the training range are unreliable. A
+problem is outside if its kind was not trained on, if one of its dimensions is below the smallest or above the
+largest trained value, or if it is not a multiple of a power of two that divides all trained values (odd
+channels).
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class TrainingRange:
         return cls(numbers, kernels_trained_on(folder) | frozenset(aliases.representative), aliases)
 
     def problem_outside(self, problem: Problem) -> tuple[str, ...]:
-        """In what a problem is outside of the training; empty for one that is inside."""
+        """The reasons why a problem is outside of the training range; empty if it is inside."""
         numbers = self.numbers.get(problem.kind)
         if numbers is None:
             trained = ", ".join(sorted(map(kind_text, self.numbers)))
@@ -74,7 +75,7 @@ class TrainingRange:
         return tuple(reason for reason in found if reason)
 
     def kernel_outside(self, name: str) -> str:
-        """Why a kernel's prediction is no measured kernel's, or ""."""
+        """Why a kernel's prediction does not come from its own measurements, or ""."""
         if not self.kernels or name in self.kernels:
             return ""
         stands, _ = self.aliases.stand_in(name, parse_kernel_name(name))

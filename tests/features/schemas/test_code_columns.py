@@ -208,9 +208,7 @@ def test_a_model_of_the_first_version_does_not_read_figures(tmp_path: Path, reco
 
 
 def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:
-    with pytest.raises(
-        ModelError, match=r"reads figures of the kernels' binaries .*none of these records has"
-    ):
+    with pytest.raises(ModelError, match=r"uses facts of the kernels' binaries .*none of these records has"):
         train(records, RECIPE, n_splits=2)
 
 
