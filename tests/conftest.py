@@ -1,4 +1,4 @@
-"""Fixtures of more than one folder of tests: kernels that misbehave (tests/evil_kernels), users' projects."""
+"""Fixtures shared by several folders of tests: misbehaving kernels (tests/evil_kernels), users' projects."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def evil_builder(evil_folder: Path) -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def emulated_machine(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], EmulatedMachine]:
-    """Makes machines with emulated GPUs, for an architecture; one of each for all who ask."""
+    """Makes a machine with emulated GPUs for an architecture; it is shared by all tests."""
     from tests.kernels.emulated_gpu.machine import make_machine
 
     base = _common_folder(tmp_path_factory) / "emulated-machines"

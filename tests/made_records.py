@@ -1,4 +1,4 @@
-"""Made-up measurements with a known rule."""
+"""Synthetic measurements with a known rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fixtures: made-up measurements, and the public gfx950 files where they are at hand."""
+"""Fixtures: synthetic measurements, and the public gfx950 files if available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parametrized tests of which a plain run takes a sample."""
+"""Parametrized tests of which a default run takes a sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading JSON data files: whatever the file, one line that says where."""
+"""Reading JSON data files: every error is one line with its position."""
 
 from __future__ import annotations
 

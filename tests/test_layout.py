@@ -1,4 +1,4 @@
-"""How the packages of tile_oracle import each other: in one direction, and never in a circle."""
+"""Imports between the packages of tile_oracle go in one direction, without cycles."""
 
 from __future__ import annotations
 

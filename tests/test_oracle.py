@@ -1,4 +1,4 @@
-"""What settles a pair, and which kernel is the oracle of a problem."""
+"""Which record decides a pair, and which kernel is the oracle of a problem."""
 
 from __future__ import annotations
 

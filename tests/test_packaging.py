@@ -1,4 +1,4 @@
-"""The wheel carries all that a machine needs: it works away from the checkout, in a new environment."""
+"""The wheel is complete: it works away from the checkout, in a new environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plugin as pytest's users meet it: ids, selection, other people's tests, reports, errors."""
+"""The plugin as pytest users see it: ids, selection, other tests, reports, errors."""
 
 from __future__ import annotations
 

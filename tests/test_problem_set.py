@@ -1,4 +1,4 @@
-"""Problem sets: what is read, what is refused and how, and what the shipped sets promise."""
+"""Problem sets: what is read, what is refused and how, and properties of the shipped sets."""
 
 from __future__ import annotations
 

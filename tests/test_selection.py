@@ -1,4 +1,4 @@
-"""What the model picked, and how good that was."""
+"""Picks and their efficiency."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cells that spreadsheets do not run."""
+"""Escaping of CSV cells against formulas."""
 
 from __future__ import annotations
 

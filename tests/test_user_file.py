@@ -1,4 +1,4 @@
-"""Files that somebody names: regular ones of a bounded size are read, all else is refused at once."""
+"""Files named by a user: regular files of bounded size are read, others are refused at once."""
 
 from __future__ import annotations
 

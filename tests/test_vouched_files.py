@@ -1,4 +1,4 @@
-"""Digests of files that lie beside them: a model folder's manifest, an oracle's baseline."""
+"""Digests of files: in a model folder's manifest, and in a baseline for its oracle."""
 
 from __future__ import annotations
 

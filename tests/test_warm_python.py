@@ -1,4 +1,4 @@
-"""A process that was forked is what a new one would be."""
+"""A forked process behaves like a new one."""
 
 from __future__ import annotations
 

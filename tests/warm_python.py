@@ -1,4 +1,4 @@
-"""`python -m MODULE ...` in processes that begin with their imports done.
+"""`python -m MODULE ...` in forked processes with the imports already done.
 
 Most of the time of a short pytest session is imports. A server, one for each process that runs tests, imports
 what sessions need and forks for each of them. The fork has what a new process would have: arguments, working

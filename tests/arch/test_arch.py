@@ -1,4 +1,4 @@
-"""What architectures allow, and the sentences with which they refuse."""
+"""What architectures allow, and the messages with which they refuse a kernel."""
 
 from __future__ import annotations
 

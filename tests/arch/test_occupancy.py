@@ -1,4 +1,4 @@
-"""Workgroups on a compute unit, against the vendors' own figures."""
+"""Workgroups per compute unit, compared with the vendors' own values."""
 
 from __future__ import annotations
 

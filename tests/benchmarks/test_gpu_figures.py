@@ -1,4 +1,4 @@
-"""What benchmarks/gpu makes of records, and the kit that it carries to a machine with a GPU."""
+"""benchmarks/gpu: what it computes from records, and the kit for a machine with a GPU."""
 
 from __future__ import annotations
 

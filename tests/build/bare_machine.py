@@ -1,4 +1,4 @@
-"""A machine without any compiler, and programs that pretend to be one."""
+"""A machine without a compiler, and programs that pretend to be one."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def test_a_killed_compiler_is_said_and_not_believed_by_others(
 def test_a_compiler_killed_from_outside_is_run_again_and_is_no_fault_of_the_kernel(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
-    """As when the memory is full: killed once, it compiles the second time; killed always, it is said."""
+    """As when memory is full: killed once, it compiles the second time; killed always, that is the error."""
     once = ("sh", "-c", f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -KILL $$; }}")
     with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), once)) as builder:
         assert builder.need(make_kernel()).status == "ok"

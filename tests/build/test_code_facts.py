@@ -1,4 +1,4 @@
-"""What a record says of a kernel's code, from real binaries."""
+"""Facts of a kernel's code in records, from real binaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a compiler's log."""
+"""The part of a compiler's log that is shown."""
 
 from __future__ import annotations
 

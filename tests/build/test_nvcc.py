@@ -231,7 +231,7 @@ def test_its_device_work_shows_the_same_kernels() -> None:
 
 @real
 def test_a_builder_builds_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And what nvcc would read from the environment of whoever builds changes nothing."""
+    """Variables that nvcc would read from the environment have no effect."""
     kernel = named(SOME[0])
     for name, value in {
         "NVCC_APPEND_FLAGS": "--no-such-option",

@@ -1,4 +1,4 @@
-"""`tile-oracle night`: what it refuses, and what its folder remembers. tests/night runs whole nights."""
+"""`tile-oracle night`: what it refuses, and what its folder keeps. tests/night runs whole nights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a kernel changed in its process is seen, and what the worker itself does is not taken for it."""
+"""Changes that a kernel makes to its process are detected; those of the worker itself are not reported."""
 
 from __future__ import annotations
 

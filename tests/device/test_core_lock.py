@@ -1,4 +1,4 @@
-"""No two processes time on one core; who dies gives it back; where there is one core, one waits."""
+"""Core locks: no two processes time on one core, a dead owner releases it, on a single core others wait."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_who_has_had_a_turn_gives_way_to_who_waits(tmp_path: Path, holders: list
 
 
 def wait_until_waiting(folder: Path) -> None:
-    """Until a process has said that it waits for a core."""
+    """Waits until a process reports that it waits for a core."""
     pause = threading.Event()
     deadline = time.monotonic() + 60
     while can_be_locked(folder, "cores.waiting") and time.monotonic() < deadline:
@@ -170,7 +170,7 @@ def test_a_killed_holder_gives_its_core_back(tmp_path: Path, holders: list[Holde
 
 
 def test_other_users_can_use_the_lock_files(tmp_path: Path, holders: list[Holder]) -> None:
-    """Whatever the umask of who made them."""
+    """Independent of the umask of their creator."""
     holders.append(Holder({max(ALL)}, tmp_path, umask=0o077))
     holders[0].do("acquire")
     assert (tmp_path / "locks" / f"core-{max(ALL)}.lock").stat().st_mode & 0o777 == 0o644

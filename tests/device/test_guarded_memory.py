@@ -1,4 +1,4 @@
-"""Memory that catches stray access: at once where a guard page is, afterwards in the slack."""
+"""Guarded memory detects stray accesses: at a guard page at once, in the slack afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The CPU's clock: the code is what its source compiles to, and both loops do the same."""
+"""The CPU's clock: its machine code matches its source, and both loops do the same."""
 
 from __future__ import annotations
 

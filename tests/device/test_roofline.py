@@ -1,4 +1,4 @@
-"""What no kernel can be faster than: never above the time of an honest one."""
+"""Lower bounds of a kernel's time: never above the time of a correct kernel."""
 
 from __future__ import annotations
 

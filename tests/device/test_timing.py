@@ -1,4 +1,4 @@
-"""The timing policy on kernels that are made up: steady, warming up, noisy, of two minds, very slow."""
+"""The timing policy on simulated kernels: steady, warming up, noisy, bimodal, very slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Evaluation and comparison against rankings whose figures are known."""
+"""Evaluation and comparison of rankings whose metrics are known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Held-out figures, the learning curve, and what the check of outputs changes."""
+"""Held-out metrics, the learning curve, and the effect of the output check."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ class EvilTarget:
         return self.limit_s
 
     def close(self) -> None:
-        """The builder belongs to whoever made it."""
+        """The builder is closed by its creator."""
 
 
 def evil_builder(folder: Path) -> Builder:

@@ -29,7 +29,7 @@ def read_plain(folder: Path) -> Any:
     return json.loads((folder / "plain.json").read_text())
 
 
-def test_a_file_without_a_digest_is_found_out() -> None:
+def test_flips_in_a_file_without_a_digest_are_silent_or_broken() -> None:
     outcome = flip_bits(40, 1, [FileKind("plain", make_plain, read_plain)])
     assert outcome.counts["silent"] > 0
     assert outcome.counts["broken"] > 0

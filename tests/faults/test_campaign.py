@@ -1,4 +1,4 @@
-"""What every fault campaign shares: a broken promise, or no fault at all, fails it."""
+"""Shared by every fault campaign: it fails for a broken promise or without a fault."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of the campaign `kills`: sessions survive, and its checks see what is lost, doubled or left."""
+"""A sample of the campaign `kills`: sessions survive; lost, duplicated and leftover data is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A sample of power cuts, where this machine lets us mount a file system."""
+"""A sample of power cuts, if this machine can mount a file system."""
 
 from __future__ import annotations
 

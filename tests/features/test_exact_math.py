@@ -1,4 +1,4 @@
-"""Logarithms and exponentials that are the same everywhere: how exact they are, and at their edges."""
+"""Bit-identical logarithms and exponentials: their accuracy and their edge cases."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pytest session on a GPU with kernels that nvcc builds there: checked and timed as any others."""
+"""A pytest session on a GPU with kernels built by nvcc: checked and timed like others."""
 
 from __future__ import annotations
 

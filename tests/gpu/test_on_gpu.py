@@ -1,4 +1,4 @@
-"""On a machine with a GPU: kernels that misbehave, run by the real worker, and the one after them is right.
+"""On a GPU: misbehaving kernels run by the real worker; the next kernel is still correct.
 
 Without a compiler there (a wheel, or clang) the kernels come from a folder that this file made elsewhere:
 

@@ -1,4 +1,4 @@
-"""Whole pytest sessions on a GPU: one run, one that is killed and resumed, several workers, a budget, faults.
+"""Whole pytest sessions on a GPU: normal, killed and resumed, several workers, with a budget, with faults.
 
 Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own
 functions (tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.

@@ -1,4 +1,4 @@
-"""Intervals: what the gate calls a loss, what it lets pass, and where it cannot tell."""
+"""Intervals: when the gate fails, passes, or cannot tell."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ class TestFiles:
         assert str(path) in str(caught.value)
 
     def test_a_figure_that_changed_in_the_file_is_damage(self, tmp_path: Path) -> None:
-        """One bit makes 0.5 a 0.7: the gate compared with it and said nothing."""
+        """One flipped bit turns 0.5 into 0.7, with which the gate once compared without an error."""
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
         path.write_text(path.read_text().replace("0.5", "0.7"))

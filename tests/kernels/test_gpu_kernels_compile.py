@@ -1,4 +1,4 @@
-"""The GPU kernels, compiled for real for gfx950 and sm_90, and what the assembly says. Nothing runs here."""
+"""The GPU kernels compiled for gfx950 and sm_90, and properties of the assembly. Nothing is run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules allow on gfx950 compiles for it and keeps within the hardware: no spills, no scratch, LDS.
+"""Every kernel that the rules allow on gfx950 compiles and fits the hardware: no spills, no scratch, LDS.
 
 A part of the set `tiny`; `make pool` looks at every convolution of the set `default` in the same way.
 """

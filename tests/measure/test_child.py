@@ -1,4 +1,4 @@
-"""A worker process seen from the parent: its output is drained and bounded, its end is told."""
+"""A worker process seen from the parent: its output is drained and bounded, and its end is reported."""
 
 from __future__ import annotations
 

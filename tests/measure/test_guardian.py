@@ -1,4 +1,4 @@
-"""The guardian ends whatever a worker started, says how it ended, and frees a harness that was stopped."""
+"""The guardian ends all processes of a worker, reports how it ended, and frees a stopped harness."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Child]]:
 
 
 def gone(mark: Path) -> bool:
-    """Whether nobody holds the file open: processes of another namespace have other numbers there."""
+    """Whether no process has the file open. Not by process id, which differs between namespaces."""
     deadline = time.monotonic() + LONGEST_S
     while time.monotonic() < deadline:
         if not any(_holds(folder, mark) for folder in Path("/proc").glob("[0-9]*")):

@@ -1,4 +1,4 @@
-"""kill -9 at random moments: what was acknowledged is in the parquet, once.
+"""kill -9 at random moments: every acknowledged row is in the parquet files, once.
 
 TILE_ORACLE_KILLS=50 kills fifty times in all; without it a run of the suite kills a dozen times.
 """

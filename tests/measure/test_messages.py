@@ -1,4 +1,4 @@
-"""What a worker may say: types, values and order; everything else breaks the conversation."""
+"""Valid messages of a worker (types, values, order); everything else ends the conversation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`measure(problem, kernel)`: each pair once, in its problem's sweep, recorded, and known again on resume."""
+"""`measure(problem, kernel)`: each pair once, in its problem's sweep, recorded, and reused on resume."""
 
 from __future__ import annotations
 

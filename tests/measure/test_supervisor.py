@@ -1,4 +1,4 @@
-"""One sweep with kernels that misbehave: each gets its status, and the kernels after it their results."""
+"""A sweep with misbehaving kernels: each gets its status, and the kernels after it are measured."""
 
 from __future__ import annotations
 
@@ -385,7 +385,7 @@ def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
 def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A device whose claim ends the process: no kernel is to blame, and the sweep must not go on for ever."""
+    """Opening the device ends the process: no kernel is to blame, and the sweep must not loop forever."""
     (tmp_path / "dying_device.py").write_text(
         "import os\n"
         "from tile_oracle.device.cpu import CpuDevice\n"

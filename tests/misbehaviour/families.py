@@ -1,4 +1,4 @@
-"""Families of misbehaviour: what a kernel does, in C++, and the status that it must get for it.
+"""Families of misbehaviour: what a kernel does, in C++, and the expected status.
 
 All families of a table are compiled into one library (`family_library.py`); a copy of it is a kernel of the
 family that its file is named after. `runner.py` measures such a kernel among innocent ones.

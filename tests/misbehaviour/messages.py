@@ -1,4 +1,4 @@
-"""Kernels that talk to the harness in the worker's name, or take what was meant for the worker."""
+"""Kernels that talk to the harness in the worker's name, or read messages meant for the worker."""
 
 # ruff: noqa: E501 - C++ in one line.
 from __future__ import annotations

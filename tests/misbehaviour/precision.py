@@ -1,4 +1,4 @@
-"""Kernels that compute with less precision than they must, in fp32."""
+"""Kernels that compute with less precision than required, in fp32."""
 
 from __future__ import annotations
 

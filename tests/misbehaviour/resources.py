@@ -1,4 +1,4 @@
-"""Kernels that take more than their share. What they take is bounded: the machine survives the test."""
+"""Kernels that use too many resources. The amounts are bounded, so that the machine survives the test."""
 
 # ruff: noqa: E501 - C++ in one line.
 from __future__ import annotations

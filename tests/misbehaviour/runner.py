@@ -1,4 +1,4 @@
-"""Measures a kernel of a family among innocent ones, and says what does not hold."""
+"""Measures a kernel of a family among correct ones, and returns the broken promises."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ BEFORE, AFTER = 2, 3
 
 @dataclass(frozen=True)
 class Seen:
-    """One measurement, as far as it is judged."""
+    """The checked values of one measurement."""
 
     family: str
     variant: int

@@ -1,4 +1,4 @@
-"""Kernels that compute the right result and leave the process that ran them another than it was.
+"""Kernels that compute the right result but change the state of the process that ran them.
 
 Their own result stands, for it is right and was timed before anything of it could do harm; their worker is
 replaced, so that the kernels after them run in one that is as it should be.

@@ -1,4 +1,4 @@
-"""Every family: what the tests and `python -m tools.faults.misbehaviour` go through."""
+"""All families, for the tests and for `python -m tools.faults.misbehaviour`."""
 
 from __future__ import annotations
 

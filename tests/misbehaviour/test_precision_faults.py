@@ -1,4 +1,4 @@
-"""Which fault of precision each pattern of device.check_data shows, with real kernels of each fault.
+"""Which precision fault each pattern of device.check_data detects, with real kernels of each fault.
 
 The table of docs/verification.md is the one below.
 """

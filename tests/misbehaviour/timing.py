@@ -1,4 +1,4 @@
-"""Kernels that are faster or other when they are timed than when they are checked."""
+"""Kernels that are faster or different when timed than when checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick look at all pairs of kernels spares single looks and changes no verdict."""
+"""The fast check of all pairs of kernels saves single checks and changes no result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that are one kernel are found, merged, and picked by their better twin."""
+"""Aliases are found, merged, and picked by their faster twin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Model folders, published ones and ours: what loads, what does not, and what is said then."""
+"""Model folders, published ones and ours: which load, and the errors of those that do not."""
 
 from __future__ import annotations
 

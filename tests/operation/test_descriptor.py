@@ -1,4 +1,4 @@
-"""What is particular to an operation is asked of its descriptor."""
+"""Everything particular to an operation comes from its descriptor."""
 
 from __future__ import annotations
 

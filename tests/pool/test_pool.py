@@ -1,4 +1,4 @@
-"""Pools: what the shipped rule sets make, and what becomes of a user's own."""
+"""Pools: what the shipped rule sets produce, and how a user's own rules are handled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows as the measuring side makes them."""
+"""Rows as a session records them."""
 
 from __future__ import annotations
 

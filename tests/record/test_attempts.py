@@ -1,4 +1,4 @@
-"""A kernel at which sessions die is found out: slots of the dead are read, and two deaths are enough."""
+"""A kernel that kills sessions is detected: slots of dead sessions are read, and two deaths are enough."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading records back, from runs of every age and from files that are none."""
+"""Reading records: from runs of every version, and from files that are not records."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def test_what_a_result_says_besides_must_be_so_of_its_kernel(tmp_path: Path) -> 
 
 
 def published_table() -> pd.DataFrame:
-    """As a published converter writes it: one row a result, configuration columns beside the name."""
+    """In the format of a published converter: one row per result, with configuration columns and the name."""
     return pd.DataFrame(
         [
             {

@@ -1,4 +1,4 @@
-"""Records of GEMMs: schema, reading, oracle and selection, beside those of convolutions."""
+"""Records of GEMMs: schema, reading, oracle and selection, also together with those of convolutions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files to import that hold numbers and names that nothing can hold: one clear line, or the row refused."""
+"""Imports with numbers and names out of range: one clear line, or the row is refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Foreign measurements become records; what cannot be right is refused by name and counted."""
+"""Foreign measurements become records; invalid ones are refused, named and counted."""
 
 from __future__ import annotations
 

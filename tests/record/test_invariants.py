@@ -1,4 +1,4 @@
-"""What every row must be: one clear line for each rule that a row breaks."""
+"""Invariants of rows: one clear line for each rule that a row breaks."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_row_that_cannot_be_right_is_named(change: Row, said: str, make_row: C
 
 
 def test_a_flipped_bit_of_a_throughput_is_noticed(make_row: Callable[..., Row]) -> None:
-    """It moved the oracle of eleven problems, and the gate failed without a word of damage."""
+    """Such damage once changed the oracle of eleven problems, and the gate failed without reporting it."""
     row = make_row(0)
     row["tflops"] *= 2
     with pytest.raises(RecordError, match="tflops is not the problem's operations / latency_ms"):

@@ -1,4 +1,4 @@
-"""The journal: what was appended survives any death, and becomes a part once."""
+"""The journal: appended rows survive any death, and become a part exactly once."""
 
 from __future__ import annotations
 

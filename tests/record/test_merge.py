@@ -1,4 +1,4 @@
-"""Merging: what comes out depends on the set of measurements alone, and none is lost."""
+"""Merging: the result depends only on the set of measurements, and none is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which kernels a library's checkout does not have, as records show it."""
+"""Finding the kernels that a library's checkout does not build, from records."""
 
 from __future__ import annotations
 

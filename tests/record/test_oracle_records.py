@@ -1,4 +1,4 @@
-"""Oracle files: what is taken from the records, and what comes back from the file."""
+"""Oracle files: which records they take, and what is read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One session writes to a run; its workers belong to it; a dead one's workers are waited for."""
+"""One session writes to a run; its workers belong to it; the workers of a dead session are waited for."""
 
 from __future__ import annotations
 

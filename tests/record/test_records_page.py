@@ -1,4 +1,4 @@
-"""docs/records.md says what the schema says, and what it shows runs."""
+"""docs/records.md agrees with the schema, and its examples run."""
 
 from __future__ import annotations
 

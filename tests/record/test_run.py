@@ -1,4 +1,4 @@
-"""Runs: named, made for a purpose, resumed only for the same purpose; what siblings record is seen."""
+"""Runs: names, settings, and resuming only with equal settings; records of sibling processes are seen."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32", "ccr": "fp32"}
 SHORT = SweepSettings(
     timing=TimingPlan(budget_ms=0.5, noisy_above=NOISE_ALLOWED), final_budget_ms=0.1, final_passes=1
 )
-"""Measurements of some milliseconds: these tests are not about figures."""
+"""Measurements of a few milliseconds: these tests do not depend on the times."""
 
 STEADY = replace(SHORT, timing=replace(SHORT.timing, budget_ms=10.0), final_budget_ms=10.0, final_passes=5)
 """For tests in which one kernel must win, while other work goes on on the machine."""

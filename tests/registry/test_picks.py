@@ -1,4 +1,4 @@
-"""Where a pick comes from: a tuned result, a model, or a measurement; and what is said about it."""
+"""The source of a pick (tuned result, model or measurement), and its messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs of docs/registry.md run as they stand there (its commands: tests/docs/test_docs.py)."""
+"""The programs of docs/registry.md run unchanged (its commands: tests/docs/test_docs.py)."""
 
 from __future__ import annotations
 

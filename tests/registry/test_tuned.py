@@ -1,4 +1,4 @@
-"""Tuned results on disk: believed only where they hold, whole whatever happens to the file."""
+"""Tuned results on disk: used only while valid, and intact whatever happens to the file."""
 
 from __future__ import annotations
 

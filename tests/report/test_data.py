@@ -1,4 +1,4 @@
-"""What the reports are made from."""
+"""The data behind the reports."""
 
 from __future__ import annotations
 

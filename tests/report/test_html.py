@@ -1,4 +1,4 @@
-"""report.html: self-contained, escaped, whole for runs of any size."""
+"""report.html: self-contained, escaped, complete for runs of any size."""
 
 from __future__ import annotations
 

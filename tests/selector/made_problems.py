@@ -1,4 +1,4 @@
-"""Random problems of every kind, odd ones among them."""
+"""Random problems of every kind, including odd ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's text and a forest's bytes: what is kept, and what is said of what is not one."""
+"""Conversion of a model's text to a forest, and the errors for invalid texts."""
 
 from __future__ import annotations
 

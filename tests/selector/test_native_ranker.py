@@ -1,4 +1,4 @@
-"""Picks by native code: what Predictor says, bit for bit, for every kind of model."""
+"""Native picks are bit-identical to Predictor's, for every kind of model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A project with a trained model and a recorded oracle, all of it made up: no device, no compiler."""
+"""A project with a trained model and a synthetic recorded oracle: no device, no compiler."""
 
 from __future__ import annotations
 

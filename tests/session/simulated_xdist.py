@@ -173,7 +173,7 @@ class SimulatedXdist:
         return True
 
     def go_on(self) -> bool:
-        """Let everybody do one thing; False when nobody can, which is a hang unless the session has ended."""
+        """Lets every worker take one step; False if none can: a hang, unless the session has ended."""
         heard = self.hear()
         stepped = [worker.step() for worker in self.living]
         return heard or any(stepped)

@@ -1,4 +1,4 @@
-"""Who picks asks the rules first: what they refuse for a problem is no candidate of a session's model."""
+"""Pairs that the rules refuse are not candidates of a session's model."""
 
 from __future__ import annotations
 

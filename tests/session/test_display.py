@@ -1,4 +1,4 @@
-"""What a person sees while a sweep runs."""
+"""What a user sees while a sweep runs."""
 
 from __future__ import annotations
 

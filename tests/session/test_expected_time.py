@@ -1,4 +1,4 @@
-"""What takes long goes first: by floating-point operations, and by what a resumed run has recorded."""
+"""Long problems go first: by floating-point operations, and by the times that a resumed run recorded."""
 
 from __future__ import annotations
 

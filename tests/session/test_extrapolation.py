@@ -1,4 +1,4 @@
-"""A verdict says how many picks extrapolate; asked to abstain, a model picks nothing where it would."""
+"""A verdict states how many picks extrapolate; with --abstain a model picks nothing there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ REPLAY = ("--problem-set", SET, "--target", "replay", "--model", "narrow")
 
 @pytest.fixture(scope="module")
 def recorded(make_project: Callable[[], Project]) -> Recorded:
-    """With a further model, `narrow`, that learnt from no problem of more than 256 channels."""
+    """With a further model, `narrow`, that was trained only on problems with at most 256 channels."""
     made = make_recorded(make_project())
     narrow = [problem for problem in make_problems(52, seed=3)[12:] if problem.C <= 256]
     train_model(records_of(narrow, made.kernels, seed=1), made.model.parent / "narrow")

@@ -1,4 +1,4 @@
-"""A model that is judged by what it was trained on; pools that make the choice easier than it is."""
+"""Models judged on their training problems, and pools that make the choice easier."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SHIPPED = sorted(path.parent for path in data_folder("models").glob("*/feature_s
 
 @pytest.fixture(scope="module")
 def recorded(make_project: Callable[[], Project]) -> Recorded:
-    """A project with a model that is judged by problems that it never saw, and three others beside it."""
+    """A project with a model that is judged on unseen problems, and three other models."""
     made = make_recorded(make_project())
     assert made.project.pytest(*REPLAY, "--update-baseline", "--run-name=accepted").status == 0
     models = made.model.parent

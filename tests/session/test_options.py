@@ -1,4 +1,4 @@
-"""What the options mean."""
+"""Reading the options."""
 
 from __future__ import annotations
 

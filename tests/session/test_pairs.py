@@ -1,4 +1,4 @@
-"""Files of pairs: what a session is narrowed to, and what is said of those that cannot be meant."""
+"""Files of pairs: which pairs a session is narrowed to, and the errors for invalid files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`--model picks.csv`: the picks of a model that is not at hand are gated like those of a model folder."""
+"""`--model picks.csv`: the picks of a model that is not available are gated like those of a model folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counting pairs and saying how far a sweep is."""
+"""Counting pairs and reporting the progress of a sweep."""
 
 from __future__ import annotations
 

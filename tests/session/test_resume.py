@@ -1,4 +1,4 @@
-"""Runs that end early, however they end, and what --resume makes of them."""
+"""Runs that end early in any way, and how --resume continues them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which worker of pytest-xdist gets which tests: judged with xdist's own controller and simulated workers."""
+"""Which xdist worker gets which tests, with xdist's own controller and simulated workers."""
 
 from __future__ import annotations
 

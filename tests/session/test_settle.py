@@ -1,4 +1,4 @@
-"""Suspects are measured again at the end of a session, before anything is accepted or called a loss."""
+"""Suspects are measured again at the end of a session, before a run is accepted or a loss reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGTERM, SIGHUP, Ctrl-C twice and SIGSTOP: the session ends in order, and what was measured stays."""
+"""SIGTERM, SIGHUP, Ctrl-C twice and SIGSTOP: the session ends normally, and measurements are kept."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine says of itself, on machines that say little."""
+"""Facts of the CPU, also on machines that report few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What GPUs a machine seems to have, on machines made of files; and which target `auto` is there."""
+"""Detecting GPUs on simulated machines made of files, and the target that `auto` chooses there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where lock files lie: links are not followed, foreign and open folders are not used, nothing is changed."""
+"""Lock files: their location; links are not followed, foreign and open folders are not used or changed."""
 
 from __future__ import annotations
 

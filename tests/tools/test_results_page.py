@@ -1,4 +1,4 @@
-"""docs/results.md is what the command prints, and says what is measured and what is not."""
+"""docs/results.md is the command's output, and states what was measured and what was not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smaller variants of a recipe: what they are worth, which is chosen, and that it is what is trained."""
+"""Smaller variants of a recipe: their evaluation, the choice, and that the chosen one is trained."""
 
 from __future__ import annotations
 

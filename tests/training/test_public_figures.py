@@ -1,4 +1,4 @@
-"""The figures on public gfx950 measurements. Skipped where they are not there (tests/measured_tables.py)."""
+"""Metrics on public gfx950 measurements. Skipped if these are not available (tests/measured_tables.py)."""
 
 from __future__ import annotations
 

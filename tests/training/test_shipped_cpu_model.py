@@ -1,4 +1,4 @@
-"""The shipped model of one CPU: what its folder says of it can be made again from what lies in it."""
+"""The shipped CPU model: the contents of its folder can be reproduced from its data."""
 
 from __future__ import annotations
 

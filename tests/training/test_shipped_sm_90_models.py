@@ -1,4 +1,4 @@
-"""The shipped models of the H200: what their folders say of them can be made again from what lies in them.
+"""The shipped H200 models: the contents of their folders can be reproduced from their data.
 
 TILE_ORACLE_RETRAIN=1 trains them again, which takes some minutes.
 """
@@ -47,7 +47,7 @@ NOT_MEASURED = {
         "forward-bf16-n4-c696-k696-i256x256-f1x1",
     }
 }
-"""Problems that nobody has had the time to measure yet."""
+"""Problems that are not measured yet."""
 
 
 @pytest.fixture(params=DIRECTIONS)

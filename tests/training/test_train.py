@@ -1,4 +1,4 @@
-"""Training: what is learnt, what is held out, and that the same seed gives the same bytes."""
+"""Training: which rows are used, which are held out, and that equal seeds give equal bytes."""
 
 from __future__ import annotations
 

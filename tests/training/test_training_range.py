@@ -1,4 +1,4 @@
-"""What is outside of a model's training: problems by their dimensions, kernels by their names."""
+"""The training range of a model: problems by their dimensions, kernels by their names."""
 
 from __future__ import annotations
 

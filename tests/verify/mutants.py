@@ -1,4 +1,4 @@
-"""Mistakes put into real assembly, one at a time: what a verifier of waits must find."""
+"""Errors injected into real assembly, one at a time, which the verifier of waits must find."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def loosen(pattern: str, which: int) -> Callable[[list[str]], list[str]]:
 
 
 def later(pattern: str, which: int, by: int = 1) -> Callable[[list[str]], list[str]]:
-    """One of the lines that match stands some instructions further down."""
+    """Moves one of the matching lines some instructions down."""
 
     def mutate(lines: list[str]) -> list[str]:
         at = _places(lines, pattern)[which]
@@ -51,7 +51,7 @@ def later(pattern: str, which: int, by: int = 1) -> Callable[[list[str]], list[s
 
 
 def change(pattern: str, which: int, old: str, new: str) -> Callable[[list[str]], list[str]]:
-    """In one of the lines that match, one text stands for another."""
+    """Replaces a text in one of the matching lines."""
 
     def mutate(lines: list[str]) -> list[str]:
         at = _places(lines, pattern)[which]

@@ -1,4 +1,4 @@
-"""Each rule of the verifier on a few lines of assembly: what breaks it, and what does not."""
+"""Each rule of the verifier on a few lines of assembly: violations and valid code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading C++ declarations by name: what CK Tile's headers are asked."""
+"""Reads C++ declarations by name, as in CK Tile's headers."""
 
 from __future__ import annotations
 

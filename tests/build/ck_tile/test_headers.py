@@ -1,4 +1,4 @@
-"""Finding CK Tile in what a user names, and saying which one it is."""
+"""Finds CK Tile in a folder given by the user, and identifies its version."""
 
 from __future__ import annotations
 

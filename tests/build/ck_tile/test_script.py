@@ -1,4 +1,4 @@
-"""The script that puts by public headers, where packages cannot be had and where it has run before."""
+"""The script that downloads public headers: without packages, and when run a second time."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ print(json.dumps(answers))
 def run_on_double(
     runtime: Path, folder: Path, runs: list[tuple[Path, dict[str, Any]]], **environment: str
 ) -> tuple[list[list[Any]], list[list[str]]]:
-    """What the device said of each run, and every launch: its name and arguments."""
+    """The device's result of each run, and every launch with its name and arguments."""
     record, work = folder / "record.txt", folder / "work.bin"
     record.unlink(missing_ok=True)
     work.write_bytes(b"work")

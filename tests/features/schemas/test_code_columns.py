@@ -1,4 +1,4 @@
-"""Figures of the kernels' binaries as features: known of some kernels, absent of others, and never a must."""
+"""Facts of kernel binaries as features: known for some kernels, missing for others, never required."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What features say of a launch is what is launched: they are held to device.gpu_abi.plan_launch."""
+"""Launch features agree with the actual launch (device.gpu_abi.plan_launch)."""
 
 from __future__ import annotations
 

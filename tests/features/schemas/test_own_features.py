@@ -1,4 +1,4 @@
-"""Our own features: names read as they mean, groups counted, quantities that grow with what they measure."""
+"""Our own features: names are parsed correctly, groups are counted, quantities are monotonic."""
 
 from __future__ import annotations
 

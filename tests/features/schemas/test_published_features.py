@@ -1,4 +1,4 @@
-"""The published schemas, held to values that were worked out by hand."""
+"""The published schemas, compared with values computed by hand."""
 
 from __future__ import annotations
 

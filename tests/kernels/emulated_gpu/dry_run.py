@@ -1,4 +1,4 @@
-"""Runs steps of benchmarks/gpu/run.py with a kit for a GPU on the emulated one: would it all run?
+"""Runs the steps of benchmarks/gpu/run.py with a GPU kit on the emulated GPU.
 
     python benchmarks/gpu/make_kit.py kit --arch gfx950 --no-packages --direction forward --ndim 2 \\
         --dtype bf16 --kernel-filter "tile_m == 64 and pipeline in ('basic_v1', 'compv3') and not split_image"

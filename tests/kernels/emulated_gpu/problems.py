@@ -1,4 +1,4 @@
-"""Small problems that are awkward in one way each, for kernels that run slowly."""
+"""Small problems, each awkward in one way, for kernels that run slowly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names and fields of GEMM kernels: both ways, without loss."""
+"""Names and fields of GEMM kernels convert both ways, without loss."""
 
 from __future__ import annotations
 

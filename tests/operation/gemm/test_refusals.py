@@ -1,4 +1,4 @@
-"""What architectures allow GEMM kernels to be, and why they refuse one."""
+"""Which GEMM kernels architectures allow, and why they refuse others."""
 
 from __future__ import annotations
 

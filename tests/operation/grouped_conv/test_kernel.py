@@ -1,4 +1,4 @@
-"""Names and fields of kernels: both ways, without loss, whatever the name."""
+"""Names and fields of kernels convert both ways, without loss."""
 
 from __future__ import annotations
 

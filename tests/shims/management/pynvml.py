@@ -1,4 +1,4 @@
-"""A double of nvidia-ml-py: the same functions; it notes its calls and says what a test tells it to."""
+"""A double of nvidia-ml-py with the same functions; it records calls and returns what a test sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m tools.crawl`, from traces made by hand and, where PyTorch is there, for real."""
+"""`python -m tools.crawl`, with synthetic traces and, if PyTorch is installed, real ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shipped GEMM sets promise."""
+"""Properties of the shipped GEMM sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choosing problem sets from traces, on traces made by hand."""
+"""Sampling problem sets from synthetic traces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the shipped training and validation sets promise."""
+"""Properties of the shipped training and validation sets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Deliberate additions."""
+"""Synthetic problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracing real architectures; everything here but the geometry needs PyTorch and the model libraries."""
+"""Tracing real architectures. All tests except those of the geometry need PyTorch and the model libraries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces on disk: kept as they are made, torn ends dropped, strangers refused."""
+"""Trace files: appended as traces finish, torn ends dropped, foreign files refused."""
 
 from __future__ import annotations
 
