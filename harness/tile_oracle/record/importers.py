@@ -304,6 +304,80 @@ def _measurements(
 # ---- converting --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Read:
+    """Rows of a file, with the kernels and problems that they name. kernel_of, problem_of: a row's index in
+    `kernels` and `problems`, -1 for none."""
+
+    rows: pd.DataFrame
+    dialect: Dialect
+    numbers: Mapping[str, npt.NDArray[np.float64]]
+    kernels: list[Kernel]
+    kernel_of: npt.NDArray[np.int64]
+    problems: list[Problem]
+    problem_of: npt.NDArray[np.int64]
+
+    @property
+    def latency_ms(self) -> npt.NDArray[np.float64]:
+        return self.numbers["latency_ms"]
+
+
+def _read(rows: pd.DataFrame, dialect: Dialect, refusals: _Refusals) -> _Read:
+    rows = rows.reset_index(drop=True)
+    names = (*dialect.dimensions, "latency_ms", "tflops", "non_zero")
+    numbers = {name: _numbers(rows, name, dialect.defaults) for name in names}
+    kernels, kernel_of = _kernels(rows["kernel"], refusals, dialect)
+    problems, problem_of = _problems(numbers, kernels, kernel_of, refusals, dialect)
+    return _Read(rows, dialect, numbers, kernels, kernel_of, problems, problem_of)
+
+
+def _tflops(read: _Read) -> npt.NDArray[np.float64]:
+    """TFLOPS of each row, from its problem and latency."""
+    flops = np.array([problem.flops for problem in read.problems] or [0], dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        return np.asarray(flops[read.problem_of] / (read.latency_ms * 1e9))
+
+
+def _usable(read: _Read, tflops: npt.NDArray[np.float64], refusals: _Refusals) -> npt.NDArray[np.bool_]:
+    """Whether a row can be imported. The others are added to `refusals`, each with its first reason."""
+    rows, latency = read.rows, read.latency_ms
+    keep = read.problem_of >= 0
+
+    def refuse(reason: str, bad: npt.NDArray[np.bool_]) -> None:
+        _refuse(refusals, reason, keep & bad, rows)
+        keep[bad] = False
+
+    refuse("latency is not a positive number", ~(np.isfinite(latency) & (latency > 0)))
+    for name in (name for name in read.dialect.claims if name in rows):
+        refuse(f"{name} is not that of the kernel or of dense matrices", _false_claim(read, name, keep))
+    refuse("latency is too small to be a time", ~np.isfinite(tflops))
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        agrees = np.abs(read.numbers["tflops"] / tflops - 1) <= TFLOPS_TOLERANCE
+    refuse("tflops contradicts latency and problem", ~agrees & _stated(rows, "tflops"))
+    seen = pd.DataFrame(
+        {
+            "p": read.problem_of,
+            "k": read.kernel_of,
+            "t": latency,
+            "z": read.numbers["non_zero"],
+            "keep": keep,
+        }
+    )
+    refuse("the same row twice", seen.duplicated().to_numpy())
+    return keep
+
+
+def _false_claim(read: _Read, name: str, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    """Whether a row of `keep` states something in a column that does not hold for its problem."""
+    said = list(zip(read.rows[name].astype(str), read.problem_of, strict=True))
+    asked = keep & _stated(read.rows, name)
+    holds = {
+        one: read.dialect.holds(name, one[0], read.problems[one[1]])
+        for one in {one for one, ask in zip(said, asked, strict=True) if ask}
+    }
+    return np.asarray(asked & ~np.array([holds.get(one, True) for one in said]))
+
+
 def _converted(
     rows: pd.DataFrame,
     dialect: Dialect,
@@ -314,85 +388,31 @@ def _converted(
     refusals: _Refusals,
 ) -> Imported:
     total = len(rows) + sum(refusals.counts.values())
-    rows = rows.reset_index(drop=True)
-    names = (*dialect.dimensions, "latency_ms", "tflops", "non_zero")
-    numbers = {name: _numbers(rows, name, dialect.defaults) for name in names}
-    kernels, kernel_of = _kernels(rows["kernel"], refusals, dialect)
-    problems, problem_of = _problems(numbers, kernels, kernel_of, refusals, dialect)
-    keep = problem_of >= 0
-    latency = numbers["latency_ms"]
-    bad_time = keep & ~(np.isfinite(latency) & (latency > 0))
-    _refuse(refusals, "latency is not a positive number", bad_time, rows)
-    keep &= ~bad_time
-    flops = np.array([problem.flops for problem in problems] or [0], dtype=np.float64)
-    outputs = np.array([_outputs(problem) for problem in problems] or [1], dtype=np.float64)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        tflops = flops[problem_of] / (latency * 1e9)
-        contradicts = keep & ~(np.abs(numbers["tflops"] / tflops - 1) <= TFLOPS_TOLERANCE)
-    contradicts &= _stated(rows, "tflops")
-    claims = [(name, _stated(rows, name)) for name in dialect.claims if name in rows]
-    for name, stated in claims:
-        said = list(zip(rows[name].astype(str), problem_of, strict=True))
-        asked = keep & stated
-        holds = {
-            one: dialect.holds(name, one[0], problems[one[1]])
-            for one in {one for one, ask in zip(said, asked, strict=True) if ask}
-        }
-        other = asked & ~np.array([holds.get(one, True) for one in said])
-        _refuse(refusals, f"{name} is not that of the kernel or of dense matrices", other, rows)
-        keep &= ~other
-    no_time = keep & ~np.isfinite(tflops)
-    _refuse(refusals, "latency is too small to be a time", no_time, rows)
-    keep &= ~no_time
-    contradicts &= keep
-    _refuse(refusals, "tflops contradicts latency and problem", contradicts, rows)
-    keep &= ~contradicts
-    seen = pd.DataFrame(
-        {"p": problem_of, "k": kernel_of, "t": latency, "z": numbers["non_zero"], "keep": keep}
-    )
-    again = keep & seen.duplicated(["p", "k", "t", "z", "keep"]).to_numpy()
-    _refuse(refusals, "the same row twice", again, rows)
-    keep &= ~again
+    read = _read(rows, dialect, refusals)
+    tflops = _tflops(read)
+    keep = _usable(read, tflops, refusals)
     if not keep.any():
         raise RecordError(
             f"{source} holds no usable row; {refusals.shown[0] if refusals.shown else 'it is empty'}"
         )
-
-    p, k = problem_of[keep], kernel_of[keep]
-    zero_share = 1 - numbers["non_zero"][keep] / outputs[p]
+    p, k = read.problem_of[keep], read.kernel_of[keep]
+    outputs = np.array([_outputs(problem) for problem in read.problems], dtype=np.float64)
+    zero_share = 1 - read.numbers["non_zero"][keep] / outputs[p]
     unwritten = np.nan_to_num(zero_share, nan=0.0) > ZERO_SHARE_LIMIT
     wrong = unwritten & (not trust)
-    table: dict[str, Any] = _indexed([one.as_row() for one in problems], problem_columns(dialect.op), p)
-    table |= _indexed([one.as_row() for one in kernels], kernel_columns(dialect.op), k)
-    table["problem"] = np.array([one.id for one in problems], dtype=object)[p]
-    table["kernel"] = np.array([one.name for one in kernels], dtype=object)[k]
     repeat = pd.DataFrame({"p": p, "k": k}).groupby(["p", "k"]).cumcount().to_numpy()
+    table: dict[str, Any] = _indexed([one.as_row() for one in read.problems], problem_columns(dialect.op), p)
+    table |= _indexed([one.as_row() for one in read.kernels], kernel_columns(dialect.op), k)
+    table["problem"] = np.array([one.id for one in read.problems], dtype=object)[p]
+    table["kernel"] = np.array([one.name for one in read.kernels], dtype=object)[k]
     table["run"] = np.where(repeat == 0, run, np.char.add(f"{run}-repeat", (repeat + 1).astype(str))).astype(
         object
     )
     percent = np.char.add(np.char.mod("%.1f", 100 * np.nan_to_num(zero_share)), " % of the output is zero")
     table["detail"] = np.where(unwritten, percent, "").astype(object)
     table["status"] = np.where(wrong, "wrong", "ok").astype(object)
-    table["latency_ms"] = np.where(wrong, np.nan, latency[keep])
+    table["latency_ms"] = np.where(wrong, np.nan, read.latency_ms[keep])
     table["tflops"] = np.where(wrong, np.nan, tflops[keep])
-    count = int(keep.sum())
-    constants = {
-        "op": dialect.op,
-        "round": 0,
-        "check": "none",
-        "check_points": 0,
-        "target": arch,
-        "arch": arch,
-    }
-    constants |= {"device": arch, "harness_version": __version__, "toolchain": f"imported from {source}"}
-    for name, value in constants.items():
-        table[name] = [value] * count
-    frame = pd.DataFrame(table)
-    schema = arrow_schema(dialect.op)
-    for name in schema.names:
-        if name not in frame:
-            frame[name] = None
-    frame = pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False).to_pandas()
     summary = ImportSummary(
         source,
         total,
@@ -403,7 +423,30 @@ def _converted(
         dict(refusals.counts),
         tuple(refusals.shown),
     )
-    return Imported(frame, summary)
+    return Imported(_records(table, dialect.op, arch, source), summary)
+
+
+def _records(columns: Mapping[str, Any], op: str, arch: str, source: str) -> pd.DataFrame:
+    """Records of the measured columns, with the columns that are the same for all imported rows."""
+    table = dict(columns)
+    count = len(table["problem"])
+    constants = {
+        "op": op,
+        "round": 0,
+        "check": "none",
+        "check_points": 0,
+        "target": arch,
+        "arch": arch,
+    }
+    constants |= {"device": arch, "harness_version": __version__, "toolchain": f"imported from {source}"}
+    for name, value in constants.items():
+        table[name] = [value] * count
+    frame = pd.DataFrame(table)
+    schema = arrow_schema(op)
+    for name in schema.names:
+        if name not in frame:
+            frame[name] = None
+    return pa.Table.from_pandas(frame[schema.names], schema=schema, preserve_index=False).to_pandas()
 
 
 def _numbers(rows: pd.DataFrame, name: str, defaults: Mapping[str, int]) -> npt.NDArray[np.float64]:

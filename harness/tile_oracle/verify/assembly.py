@@ -60,28 +60,31 @@ class Assembly:
 _CONSTANTS = re.compile(r"\.set\s+([\w.$]+),\s*(\d+)\s*$")
 
 
-def parse_assembly(text: str) -> Assembly:
-    """Parses assembly of a compiler or disassembler.
+class _Reader:
+    """Takes the lines of a text one by one, and keeps what they say until the last one."""
 
-    Raises BuildError when the text has no function for an AMD GPU.
-    """
-    functions: list[Function] = []
-    settings: dict[str, dict[str, int]] = {}
-    constants: dict[str, int] = {}
-    code: set[str] = set()
-    current: Function | None = None
-    kernel: dict[str, int] | None = None
-    target = compiler = ""
-    in_metadata = False
-    metadata: list[str] = []
-    for number, raw in enumerate(text.splitlines(), 1):
+    def __init__(self) -> None:
+        self.functions: list[Function] = []
+        self.settings: dict[str, dict[str, int]] = {}
+        """Kernel name -> its `.amdhsa_` directives."""
+        self.metadata: list[str] = []
+        self.target = self.compiler = ""
+        self._constants: dict[str, int] = {}
+        self._code: set[str] = set()
+        """Names of labels that start a function."""
+        self._current: Function | None = None
+        self._kernel: dict[str, int] | None = None
+        """The settings that the next `.amdhsa_` directive belongs to."""
+        self._in_metadata = False
+
+    def take(self, number: int, raw: str) -> None:
+        """Takes the line of a number, from 1."""
         line = raw.strip()
-        if in_metadata:
-            if line == ".end_amdgpu_metadata":
-                in_metadata = False
-            else:
-                metadata.append(line)
-            continue
+        if self._in_metadata:
+            self._in_metadata = line != ".end_amdgpu_metadata"
+            if self._in_metadata:
+                self.metadata.append(line)
+            return
         comment = line.find("//")
         located = _ADDRESS.search(line) if comment >= 0 else None
         if comment >= 0:
@@ -89,50 +92,67 @@ def parse_assembly(text: str) -> Assembly:
         comment = line.find(";")
         if comment >= 0:
             line = line[:comment].rstrip()
-        if not line:
-            continue
+        line = self._after_label(line)
+        if line.startswith("."):
+            self._directive(line)
+        elif self._current is not None and _MNEMONIC.match(line):
+            address = int(located[1], 16) if located else None
+            self._current.lines.append(_instruction(number, line, address))
+
+    def _after_label(self, line: str) -> str:
+        """The line without the label at its start."""
         if match := _OBJDUMP_LABEL.fullmatch(line):
-            current = Function(match[2])
-            functions.append(current)
-            code.add(match[2])
-            continue
-        if match := _LABEL.match(line):
-            name = match[1]
-            if name in code:
-                current = Function(name)
-                functions.append(current)
-            elif name.startswith(".Lfunc_end"):
-                current = None
-            elif current is not None:
-                current.labels[name] = len(current.lines)
-            line = line[match.end() :].strip()
-            if not line:
-                continue
-        if line[0] == ".":
-            if line.startswith(".type") and "@function" in line:
-                code.add(line[5:].partition(",")[0].strip())
-            elif line.startswith(".amdhsa_kernel"):
-                kernel = settings.setdefault(line.split()[1], {})
-            elif line.startswith(".end_amdhsa_kernel"):
-                kernel = None
-            elif kernel is not None and (match := _HSA.fullmatch(line)):
-                kernel[match[1]] = _number(match[2], constants)
-            elif line.startswith(".amdgcn_target"):
-                target = line.split('"')[1].rpartition("--")[2].partition(":")[0]
-            elif line.startswith(".amdgpu_metadata"):
-                in_metadata = True
-            elif line.startswith(".ident"):
-                compiler = line.partition('"')[2].rstrip('"')
-            elif match := _CONSTANTS.fullmatch(line):
-                constants[match[1]] = int(match[2])
-            continue
-        if current is None or not _MNEMONIC.match(line):
-            continue
-        current.lines.append(_instruction(number, line, int(located[1], 16) if located else None))
+            self._code.add(match[2])
+            self._begin(match[2])
+            return ""
+        match = _LABEL.match(line)
+        if match is None:
+            return line
+        name = match[1]
+        if name in self._code:
+            self._begin(name)
+        elif name.startswith(".Lfunc_end"):
+            self._current = None
+        elif self._current is not None:
+            self._current.labels[name] = len(self._current.lines)
+        return line[match.end() :].strip()
+
+    def _begin(self, name: str) -> None:
+        self._current = Function(name)
+        self.functions.append(self._current)
+
+    def _directive(self, line: str) -> None:
+        if line.startswith(".type") and "@function" in line:
+            self._code.add(line[5:].partition(",")[0].strip())
+        elif line.startswith(".amdhsa_kernel"):
+            self._kernel = self.settings.setdefault(line.split()[1], {})
+        elif line.startswith(".end_amdhsa_kernel"):
+            self._kernel = None
+        elif self._kernel is not None and (match := _HSA.fullmatch(line)):
+            self._kernel[match[1]] = _number(match[2], self._constants)
+        elif line.startswith(".amdgcn_target"):
+            self.target = line.split('"')[1].rpartition("--")[2].partition(":")[0]
+        elif line.startswith(".amdgpu_metadata"):
+            self._in_metadata = True
+        elif line.startswith(".ident"):
+            self.compiler = line.partition('"')[2].rstrip('"')
+        elif match := _CONSTANTS.fullmatch(line):
+            self._constants[match[1]] = int(match[2])
+
+
+def parse_assembly(text: str) -> Assembly:
+    """Parses assembly of a compiler or disassembler.
+
+    Raises BuildError when the text has no function for an AMD GPU.
+    """
+    reader = _Reader()
+    for number, line in enumerate(text.splitlines(), 1):
+        reader.take(number, line)
+    functions = reader.functions
     for function in functions:
-        function.settings = settings.get(function.name, {})
+        function.settings = reader.settings.get(function.name, {})
         _name_branch_targets(function)
-    hidden = _hidden_arguments(metadata)
+    hidden = _hidden_arguments(reader.metadata)
     for function in functions:
         function.hidden_arguments = hidden.get(function.name, ())
     functions = [function for function in functions if function.lines]
@@ -140,7 +160,7 @@ def parse_assembly(text: str) -> Assembly:
         raise BuildError(
             "the text holds no function for an AMD GPU: give clang's -S output or llvm-objdump -d"
         )
-    return Assembly(tuple(functions), target, compiler)
+    return Assembly(tuple(functions), reader.target, reader.compiler)
 
 
 def _number(text: str, constants: Mapping[str, int]) -> int:
