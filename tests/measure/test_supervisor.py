@@ -494,7 +494,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
     other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody is blamed, and the session does not wait for it."""
-    monkeypatch.setattr("tile_oracle.measure.worker_link._LOOK_S", 0.05)
+    monkeypatch.setattr("tile_oracle.measure.live_worker._LOOK_S", 0.05)
     supervisor = open_supervisor()
     assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
     stopped = supervisor.worker_pid

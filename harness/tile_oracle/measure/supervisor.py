@@ -292,7 +292,7 @@ class Supervisor:
                 waiting.popleft()
                 self._link.send(command, [identity])
                 jobs[identity] = _Job(kernel, path, alone=not self._link.used)
-                self._link.used = True
+                self._link.use()
                 if second_try:
                     break
         finally:

@@ -8,36 +8,26 @@ from __future__ import annotations
 
 import itertools
 import os
-import secrets
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from tile_oracle.errors import DeviceMissingError
 from tile_oracle.measure.child import Child
 from tile_oracle.measure.containment import Containment, containment_for
-from tile_oracle.measure.messages import Conversation, checked
+from tile_oracle.measure.live_worker import QUIET_LIMIT_S, LiveWorker, Silence
 from tile_oracle.measure.protocol import ChannelClosed, ChannelGarbled, Message
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.problem import Problem
 from tile_oracle.record.attempts import Attempts
 from tile_oracle.target.base import DeviceInfo, Target
 
-_QUIET_LIMIT_S = 1800.0
-"""Limit for a worker's wait for the device; after that its silence counts as a fault."""
 MOST_UNEXPLAINED_DEATHS = 3
 """Successive deaths of the worker without a running kernel, after which the device counts as lost."""
 _BUDGETS_AT_MOST = 4
 """Budgets that a noisy kernel may take: three for samples, and the warm-up."""
-_LOOK_S = 2.0
-"""Interval between checks of an idle worker, in seconds."""
-_MOST_STOPPED_LOOKS = 5
-"""Successive checks that find the worker stopped by a signal before it is replaced: 10 s."""
 _OPEN_LIMIT_S = 120.0
-_STOLEN_S = 2.0
-"""How long an idle worker may appear to have missed a command, since one may be in flight."""
 _PROBE = -1
 _OWN_OR_OUTSIDE = ("killed by SIGKILL", "ended by ", "wrote into the pipe")
 """Deaths that no earlier kernel of the same worker can have caused."""
@@ -69,8 +59,7 @@ class WorkerLink:
     """The worker of one device, with the state of both. Not thread-safe; must be closed.
 
     suspect: a known-good kernel must run before the next one. lost: why the device no longer responds, or
-    None. used: this worker has been given a kernel that is not known to be good. kernel_seconds: see
-    Supervisor.
+    None. kernel_seconds: see Supervisor.
     """
 
     def __init__(
@@ -87,19 +76,14 @@ class WorkerLink:
         self.kernel_seconds = 0.0
         self.suspect = False
         self.lost: str | None = None
-        self.used = False
         self.attempts = Attempts(journals.parent, f"{os.getpid()}-{next(_numbers)}") if journals else None
         self._containment = containment
         self._journals = journals
-        self._child: Child | None = None
-        self._loaded: Problem | None = None
+        self._worker: LiveWorker | None = None
         self._good: list[tuple[Problem, Path]] = []
         """The last two good binaries, latest first, each with the problem that it ran on."""
         self._unexplained = 0
         self._last_id = 0
-        self._talk = Conversation()
-        self._since = 0.0
-        """Start of the running kernel, by this process's clock."""
 
     def new_id(self) -> int:
         """A new identity for a run."""
@@ -109,18 +93,28 @@ class WorkerLink:
     @property
     def is_busy(self) -> bool:
         """Whether results of the worker are outstanding."""
-        return self._talk.open
+        return self._worker is not None and self._worker.is_busy
+
+    @property
+    def used(self) -> bool:
+        """Whether the worker has been given a kernel that is not known to be good."""
+        return self._worker is not None and self._worker.used
+
+    def use(self) -> None:
+        """Notes that the worker was given such a kernel."""
+        assert self._worker is not None
+        self._worker.used = True
 
     def ensure_worker(self) -> None:
         """Starts a worker if there is none. Raises Lost."""
         if self.lost is not None:
             raise Lost(self.lost)
-        if self._child is None:
+        if self._worker is None:
             self._start()
 
     def open(self) -> DeviceInfo:
         """Starts the worker and opens the device. Raises DeviceMissingError when that fails."""
-        if self._child is None:
+        if self._worker is None:
             try:
                 self._start()
             except Lost as error:
@@ -130,26 +124,26 @@ class WorkerLink:
 
     def close(self) -> None:
         """Ends the worker, whatever it is doing."""
-        if self._child is not None and not self._talk.open:
-            self._child.quit()
+        if self._worker is not None and not self._worker.is_busy:
+            self._worker.child.quit()
         self.drop()
         if self.attempts is not None:
             self.attempts.close()
 
     @property
     def pid(self) -> int | None:
-        return self._child.pid if self._child is not None else None
+        return self._worker.child.pid if self._worker is not None else None
 
-    def _start(self) -> Child:
+    def _start(self) -> LiveWorker:
         self.drop()
         options = dict(self.target.device_options())
         try:
             containment = self._containment or containment_for(self.target.name, self._journals)
-            child = self._child = Child(self._journals, containment)
+            worker = self._worker = LiveWorker(Child(self._journals, containment))
         except OSError as error:
             raise Lost(f"no worker process can be started: {error.strerror}") from None
         try:
-            child.channel.send(
+            worker.ask(
                 {
                     "do": "open",
                     "device_module": self.target.device_module,
@@ -159,61 +153,22 @@ class WorkerLink:
                     "attempts": str(self.attempts.path) if self.attempts and self.attempts.path else "",
                 }
             )
-            self._talk.handed()
-            answer = self._answer(_OPEN_LIMIT_S, "opened", "failed")
+            answer = worker.answer(_OPEN_LIMIT_S, "opened", "failed")
         except ChannelClosed:
-            death = child.death()
+            death = worker.child.death()
             self.drop()
             raise Lost(f"the worker {death}") from None
         if answer is None or "opened" not in answer:
             self.drop()
             raise Lost(answer["failed"] if answer is not None else f"no answer within {_OPEN_LIMIT_S:g} s")
         self.device = DeviceInfo(**answer["opened"])
-        return child
+        return worker
 
     def drop(self) -> None:
         """Kills the worker and forgets everything that was sent to it."""
-        if self._child is not None:
-            self._child.kill()
-        self._child = self._loaded = None
-        self._talk = Conversation()
-        self.used = False
-
-    def _answer(self, limit_s: float, *kinds: str) -> Message | None:
-        """The worker's answer to a command that runs no kernel, or None after `limit_s`. Raises
-        ChannelClosed."""
-        assert self._child is not None
-        deadline = time.monotonic() + limit_s
-        while True:
-            message = self._receive_while_idle(deadline - time.monotonic())
-            if message is None:
-                return None
-            message = checked(message)
-            if any(kind in message for kind in kinds):
-                return message
-            if "resting" not in message:
-                raise ChannelGarbled
-            self._talk.resting(message)
-
-    def _receive_while_idle(self, limit_s: float) -> Message | None:
-        """The next message of a worker that runs no kernel, or None after `limit_s`.
-
-        Kills a worker that is stopped by a signal, since nothing else may ever continue it. Raises
-        ChannelClosed.
-        """
-        assert self._child is not None
-        deadline = time.monotonic() + limit_s
-        # Count checks, not seconds: if this process was stopped too, both may have been continued together.
-        stopped = 0
-        while True:
-            left_s = max(0.0, deadline - time.monotonic())
-            message = self._child.channel.receive(min(left_s, _LOOK_S))
-            if message is not None or left_s <= _LOOK_S:
-                return message
-            stopped = stopped + 1 if self._child.stopped else 0
-            if stopped >= _MOST_STOPPED_LOOKS:
-                self._child.kill(f"was stopped for {stopped * _LOOK_S:g} s and has been killed")
-                raise ChannelClosed
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.child.kill()
 
     def ready(self, problem: Problem) -> None:
         """Ensures a worker that has the problem loaded. Raises Refused or Lost."""
@@ -238,29 +193,28 @@ class WorkerLink:
 
     def _load(self, problem: Problem) -> None:
         """Loads the problem. Raises Refused, Died, and Lost when no worker starts."""
-        child = self._child or self._start()
-        if self._loaded == problem:
+        worker = self._worker or self._start()
+        if worker.loaded == problem:
             return
-        self._loaded = None
+        worker.loaded = None
         try:
             command = {"do": "load", "problem": problem.as_row(), "seed": self.settings.seed}
             if self.attempts is not None:
                 self.attempts.note_problem(problem.id)
                 command["careful"] = self.attempts.careful(problem.id)
-            child.channel.send(command)
-            self._talk.handed()
+            worker.ask(command)
             if self.attempts is not None:
                 self.attempts.sync()  # while the worker loads
-            answer = self._answer(_QUIET_LIMIT_S, "loaded", "refused")
+            answer = worker.answer(QUIET_LIMIT_S, "loaded", "refused")
         except ChannelClosed as closed:
-            died = self._death(closed)
+            died = self._death(worker, closed)
             raise Died("crash", f"the worker {died.detail} while it prepared the problem", None) from None
         if answer is None:
             self.drop()
             raise Died("timeout", "the worker did not finish preparing the problem", None)
         if "refused" in answer:
             raise Refused(answer["refused"])
-        self._loaded = problem
+        worker.loaded = problem
 
     def _probe(self) -> None:
         """Runs known-good kernels, each in a second worker if it fails in the first.
@@ -304,18 +258,8 @@ class WorkerLink:
 
     def send(self, command: Message, identities: Sequence[int]) -> None:
         """Sends the worker a command that it answers with results."""
-        assert self._child is not None
-        tokens = {identity: secrets.token_hex(8) for identity in identities}
-        if command["do"] == "final":
-            command = command | {"runs": [run | {"token": tokens[run["id"]]} for run in command["runs"]]}
-        else:
-            (command["token"],) = tokens.values()
-        # A dead worker may have left messages to read, which also tell the kernel it died in. Its death
-        # is noticed after the last of them.
-        with suppress(ChannelClosed):
-            self._child.channel.send(command)
-        self._talk.handed()
-        self._talk.expect(tokens, interleaved=command["do"] == "final")
+        assert self._worker is not None
+        self._worker.run(command, identities)
 
     def next_result(self, problem: Problem) -> Message:
         """The result of the next finished kernel.
@@ -323,68 +267,44 @@ class WorkerLink:
         Raises Died when the worker dies or a kernel times out, and Lost when the worker never starts a
         kernel.
         """
-        assert self._child is not None
+        assert self._worker is not None
         limit = self.settings.timeout_s or (
             self.target.timeout_s(problem) + _BUDGETS_AT_MOST * self.settings.timing.budget_ms / 1e3
         )
-        quiet = _QUIET_LIMIT_S
-        while True:
-            try:
-                if self._talk.running is None:
-                    message = self._receive_while_idle(quiet)
-                else:
-                    left = self._since + limit - time.monotonic()
-                    message = self._child.channel.receive(max(0.0, left))
-                if message is None:
-                    raise self._silence(limit, missed=quiet < _QUIET_LIMIT_S)
-                message = checked(message)
-                quiet = _QUIET_LIMIT_S
-                if "began" in message:
-                    self._talk.began(message)
-                    # By this process's clock: the worker may have been blocked on a full pipe.
-                    self._since = time.monotonic()
-                elif "done" in message:
-                    self._talk.done(message)
-                elif "settled" in message:
-                    result = self._talk.settled(message)
-                    self._unexplained = 0
-                    self.kernel_seconds += result["kernel_seconds"]
-                    return result
-                elif "resting" in message:
-                    if self._talk.resting(message):
-                        quiet = _STOLEN_S
-                else:
-                    raise ChannelGarbled
-            except ChannelClosed as closed:
-                raise self._death(closed) from None
+        try:
+            result = self._worker.next_result(limit)
+        except Silence as silence:
+            raise self._silence(self._worker, limit, missed=silence.missed_command) from None
+        except ChannelClosed as closed:
+            raise self._death(self._worker, closed) from None
+        self._unexplained = 0
+        self.kernel_seconds += result["kernel_seconds"]
+        return result
 
-    def _silence(self, limit: float, *, missed: bool) -> Died | Lost:
-        assert self._child is not None
-        if self._child.ended:
+    def _silence(self, worker: LiveWorker, limit: float, *, missed: bool) -> Died | Lost:
+        if worker.child.ended:
             # A process that it started must hold its pipe open, or the channel would have closed.
-            return self._death(ChannelClosed())
+            return self._death(worker, ChannelClosed())
         if missed:
-            return self._death(ChannelGarbled())
-        running = self._talk.running
-        if running is None:
+            return self._death(worker, ChannelGarbled())
+        if worker.running is None:
             self.drop()
-            return Lost(f"the worker waited {_QUIET_LIMIT_S:g} s for the device")
-        died = Died("timeout", self._child.with_output(f"no result after {limit:g} s"), running)
+            return Lost(f"the worker waited {QUIET_LIMIT_S:g} s for the device")
+        died = Died("timeout", worker.child.with_output(f"no result after {limit:g} s"), worker.running)
         self.kernel_seconds += limit
         self.drop()
         return died
 
-    def _death(self, closed: ChannelClosed) -> Died:
-        assert self._child is not None
-        job = self._talk.running
+    def _death(self, worker: LiveWorker, closed: ChannelClosed) -> Died:
+        job = worker.running
         if job is not None:
-            self.kernel_seconds += time.monotonic() - self._since
+            self.kernel_seconds += time.monotonic() - worker.since
         status = "crash"
         if isinstance(closed, ChannelGarbled):
-            detail = self._child.with_output("wrote into the pipe between worker and harness")
+            detail = worker.child.with_output("wrote into the pipe between worker and harness")
         else:
-            detail = self._child.death()
-            if self._child.stopped_the_harness:
+            detail = worker.child.death()
+            if worker.child.stopped_the_harness:
                 status = "timeout"
         self.drop()
         self.suspect = True
