@@ -17,13 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from tile_oracle.device.base import CheckResult, KernelFailed, ProblemRefused
+from tile_oracle.device.callers_data import CallersData
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.gpu_lock import GpuLock
 from tile_oracle.device.gpu_operands import Operands, OperandSet, memory_needed_bytes
 from tile_oracle.device.gpu_timer import FLIPS, GpuTimer, Timed
 from tile_oracle.device.gpu_verdict import beside, explain, repeated, wrong_or_flaky
 from tile_oracle.device.gpu_work import (
-    GUARD_BYTE,
     GUARD_BYTES,
     Buffer,
     DeviceWork,
@@ -32,8 +32,6 @@ from tile_oracle.device.gpu_work import (
 from tile_oracle.device.loaded_kernel import Launches, LoadedKernel, Run, load_kernel
 from tile_oracle.device.roofline import Limits
 from tile_oracle.device.runtime.driver import Driver, RuntimeFailure, RuntimeMissing
-from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
-from tile_oracle.number_formats import STORAGE
 from tile_oracle.problem import Problem
 from tile_oracle.target.base import DataFiles, DeviceInfo
 from tile_oracle.target.device_state import DeviceState, StateReader, StateWatch
@@ -122,12 +120,8 @@ class GpuDevice:
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
         self._refuse_unless_there_is(problem.bytes + 8 * GUARD_BYTES, "the data")
-        buffers: list[Buffer] = []
-        try:
-            return self._launched(problem, binary, partial(self._apply, problem, data, buffers))
-        finally:
-            for buffer in buffers:
-                buffer.close()
+        with CallersData(self._driver, problem, data) as given:
+            return self._launched(problem, binary, partial(self._apply, given))
 
     def _launched(
         self,
@@ -150,37 +144,11 @@ class GpuDevice:
             self._end_if_sticky(failure)
             return CheckResult("unsupported", f"cannot be launched with {plan.needs}: {failure}")
 
-    def _apply(
-        self,
-        problem: Problem,
-        data: DataFiles,
-        buffers: list[Buffer],
-        kernel: LoadedKernel,
-        plan: Run,
-    ) -> CheckResult:
-        def buffer(size_bytes: int, guard: int = GUARD_BYTE) -> Buffer:
-            buffers.append(Buffer(self._driver, size_bytes, guard))
-            return buffers[-1]
-
-        storage, result_storage = STORAGE[problem.dtype], STORAGE[problem.result_dtype]
-        given = [path.read_bytes() for path in (data.first, data.second)]
-        operands = [buffer(len(values), POISON_BYTE) for values in given]
-        for operand, values in zip(operands, given, strict=True):
-            self._driver.copy_in(operand.address, values)
-        out = buffer(math.prod(problem.operand_shapes[2]) * result_storage.itemsize)
-        workspace = buffer(plan.workspace_bytes) if plan.workspace_bytes else None
-        launches = _launches(plan, operands, out, _address(workspace))
-        self._run_once(launches, out, workspace)
-        failure = beside(self._work.find(problem, out, workspace, 0))
-        if failure is not None:
-            return failure
-        result = self._driver.copy_out(out.address, out.size_bytes)
-        missing = unwritten(np.frombuffer(result, result_storage))
-        # A NaN in the caller's data may come out as any NaN.
-        if missing and not any(nan_count(np.frombuffer(v, storage), problem.dtype) for v in given):
-            return CheckResult("wrong", missing)
-        data.out.write_bytes(result)
-        return CheckResult("ok")
+    def _apply(self, given: CallersData, kernel: LoadedKernel, plan: Run) -> CheckResult:
+        operands, out, workspace = given.operands(), given.output(), given.workspace(plan.workspace_bytes)
+        self._run_once(_launches(plan, operands, out, _address(workspace)), out, workspace)
+        failure = beside(self._work.find(given.problem, out, workspace, 0))
+        return given.take(out) if failure is None else failure
 
     def _run_once(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
         """Run over a poisoned output, and wait until it has ended."""
