@@ -62,14 +62,7 @@ def select(
 
     Raises ModelError for rankings with a duplicate pair or a prediction that is not finite.
     """
-    table = problem_table(problems)
-    table = table.merge(
-        oracles.drop(columns=[c for c in oracles.columns if c in table and c != "problem"]),
-        on="problem",
-        how="left",
-    )
-    counts = [name for name in table.columns if name.startswith("kernels_")]
-    table[counts] = table[counts].fillna(0).astype("int64")
+    table = _with_oracles(problem_table(problems), oracles)
     ranked = ranked_pairs(rankings, final, table)
     flattered, fair = _flattered(ranked, final, table)
     table = _with_new_oracles(table, ranked, flattered & ~(fair < 1.0))
@@ -94,6 +87,18 @@ def select(
     top = _top_k(ranked).reindex(by_problem.index)
     top = top.div(by_problem["oracle_tflops"], axis=0).clip(upper=1.0).where(covered)
     return pd.concat([by_problem, top], axis=1).reset_index()
+
+
+def _with_oracles(table: pd.DataFrame, oracles: pd.DataFrame) -> pd.DataFrame:
+    """The table of problems with the columns of `oracles`; counts are 0 where a problem has no row there."""
+    table = table.merge(
+        oracles.drop(columns=[c for c in oracles.columns if c in table and c != "problem"]),
+        on="problem",
+        how="left",
+    )
+    counts = [name for name in table.columns if name.startswith("kernels_")]
+    table[counts] = table[counts].fillna(0).astype("int64")
+    return table
 
 
 def _flattered(ranked: pd.DataFrame, final: pd.DataFrame, table: pd.DataFrame) -> tuple[pd.Series, pd.Series]:

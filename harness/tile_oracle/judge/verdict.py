@@ -144,11 +144,7 @@ def judge(
     common = [problem for problem in shared if now[problem] is not None and then[problem] is not None]
     uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
-    sides = paired_sides(common, now, then, margins or {}, baseline.picks)
-    between = 0.0  # the published rule compares plain values
-    if criteria.rule != PUBLISHED:
-        between = between_sessions(*sides, same_picks(common, margins or {}, baseline.picks))
-    new_side, old_side = (with_sessions(side, between) for side in sides)
+    new_side, old_side, between = _sides(common, now, then, baseline, margins or {}, criteria)
     figures, losses, again = _compared(common, new_side, old_side, criteria)
     covered = coverage(
         shared,
@@ -191,6 +187,24 @@ def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
     if not (selection["coverage"] == COVERED).any():
         return NO_BASELINE, "the criteria were not applied, and no problem has an efficiency"
     return NO_BASELINE, "the criteria were not applied; --update-baseline accepts this run as the baseline"
+
+
+def _sides(
+    common: Sequence[str],
+    now: Mapping[str, float | None],
+    then: Mapping[str, float | None],
+    baseline: Baseline,
+    margins: Mapping[str, Margin],
+    criteria: Criteria,
+) -> tuple[Side, Side, float]:
+    """This run and the baseline, problem by problem, and the standard deviation of a margin's change from one
+    session to another, which the errors of both include."""
+    sides = paired_sides(common, now, then, margins, baseline.picks)
+    if criteria.rule == PUBLISHED:
+        return *sides, 0.0  # the published rule compares plain values
+    between = between_sessions(*sides, same_picks(common, margins, baseline.picks))
+    new, old = (with_sessions(side, between) for side in sides)
+    return new, old, between
 
 
 def _compared(
