@@ -162,66 +162,89 @@ def rank(
     run's other problems. If that is impossible, the reason is given and there is no ranking. held: a
     baseline's picks, which are judged instead; then a problem's ranking is its pick alone.
     """
-    import pandas as pd
-
-    from tile_oracle.report.data import FOLDER, HELD, NO_MODEL, PICKS, RankedBy
-    from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
+    from tile_oracle.report.data import HELD, NO_MODEL, RankedBy
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
-    ids = [problem.id for problem in problems.problems]
     if choice.picks_file is not None:
-        from tile_oracle.evaluation.picks_file import read_picks_file
-
-        picks = read_picks_file(choice.picks_file, problems.problems)
-        if picks.rankings.empty:
-            detail = f"{choice.picks_file.name} has picks for none of these problems"
-            return None, RankedBy(NO_MODEL, detail=detail)
-        behind = _others(plan, problems, picks.rankings)
-        table = pd.concat([picks.rankings, behind], ignore_index=True)
-        return table, RankedBy(PICKS, choice.picks_file.name, picks.note, order_only=True)
+        return _rankings_of_file(choice.picks_file, plan, problems)
     if held:
         return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
     from tile_oracle.evaluation.candidates import without_refused
+
+    own = records[records["problem"].isin([problem.id for problem in problems.problems])]
+    if choice.folders:
+        table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
+    else:
+        table, ranked_by = _rankings_out_of_fold(plan, own, arch)
+    return (None if table is None else without_refused(table, own, arch)), ranked_by
+
+
+def _rankings_of_file(
+    picks_file: Path, plan: Plan, problems: ProblemSet
+) -> tuple[pd.DataFrame | None, RankedBy]:
+    """The order in a file of picks, with the other candidates behind."""
+    import pandas as pd
+
+    from tile_oracle.evaluation.picks_file import read_picks_file
+    from tile_oracle.report.data import NO_MODEL, PICKS, RankedBy
+
+    picks = read_picks_file(picks_file, problems.problems)
+    if picks.rankings.empty:
+        return None, RankedBy(NO_MODEL, detail=f"{picks_file.name} has picks for none of these problems")
+    behind = _others(plan, problems, picks.rankings)
+    table = pd.concat([picks.rankings, behind], ignore_index=True)
+    return table, RankedBy(PICKS, picks_file.name, picks.note, order_only=True)
+
+
+def _rankings_of_folders(
+    choice: ModelChoice, plan: Plan, problems: ProblemSet, own: pd.DataFrame
+) -> tuple[pd.DataFrame | None, RankedBy]:
+    """The predictions of the model folders. own: the records of these problems."""
+    import pandas as pd
+
     from tile_oracle.evaluation.evaluate import rank_all
     from tile_oracle.features.code_table import CodeTable
     from tile_oracle.model.predictor import Predictor
+    from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
+
+    frames = []
+    # Timing has ended, so prediction may use all cores.
+    cores = usable_cores()
+    code = CodeTable.of(own)
+    predictors = {
+        folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
+    }
+    for kind, folder in choice.folders.items():
+        if not plan.pools[kind]:
+            continue
+        of_kind = [problem for problem in problems.problems if problem.kind == kind]
+        # Many problems at once: for a single one most of the time is spent on making columns.
+        for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
+            some = of_kind[first : first + _PROBLEMS_AT_ONCE]
+            frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
+    if not frames:
+        return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
+    scores = any(predictor.ranker.orders_only for predictor in predictors.values())
+    return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
+
+
+def _rankings_out_of_fold(plan: Plan, own: pd.DataFrame, arch: str) -> tuple[pd.DataFrame | None, RankedBy]:
+    """Predictions for each problem of the records by a model that was trained on the others."""
+    from tile_oracle.report.data import NO_MODEL, RankedBy
+    from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
     from tile_oracle.training.cross_validation import OUT_OF_FOLD_RECIPE, out_of_fold
     from tile_oracle.training.recipe import recipe_named
 
-    own = records[records["problem"].isin(ids)]
-    if choice.folders:
-        frames = []
-        # Timing has ended, so prediction may use all cores.
-        cores = usable_cores()
-        code = CodeTable.of(own)
-        predictors = {
-            folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
-        }
-        for kind, folder in choice.folders.items():
-            if not plan.pools[kind]:
-                continue
-            of_kind = [problem for problem in problems.problems if problem.kind == kind]
-            # Many problems at once: for a single one most of the time is spent on making columns.
-            for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
-                some = of_kind[first : first + _PROBLEMS_AT_ONCE]
-                frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
-        if not frames:
-            return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
-        scores = any(predictor.ranker.orders_only for predictor in predictors.values())
-        table = pd.concat(frames, ignore_index=True)
-        ranked_by = RankedBy(FOLDER, choice.name, order_only=scores)
-    else:
-        pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
-        try:
-            table = out_of_fold(own, arch, pool)
-        except ModelError as error:
-            return None, RankedBy(NO_MODEL, detail=str(error))
-        folds = table.loc[table["fold"] >= 0, "fold"].nunique()
-        grouped = f"{folds} folds, grouped by problem"
-        scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
-        ranked_by = RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
-    return without_refused(table, own, arch), ranked_by
+    pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+    try:
+        table = out_of_fold(own, arch, pool)
+    except ModelError as error:
+        return None, RankedBy(NO_MODEL, detail=str(error))
+    folds = table.loc[table["fold"] >= 0, "fold"].nunique()
+    grouped = f"{folds} folds, grouped by problem"
+    scores = recipe_named(OUT_OF_FOLD_RECIPE).orders_only
+    return table, RankedBy(RANKED_OUT_OF_FOLD, "a LightGBM model", grouped, order_only=scores)
 
 
 def _others(plan: Plan, problems: ProblemSet, picks: pd.DataFrame) -> pd.DataFrame:
