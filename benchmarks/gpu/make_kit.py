@@ -35,7 +35,12 @@ def main() -> int:
     """Returns 1 when kernels do not compile, or the folder is larger than it may be."""
     parser = argparse.ArgumentParser(description="Packs the figures of benchmarks/gpu for another machine.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--arch", default="sm_90", choices=("sm_90", "gfx950", "cpu"), help="cpu: a dry run")
+    parser.add_argument(
+        "--arch",
+        default="sm_90",
+        choices=("sm_90", "gfx950", "gfx942", "gfx90a", "cpu"),
+        help="cpu: a dry run",
+    )
     parser.add_argument("--kernel-set", default=None, help="default: default; with --arch cpu: tiny")
     parser.add_argument("--dtype", default="bf16,fp16", help="of bf16, fp16 (default: both)")
     parser.add_argument("--direction", default="forward,bwd_data,bwd_weight", help="default: all")

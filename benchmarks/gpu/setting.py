@@ -22,6 +22,7 @@ from tile_oracle.problem import Problem
 from tile_oracle.problem_set import format_problem_set, load_problem_sets
 from tile_oracle.record.dataset import load_records
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.target.resolve import amd_targets
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
@@ -30,7 +31,7 @@ _MOST_RUNS = 1000
 
 @dataclass(frozen=True)
 class Setting:
-    """target: gfx950, sm_90, or cpu for a dry run, which asserts no figure and measures little.
+    """target: a GPU's, or cpu for a dry run, which asserts no figure and measures little.
 
     kernels: a folder that `tile-oracle build` made, or None to compile. out: where runs and figures go.
     """
@@ -56,10 +57,15 @@ def why_no_setting() -> str:
     return "" if amd.usable or nvidia.usable else f"{amd.why}; {nvidia.why}"
 
 
+def _found() -> str:
+    amd = amd_presence()
+    return next(iter(amd_targets(amd)), "sm_90") if amd.usable else "sm_90"
+
+
 def find_setting() -> Setting:
     """From TILE_ORACLE_FIGURES_TARGET (a dry run: cpu), _KERNELS and _OUT."""
     given = os.environ.get
-    target = given("TILE_ORACLE_FIGURES_TARGET") or ("gfx950" if amd_presence().usable else "sm_90")
+    target = given("TILE_ORACLE_FIGURES_TARGET") or _found()
     kernels, out = given("TILE_ORACLE_FIGURES_KERNELS"), given("TILE_ORACLE_FIGURES_OUT")
     folder = Path(out or ROOT / "reports" / "gpu-figures").resolve()
     folder.mkdir(parents=True, exist_ok=True)

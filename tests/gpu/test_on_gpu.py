@@ -29,6 +29,7 @@ from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
+from tile_oracle.target.resolve import AMD_ARCHS
 
 EVIL = Path(__file__).parent.parent / "evil_gpu_kernels" / "evil_gpu.py"
 PREBUILT = os.environ.get("TILE_ORACLE_GPU_TEST_KERNELS")
@@ -88,7 +89,7 @@ class GpuUnderTest:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuUnderTest]:
-    there = {"gfx950": amd_presence(), "sm_90": nvidia_presence()}
+    there = {arch: amd_presence().of(arch) for arch in AMD_ARCHS} | {"sm_90": nvidia_presence()}
     name = next((name for name, presence in there.items() if presence.usable), None)
     if name is None:
         pytest.skip("; ".join(presence.why for presence in there.values()))

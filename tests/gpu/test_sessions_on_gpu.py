@@ -35,6 +35,7 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.target.device_state import why_not_readable
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 from tile_oracle.target.lock_files import LOCK_DIR_VARIABLE
+from tile_oracle.target.resolve import AMD_ARCHS
 
 ROOT = Path(__file__).resolve().parents[2]
 GIVEN = os.environ.get("TILE_ORACLE_FIGURES_TARGET")
@@ -87,7 +88,7 @@ class Where:
 
 
 def real_gpu() -> Where:
-    there = {"gfx950": amd_presence(), "sm_90": nvidia_presence()}
+    there = {arch: amd_presence().of(arch) for arch in AMD_ARCHS} | {"sm_90": nvidia_presence()}
     name = GIVEN or next((name for name, presence in there.items() if presence.usable), None)
     if name is None:
         pytest.skip("; ".join(presence.why for presence in there.values()))
