@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.ck_tile.api import CkTileApi, detect
 from tile_oracle.build.ck_tile.headers import CkTileHeaders, find_headers
@@ -19,7 +20,6 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.operation.gemm.gpu_source import fp8_refusal
 from tile_oracle.problem import Problem
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from tile_oracle.arch import load_arch
+from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.operation.gemm.kernel import GemmKernel
 from tile_oracle.operation.gemm.problem import RESULT_DTYPES
 
@@ -42,15 +43,6 @@ def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
     if kernel.dtype == "fp8" and (why := fp8_refusal(arch)) is not None:
         return why
     return _too_many_registers(kernel, arch) or _too_much_lds(kernel, arch)
-
-
-def fp8_refusal(arch: str) -> str | None:
-    """Why fp8 cannot be checked on the architecture, or None: operands and references are OCP's e4m3."""
-    found = load_arch(arch).fp8_format
-    if found == "ocp":
-        return None
-    has = f"reads e4m3 as {found}, in which the same bits are other numbers" if found else "has none"
-    return f"dtype 'fp8' has no code for {arch}: operands are OCP's e4m3, and its matrix unit {has}"
 
 
 def _too_much_lds(kernel: GemmKernel, arch: str) -> str | None:
