@@ -27,6 +27,10 @@ ARCHS = ("cpu", "gfx908", "gfx90a", "gfx942", "gfx950")
 Words = tuple[str, str, int]
 
 
+def words(value: str | Words) -> str:
+    return value if isinstance(value, str) else "-".join(map(str, value))
+
+
 # ---- the shipped sets ---------------------------------------------------------------------------
 
 
@@ -55,7 +59,7 @@ def test_every_publicly_measured_kernel_is_in_the_default_pool() -> None:
         assert parse_kernel_name(name) in pool
 
 
-@pytest.mark.parametrize(("arch", "kind"), sampled(itertools.product(ARCHS, KINDS), every=7))
+@pytest.mark.parametrize(("arch", "kind"), sampled(itertools.product(ARCHS, KINDS), every=7), ids=words)
 def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Words) -> None:
     full, tests, tiny = (set(kernel_pool(*kind, arch, rules)) for rules in ("full", "full-tests", "tiny"))
     assert tiny < tests < full
