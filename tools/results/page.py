@@ -34,10 +34,12 @@ COMMAND = "python -m tools.results -o docs/results.md"
 _INTRODUCTION = f"""\
 # Results
 
-How well the models pick, by direction, next to the published results. `{COMMAND}` makes
-this page from the models' folders: study.json (written by `tile-oracle ship` and `python -m tools.study`),
-cross-validation metrics and baselines. A test compares the page with the command's output. What has no row
-was not measured.
+For everyone who wants to know how well the shipped models pick. This page shows their efficiency, by direction,
+next to the published results. What has no row was not measured.
+
+`{COMMAND}` makes this page from the models' folders: study.json (written by
+`tile-oracle ship` and `python -m tools.study`), cross-validation metrics and baselines. A test compares the
+page with the command's output.
 
 Efficiency in percent: TFLOPS of the pick / TFLOPS of the problem's fastest kernel ([gate.md](gate.md)).
 Numbers in [ ] are 95 % bootstrap intervals over the problems. *Top 3 measured*: the best of the model's first
@@ -57,8 +59,8 @@ _NOT_COMPARABLE = """\
 - Cross-validation holds out problems of the training data, not a validation set. By family it holds out all
   batch and image sizes of a layer together. By problem it does not, which is optimistic.
 - The published features were made for one library's kernel names and read the first number as a block size.
-  They describe the kernels here less precisely than they could, which lowers the rows `recipe published` of
-  other hardware.
+  They describe the kernels here less precisely than they could, so the rows `recipe published` of other
+  hardware may understate that recipe.
 - Efficiency is relative to the pool and the device: a higher efficiency on another pool or device does not
   make a model better."""
 
