@@ -34,8 +34,8 @@ COMMAND = "python -m tools.results -o docs/results.md"
 _INTRODUCTION = f"""\
 # Results
 
-For everyone who wants to know how well the shipped models pick. This page shows their efficiency, by direction,
-next to the published results. What has no row was not measured.
+For everyone who wants to know how well the shipped models pick. This page shows their efficiency, by
+direction, next to the published results. What has no row was not measured.
 
 `{COMMAND}` makes this page from the models' folders: study.json (written by
 `tile-oracle ship` and `python -m tools.study`), cross-validation metrics and baselines. A test compares the
