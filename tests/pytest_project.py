@@ -59,8 +59,9 @@ KERNELS = (
 
 
 def heed_ctrl_c() -> None:
-    """For a new process: what runs in a shell's background, as this may, inherits that Ctrl-C is ignored."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """For a new process: in a shell's background and under nohup, this one inherits ignored signals."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @dataclass(frozen=True)

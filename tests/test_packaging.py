@@ -105,6 +105,7 @@ def test_an_installed_plugin_measures_away_from_the_checkout(installed: Path, tm
     assert list((tmp_path / "reports").glob("forward_smoke-*/measurements/*.parquet"))
 
 
+@pytest.mark.slow
 def test_the_command_is_installed(installed: Path, tmp_path: Path) -> None:
     done = run(installed, tmp_path, "tile-oracle", "problems")
     assert done.returncode == 0

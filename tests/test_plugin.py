@@ -177,6 +177,7 @@ def failing(make_project: MakeProject) -> tuple[Project, tuple[str, ...]]:
     return project, ("--problem-set", "small.csv", *TWO_KERNELS, "--toolchain", str(compiler))
 
 
+@pytest.mark.slow
 def test_x_stops_at_the_first_failure_and_lf_runs_it_again(failing: tuple[Project, tuple[str, ...]]) -> None:
     project, arguments = failing
     first = project.pytest(*arguments, "-x", "-v")
@@ -421,7 +422,10 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
         (["--kernel-filter", "tile_q == 1"], "kernel filter 'tile_q == 1', column 1: a kernel has no field"),
         (["--kernel-filter", "tile_m == 7"], "has no kernel for forward fp32 2D on cpu"),
         (["--kernel-set", "tinny"], "kernel set 'tinny' is not known"),
-        (["--target", "gfx9999"], "--target 'gfx9999' is not one of auto, gfx950, sm_90, cpu"),
+        (
+            ["--target", "gfx9999"],
+            "--target 'gfx9999' is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu, replay",
+        ),
         (["--toolchain", "no-such-clang"], "toolchain 'no-such-clang' is not a program on this machine"),
         (["--isa", "mips"], "instruction set 'mips' is not known"),
         (["--model", "absent"], "--model 'absent' is neither a model folder"),

@@ -147,6 +147,7 @@ one:
 """
 
 
+@pytest.mark.slow
 def test_the_help_teaches_by_examples_that_work(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

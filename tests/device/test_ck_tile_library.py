@@ -328,6 +328,7 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
         assert any("was built from other kernel sources" in note for note in ours.notes)
 
 
+@pytest.mark.slow
 def test_the_command_builds_what_there_is_and_counts_the_rest(
     libraries: dict[str, Path],
     folder: Path,
@@ -416,6 +417,7 @@ def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
     assert len(refused) == 5
 
 
+@pytest.mark.slow
 def test_tune_and_pick_take_the_kernels_that_the_checkout_builds(
     libraries: dict[str, Path], runtime: Path, folder: Path, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def test_the_parent_imports_nothing_of_the_device_folder() -> None:
     assert not [module for module in reached if module.split(".")[0] == "device"]
 
 
+@pytest.mark.slow
 def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
     reached = reached_from("operation.registry")
     assert {"operation.gemm.descriptor", "operation.gemm.ck_tile", "operation.gemm.rules"} <= reached

@@ -26,6 +26,7 @@ def trial(make_project: Callable[[], Project], tmp_path_factory: pytest.TempPath
     return trial
 
 
+@pytest.mark.slow
 def test_sessions_that_are_killed_lose_and_double_nothing(trial: Trial) -> None:
     injected = sum(trial.counts[how] for how in ("killed", "stopped and killed", "stopped and continued"))
     assert 1 <= injected == FAULTS - trial.faults_left

@@ -224,6 +224,7 @@ class TestSessions:
         exact = Side(np.ones(6), np.zeros(6), np.zeros(6), np.ones(6))
         assert not with_sessions(exact, 0.1).sigma.any()
 
+    @pytest.mark.slow
     def test_unchanged_sessions_that_differ_do_not_fail(self) -> None:
         """Of 100 pairs of unchanged runs two or three may fail; without the term a third do."""
         rng = np.random.default_rng(4)

@@ -222,6 +222,7 @@ def test_what_is_exported(arch: str) -> None:
     assert "to_finish" in assembly(kernel("bwd_weight_bf16_2d_64x128x64_compv5_intrawave_dsb_2s"), arch)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(
     ("name", "change"),

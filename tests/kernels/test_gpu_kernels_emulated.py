@@ -159,6 +159,7 @@ def test_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> Non
     assert taken > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ndim", [2, 3])
 @pytest.mark.parametrize("direction", ["forward", "bwd_data", "bwd_weight"])
 @pytest.mark.parametrize(("arch", "dtype"), POOLS)

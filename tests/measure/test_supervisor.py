@@ -234,6 +234,7 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error(
     assert ("to_launch" in measurements[0].detail) == (damage == "no_symbol")
 
 
+@pytest.mark.slow
 def test_every_kernel_of_a_long_row_of_evils_is_measured_once(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:

@@ -142,7 +142,7 @@ def test_what_is_wrong_with_a_folder_is_said(records: pd.DataFrame, tmp_path: Pa
     names = spec["feature_names"]
     cases = {
         "no model folder": tmp_path / "nowhere",
-        "no grouped_conv schema supplies: moon_phase": broken(feature_names=[*names[:-1], "moon_phase"]),
+        "no grouped_conv schema has: moon_phase": broken(feature_names=[*names[:-1], "moon_phase"]),
     }
     for message, folder in cases.items():
         with pytest.raises(ModelError, match=message):

@@ -102,6 +102,7 @@ def test_what_was_merged_before_may_be_merged_again(
     assert summary.equal == len(at_once)
 
 
+@pytest.mark.slow
 @RELAXED
 @given(ROWS, PLACES)
 def test_nothing_is_lost_and_nothing_is_there_twice(

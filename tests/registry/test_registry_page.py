@@ -13,6 +13,7 @@ from tests.docs.test_docs import ROOT, blocks
 PROGRAMS = blocks(ROOT / "docs" / "registry.md", "python")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "shown"),
     [

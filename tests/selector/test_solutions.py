@@ -48,6 +48,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @needs_make
 def test_the_example_s_dispatcher_picks_what_python_picks(exported: Path) -> None:
     """Also where the first pick does not support the problem and the next one does."""

@@ -19,7 +19,7 @@ SWEEP = (
     "--kernel-set",
     "tiny",
     "--kernel-budget",
-    "20ms",
+    "5ms",
     "--model",
     "none",
     "-v",

@@ -124,6 +124,7 @@ def name_archs(machine: Path, *versions: int) -> None:
         (machine / "nodes" / str(number) / "properties").write_text(text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("version", "name"), [(90402, "gfx942"), (90010, "gfx90a"), (90500, "gfx950")])
 def test_auto_takes_the_architecture_that_the_driver_names(
     machine: Path, options: TargetOptions, version: int, name: str

@@ -81,6 +81,7 @@ def counted(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]
     return float(len(list(folder.glob("model_*.lgbm.gz"))))
 
 
+@pytest.mark.slow
 def test_every_variant_is_there_and_the_folder_that_is_timed_is_its_own(found: TradeOff) -> None:
     variants = {row.variant for row in found.rows}
     assert len(variants) == len(found.rows) == 2 * 2 * 3 * 2 + 1
@@ -174,6 +175,7 @@ def test_the_figures_are_those_of_cross_validating_the_chosen_recipe(
         assert efficiency.p10_percent == pytest.approx(figures.p10_percent, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_the_same_rows_and_seed_make_the_same_choice_whatever_picking_takes(rows: pd.DataFrame) -> None:
     def slow_when_small(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
         return 1e6 - counted(folder, problems, kernels)
@@ -188,6 +190,7 @@ def test_the_same_rows_and_seed_make_the_same_choice_whatever_picking_takes(rows
     assert again.rows != first.rows
 
 
+@pytest.mark.slow
 def test_a_compact_training_ships_the_choice_and_says_so(tmp_path: Path) -> None:
     records = make_records(make_problems(12), make_kernels(), noise=0.05)
     said: list[str] = []

@@ -58,7 +58,7 @@ def test_a_set_comes_back_from_its_text(tmp_path: Path) -> None:
         ("M,N,K\n1,2,x\n", r"mine.csv:2: K = 'x' is not an integer"),
         ("layout,M,N,K\nrcc,1,2,3\n", r"layout 'rcc' is not one of"),
         ("M,N,K,split_k\n1,2,3,4\n", r"split_k = 4 is more parts than K = 3"),
-        ("M,M,N,K\n1,1,2,3\n", r"column M is there twice"),
+        ("M,M,N,K\n1,1,2,3\n", r"column M appears twice"),
     ],
 )
 def test_a_file_that_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, message: str) -> None:
