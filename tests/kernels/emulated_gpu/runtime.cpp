@@ -4,6 +4,8 @@
 //   EMULATED_CODE=FOLDER     what modules are: FOLDER/<sha256 of the image>.emulated is the same source, compiled for the
 //                            emulator (compiler.py). An image without one is invalid.
 //   EMULATED_GPUS=2          how many GPUs there are (default 1), before HIP_VISIBLE_DEVICES or CUDA_VISIBLE_DEVICES
+//   EMULATED_ACCESS_NS=100   how many nanoseconds a memory access takes (default 1): a kernel that takes longer needs fewer
+//                            runs for one sample
 //   EMULATED_HIP_FAULTS=code a kernel's fault is an error number in HIP, too; by default HIP ends the process, as ROCm does
 //
 // Launches run at once, but their faults come to light in the next call that waits, and in all later ones. Whatever
@@ -62,11 +64,12 @@ constexpr int MOST_GPUS = 8, COMPUTE_UNITS = 4;
 constexpr int LDS_OF_UNIT = BOTH(160, 228) << 10, LDS_OF_LAUNCH = BOTH(160, 227) << 10, LDS_UNASKED = BOTH(160, 48) << 10;
 constexpr int REGISTERS = 128, MOST_ARGUMENTS = 16;
 // Nanoseconds of the device's clock.
-constexpr double NS_ACCESS = 1, NS_LAUNCH = 3000, NS_IN_GRAPH = 1000, NS_MISS = 20000, BYTES_A_NS = 4000;
+constexpr double NS_LAUNCH = 3000, NS_IN_GRAPH = 1000, NS_MISS = 20000, BYTES_A_NS = 4000;
 constexpr u64 CACHE_BYTES = 32 << 20;
 
 int fault;        // of a kernel, found out about by the next call that waits
 double clock_ns;  // the device's
+int access_ns;    // of the clock; 0: not known yet
 bool cold;        // caches hold something else than what kernels use
 int visible[MOST_GPUS], visible_count = -1;
 bool has_context;
@@ -274,6 +277,15 @@ int check_launch(const Function &f, const Node &n, const unsigned *block) {
   return FINE;
 }
 
+int ns_of_an_access() {
+  if (!access_ns) {
+    const char *number = getenv("EMULATED_ACCESS_NS");
+    access_ns = number ? (int)strtol(number, nullptr, 10) : 1;
+    if (access_ns < 1) access_ns = 1;
+  }
+  return access_ns;
+}
+
 void run(const Node &n, double overhead_ns) {
   if (fault) return;
   Function *f = find<Function>((handle)n.function, FUNCTION);
@@ -291,7 +303,7 @@ void run(const Node &n, double overhead_ns) {
     dprintf(2, "the emulated GPU: %s\n", what.message);
   }
   free(ranges);
-  clock_ns += overhead_ns + (cold ? NS_MISS : 0) + NS_ACCESS * (double)(accesses - before);
+  clock_ns += overhead_ns + (cold ? NS_MISS : 0) + (double)ns_of_an_access() * (double)(accesses - before);
   cold = false;
 }
 
