@@ -377,4 +377,4 @@ def test_ck_builder_s_lines_are_read_by_the_headers_own_words(
         "grouped_conv_forward_bf16_2d_128x128x64_compv3_intrawave_w2x2x1_v8x8x8",
     ]
     ((_, reason),) = read_builder_configs("profiler", tmp_path).left_out
-    assert "does not say MPerXDL" in reason
+    assert "does not give MPerXDL" in reason

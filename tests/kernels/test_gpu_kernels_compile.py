@@ -301,7 +301,7 @@ def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any
     ("change", "reason"),
     [
         ({"dtype": "fp32"}, "dtype: sm_90 does not multiply fp32"),
-        ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 works in two buffers"),
+        ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 has two buffers"),
         ({"scheduler": "interwave"}, "scheduler: compv3 on sm_90 is intrawave"),
         ({"direction": "bwd_data", "split_image": True}, "split_image: sm_90 has no bwd_data kernels"),
         ({"tile_m": 512, "tile_n": 512, "tile_k": 128, "double_smem_buffer": True}, "LDS"),

@@ -349,7 +349,7 @@ def test_depths_and_lists_multiply(tmp_path: Path) -> None:
                 "ndim": [2],
                 "epilogue": ["cshuffle", "default"],
             },
-            "mine.json: blocks: the blocks propose 400,004 kernels for each kind .* at most 250,000",
+            "mine.json: blocks: the blocks propose 400,004 kernels for each kind .* the limit is 250,000",
         ),
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:60],

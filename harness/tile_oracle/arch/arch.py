@@ -18,7 +18,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class Arch:
-    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` say what it refuses."""
+    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` return what it refuses."""
 
     name: str
     family: str
@@ -36,7 +36,7 @@ class Arch:
     compute_unit: ComputeUnit | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
     fp8_format: str = ""
-    """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" where the table does not say."""
+    """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" if the table does not state it."""
     most_threads: int = 1024
     listed_only: bool = True
     """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""

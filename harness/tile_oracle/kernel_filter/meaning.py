@@ -1,4 +1,4 @@
-"""The meaning of kernel filters: a syntax tree's types are checked, and it becomes a function of a kernel."""
+"""Checks the types of a filter's syntax tree and turns it into a function of a kernel."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def meaning(text: str) -> Value:
-    """The function of a kernel that a filter stands for.
+    """The filter as a function of a kernel.
 
     Raises RuleError with the column of the error. The function raises RuleError for a division by zero, and
     for a field that kernels of the operation do not have.
@@ -244,7 +244,7 @@ class _Typing:
             self.check_words(right, left)
 
     def check_words(self, field_: _Node, other: _Node) -> None:
-        """Refuses a text that the field can never have, which is probably a typing error."""
+        """Refuses a string that the field can never have: probably a typo."""
         name = field_.field_name
         if name == "pipeline":
             for word in other.literals:

@@ -149,7 +149,7 @@ def test_a_rule_set_of_ones_own_may_have_gemm_alone(tmp_path: Path) -> None:
                 BLOCK
                 | {"tile_k": list(range(1, 600)), "tiles": [{**BLOCK["tiles"][0], "tile": "64x64"}] * 500}
             ],
-            "at most 250,000 are looked at",
+            "the limit is 250,000",
         ),
     ],
 )
