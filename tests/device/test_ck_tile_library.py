@@ -82,6 +82,7 @@ def problem(direction: str = "forward", **fields: int) -> dict[str, Any]:
     return {"op": "grouped_conv", **GroupedConvProblem(direction, "bf16", 2, **{**values, **fields}).as_row()}
 
 
+@pytest.mark.slow
 def test_a_library_holds_the_kernel_s_code(libraries: dict[str, Path]) -> None:
     path = libraries[FORWARD]
     assert what_is_wrong_with_library(path, "gfx950") is None

@@ -295,6 +295,7 @@ def test_other_kinds_of_problems(gpu: GpuProject, problems: tuple[str, ...], ker
     assert set(first["problem"][first["status"] != "unsupported"]) == set(problems)
 
 
+@pytest.mark.slow
 def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
     """48 KiB: with the little that the kernel declares it is more, which CUDA must be told before."""
     if gpu.target != "sm_90" or (KERNELS_FILTER and gpu.where.machine is None):

@@ -26,6 +26,7 @@ import ziglang  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.samples import sampled
 from tile_oracle.data_files import data_folder
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
@@ -367,7 +368,7 @@ def library_of(folder: Path) -> Callable[[Config], Path]:
     return cache(lambda config: compile_library(config, folder, NATIVE))
 
 
-every_kernel = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+every_kernel = pytest.mark.parametrize("config", sampled(CONFIGS, every=3), ids=lambda config: config.name)
 flat_kernels = pytest.mark.parametrize(
     "config", [c for c in CONFIGS if c.ndim == 2 and c.dtype == "bf16"], ids=lambda config: config.name
 )
@@ -491,7 +492,7 @@ def cpu_flags() -> set[str]:
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86-64")
 @pytest.mark.parametrize("level", X86_LEVELS)
-@pytest.mark.parametrize("index", [0, 10, 29, 33])
+@pytest.mark.parametrize("index", sampled([0, 10, 29, 33], every=4))
 def test_every_level_of_x86_is_exact(level: str, index: int, tmp_path: Path) -> None:
     if not X86_LEVELS[level] <= cpu_flags():
         pytest.skip(f"this CPU is below {level}")

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from evil_target import FLAG, MODES, NOISE_ALLOWED, EvilTarget, evil_kernel, small_problem
 
+from tests.samples import sampled
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.errors import BuildError, TargetError
 from tile_oracle.measure.measurement import Measurement
@@ -112,7 +113,7 @@ EVILS = (
 )
 
 
-@pytest.mark.parametrize("evil", EVILS, ids=lambda evil: evil.mode)
+@pytest.mark.parametrize("evil", sampled(EVILS, every=2), ids=lambda evil: evil.mode)
 def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(evil: Evil, long_lived: Supervisor) -> None:
     supervisor = long_lived
     supervisor.open()
