@@ -107,6 +107,7 @@ def test_the_binary_says_which_ck_tile_it_is(builder: Builder) -> None:
     assert f"CK Tile (headers {double.double_api().headers.digest[:12]})" in binary.toolchain
 
 
+@pytest.mark.slow
 def test_the_kernel_is_checked_and_timed_from_a_graph(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:

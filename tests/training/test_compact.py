@@ -227,6 +227,7 @@ def test_a_compact_training_ships_the_choice_and_says_so(tmp_path: Path) -> None
     assert not (tmp_path / "m" / TRADEOFF_FILE).exists()  # it is not another model's
 
 
+@pytest.mark.slow
 def test_the_table_shows_the_best_the_chosen_and_what_no_smaller_one_beats(found: TradeOff) -> None:
     lines = list(table_lines(found))
     assert lines[0] == "picks among 10 kernels, timed in counted"
