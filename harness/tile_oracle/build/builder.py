@@ -97,6 +97,8 @@ class Builder:
         self.toolchain: Toolchain | None = found.toolchain
         self.flags: tuple[str, ...] = found.flags
         self.source: KernelSource = found.source
+        self.origin: KernelSource = found.compiled_from
+        """The sources to compile."""
         self.compiled_from = found.compiled_from.identity
         """Identity of the sources to compile. `source` may be a prebuilt folder of them instead."""
         self.headers: Headers = found.compiled_from.headers

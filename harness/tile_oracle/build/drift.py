@@ -14,7 +14,7 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.user_file import read_bytes
 
 _MOST_LIST_BYTES = 64 << 20
-_BINARIES = (".so", ".hsaco", ".ptx", ".cubin")
+_BINARIES = (".so", ".hsaco", ".ptx", ".cubin", ".zip")
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Folders of prebuilt kernels, compiled on one machine for use on another.
 
     manifest.json               the kernels, what built them, the CPU features that they need
-    binaries/<source hash>.so   the binaries, each stored once (.hsaco, .ptx, .cubin for GPUs)
+    binaries/<source hash>.so   the binaries, each stored once (.hsaco, .ptx, .cubin, .zip for GPUs)
 
 A folder may come from anywhere, so the manifest is validated and every binary is checked against its sha256.
 """
@@ -27,7 +27,7 @@ FORMAT = "tile-oracle kernels 1"
 
 _MOST_MANIFEST_BYTES = 256 << 20
 _HASH = re.compile(r"[0-9a-f]{64}")
-_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin)")
+_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin|zip)")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu and libraries of CK Tile."""
+"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, libraries of CK Tile, archives of
+Triton."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ from tile_oracle.device.gpu_abi import (
     read_launch_info,
 )
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, LibraryLaunch, RuntimeFailure
+from tile_oracle.device.triton_kernel import TritonKernel
 from tile_oracle.problem import Problem
+from tile_oracle.triton.archive import SUFFIX as TRITON_SUFFIX
 
 Launches = tuple[Launch | LibraryLaunch, ...]
 
@@ -51,12 +54,14 @@ class LoadedKernel(Protocol):
 
 
 def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
-    """Loads a library (.so) or a module (any other suffix).
+    """Loads a library (.so), an archive of Triton (.zip) or a module (any other suffix).
 
     Raises RuntimeFailure, OSError, and ValueError for a file with another ABI.
     """
     if binary.suffix == ".so":
         return LibraryKernel(CkTileLibrary(binary, driver.library))
+    if binary.suffix == TRITON_SUFFIX:
+        return ArchivedKernel(TritonKernel(driver, binary, compute_units))
     return ModuleKernel(driver, binary, compute_units)
 
 
@@ -96,6 +101,23 @@ class ModuleKernel:
 
     def unload(self) -> None:
         self._driver.unload_module(self._module)
+
+
+class ArchivedKernel:
+    """A kernel that Triton compiled ahead."""
+
+    def __init__(self, kernel: TritonKernel) -> None:
+        self._kernel = kernel
+
+    def plan(self, problem: Problem) -> Run:
+        plan = self._kernel.plan(problem)
+        return Run(plan.workspace_bytes, plan.needs, plan.launches)
+
+    def facts(self) -> Mapping[str, int]:
+        return self._kernel.facts()
+
+    def unload(self) -> None:
+        self._kernel.unload()
 
 
 class LibraryKernel:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Protocol, Self, cast
 
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel.fields import EPILOGUES, PIPELINE_NAME, SCHEDULERS, shortened
+from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
 from tile_oracle.operation import DEFAULT_OPERATION, Kind, find_operation, operation_named, operation_names
 from tile_oracle.problem import Problem
 
@@ -19,6 +20,7 @@ __all__ = [
     "PIPELINE_NAME",
     "SCHEDULERS",
     "Kernel",
+    "NamedKernel",
     "TiledKernel",
     "kernel_from_row",
     "parse_kernel_name",
@@ -29,12 +31,14 @@ __all__ = [
 class Kernel(Protocol):
     """A kernel of any operation: a frozen dataclass, whose fields are columns of records.
 
-    op: its operation's name.
+    A NamedKernel's fields are in its name alone.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    op: ClassVar[str]
+    @property
+    def op(self) -> str:
+        """Its operation's name."""
 
     @property
     def dtype(self) -> str:
@@ -102,12 +106,16 @@ def tiled(kernel: Kernel) -> TiledKernel:
 
 def parse_kernel_name(name: str) -> Kernel:
     """The kernel of a full name, of any operation. Raises KernelError."""
+    if is_named(name):
+        return parse_named_kernel(name)
     named = (op for op in operation_names() if isinstance(name, str) and name.startswith(op + "_"))
     return operation_named(next(named, DEFAULT_OPERATION)).parse_kernel(name)
 
 
 def kernel_from_row(row: Mapping[str, Any], op: str) -> Kernel:
     """The kernel of a table's row. Raises KernelError."""
+    if is_named(row.get("kernel")):
+        return NamedKernel.from_row(row)
     operation = find_operation(op) if isinstance(op, str) else None
     if operation is None:
         raise KernelError(f"operation {shortened(op)} is not one of {', '.join(operation_names())}")

@@ -19,10 +19,11 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
 from tile_oracle.problem import Kind, Problem, problem_from_id
+from tile_oracle.problem_set import load_problem_sets
 from tile_oracle.record.run import Run, RunLog
 from tile_oracle.session.models import AUTO, Picks
 from tile_oracle.session.options import SessionOptions
-from tile_oracle.session.plan import without
+from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
 from tile_oracle.target import TargetOptions, resolve_target
@@ -53,6 +54,12 @@ class LiveSession(Session):
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
         self._log: RunLog | None = None
+
+    def _make_plan(self) -> Plan:
+        problems = load_problem_sets(self.options.problem_set or "")
+        builder = self.target.builder
+        source = None if builder is None else builder.origin
+        return make_plan(self.options, self.target.arch, problems, source=source)
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
         """The pair's measurement: new, from the problem's sweep, or from the resumed run.

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 
 from tile_oracle.kernel import Kernel
+from tile_oracle.kernel.named import SHORT_NAMES
 from tile_oracle.operation import operations
 from tile_oracle.problem import Problem
 
@@ -14,7 +15,7 @@ from tile_oracle.problem import Problem
 def _pair_in_id() -> re.Pattern[str]:
     known = tuple(operations())
     problems = "|".join(one.id_pattern for one in known)
-    kernels = "|".join(one.short_names for one in known)
+    kernels = "|".join((SHORT_NAMES, *(one.short_names for one in known)))
     return re.compile(rf"[\[-](?P<problem>{problems})(?:-(?P<kernel>{kernels}))?[\]-]")
 
 
