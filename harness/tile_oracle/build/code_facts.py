@@ -28,7 +28,7 @@ _REGISTER_BYTES = 4
 
 @dataclass(frozen=True)
 class CodeFacts:
-    """Resource use of a kernel. A field is None where the binary does not say; on cpu all are None.
+    """Resource use of a kernel. A field is None if the binary does not state it; on cpu all are None.
 
     vgprs: vector registers of a work-item; on AMD including accumulators, on NVIDIA all registers.
     agprs, sgprs: accumulator and scalar registers.

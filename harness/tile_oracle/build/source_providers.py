@@ -1,4 +1,4 @@
-"""Finds the kernel source that `--kernel-source` names.
+"""Finds the kernel source of `--kernel-source`.
 
 A distribution provides a source through an entry point of the group `tile_oracle.kernel_sources` that names
 a `SourceProvider`. It is imported only when `--kernel-source` names it.
@@ -72,7 +72,9 @@ def find_source_provider(name: str) -> SourceProvider:
     found = entry_points(group=ENTRY_POINTS)
     if name not in found.names:
         known = ", ".join(sorted({CK_TILE, TRITON, *found.names}))
-        raise BuildError(f"--kernel-source {name!r} is not one of {known}: install what offers it")
+        raise BuildError(
+            f"--kernel-source {name!r} is not one of {known}: install the package that provides it"
+        )
     try:
         return cast(SourceProvider, found[name].load())
     except Exception as error:

@@ -50,7 +50,7 @@ class LoadedKernel(Protocol):
         """The driver's facts about the kernel, which may be empty. Raises RuntimeFailure, RuntimeMissing."""
 
     def unload(self) -> None:
-        """Free its memory."""
+        """Frees its memory."""
 
 
 def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
