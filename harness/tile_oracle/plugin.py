@@ -54,6 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
             deadline=worker_input.get("tile_oracle_deadline"),
             run_folder=worker_input.get("tile_oracle_run"),
             run_owner=worker_input.get("tile_oracle_owner", ""),
+            offers_folder=worker_input.get("tile_oracle_run"),
         )
     except DeviceMissingError as error:
         _end_without_device(config, str(error))

@@ -210,8 +210,8 @@ def test_what_holds_a_worker_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_why_there_is_no_control_group_is_said(tmp_path: Path) -> None:
-    assert why_no_cgroup(None) == "cgroup v2 is not mounted"
+    assert why_no_cgroup(None) == "control groups of version 2 are not mounted"
     (tmp_path / "cgroup.subtree_control").write_text("cpu\n")
-    assert why_no_cgroup(tmp_path).endswith("does not delegate the controllers memory and pids")
+    assert why_no_cgroup(tmp_path).endswith("passes on no memory and pids controller")
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
     assert why_no_cgroup(tmp_path) == ""

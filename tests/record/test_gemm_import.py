@@ -135,7 +135,7 @@ def test_what_a_result_says_besides_must_be_so_of_its_kernel(tmp_path: Path) -> 
     path.write_text(json.dumps([as_printed(), *(as_printed(**{name: value}) for name, value in lies)]))
     imported = import_file(path, "gfx950")
     assert imported.summary.refused == {
-        f"{name} contradicts the kernel or dense matrices": 1 for name, _ in lies
+        f"{name} is not that of the kernel or of dense matrices": 1 for name, _ in lies
     }
     assert imported.summary.rows == 8
     assert imported.records["problem"].tolist() == [PROBLEM.id]
@@ -167,7 +167,7 @@ def test_parquet_of_others(tmp_path: Path) -> None:
     table.loc[1, "layout"] = "rrr"
     table.to_parquet(path)
     assert import_file(path, "gfx950").summary.refused == {
-        "layout contradicts the kernel or dense matrices": 1
+        "layout is not that of the kernel or of dense matrices": 1
     }
     table.drop(columns=["latency_ms", "k"]).to_parquet(path)
     with pytest.raises(RecordError, match="lacks the columns latency_ms, K"):

@@ -1,1 +1,1 @@
-"""Builds kernels: toolchains, source generation, content-addressed cache, builder, inspection."""
+"""From kernels to binaries: toolchains, source generation, content-addressed cache, builder, inspection."""

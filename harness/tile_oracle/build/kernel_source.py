@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.isa import Isa
 from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import Toolchain
 from tile_oracle.kernel import Kernel
-from tile_oracle.problem import Kind, Problem
+from tile_oracle.problem import Problem
 
-NATIVE, CK_TILE, TRITON = "native", "ck_tile", "triton"
+NATIVE, CK_TILE = "native", "ck_tile"
 NOT_IN_SOURCE = "ck_tile: "
 """Prefix of the refusal when a checkout has no code of a kernel for any problem."""
 
@@ -58,22 +58,3 @@ class KernelSource(Protocol):
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         """Why a newly built binary cannot be used, or None. Raises BuildError when it cannot be read."""
-
-
-@runtime_checkable
-class PoolSource(KernelSource, Protocol):
-    """A kernel source with kernels of its own, which no rule set proposes (kernel.named.NamedKernel)."""
-
-    def pool(self, kind: Kind) -> tuple[Kernel, ...]:
-        """The kernels for a kind of problem, in the order in which they run; none for an unknown kind."""
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of problems that it has kernels for."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Messages for the user about the pool."""
-
-    def describe_in(self, folder: Path) -> None:
-        """Adds to a prebuilt folder what opening the source from it needs. Raises BuildError."""

@@ -1,10 +1,9 @@
-"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, libraries of CK Tile, archives of
-Triton."""
+"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, libraries of CK Tile, algorithms of
+vendors' libraries."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -19,25 +18,11 @@ from tile_oracle.device.gpu_abi import (
     plan_launch,
     read_launch_info,
 )
-from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, LibraryLaunch, RuntimeFailure
-from tile_oracle.device.triton_kernel import TritonKernel
+from tile_oracle.device.library.kernel import load_algorithm
+from tile_oracle.device.loaded_run import Launches, Run
+from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
 from tile_oracle.problem import Problem
-from tile_oracle.triton.archive import SUFFIX as TRITON_SUFFIX
-
-Launches = tuple[Launch | LibraryLaunch, ...]
-
-
-@dataclass(frozen=True)
-class Run:
-    """How a loaded kernel runs one problem.
-
-    workspace_bytes: size of its workspace. needs: the resources of a launch, for messages. launches: returns
-    the launches, given the addresses of both operands, the output and the workspace.
-    """
-
-    workspace_bytes: int
-    needs: str
-    launches: Callable[[int, int, int, int], Launches]
+from tile_oracle.vendor.algorithm_file import SUFFIX
 
 
 class LoadedKernel(Protocol):
@@ -50,18 +35,18 @@ class LoadedKernel(Protocol):
         """The driver's facts about the kernel, which may be empty. Raises RuntimeFailure, RuntimeMissing."""
 
     def unload(self) -> None:
-        """Frees its memory."""
+        """Free its memory."""
 
 
 def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
-    """Loads a library (.so), an archive of Triton (.zip) or a module (any other suffix).
+    """Loads a library (.so), an algorithm of a vendor's library, or a module (any other suffix).
 
     Raises RuntimeFailure, OSError, and ValueError for a file with another ABI.
     """
     if binary.suffix == ".so":
         return LibraryKernel(CkTileLibrary(binary, driver.library))
-    if binary.suffix == TRITON_SUFFIX:
-        return ArchivedKernel(TritonKernel(driver, binary, compute_units))
+    if binary.suffix == SUFFIX:
+        return load_algorithm(binary)
     return ModuleKernel(driver, binary, compute_units)
 
 
@@ -101,23 +86,6 @@ class ModuleKernel:
 
     def unload(self) -> None:
         self._driver.unload_module(self._module)
-
-
-class ArchivedKernel:
-    """A kernel that Triton compiled ahead."""
-
-    def __init__(self, kernel: TritonKernel) -> None:
-        self._kernel = kernel
-
-    def plan(self, problem: Problem) -> Run:
-        plan = self._kernel.plan(problem)
-        return Run(plan.workspace_bytes, plan.needs, plan.launches)
-
-    def facts(self) -> Mapping[str, int]:
-        return self._kernel.facts()
-
-    def unload(self) -> None:
-        self._kernel.unload()
 
 
 class LibraryKernel:

@@ -1,5 +1,5 @@
-"""Measures pairs on request: `measure(problem, kernel)` returns one pair, while whole problems are swept and
-recorded in advance."""
+"""`measure(problem, kernel)` returns one pair. Behind it, whole problems are swept and recorded in
+advance."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.run import RunLog
 from tile_oracle.record.schema import COLD, ROUND_FINAL, WARM
+from tile_oracle.vendor.libraries import library_of
 from tile_oracle.version import __version__
 
 _DEADLY = "the session died twice while it ran: it is not run again"
@@ -170,7 +171,7 @@ class MeasureService:
             **measurement.as_row(),
             "target": target.name,
             "arch": target.arch,
-            "implementation": target.implementation,
+            "implementation": library_of(measurement.kernel) or target.implementation,
             "device": device.name if device else "",
             "driver": device.driver if device else "",
             "seed": self._supervisor.settings.seed,

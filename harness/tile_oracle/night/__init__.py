@@ -1,1 +1,1 @@
-"""Nightly sessions, started by a scheduler, that keep baselines and a history."""
+"""Nights: sessions that come again and again, by a scheduler, and gate by what earlier ones left."""

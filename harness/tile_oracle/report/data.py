@@ -24,6 +24,7 @@ FOLDER = "folder"
 OUT_OF_FOLD = "out_of_fold"
 HELD = "held"
 PICKS = "picks"
+VENDOR = "vendor"
 NO_MODEL = "none"
 
 THROTTLED = "throttled"
@@ -34,7 +35,8 @@ THROTTLED = "throttled"
 class RankedBy:
     """The model that ranked the kernels. kind: "folder" (a trained model folder), "out_of_fold" (models
     cross-validated on this run's own records, each problem ranked by one that never saw it), "held" (the
-    picks that the baseline holds, judged again), "picks" (a CSV file of picks) or "none".
+    picks that the baseline holds, judged again), "picks" (a CSV file of picks), "vendor" (a library's own
+    choice) or "none".
     detail: one more sentence, such as the folds or the training data. order_only: its predictions are scores,
     not TFLOPS."""
 
@@ -48,6 +50,8 @@ class RankedBy:
         """A sentence on the model's origin."""
         if self.kind == FOLDER:
             text = f"ranked by the trained model {self.name}"
+        elif self.kind == VENDOR:
+            text = f"the own choice of {self.name}"
         elif self.kind == PICKS:
             text = f"picks from the file {self.name}"
         elif self.kind == OUT_OF_FOLD:

@@ -46,7 +46,7 @@ class CollectionHooks:
             ids = [problem.id for problem in problems]
             metafunc.parametrize("problem", problems, ids=ids, indirect=True)
         elif names == ["kernel"]:
-            kernels = [kernel for pool in plan.pools.values() for kernel in pool]
+            kernels = plan.all_kernels
             ids = [kernel.name for kernel in kernels]
             metafunc.parametrize("kernel", kernels, ids=ids, indirect=True)
 

@@ -276,7 +276,7 @@ def _candidates(
     """How the pool compares with the recorded kernels and the model's training kernels. lacking: names of
     kernels that are not built."""
     plan, kinds = session.plan, {problem.kind for problem in part.problems}
-    whole = {kernel.name for kind in kinds for kernel in plan.pools.get(kind, ())}
+    whole = {kernel.name for problem in part.problems for kernel in plan.kernels(problem)}
     pool = whole - lacking
     trained = None
     listed = session.recorded_kernels()
@@ -329,6 +329,7 @@ def _run_info(
     asked = {
         "--kernel-set": options.kernel_set,
         "--kernel-filter": options.kernel_filter or "",
+        "--kernels": options.kernels,
         "--target": options.target,
         "--oracle": str(options.oracle or ""),
         "--pairs": str(options.pairs or ""),

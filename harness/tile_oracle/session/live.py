@@ -26,7 +26,12 @@ from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, without
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import SUITE
+from tile_oracle.session.vendor_model import rankings_of
 from tile_oracle.target import TargetOptions, resolve_target
+from tile_oracle.target.base import Target
+from tile_oracle.target.with_libraries import WithLibraries
+from tile_oracle.vendor.ask import ask_library
+from tile_oracle.vendor.offers import Offers, load_offers, offers_file, save_offers
 
 _COLD_SAMPLES, _COLD_BATCH = 50, 10
 _LONGER = ("--settle-budget", "10m")
@@ -50,16 +55,53 @@ class LiveSession(Session):
                 options.kernel_source,
             ),
         )
+        offers_folder = process.pop("offers_folder", None)
+        self._asked_libraries = offers_folder is None
+        self.offers = self._offers(options, target, offers_folder)
+        if self.offers:
+            target = WithLibraries(target, tuple(self.offers.values()))
         super().__init__(options, target, reason, **process)
         self._supervisor: Supervisor | None = None
         self._service: MeasureService | None = None
         self._log: RunLog | None = None
 
+    def _offers(self, options: SessionOptions, target: Target, folder: str | None) -> dict[str, Offers]:
+        """What the libraries of --kernels offer: asked now, or read from the controller's run folder."""
+        libraries = options.sources.libraries
+        if not libraries:
+            return {}
+        if folder is not None:
+            files = [offers_file(Path(folder), library.name) for library, _ in libraries]
+            return {one.library: one for one in map(load_offers, files)}
+        problems = load_problem_sets(options.problem_set or "").problems
+        return {
+            library.name: ask_library(
+                library,
+                path,
+                [problem for problem in problems if library.takes(problem, target.arch)],
+                options.library_algorithms,
+                target.device_options().get("visible", ""),
+            )
+            for library, path in libraries
+        }
+
     def _make_plan(self) -> Plan:
-        problems = load_problem_sets(self.options.problem_set or "")
-        builder = self.target.builder
-        source = None if builder is None else builder.origin
-        return make_plan(self.options, self.target.arch, problems, source=source)
+        sets = load_problem_sets(self.options.problem_set or "")
+        offered = {
+            problem.id: tuple(kernel for one in self.offers.values() for kernel in one.kernels(problem))
+            for problem in sets.problems
+        }
+        rankings = rankings_of(self.offers.values(), sets.problems)
+        native = self.options.sources.native
+        plan = make_plan(self.options, self.target.arch, sets, None, offered, rankings, native=native)
+        return replace(plan, notes=(*plan.notes, *(one.describe() for one in self.offers.values())))
+
+    def open_run(self) -> Run:
+        opened, run = self._run is not None, super().open_run()
+        if self._asked_libraries and not opened:
+            for one in self.offers.values():
+                save_offers(run.folder, one)
+        return run
 
     def measure(self, problem: Problem, kernel: Kernel) -> Measurement:
         """The pair's measurement: new, from the problem's sweep, or from the resumed run.
@@ -172,8 +214,18 @@ class LiveSession(Session):
         return [f"target: {self.target.name} ({self.target_reason}), {built}"]
 
     def settle_options(self, run: Run, suspects: Path) -> list[str]:
+        kernels = ["--kernels", self.options.kernels] if self.options.kernels else []
         model = ["--model", self.options.model] if self.options.model != AUTO else []
-        return [*model, "--target", self.options.target, "--resume", "--run-name", run.name, *_LONGER]
+        return [
+            *kernels,
+            *model,
+            "--target",
+            self.options.target,
+            "--resume",
+            "--run-name",
+            run.name,
+            *_LONGER,
+        ]
 
     @property
     def notes(self) -> list[str]:

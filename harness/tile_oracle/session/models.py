@@ -19,8 +19,10 @@ from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem_set import ProblemSet
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan
+from tile_oracle.session.vendor_model import first_choice, vendor_rankings
 from tile_oracle.target.base import Target
 from tile_oracle.target.replay import NAME as REPLAY
+from tile_oracle.vendor.libraries import is_library_name
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 AUTO = "auto"
 OUT_OF_FOLD = "out-of-fold"
 NONE = "none"
+VENDOR = "vendor"
+"""The own choice of the libraries of --kernels."""
 _NO_LIGHTGBM = "lightgbm is not installed (pip install lightgbm)"
 
 _PROBLEMS_AT_ONCE = 50
@@ -55,6 +59,8 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
+    if options.model == VENDOR or (options.model == AUTO and options.sources.libraries):
+        return ModelChoice(VENDOR)
     if options.model.endswith(".csv"):
         path = Path(options.model).expanduser().resolve()
         if not path.is_file():
@@ -89,7 +95,7 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
         return folder.resolve()
     raise ModelError(
         f"--model {option!r} is neither a model folder (with {SPEC_FILE}) nor the name of one under "
-        "models/; a CSV file of picks, auto, out-of-fold and none are the other choices"
+        "models/; a CSV file of picks, auto, vendor, out-of-fold and none are the other choices"
     )
 
 
@@ -115,6 +121,7 @@ class Picks:
         self, choices: Sequence[ModelChoice], plan: Plan, held: Mapping[str, str] | None = None
     ) -> None:
         self._held = dict(held or {})
+        self._vendor = any(choice.name == VENDOR for choice in choices)
         self._files = [choice.picks_file for choice in choices if choice.picks_file is not None]
         self._folders = {kind: folder for choice in choices for kind, folder in choice.folders.items()}
         self._plan = plan
@@ -124,6 +131,8 @@ class Picks:
         """The pick as a tuple of one; empty where predictions come after the measurements (out-of-fold)."""
         folder = self._folders.get(problem.kind)
         kernels = self._plan.kernels(problem)
+        if self._vendor:
+            return first_choice(self._plan, problem)
         if self._files and kernels:
             return self._from_files(problem, kernels)
         if folder is None or not kernels:
@@ -133,7 +142,8 @@ class Picks:
 
             self._predictors[folder] = Predictor.load(folder)
         predictor = self._predictors[folder]
-        able = load_arch(predictor.spec.arch).able(kernels, problem)
+        pool = self._plan.pools[problem.kind]
+        able = load_arch(predictor.spec.arch).able(pool, problem)
         return (predictor.select(problem, able),) if able else ()
 
     def _from_files(self, problem: Problem, kernels: Sequence[Kernel]) -> tuple[Kernel, ...]:
@@ -166,6 +176,8 @@ def rank(
 
     if choice.name == NONE:
         return None, RankedBy(NO_MODEL, detail=choice.why or "--model none")
+    if choice.name == VENDOR:
+        return vendor_rankings(plan, problems)
     if choice.picks_file is not None:
         return _rankings_of_file(choice.picks_file, plan, problems)
     if held:
@@ -173,6 +185,7 @@ def rank(
     from tile_oracle.evaluation.candidates import without_refused
 
     own = records[records["problem"].isin([problem.id for problem in problems.problems])]
+    own = own[~own["kernel"].astype(str).map(is_library_name)]  # models rank kernels by their fields
     if choice.folders:
         table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
     else:
@@ -237,6 +250,8 @@ def _rankings_out_of_fold(plan: Plan, own: pd.DataFrame, arch: str) -> tuple[pd.
     from tile_oracle.training.recipe import recipe_named
 
     pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+    if not pool:
+        return None, RankedBy(NO_MODEL, detail="a model ranks the kernels of a kernel set, and there is none")
     try:
         table = out_of_fold(own, arch, pool)
     except ModelError as error:
@@ -307,6 +322,8 @@ def _path(
         pool += " cold cache"
     if options.abstain:
         pool += " abstaining"
+    if options.kernels:
+        pool += f" {options.pool_name}"
     if options.kernel_source:
         pool += f" {options.kernel_source.partition('=')[0]}"  # the kernels differ, but their names do not
     return baseline_path(root, choice.name, device, problems.name, pool)

@@ -13,10 +13,15 @@ from tile_oracle.session.outcome import ALLOWABLE, Outcome, read_allowed
 if TYPE_CHECKING:
     import pytest
 
+    from tile_oracle.vendor.libraries import Sources
+
 _DURATION = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)(?P<unit>ms|s|m|h|)")
 _LONGEST_S = 365 * 24 * 3600.0
 _LARGEST_SEED = 2**63 - 1
 _MOST_SAMPLES = 10_000
+_MOST_ALGORITHMS = 100_000
+MOST_ALGORITHMS = 100
+"""Algorithms of a library for a problem, unless --library-algorithms says otherwise."""
 DEFAULT_KERNEL_SET = "default"
 INTERVAL = "interval"
 """Also in tile_oracle.judge.criteria, which is too slow to import in every pytest run."""
@@ -87,9 +92,18 @@ def add_options(parser: pytest.Parser) -> None:
     )
     add(
         "--kernels",
-        metavar="FILE",
-        help="run kernels that are written in Triton: a Python file that declares them (tile_oracle.triton), "
-        "a folder that `tile-oracle build --kernels` made, or triton: those that ship",
+        metavar="SOURCES",
+        default="",
+        help="where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
+        "default), and libraries whose algorithms are candidates: cublaslt (GEMM on sm_90), or cublaslt=PATH",
+    )
+    add(
+        "--library-algorithms",
+        metavar="N",
+        type=int,
+        default=MOST_ALGORITHMS,
+        help=f"at most N algorithms of a library for a problem: those of its own ranking, then others "
+        f"(default: {MOST_ALGORITHMS})",
     )
     add("--isa", metavar="NAME", default="native", help="instruction set to compile for (default: native)")
     add(
@@ -148,7 +162,7 @@ def add_options(parser: pytest.Parser) -> None:
         default="auto",
         help="the model to judge: a folder, a name under models/, a CSV file of picks, auto (one that fits "
         "the target, else out-of-fold predictions of a model cross-validated on this run's own records), "
-        "out-of-fold, or none",
+        "vendor (the choice of a library of --kernels; auto means it with --kernels), out-of-fold, or none",
     )
     add("--baseline-dir", metavar="DIR", help="where baselines are kept (default: models/)")
     add("--update-baseline", action="store_true", help="accept this run's efficiencies as the new baseline")
@@ -241,6 +255,22 @@ class SessionOptions:
     abstain: bool = False
     rule: str = INTERVAL
     settle_budget_s: float | None = None
+    kernels: str = ""
+    library_algorithms: int = MOST_ALGORITHMS
+
+    @property
+    def sources(self) -> Sources:
+        """What --kernels names. Raises BuildError."""
+        from tile_oracle.vendor.libraries import read_sources
+
+        return read_sources(self.kernels)
+
+    @property
+    def pool_name(self) -> str:
+        """The pool in words: the kernel set, the libraries, or both."""
+        sources = self.sources
+        names = [self.kernel_set] if sources.native else []
+        return "+".join((*names, *(library.name for library, _ in sources.libraries)))
 
 
 def read_options(config: pytest.Config) -> SessionOptions:
@@ -260,17 +290,19 @@ def read_options(config: pytest.Config) -> SessionOptions:
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")
     seed, jobs = value("--data-seed"), value("--build-jobs")
-    kernels, folder = _kernels(value("--kernels"), value("--kernel-set"), here)
     if not 0 <= seed <= _LARGEST_SEED:
         raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
     samples = value("--samples")
     if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
         raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
+    most = value("--library-algorithms")
+    if not 1 <= most <= _MOST_ALGORITHMS:
+        raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")
     if jobs is not None and jobs < 1:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
     return SessionOptions(
         problem_set=value("--problem-set"),
-        kernel_set=value("--kernel-set") or (Path(kernels).name if kernels else DEFAULT_KERNEL_SET),
+        kernel_set=value("--kernel-set") or DEFAULT_KERNEL_SET,
         kernel_set_asked=value("--kernel-set") is not None,
         kernel_filter=value("--kernel-filter"),
         pairs=path("--pairs"),
@@ -278,7 +310,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         oracle=path("--oracle"),
         toolchain=value("--toolchain"),
         isa=value("--isa"),
-        build_dir=path("--build-dir") or folder,
+        build_dir=path("--build-dir"),
         build_jobs=jobs,
         report_dir=path("--report-dir") or home / "reports",
         run_name=value("--run-name"),
@@ -293,7 +325,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
         ck_tile=path("--ck-tile"),
-        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile"), kernels),
+        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile")),
         update_baseline=value("--update-baseline"),
         allowed=read_allowed(",".join(value("--allow") or ())),
         tolerances={
@@ -304,20 +336,9 @@ def read_options(config: pytest.Config) -> SessionOptions:
         abstain=value("--abstain"),
         rule=value("--criteria"),
         settle_budget_s=_settle_budget(value("--settle-budget")),
+        kernels=value("--kernels"),
+        library_algorithms=most,
     )
-
-
-def _kernels(given: str | None, kernel_set: str | None, here: Path) -> tuple[str | None, Path | None]:
-    """--kernels with an absolute path, and its prebuilt folder if it is one. Raises HarnessError."""
-    from tile_oracle.build.kernel_source import TRITON
-    from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
-
-    if given is None or given == TRITON:
-        return given, None
-    if kernel_set is not None:
-        raise HarnessError("--kernel-set is for rule sets: with --kernels use --kernel-filter")
-    path = here / Path(given).expanduser()
-    return str(path), path if is_prebuilt_folder(path) else None
 
 
 def _settle_budget(given: str | None) -> float | None:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from tile_oracle.build.kernel_source import KernelSource, PoolSource
 from tile_oracle.errors import ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel
@@ -23,9 +22,14 @@ def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
     return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
 
+Offered = Mapping[str, tuple[Kernel, ...]]
+
+
 @dataclass(frozen=True)
 class Plan:
     """problems: of all sets, without repetition. pools: kernels by kind, in the order in which they run.
+    offered: problem id -> the algorithms that libraries offer for it, candidates besides those of the pools.
+    rankings: problem id -> a library's own ranking of some of them, its first choice first.
     listed: the pairs of --pairs, problem id -> kernel names; None for all pairs."""
 
     problem_set: ProblemSet
@@ -33,6 +37,8 @@ class Plan:
     listed: Mapping[str, frozenset[str]] | None = None
     notes: tuple[str, ...] = ()
     """Notes on the problem sets and the kernel set for the summary."""
+    offered: Offered = field(default_factory=dict)
+    rankings: Offered = field(default_factory=dict)
 
     @property
     def sets(self) -> tuple[ProblemSet, ...]:
@@ -44,7 +50,13 @@ class Plan:
 
     def kernels(self, problem: Problem) -> tuple[Kernel, ...]:
         """The candidates for a problem; none if no set of the plan has problems of its kind."""
-        return self.pools.get(problem.kind, ())
+        return (*self.pools.get(problem.kind, ()), *self.offered.get(problem.id, ()))
+
+    @property
+    def all_kernels(self) -> tuple[Kernel, ...]:
+        """The candidates of all problems, each once."""
+        several = (*self.pools.values(), *self.offered.values())
+        return tuple(dict.fromkeys(kernel for kernels in several for kernel in kernels))
 
     def asked(self, problem: Problem) -> tuple[Kernel, ...]:
         """The candidates to measure: all of them, or those that --pairs lists."""
@@ -74,7 +86,8 @@ def without(plan: Plan, names: Collection[str]) -> Plan:
     if not names:
         return plan
     pools = {kind: tuple(k for k in pool if k.name not in names) for kind, pool in plan.pools.items()}
-    return replace(plan, pools=pools)
+    offered = {one: tuple(k for k in several if k.name not in names) for one, several in plan.offered.items()}
+    return replace(plan, pools=pools, offered=offered)
 
 
 Pools = dict[Kind, tuple[Kernel, ...]]
@@ -105,23 +118,18 @@ def _of_rules(
     return pools, load_rule_set(rules).notes
 
 
-def _of_source(
-    source: PoolSource, kinds: Iterable[Kind], where: KernelFilter | None
-) -> tuple[Pools, tuple[str, ...]]:
-    """The pools of a source with kernels of its own, and its notes. Raises RuleError."""
-    pools = {kind: tuple(k for k in source.pool(kind) if where is None or where.matches(k)) for kind in kinds}
-    return pools, source.notes
-
-
 def make_plan(
     options: SessionOptions,
     arch: str,
     problem_set: ProblemSet,
     recorded: Iterable[Kernel] | None = None,
-    source: KernelSource | None = None,
+    offered: Offered | None = None,
+    rankings: Offered | None = None,
+    *,
+    native: bool = True,
 ) -> Plan:
     """recorded: the candidates of a replay, which override the kernel set; None: those of the kernel set.
-    source: the kernel source of the session; its own kernels are the candidates if it has any.
+    offered, rankings: see Plan. native: whether the kernels of the kernel set are candidates, too.
 
     Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
     """
@@ -133,11 +141,10 @@ def make_plan(
             "operation, so run each on its own"
         )
     kinds = dict.fromkeys(problem.kind for problem in problem_set.problems)
-    pools: Pools
+    pools: Pools = dict.fromkeys(kinds, ())
+    notes: tuple[str, ...] = ()
     try:
-        if isinstance(source, PoolSource):
-            pools, notes = _of_source(source, kinds, where)
-        else:
+        if native:
             pools, notes = _of_rules(options, arch, kinds, where)
     except RuleError:
         if recorded is None:
@@ -146,19 +153,14 @@ def make_plan(
     if recorded is not None:
         pools = _as_recorded(pools, recorded, where)
     for kind, pool in pools.items():
-        if not pool:
+        if native and not pool:
             narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
-            if isinstance(source, PoolSource):
-                known = ", ".join(map(kind_text, source.kinds))
-                raise RuleError(
-                    f"{options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}, only for "
-                    f"{known}"
-                )
             raise RuleError(
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
                 f"{kind_text(kind)} on {arch}: see `tile-oracle kernels`"
             )
-    plan = Plan(problem_set, pools, notes=(*reading_notes(problem_set), *notes))
+    every_note = (*reading_notes(problem_set), *notes)
+    plan = Plan(problem_set, pools, notes=every_note, offered=offered or {}, rankings=rankings or {})
     if options.pairs is None:
         return plan
     of_problem = {problem.id: plan.kernels(problem) for problem in plan.problems}

@@ -20,12 +20,15 @@ from tile_oracle.record.journal import PART_GLOB
 from tile_oracle.record.run import purpose_of
 from tile_oracle.session.models import AUTO, NONE, OUT_OF_FOLD
 from tile_oracle.session.options import SessionOptions
+from tile_oracle.vendor.libraries import library_of
 
 if TYPE_CHECKING:
     import pandas as pd
 
 KERNEL_SET, KERNEL_FILTER = "kernel set", "kernel filter"
 """The keys of the measured pool in a run's purpose and in an oracle file's footer."""
+KERNEL_SOURCES = "kernels"
+"""The key of --kernels in a run's purpose; absent without it."""
 
 _ARCH_ORDER = ("gfx950", "gfx942", "gfx90a", "sm_90", "cpu")
 
@@ -34,8 +37,8 @@ _ARCH_ORDER = ("gfx950", "gfx942", "gfx90a", "sm_90", "cpu")
 class Recording:
     """Measurements of one device, to be replayed.
 
-    paths: where they are. why: how they were chosen. kernel_set, kernel_filter: the measured pool, "" if
-    unknown. digest: SHA-256 over the files' content.
+    paths: where they are. why: how they were chosen. kernel_set, kernel_filter, kernel_sources (--kernels):
+    the measured pool, "" if unknown. digest: SHA-256 over the files' content.
     """
 
     paths: tuple[Path, ...]
@@ -47,6 +50,7 @@ class Recording:
     kernel_set: str
     kernel_filter: str
     digest: str
+    kernel_sources: str = ""
 
     def check(self, problem_set: ProblemSet, kernels: Iterable[Kernel]) -> None:
         """Raises RecordError if no pair of a set was recorded: such a session would judge nothing, and a gate
@@ -70,6 +74,15 @@ class Recording:
     def kernels(self) -> tuple[Kernel, ...]:
         """The recorded kernels, by name."""
         return tuple(parse_kernel_name(str(name)) for name in sorted(self.records["kernel"].unique()))
+
+    def of_libraries(self) -> dict[str, tuple[Kernel, ...]]:
+        """Problem id -> the libraries' algorithms that were recorded for it."""
+        found: dict[str, dict[Kernel, None]] = {}
+        pairs = self.records[["problem", "kernel"]].astype(str).drop_duplicates()
+        for problem, name in zip(pairs["problem"], pairs["kernel"], strict=True):
+            if library_of(kernel := parse_kernel_name(name)) is not None:
+                found.setdefault(problem, {})[kernel] = None
+        return {problem: tuple(kernels) for problem, kernels in found.items()}
 
     def lines(self) -> list[str]:
         """The source of the records, for the session's header."""
@@ -134,6 +147,7 @@ def _load(paths: Sequence[Path], why: str) -> Recording:
         kernel_set=kernel_set,
         kernel_filter=kernel_filter,
         digest=_digest(paths),
+        kernel_sources=_agreed([_about(path) for path in paths], KERNEL_SOURCES),
     )
 
 

@@ -19,7 +19,9 @@ from tile_oracle.session.recording import Recording, find_recording
 from tile_oracle.session.replay import Replay, kernels_outside
 from tile_oracle.session.session import Session
 from tile_oracle.session.suite_names import REPLAY_SUITE
+from tile_oracle.session.vendor_model import rankings_of, recorded_offers
 from tile_oracle.target.replay import ReplayTarget
+from tile_oracle.vendor.libraries import library_of
 
 
 class ReplaySession(Session):
@@ -30,6 +32,7 @@ class ReplaySession(Session):
 
     def __init__(self, options: SessionOptions, **process: Any) -> None:
         """process: see Session. Raises HarnessError."""
+        process.pop("offers_folder", None)
         self.recording = find_recording(options)
         self._replay = Replay(self.recording)
         self.sources = self.recording.paths
@@ -40,9 +43,18 @@ class ReplaySession(Session):
     def _make_plan(self) -> Plan:
         options, recording = self.options, self.recording
         asked = load_problem_sets(options.problem_set) if options.problem_set else recording.problem_set()
-        recorded = None if options.kernel_set_asked else recording.kernels()
-        plan = make_plan(options, self.target.arch, asked, recorded)
-        pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+        kernels = recording.kernels()
+        own = [kernel for kernel in kernels if library_of(kernel) is None]
+        plan = make_plan(
+            options,
+            self.target.arch,
+            asked,
+            None if options.kernel_set_asked else own,
+            recording.of_libraries(),
+            rankings_of(recorded_offers(recording.paths), asked.problems),
+            native=bool(own) or options.kernel_set_asked,
+        )
+        pool = plan.all_kernels
         for part in plan.sets:
             self.recording.check(part, pool)
         return plan
@@ -91,7 +103,7 @@ class ReplaySession(Session):
 
     @cached_property
     def _outside(self) -> list[str]:
-        outside = kernels_outside(self.recording, self.plan.pools.values())
+        outside = kernels_outside(self.recording, [self.plan.all_kernels])
         if not outside:
             return []
         more = f" and {len(outside) - 1:,} more" if len(outside) > 1 else ""
@@ -103,6 +115,7 @@ class ReplaySession(Session):
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
     """By default the candidates of a replay are the recorded kernels."""
+    options = replace(options, kernels=options.kernels or recording.kernel_sources)
     if options.kernel_set_asked or not recording.kernel_set:
         return options
     recorded_filter = recording.kernel_filter or None

@@ -123,11 +123,11 @@ class RunningHooks:
 
     def pytest_report_header(self) -> list[str]:
         session, plan = self.session, self.session.plan
-        kernels = sum(len(pool) for pool in plan.pools.values())
+        kernels = len(plan.all_kernels)
         sets = ", ".join(f"{part.name} ({len(part.problems)} problems)" for part in plan.sets)
         listed = "" if plan.listed_count is None else f", {plan.listed_count} of them listed in --pairs"
         lines = [
-            f"tile-oracle: {sets} x {session.options.kernel_set} ({kernels} kernels) = "
+            f"tile-oracle: {sets} x {session.options.pool_name} ({kernels} kernels) = "
             f"{plan.pair_count} pairs{listed}",
             *session.header(),
             f"model: {', '.join(dict.fromkeys(choice.name for choice in session.models))}",

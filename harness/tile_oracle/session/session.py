@@ -21,7 +21,7 @@ from tile_oracle.record.schema import COLD
 from tile_oracle.session.models import NONE, ModelChoice, baseline_for, choose_model, held_picks
 from tile_oracle.session.options import SessionOptions
 from tile_oracle.session.plan import Plan, make_plan, set_name
-from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET
+from tile_oracle.session.recording import KERNEL_FILTER, KERNEL_SET, KERNEL_SOURCES
 from tile_oracle.target.base import Target
 
 
@@ -117,6 +117,7 @@ class Session(ABC):
             "target": self.target.name,
             "sources and toolchain": self.target.source_identity(),
             "data seed": self.options.data_seed,
+            **({KERNEL_SOURCES: self.options.sources.text} if self.options.kernels else {}),
             **listed,
         }
 

@@ -27,7 +27,7 @@ class Presence:
     """usable: whether the target can be opened. why: what was found, or what is missing and how to get it.
 
     devices: number of devices, 0 when unknown. library: path or name of the runtime, or "". archs: the
-    architectures of AMD's devices, in their order; empty when the driver does not report them.
+    architectures of AMD's devices, in their order; empty when the driver does not say them.
     """
 
     usable: bool
@@ -37,8 +37,7 @@ class Presence:
     archs: tuple[str, ...] = ()
 
     def of(self, arch: str) -> Presence:
-        """The same for a target of this architecture; it cannot use GPUs of a different, known
-        architecture."""
+        """The same for a target of this architecture, which cannot use GPUs that are known to be others."""
         if not self.usable or not self.archs or arch in self.archs:
             return self
         found = " and ".join(dict.fromkeys(self.archs))
@@ -46,7 +45,7 @@ class Presence:
 
 
 def amd_presence() -> Presence:
-    """Checks that /dev/kfd exists, that this user may open it, and that libamdhip64 exists."""
+    """Checks for /dev/kfd, that this user may open it, and for libamdhip64."""
     if not KFD.exists():
         return Presence(False, f"no {KFD}: there is no AMD GPU, or the amdgpu driver is not loaded")
     if not os.access(KFD, os.R_OK | os.W_OK):

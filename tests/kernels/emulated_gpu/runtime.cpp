@@ -69,6 +69,7 @@ constexpr u64 CACHE_BYTES = 32 << 20;
 
 int fault;        // of a kernel, found out about by the next call that waits
 double clock_ns;  // the device's
+double host_takes_ns; // what a function of the host says that it took
 int access_ns;    // of the clock; 0: not known yet
 bool cold;        // caches hold something else than what kernels use
 int visible[MOST_GPUS], visible_count = -1;
@@ -97,6 +98,8 @@ struct Node {
   size_t function;
   int grid[3], threads, lds_bytes;
   u8 *arguments; // one after the other, each at a multiple of 16
+  void (*host)(void *); // a function of the host in place of a kernel, and its argument
+  void *data;
 };
 struct Graph {
   Node *nodes;
@@ -288,6 +291,12 @@ int ns_of_an_access() {
 
 void run(const Node &n, double overhead_ns) {
   if (fault) return;
+  if (n.host) {
+    host_takes_ns = 0;
+    n.host(n.data);
+    clock_ns += overhead_ns + host_takes_ns;
+    return;
+  }
   Function *f = find<Function>((handle)n.function, FUNCTION);
   void *addresses[MOST_ARGUMENTS];
   u8 *next = n.arguments;
@@ -547,7 +556,7 @@ API(hipModuleLaunchKernel, cuLaunchKernel, handle function, unsigned gx, unsigne
   Function *f = find<Function>(function, FUNCTION);
   if (!f || !object_of(stream, STREAM)) return INVALID_HANDLE;
   unsigned block[] = {bx, by, bz};
-  Node node{(size_t)function, {(int)gx, (int)gy, (int)gz}, (int)bx, (int)lds, nullptr};
+  Node node{(size_t)function, {(int)gx, (int)gy, (int)gz}, (int)bx, (int)lds, nullptr, nullptr, nullptr};
   if (int code = check_launch(*f, node, block)) {
     capture_broken = true;
     return code;
@@ -566,6 +575,24 @@ API(hipModuleLaunchKernel, cuLaunchKernel, handle function, unsigned gx, unsigne
   free(node.arguments);
   return FINE;
 }
+
+// A function of the host on the stream, as emulated libraries run one in place of their kernels.
+API(hipLaunchHostFunc, cuLaunchHostFunc, handle stream, void (*function)(void *), void *data) {
+  if (!capturing) UNLESS_REFUSED
+  if (!object_of(stream, STREAM)) return INVALID_HANDLE;
+  Node node{};
+  node.host = function;
+  node.data = data;
+  if (capturing) {
+    capturing->nodes = (Node *)realloc(capturing->nodes, (capturing->count + 1) * sizeof(Node));
+    capturing->nodes[capturing->count++] = node;
+    return FINE;
+  }
+  run(node, NS_LAUNCH);
+  return FINE;
+}
+// What the function of the host that runs now takes on the device's clock.
+EXPORTED void emulated_host_takes_ns(double ns) { host_takes_ns = ns; }
 
 // ---- streams, events, graphs ----
 
@@ -628,6 +655,7 @@ API(hipGraphInstantiateWithFlags, cuGraphInstantiateWithFlags, handle *executabl
   copy->nodes = (Node *)malloc((from->count + 1) * sizeof(Node));
   for (int i = 0; i < from->count; ++i) {
     Node &node = copy->nodes[copy->count++] = from->nodes[i];
+    if (node.host) continue;
     Function *f = find<Function>((handle)node.function, FUNCTION);
     if (!f) return INVALID_HANDLE;
     u64 bytes = 16;
@@ -643,7 +671,7 @@ API(hipGraphLaunch, cuGraphLaunch, handle executable, handle stream) {
   if (!graph || !object_of(stream, STREAM)) return INVALID_HANDLE;
   for (int i = 0; i < graph->count; ++i) {
     // Its module was unloaded: the code is gone.
-    if (!find<Function>((handle)graph->nodes[i].function, FUNCTION)) return INVALID_HANDLE;
+    if (!graph->nodes[i].host && !find<Function>((handle)graph->nodes[i].function, FUNCTION)) return INVALID_HANDLE;
     run(graph->nodes[i], i ? NS_IN_GRAPH : NS_LAUNCH);
   }
   return FINE;

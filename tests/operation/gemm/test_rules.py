@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel_filter import KernelFilter
@@ -42,7 +41,7 @@ def test_a_pool_holds_allowed_kernels_of_its_kind_sorted_and_once(arch: str, dty
     assert pool == pool_for_problem(GemmProblem(dtype, layout, 5, 6, 7), arch)
 
 
-@pytest.mark.parametrize(("arch", "dtype", "layout"), sampled(KINDS, every=4))
+@pytest.mark.parametrize(("arch", "dtype", "layout"), KINDS)
 def test_sizes(arch: str, dtype: str, layout: str) -> None:
     default, full = (len(gemm_pool(dtype, layout, arch, rules)) for rules in ("default", "full"))
     if arch == "cpu":
@@ -150,7 +149,7 @@ def test_a_rule_set_of_ones_own_may_have_gemm_alone(tmp_path: Path) -> None:
                 BLOCK
                 | {"tile_k": list(range(1, 600)), "tiles": [{**BLOCK["tiles"][0], "tile": "64x64"}] * 500}
             ],
-            "the limit is 250,000",
+            "at most 250,000 are looked at",
         ),
     ],
 )

@@ -1,1 +1,1 @@
-"""The operation grouped convolution."""
+"""Grouped convolution: what is particular to the operation."""

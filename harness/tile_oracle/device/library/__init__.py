@@ -1,0 +1,1 @@
+"""Vendors' libraries in a worker: their C interfaces, and their algorithms as loaded kernels."""

@@ -1,0 +1,60 @@
+"""Calls into a library's C interface, whose functions return a status number."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from ctypes import c_int, c_void_p
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.device.runtime.driver import RuntimeFailure
+
+
+class LibraryFailure(RuntimeFailure):
+    """A call returned an error. The driver finds out itself whether the device is still usable."""
+
+    def __init__(self, call: str, code: int, name: str) -> None:
+        super().__init__(call, code, name, sticky=False)
+
+
+class Calls:
+    """The functions of one loaded library. Raises OSError when it cannot be loaded, ValueError without a
+    function.
+
+    signatures: function -> its argument types. statuses: number -> name, for messages.
+    """
+
+    def __init__(
+        self, path: Path, signatures: Mapping[str, tuple[Any, ...]], statuses: Mapping[int, str]
+    ) -> None:
+        self.library = ctypes.CDLL(str(path))
+        self._statuses = statuses
+        self._functions: dict[str, Any] = {}
+        for name, arguments in signatures.items():
+            try:
+                function = getattr(self.library, name)
+            except AttributeError:
+                raise ValueError(f"{path} has no {name}: a newer version is needed") from None
+            function.argtypes, function.restype = arguments, c_int
+            self._functions[name] = function
+
+    def status(self, name: str, *arguments: Any) -> int:
+        """Calls a function and returns its status."""
+        return int(self._functions[name](*arguments))
+
+    def __call__(self, name: str, *arguments: Any) -> None:
+        """Calls a function. Raises LibraryFailure unless it succeeds."""
+        code = self.status(name, *arguments)
+        if code:
+            raise LibraryFailure(name, code, self.name_of(code))
+
+    def made(self, name: str, *arguments: Any) -> c_void_p:
+        """Calls a function whose first argument is where it puts a handle."""
+        handle = c_void_p()
+        self(name, ctypes.byref(handle), *arguments)
+        return handle
+
+    def name_of(self, code: int) -> str:
+        """A status in words."""
+        return self._statuses.get(code, "an unknown status")

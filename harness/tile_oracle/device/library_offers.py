@@ -1,0 +1,62 @@
+"""Asks a library which algorithms it offers: the child process of tile_oracle.vendor.ask.
+
+Usage: python -m tile_oracle.device.library_offers QUESTION ANSWERS. ANSWERS gets one line of JSON about the
+library, then one for each problem as soon as it is known. If this process dies, the parent starts another one
+for the problems that are left.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from tile_oracle.device.library.cublaslt import CublasLt
+from tile_oracle.device.library.cublaslt_pool import offers_for
+from tile_oracle.device.runtime.cuda import open_cuda
+from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
+from tile_oracle.problem import Problem, problem_from_row
+from tile_oracle.vendor.messages import About, Answer, Question
+from tile_oracle.vendor.offers import ProblemOffers
+
+_Ask = Callable[[Problem], ProblemOffers]
+
+
+def main(arguments: list[str]) -> int:
+    """Answers one question."""
+    question = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=Question)
+    if question.visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = question.visible
+    with Path(arguments[1]).open("ab", buffering=0) as answers:
+        try:
+            about, ask = _opened(question)
+        except (RuntimeMissing, RuntimeFailure, OSError, ValueError) as error:
+            answers.write(msgspec.json.encode(About(failed=f"{type(error).__name__}: {error}")) + b"\n")
+            return 1
+        answers.write(msgspec.json.encode(about) + b"\n")
+        for row in question.problems:
+            problem = problem_from_row(row)
+            try:
+                offers = ask(problem)
+            except RuntimeFailure as failure:
+                offers = ProblemOffers(why_none=str(failure))
+            answers.write(msgspec.json.encode(Answer(problem.id, offers)) + b"\n")
+    return 0
+
+
+def _opened(question: Question) -> tuple[About, _Ask]:
+    driver = open_cuda()
+    library = CublasLt(Path(question.path))
+    properties = driver.properties()
+
+    def ask(problem: Problem) -> ProblemOffers:
+        return offers_for(library, problem, question.most)
+
+    return About(version=library.version, device=properties.name, driver=properties.driver), ask
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

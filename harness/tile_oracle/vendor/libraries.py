@@ -1,0 +1,140 @@
+"""The vendors' libraries: for which operation and target each is, and where its file is."""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.errors import BuildError
+from tile_oracle.kernel import Kernel
+from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
+from tile_oracle.problem import Problem
+
+NATIVE = "native"
+"""In --kernels: the kernels of --kernel-set."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """title: its name in prose. op, archs: the operation and the targets that it is for.
+
+    files: names of its file, the newest version first. folders: where wheels put it, below a folder of
+    sys.path. packages: the packages of PyPI that have it.
+    """
+
+    name: str
+    title: str
+    op: str
+    archs: tuple[str, ...]
+    files: tuple[str, ...]
+    folders: tuple[str, ...]
+    packages: str
+
+    def takes(self, problem: Problem, arch: str) -> bool:
+        """Whether the library computes problems of this operation on this target."""
+        return problem.op == self.op and arch in self.archs
+
+
+_ALL = (
+    Library(
+        "cublaslt",
+        "cuBLASLt",
+        "gemm",
+        ("sm_90",),
+        ("libcublasLt.so.13", "libcublasLt.so.12"),
+        ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
+        "nvidia-cublas or nvidia-cublas-cu12",
+    ),
+)
+_BY_NAME = {one.name: one for one in _ALL}
+_SYSTEM_FOLDERS = (
+    "/usr/local/cuda/lib64",
+    "/usr/lib/x86_64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+    "/usr/lib64",
+)
+
+
+def library_names() -> tuple[str, ...]:
+    """The names of all libraries."""
+    return tuple(_BY_NAME)
+
+
+def library_of(kernel: Kernel) -> str | None:
+    """The library that has the kernel; None for a kernel that is built."""
+    return kernel.source if isinstance(kernel, NamedKernel) and kernel.source in _BY_NAME else None
+
+
+def is_library_name(name: str) -> bool:
+    """Whether a full kernel name is that of a library's algorithm."""
+    return is_named(name) and library_of(parse_named_kernel(name)) is not None
+
+
+@dataclass(frozen=True)
+class Sources:
+    """What --kernels names. native: the kernels of --kernel-set. libraries: each with its path, or ""."""
+
+    native: bool = True
+    libraries: tuple[tuple[Library, str], ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The same as a value of --kernels, without paths."""
+        names = (NATIVE,) if self.native else ()
+        return ",".join((*names, *(library.name for library, _ in self.libraries)))
+
+
+def read_sources(text: str) -> Sources:
+    """The sources of `native,cublaslt=PATH`; only the kernels of --kernel-set for "". Raises BuildError."""
+    if not text.strip():
+        return Sources()
+    native = False
+    libraries: dict[str, tuple[Library, str]] = {}
+    for word in text.split(","):
+        name, _, path = word.strip().partition("=")
+        if name == NATIVE and not path:
+            native = True
+        elif name in _BY_NAME:
+            libraries[name] = (_BY_NAME[name], path)
+        else:
+            raise BuildError(
+                f"--kernels {word.strip()!r} is not one of {', '.join((NATIVE, *_BY_NAME))} "
+                "(a library may be followed by =PATH of its file)"
+            )
+    return Sources(native, tuple(libraries.values()))
+
+
+def find_library(library: Library, given: str = "") -> Path:
+    """The library's file: the given one, else a wheel's, else LD_LIBRARY_PATH's or the system's.
+
+    It is not loaded. Raises BuildError, which says what to install, when there is none.
+    """
+    if given:
+        path = Path(given).expanduser()
+        if not path.is_file():
+            raise BuildError(f"--kernels {library.name}={given}: there is no such file")
+        return path.resolve()
+    for folder in _folders(library):
+        for name in library.files:
+            if (folder / name).is_file():
+                return (folder / name).resolve()
+    found = ctypes.util.find_library(library.files[0].partition(".")[0].removeprefix("lib"))
+    if found is None:
+        raise BuildError(
+            f"--kernels {library.name}: {library.files[0]} is not on this machine: "
+            f"install {library.packages}, or give its path (--kernels {library.name}=PATH)"
+        )
+    return Path(found)
+
+
+def _folders(library: Library) -> Iterator[Path]:
+    for entry in dict.fromkeys(sys.path):
+        yield from (Path(entry or ".") / folder for folder in library.folders)
+    for part in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep):
+        if part:
+            yield Path(part)
+    yield from map(Path, _SYSTEM_FOLDERS)

@@ -1,0 +1,112 @@
+"""The algorithms that a library offers for problems, and their file in a run's folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.errors import RecordError
+from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
+from tile_oracle.operation import Kind, operation_named
+from tile_oracle.problem import Problem
+
+_FILE = "library_{}.json"
+WORKSPACE_BYTES = 32 << 20
+"""Most workspace of an algorithm: what PyTorch gives cuBLASLt on a Hopper GPU."""
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One algorithm.
+
+    algorithm: its name within the library (`a66.stages=36.tile=20`). data: its opaque description, as
+    hexadecimal digits, for the same library version. rank: its place in the library's own ranking, from 0;
+    None if the library did not name it by itself.
+    """
+
+    algorithm: str
+    data: str
+    workspace_bytes: int
+    rank: int | None = None
+
+    def kernel(self, kind: Kind, library: str) -> NamedKernel:
+        """The algorithm as a kernel. Raises KernelError for a text that is no kernel's."""
+        return parse_named_kernel(f"{operation_named(kind.op).kernel_prefix(kind)}{library}.{self.algorithm}")
+
+
+@dataclass(frozen=True)
+class ProblemOffers:
+    """One problem's offers, the library's own ranking first. why_none: why there is none, else "".
+
+    accepted: algorithms that the library accepts, those beyond --library-algorithms included. too_large: of
+    them those that need more workspace than WORKSPACE_BYTES, which are not offered.
+    """
+
+    offers: tuple[Offer, ...] = ()
+    why_none: str = ""
+    accepted: int = 0
+    too_large: int = 0
+
+
+@dataclass(frozen=True)
+class Offers:
+    """What a library offered on a device. of_problem: by problem id."""
+
+    library: str
+    path: str
+    version: str
+    device: str
+    driver: str
+    of_problem: dict[str, ProblemOffers] = field(default_factory=dict)
+
+    def kernels(self, problem: Problem) -> tuple[NamedKernel, ...]:
+        """The candidates for a problem, the library's own ranking first."""
+        found = self.of_problem.get(problem.id, ProblemOffers())
+        return tuple(offer.kernel(problem.kind, self.library) for offer in found.offers)
+
+    def ranking(self, problem: Problem) -> tuple[NamedKernel, ...]:
+        """The algorithms that the library itself names, its first choice first."""
+        found = self.of_problem.get(problem.id, ProblemOffers()).offers
+        return tuple(one.kernel(problem.kind, self.library) for one in found if one.rank is not None)
+
+    def describe(self) -> str:
+        """One line for the session's header."""
+        several = self.of_problem.values()
+        offered = sum(len(one.offers) for one in several)
+        accepted, large = (sum(getattr(one, name) for one in several) for name in ("accepted", "too_large"))
+        without = sum(not one.offers for one in several)
+        parts = [f"{self.library}: {self.version}, {offered:,} of {accepted:,} algorithms that it accepts"]
+        if large:
+            parts.append(f"{large:,} need more than {WORKSPACE_BYTES >> 20} MiB of workspace")
+        if without:
+            parts.append(f"none for {without} problems")
+        return ", ".join(parts)
+
+
+def offers_file(folder: Path, library: str) -> Path:
+    """A run's file of a library's offers."""
+    return folder / _FILE.format(library)
+
+
+def save_offers(folder: Path, offers: Offers) -> None:
+    """Raises RecordError when the file cannot be written."""
+    path = offers_file(folder, offers.library)
+    try:
+        write_atomically(path, msgspec.json.format(msgspec.json.encode(offers), indent=1))
+    except OSError as error:
+        raise RecordError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def load_offers(path: Path) -> Offers:
+    """Raises RecordError for a file that cannot be read or holds something else."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Offers)
+    except OSError as error:
+        raise RecordError(
+            f"the library's offers in {path} cannot be read: {error.strerror or error}"
+        ) from None
+    except msgspec.MsgspecError as error:
+        raise RecordError(f"{path} is no file of a library's offers: {error}") from None

@@ -1,0 +1,122 @@
+"""Sessions whose candidates are cuBLASLt's algorithms, on the emulated GPU with tests/shims/cublaslt.c."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests.kernels.emulated_gpu import machine as emulated
+from tests.pytest_project import SHORTLY, Finished, Project
+from tests.shims.libraries import build_library
+from tests.shims.recording import read_record
+from tile_oracle.vendor.offers import Offers, load_offers, offers_file
+
+PROBLEM = "gemm-bf16-rcr-m5-n7-k24"
+OTHERS = (
+    "gemm-fp16-rcr-m3-n4-k16",
+    "gemm-bf16-rrr-m3-n4-k16",
+    "gemm-bf16-crr-m3-n4-k16",
+    "gemm-bf16-ccr-m3-n4-k16",
+)
+SLOW = "cublaslt.a7.tile=15"
+RIGHT = "cublaslt.a1.stages=8.tile=18"
+WRONG = "cublaslt.a1.stages=8.tile=20"
+DEADLY = "cublaslt.a1.stages=8.swizzle=1.tile=18"
+FAILING = "cublaslt.a66.stages=9.tile=20"
+SPLIT = "cublaslt.a1.reduction=2.split_k=2.stages=8.tile=18"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A project on a machine with an emulated H200 and the library."""
+
+    project: Project
+    gpu: emulated.EmulatedMachine
+    library: Path
+    calls: Path
+
+    def run(self, *more: str, environment: dict[str, str] | None = None) -> Finished:
+        options = ["--target=sm_90", "--problem-set=one.csv", f"--kernels=cublaslt={self.library}"]
+        options += ["-v", "-p", emulated.PLUGIN, f"--toolchain={self.gpu.compiler}", *SHORTLY, *more]
+        variables = {**self.gpu.environment(), "RECORD_TO": str(self.calls), **(environment or {})}
+        return self.project.pytest(*options, environment=variables)
+
+    @property
+    def offers(self) -> Offers:
+        (run,) = self.project.runs
+        return load_offers(offers_file(run, "cublaslt"))
+
+    def sweep(self) -> pd.DataFrame:
+        records = self.project.records()
+        return records[records["round"] == 0].assign(
+            name=lambda rows: rows["kernel"].str.split("_", n=3).str[3]
+        )
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_library("cublaslt", tmp_path_factory.mktemp("cublaslt"))
+
+
+@pytest.fixture
+def machine(
+    project: Project,
+    library: Path,
+    emulated_machine: Callable[[str], emulated.EmulatedMachine],
+    tmp_path: Path,
+) -> Machine:
+    project.problem_set("one.csv", (PROBLEM,))
+    return Machine(project, emulated_machine("sm_90"), library, tmp_path / "calls")
+
+
+def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
+    finished = machine.run()
+    assert finished.status == 1, finished.output[-4000:]
+    offered = machine.offers.of_problem[PROBLEM]
+    assert [one.rank for one in offered.offers[:4]] == [0, 1, 2, None]
+    assert offered.too_large, "one custom option needs a gigabyte"
+    sweep = machine.sweep().set_index("name")
+    assert set(sweep.index) == {f"cublaslt.{one.algorithm}" for one in offered.offers}
+    assert set(sweep["implementation"]) == {"cublaslt"}
+    status = sweep["status"]
+    assert status[SLOW] == status[RIGHT] == status[SPLIT] == "ok"
+    assert status[WRONG] == "wrong"
+    assert status[DEADLY] == "crash"
+    assert status[FAILING] == "unsupported"
+    assert "CUBLAS_STATUS_EXECUTION_FAILED" in sweep["detail"][FAILING]
+    (hidden,) = (name for name in sweep.index if name.startswith("cublaslt.a66.bits=x"))
+    ok = sweep[status == "ok"]
+    assert set(ok["toolchain"]) == {"cublaslt 13.1.0"}
+    assert ok["latency_ms"].idxmin() == hidden
+    assert ("matmul", "66", "20") in read_record(machine.calls)
+    assert "the own choice of cublaslt" in finished.output
+    (run,) = machine.project.runs
+    (chosen,) = pd.read_parquet(run / "selection.parquet").to_dict("records")
+    assert chosen["pick_kernel"].endswith(SLOW), "the library's first choice"
+    assert chosen["oracle_kernel"].endswith(hidden), "its second choice takes half the time"
+    assert 0.4 < chosen["efficiency"] < 0.8
+    assert chosen["oracle_rank"] == 2
+
+
+def test_a_process_that_dies_while_it_asks_loses_one_problem(machine: Machine) -> None:
+    machine.project.problem_set("one.csv", (PROBLEM, *OTHERS))
+    finished = machine.run("--collect-only", environment={"OFFERS_DIE": "5"})
+    assert f"{PROBLEM}-cublaslt" not in finished.output
+    assert all(f"{problem}-cublaslt" in finished.output for problem in OTHERS)
+
+
+@pytest.mark.slow
+def test_every_layout_is_right_and_workers_agree_on_the_pool(machine: Machine) -> None:
+    machine.project.problem_set("one.csv", OTHERS)
+    finished = machine.run("--library-algorithms=3", "-n", "2", "--resume")
+    sweep = machine.sweep()
+    assert finished.counts()["passed"] >= 12, finished.output[-4000:]
+    assert set(sweep["status"]) == {"ok"}
+    assert sweep.groupby("problem").size().to_dict() == dict.fromkeys(OTHERS, 3)
+    replayed = machine.run("--library-algorithms=3", "--resume")
+    assert "(resumed)" in replayed.output
+    assert len(machine.sweep()) == 12, "nothing is measured again"
