@@ -122,6 +122,11 @@ def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_
     assert set(good.implementation) == {"loops"}
     assert set(good.check) == {"full"}
     assert set(rows[refused].detail) == {"loops: only one tile"}
+    # Its code is the same for all kernels, so one is measured and the other is recorded as its twin.
+    first, other = (rows for _, rows in good.groupby("kernel", sort=True))
+    assert set(first.detail) == {""}
+    assert set(other.detail) == {f"twin of {first.kernel.iloc[0]}"}
+    assert sorted(first.latency_ms) == sorted(other.latency_ms)
 
 
 def test_only_the_source_that_is_asked_for_is_imported(installed: Path) -> None:

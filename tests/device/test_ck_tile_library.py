@@ -17,14 +17,16 @@ import pandas as pd
 import pytest
 
 from tests.pytest_project import SHORTLY, Project
+from tile_oracle.build.binary_identity import binary_identity
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.ck_tile.kernel_source import CkTileSource
 from tile_oracle.build.ck_tile.library import code_object_in, instances, what_is_wrong_with_library
 from tile_oracle.build.code_facts import code_facts
 from tile_oracle.build.prebuild import prebuild
+from tile_oracle.build.run_identity import run_identity
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
-from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.operation.gemm.problem import GemmProblem
 from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.gpu import GpuTarget
@@ -75,6 +77,44 @@ def libraries(builder: Builder) -> dict[str, Path]:
 @pytest.fixture(scope="module")
 def runtime(folder: Path) -> Path:
     return Path(double.hip_double(folder))
+
+
+class OneCode(CkTileSource):
+    """The GPU code of FORWARD under any name; an interwave kernel has other host code."""
+
+    def unit(self, kernel: Kernel) -> str:
+        forward = parse_kernel_name(FORWARD)
+        text = super().unit(forward).replace(forward.name, kernel.name)
+        return text.replace("direction = 'f'", "direction = 'd'") if "interwave" in kernel.name else text
+
+
+@pytest.mark.slow
+def test_kernels_are_one_where_code_and_launch_are_equal(folder: Path) -> None:
+    """The libraries themselves differ, because the name is in them."""
+    api = double.double_api()
+    source = OneCode("gfx950", api)
+    published = (("64x64x64", "intrawave"), ("128x128x64", "intrawave"), ("64x64x64", "interwave"))
+    kernels = [
+        parse_kernel_name(FORWARD.replace("64x64x64", tile).replace("intrawave", scheduler))
+        for tile, scheduler in published
+    ]
+    with Builder(
+        "gfx950",
+        toolchain=double.toolchain(api, double.hip_folder(folder)),
+        build_dir=folder / "cache",
+        jobs=1,
+        runs_here=False,
+        source=source,
+    ) as one_code:
+        built = [one_code.need(kernel) for kernel in kernels]
+    binaries = [result.binary.path for result in built if result.binary is not None]
+    assert len({path.read_bytes() for path in binaries}) == 3
+    assert len({binary_identity(path) for path in binaries}) == 1
+    same, alike, other = (
+        run_identity(source, kernel, path) for kernel, path in zip(kernels, binaries, strict=True)
+    )
+    assert same == alike is not None
+    assert same != other
 
 
 def problem(direction: str = "forward", **fields: int) -> dict[str, Any]:

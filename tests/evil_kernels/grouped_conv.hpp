@@ -109,6 +109,10 @@ static void convolve(const to_conv_args *a) {
                     }
 }
 
+/* Variants are different binaries. */
+extern const int32_t to_variant;
+const int32_t to_variant = TO_TILE_N;
+
 int32_t to_abi_version(void) { return TILE_ORACLE_ABI_VERSION + (TO_TILE_M == OTHER_ABI); }
 
 int64_t to_workspace_bytes(const to_conv_args *) {

@@ -30,6 +30,7 @@ from tile_oracle.selection import select
 PROBLEMS = some_problems(20)
 IDS = [problem.id for problem in PROBLEMS]
 PICK, BEST, THIRD = some_kernels(3, PROBLEMS[0])
+NAMED = {kernel.name: kernel for kernel in (PICK, BEST, THIRD)}
 IDENTITY = {one.name: "" for one in dataclasses.fields(Baseline) if one.type == "str"}
 
 
@@ -141,6 +142,26 @@ class TestNoise:
 
     def test_scatter_between_rounds_is(self) -> None:
         assert self.margin_of([1.0, 1.2, 0.9, 1.1]).sigma > 0.04
+
+    @pytest.mark.parametrize("pick_tflops", [1.0, 3.0], ids=["another is best", "the pick is best"])
+    def test_copies_of_twins_are_no_measurements(self, pick_tflops: float) -> None:
+        """Each kernel has a twin; the pick is a copy, and oracles are named by what sorts first."""
+        own = self.rows([pick_tflops * factor for factor in (1.0, 1.2, 0.9, 1.1)])
+        own += [record(PROBLEMS[0], THIRD, 1.5 + 0.1 * number, round=number) for number in range(4)]
+        twins = {name: dataclasses.replace(kernel, split_image=True) for name, kernel in NAMED.items()}
+        copies = [
+            {**row, **(twin := twins[str(row["kernel"])]).as_row(), "kernel": twin.name}
+            | {"detail": f"twin of {row['kernel']}"}
+            for row in own
+        ]
+        found = []
+        for rows, pick in ((own, PICK.name), ([*own, *copies], twins[PICK.name].name)):
+            records = frame(rows)
+            final = final_measurements(records)
+            ranked = pd.DataFrame({"problem": IDS[:1], "kernel": [pick], "predicted_tflops": [1.0]})
+            selection = select(PROBLEMS[:1], final, find_oracles(final), ranked)
+            found.append(margins(records, final, selection)[IDS[0]])
+        assert found[1] == dataclasses.replace(found[0], pick=twins[PICK.name].name)
 
     def test_more_rounds_know_more(self) -> None:
         few, many = self.margin_of([1.0, 1.1, 0.9]), self.margin_of([1.0, *[1.1, 0.9] * 6])

@@ -26,7 +26,8 @@ def main(folder: Path, reports: Path, name: str) -> None:
     innocent = [target.kernel(INNOCENT, i + 1) for i in range(BEFORE + AFTER)]
     kernels = [*innocent[:BEFORE], target.kernel(family), *innocent[BEFORE:]]
     supervisor = Supervisor(target, SETTINGS, run.measurements)
-    service = MeasureService(supervisor, lambda problem: kernels, log)
+    # The kernels are copies of one library that ask for their file name.
+    service = MeasureService(supervisor, lambda problem: kernels, log, twins_once=False)
     problem, seen = small_problem(Hi=6), []
     for kernel in kernels:
         m = service.measure(problem, kernel)

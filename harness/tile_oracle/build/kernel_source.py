@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.isa import Isa
@@ -58,3 +58,17 @@ class KernelSource(Protocol):
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         """Why a newly built binary cannot be used, or None. Raises BuildError when it cannot be read."""
+
+
+@runtime_checkable
+class StatesLaunch(Protocol):
+    """A kernel source that states what a launch depends on besides the binary's code.
+
+    Without it, two kernels with equal binaries are not assumed to be one kernel.
+    """
+
+    def launch_identity(self, kernel: Kernel) -> str | None:
+        """Equal for kernels with equal binaries that are launched alike: grid, block, LDS, arguments.
+
+        "" where the binary determines the launch; None where it is unknown.
+        """

@@ -55,6 +55,10 @@ class CpuFamily:
     def check_unchanged(self) -> None:
         """Does nothing: the headers are in memory."""
 
+    def launch_identity(self, kernel: Kernel) -> str | None:
+        """ "": the binary holds its launch, in to_launch or to_launch_info."""
+        return ""
+
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         return what_is_wrong(inspect_binary(binary), isa.machine)
 

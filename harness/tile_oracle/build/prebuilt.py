@@ -8,7 +8,7 @@ from pathlib import Path
 from tile_oracle.build.binary import Binary
 from tile_oracle.build.cache import content_key
 from tile_oracle.build.isa import Isa, this_cpu
-from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
 from tile_oracle.build.prebuilt_folder import PrebuiltFolder
 from tile_oracle.build.source import ABI_VERSION, Headers
 from tile_oracle.build.toolchain import Toolchain
@@ -60,6 +60,9 @@ class PrebuiltKernels:
 
     def unit(self, kernel: Kernel) -> str:
         return self._of.unit(kernel)
+
+    def launch_identity(self, kernel: Kernel) -> str | None:
+        return self._of.launch_identity(kernel) if isinstance(self._of, StatesLaunch) else None
 
     def prebuilt(self, name: str, unit: str) -> Binary | None:
         return self._kernels.find(name, unit)

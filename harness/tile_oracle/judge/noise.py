@@ -9,6 +9,9 @@ both were timed in turn, so that the machine's drift cancels. Its standard error
 4. the scatter of the samples within a measurement: the median of n samples with interquartile range r has a
    standard error of 0.93 r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
 
+A copy (tile_oracle.record.twins) is no measurement: a pick's copy has the timings of its measured twin, twins
+are not compared with each other, and copies do not count among the leaders.
+
 A few rounds say little of their own scatter, so 1 is moderated by the larger of 2 and 4, which count as
 _PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
 """
@@ -24,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.record.twins import measured_kernels
 from tile_oracle.selection import COVERED
 
 _PRIOR_DOF = 4.0
@@ -74,8 +78,11 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     picked = selection[(selection["coverage"] == COVERED) & (selection["pick_status"] == "ok")]
     if picked.empty:
         return {}
-    others = _fastest_others(final, picked)
-    timings = _timings(records, picked["problem"])
+    final = final.assign(measured=measured_kernels(final))
+    measured = dict(zip(zip(final["problem"], final["kernel"], strict=True), final["measured"], strict=True))
+    others = _fastest_others(final, picked, measured)
+    own = measured_kernels(records) == records["kernel"].astype(object)
+    timings = _timings(records[own], picked["problem"])
     typical, drift = _typical_scatter(timings), _drift(timings)
     noisy = _fastest_noisy(final)
     found: dict[str, Margin] = {}
@@ -88,7 +95,9 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
             continue
         ratio = math.log(efficiency) if efficiency < 1 else max(0.0, math.log(other_latency / latency))
         of_problem = timings.get(problem, {})
-        sigma, dof, rounds = _error(of_problem.get(pick, {}), of_problem.get(other, {}), typical)
+        sigma, dof, rounds = _error(
+            of_problem.get(measured[problem, pick], {}), of_problem.get(other, {}), typical
+        )
         if not rounds:
             sigma = math.hypot(sigma, drift)
         doubtful = noisy.get(problem, math.inf)
@@ -179,18 +188,27 @@ def _error(
     return math.sqrt(variance / count * (_MEDIAN_OF_ROUNDS if count > 2 else 1.0)), dof, len(again)
 
 
-def _fastest_others(final: pd.DataFrame, picked: pd.DataFrame) -> dict[str, tuple[str, float]]:
-    """Problem -> the oracle where the pick is another kernel, else the fastest kernel beside it."""
-    pick_of = dict(zip(picked["problem"], picked["pick_kernel"], strict=True))
+def _fastest_others(
+    final: pd.DataFrame, picked: pd.DataFrame, measured: Mapping[tuple[str, str], str]
+) -> dict[str, tuple[str, float]]:
+    """Problem -> the oracle where the pick is another kernel, else the fastest kernel beside it.
+
+    measured: problem and kernel -> the kernel that was measured, which is also the column `measured` of
+    `final`. Of twins it is the one that counts.
+    """
+    pick_of = {
+        problem: measured[problem, pick]
+        for problem, pick in zip(picked["problem"], picked["pick_kernel"], strict=True)
+    }
     found = {
-        problem: (oracle, float(latency))
+        problem: (measured[problem, oracle], float(latency))
         for problem, oracle, latency in zip(
             picked["problem"], picked["oracle_kernel"], picked["oracle_latency_ms"], strict=True
         )
-        if oracle != pick_of[problem]
+        if measured[problem, oracle] != pick_of[problem]
     }
     ok = final[(final["status"] == "ok") & final["problem"].isin([p for p in pick_of if p not in found])]
-    ok = ok[ok["kernel"] != ok["problem"].map(pick_of)]
+    ok = ok[(ok["kernel"] == ok["measured"]) & (ok["kernel"] != ok["problem"].map(pick_of))]
     ok = ok.sort_values(["remeasured", "latency_ms", "kernel"], ascending=[False, True, True])
     for problem, kernel, latency in ok.drop_duplicates("problem")[
         ["problem", "kernel", "latency_ms"]

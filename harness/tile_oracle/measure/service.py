@@ -11,9 +11,10 @@ from typing import Any
 
 from tile_oracle.build.code_facts import CodeFacts, code_facts
 from tile_oracle.errors import KernelError
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.measure.twins import TwinSweeper, copies_among, copies_for
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem
 from tile_oracle.record.run import RunLog
@@ -35,6 +36,7 @@ class MeasureService:
     watch: called with each new measurement, including leaders measured again.
     picks: the kernels that the model under test picks for a problem. They are measured again with the
     leaders.
+    twins_once: whether kernels that are one binary are measured once (tile_oracle.measure.twins).
     """
 
     def __init__(
@@ -46,15 +48,17 @@ class MeasureService:
         keep_samples: bool = False,
         watch: Callable[[Measurement], None] | None = None,
         picks: Plan | None = None,
+        twins_once: bool = True,
     ) -> None:
         self._supervisor = supervisor
+        self._sweeper = TwinSweeper(supervisor) if twins_once else supervisor
         self._plan = plan
         self._log = log
         self._keep_samples = keep_samples
         self._watch = watch
         self._picks = picks
         self._done: dict[str, dict[str, Measurement]] = defaultdict(dict)
-        self._finals: dict[str, dict[str, Measurement]] = defaultdict(dict)
+        self._finals: dict[str, dict[tuple[str, int], Measurement]] = defaultdict(dict)
         self._sweep: Generator[Measurement, None, None] | None = None
         self._open: set[str] = set()
         self._problem = ""
@@ -85,10 +89,18 @@ class MeasureService:
             self._take_next()
 
     def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
-        """Times measured kernels again, interleaved, and records them. Raises what `measure` raises."""
+        """Times measured kernels again, interleaved, and records them, and the copies of their twins.
+
+        Raises what `measure` raises.
+        """
         self.finish()
+        rows = self._log.known(problem.id) if self._log is not None else []
+        recorded = [_from_known(problem, parse_kernel_name(row["kernel"]), row) for row in rows]
+        copies = copies_among([*recorded, *self._done[problem.id].values()])
         for measurement in self._supervisor.remeasure(problem, timed, round_):
             self._take(measurement)
+            for copy in copies_for(measurement, copies):
+                self._take(copy)
 
     def abandon(self) -> None:
         """Stops the current sweep. Finished measurements are recorded, the rest are left for another run."""
@@ -102,13 +114,17 @@ class MeasureService:
         planned = {k.name: k for k in (*self._plan(problem), kernel)}
         for known in self._known(problem, planned):
             # A lost device may be back, so those pairs are measured again.
-            if known.status != "device_lost":
-                (finals if known.round >= ROUND_FINAL else done)[known.kernel.name] = known
+            if known.status == "device_lost":
+                continue
+            if known.round >= ROUND_FINAL:
+                finals[known.kernel.name, known.round] = known
+            else:
+                done[known.kernel.name] = known
         self._problem = problem.id
         self._skip_deadly(problem, planned, done)
         kernels = [k for name, k in planned.items() if name not in done]
         self._open = {k.name for k in kernels}
-        self._sweep = self._supervisor.sweep(
+        self._sweep = self._sweeper.sweep(
             problem,
             kernels,
             [*done.values(), *finals.values()],
@@ -151,7 +167,7 @@ class MeasureService:
             self._watch(measurement)
         problem, kernel = measurement.problem.id, measurement.kernel.name
         if measurement.round >= ROUND_FINAL:
-            self._finals[problem][kernel] = replace(measurement, sample_ms=())
+            self._finals[problem][kernel, measurement.round] = replace(measurement, sample_ms=())
             return
         if self._supervisor.attempts is not None:
             self._supervisor.attempts.finished(problem, kernel)

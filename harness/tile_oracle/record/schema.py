@@ -47,7 +47,7 @@ _TAIL = (
     Column(
         "detail",
         pa.string(),
-        "why the status is not ok: signal, exit code, first wrong value, end of the log",
+        "why the status is not ok: signal, exit code, first wrong value, end of the log; or twin of NAME",
     ),
     Column("latency_ms", pa.float64(), "median of the samples, milliseconds; null unless ok or noisy"),
     Column("latency_min_ms", pa.float64(), "fastest sample, milliseconds"),

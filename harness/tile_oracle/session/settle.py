@@ -23,6 +23,7 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.record.twins import measured_kernels
 from tile_oracle.report.data import ReportData
 from tile_oracle.selection import UNDECIDED
 from tile_oracle.session.conclusion import analyse_set
@@ -135,14 +136,20 @@ def _leaders(session: LiveSession, problem: Problem, data: ReportData, before: s
     """The kernels to time in turn: the pick, the oracle, and those that come near.
 
     before: the leaders of earlier rounds, which stay, because kernels are compared within rounds; new ones
-    are added to them.
+    are added to them. Of twins the measured one is timed.
     """
     row = data.selection.set_index("problem").loc[problem.id]
     kernels = {kernel.name: kernel for kernel in session.plan.kernels(problem)}
     final = data.final[(data.final["problem"] == problem.id) & data.final["kernel"].isin(list(kernels))]
+    measured = dict(zip(final["kernel"], measured_kernels(final), strict=True))
+    final = final[final["kernel"] == final["kernel"].map(measured)]
     timed = final[final["status"].isin(["ok", "noisy"]) & final["latency_ms"].notna()]
     best = row["oracle_latency_ms"]
-    named = [name for name in (row["pick_kernel"], row["oracle_kernel"]) if isinstance(name, str)]
+    named = [
+        measured.get(name, name)
+        for name in (row["pick_kernel"], row["oracle_kernel"])
+        if isinstance(name, str)
+    ]
     near = timed[timed["latency_ms"] <= _LEADERS_WITHIN * best] if pd.notna(best) else timed
     by_speed = near.sort_values(["latency_ms", "kernel"])
     named += by_speed.loc[by_speed["status"] == "ok", "kernel"].tolist()[:_MOST_LEADERS]

@@ -57,6 +57,10 @@ class CkTileSource:
             raise KernelError(why)
         return source_for(self.api, kernel)
 
+    def launch_identity(self, kernel: Kernel) -> str | None:
+        """The translation unit without the kernel's name. The host code in it computes the launch."""
+        return self.unit(kernel).replace(kernel.name, "")
+
     def prebuilt(self, name: str, unit: str) -> Binary | None:
         return None
 

@@ -1,0 +1,27 @@
+"""What a run of a kernel is, whatever the kernel's name: its binary and its launch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tile_oracle.build.binary_identity import binary_identity
+from tile_oracle.build.kernel_source import KernelSource, StatesLaunch
+from tile_oracle.errors import BuildError, KernelError
+from tile_oracle.kernel import Kernel
+
+RunIdentity = tuple[str, str]
+"""Identity of the binary and of the launch."""
+
+
+def run_identity(source: KernelSource, kernel: Kernel, binary: Path) -> RunIdentity | None:
+    """Equal for kernels that do the same on every problem that both take.
+
+    None where that cannot be known: for a damaged binary, and for a source that does not state its launches.
+    """
+    if not isinstance(source, StatesLaunch):
+        return None
+    try:
+        launch = source.launch_identity(kernel)
+        return None if launch is None else (binary_identity(binary), launch)
+    except (BuildError, KernelError):
+        return None

@@ -1,0 +1,132 @@
+"""Twins: kernels of one problem with equal binaries and launches. One is measured; the others get copies.
+
+Twins are found before anything of a problem is measured, so all of its kernels are built first. The first
+kernel of a group is measured, unless an earlier session has measured another one. A status that depends on
+the binary alone is copied to the others. If it is noisy or lost, the next twin is measured itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tile_oracle.build.kernel_source import StatesLaunch
+from tile_oracle.build.run_identity import RunIdentity, run_identity
+from tile_oracle.kernel import Kernel
+from tile_oracle.measure.measurement import Measurement
+from tile_oracle.measure.supervisor import Supervisor
+from tile_oracle.problem import Problem
+from tile_oracle.record.schema import ROUND_FINAL
+from tile_oracle.record.twins import measured_twin, twin_detail
+
+_OF_THE_BINARY = frozenset(("ok", "unsupported", "wrong", "flaky", "crash", "timeout"))
+
+
+def copy_of(measurement: Measurement, twin: Kernel) -> Measurement:
+    """The measurement as that of a twin, marked in `detail`."""
+    detail = twin_detail(measurement.kernel.name, measurement.detail)
+    return replace(measurement, kernel=twin, detail=detail)
+
+
+def copies_among(measurements: Iterable[Measurement]) -> dict[Kernel, str]:
+    """The kernels whose measurements are copies, with the names of the kernels that were measured."""
+    found = {m.kernel: measured_twin(m.detail) for m in measurements}
+    return {kernel: name for kernel, name in found.items() if name is not None}
+
+
+def copies_for(measurement: Measurement, copies: Mapping[Kernel, str]) -> Iterator[Measurement]:
+    """The copies that a measurement has, for kernels of `copies_among`."""
+    for twin, measured in copies.items():
+        if measured == measurement.kernel.name:
+            yield copy_of(measurement, twin)
+
+
+class TwinSweeper:
+    """Sweeps problems with a supervisor, and measures twins once."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._identities: dict[Kernel, RunIdentity | None] = {}
+
+    def sweep(
+        self,
+        problem: Problem,
+        kernels: Sequence[Kernel],
+        known: Sequence[Measurement] = (),
+        *,
+        picks: Collection[Kernel] = (),
+        keep_samples: bool = False,
+    ) -> Generator[Measurement, None, None]:
+        """See Supervisor.sweep. Also yields the copies.
+
+        `known` may contain copies. Those of a kernel that is not in it count as measurements.
+        """
+        names = {m.kernel.name for m in known}
+        copies = {kernel: name for kernel, name in copies_among(known).items() if name in names}
+        own = [m for m in known if m.kernel not in copies]
+        shared = [m for m in own if m.round < ROUND_FINAL and m.status in _OF_THE_BINARY]
+        identities = self._identify(problem, [*kernels, *(m.kernel for m in shared)]) if kernels else {}
+        results = {identities[m.kernel]: m for m in reversed(shared) if m.kernel in identities}
+        waiting = list(kernels)
+        while waiting:
+            first: list[Kernel] = []
+            later: dict[RunIdentity, list[Kernel]] = {}
+            for kernel in waiting:
+                identity = identities.get(kernel)
+                if identity is None:
+                    first.append(kernel)
+                elif identity in results:
+                    copies[kernel] = results[identity].kernel.name
+                    yield copy_of(results[identity], kernel)
+                elif identity in later:
+                    later[identity].append(kernel)
+                else:
+                    later[identity] = []
+                    first.append(kernel)
+            for m in self._supervisor.sweep(problem, first, keep_samples=keep_samples, finals=False):
+                own.append(m)
+                yield m
+                identity = identities.get(m.kernel)
+                if identity is not None and m.status in _OF_THE_BINARY:
+                    results[identity] = m
+                    twins = later.pop(identity)
+                    copies |= dict.fromkeys(twins, m.kernel.name)
+                    yield from (copy_of(m, twin) for twin in twins)
+            waiting = [kernel for twins in later.values() for kernel in twins]
+        yield from self._finals(problem, own, known, copies, picks, keep_samples)
+
+    def _finals(
+        self,
+        problem: Problem,
+        own: Sequence[Measurement],
+        known: Sequence[Measurement],
+        copies: Mapping[Kernel, str],
+        picks: Collection[Kernel],
+        keep_samples: bool,
+    ) -> Iterator[Measurement]:
+        """The leaders again. First the copies that a killed session did not record."""
+        there = {(m.kernel, m.round) for m in known}
+        for m in [m for m in own if m.round >= ROUND_FINAL]:
+            yield from (copy for copy in copies_for(m, copies) if (copy.kernel, copy.round) not in there)
+        names = {m.kernel.name: m.kernel for m in own}
+        measured = [names.get(copies.get(pick, ""), pick) for pick in picks]
+        for m in self._supervisor.sweep(problem, (), own, picks=measured, keep_samples=keep_samples):
+            yield m
+            yield from copies_for(m, copies)
+
+    def _identify(self, problem: Problem, kernels: Iterable[Kernel]) -> dict[Kernel, RunIdentity]:
+        """The identities of the kernels that can run the problem, as far as known. Waits for their builds.
+
+        Raises BuildError when the build folder cannot be used.
+        """
+        target = self._supervisor.target
+        source = target.builder.source if target.builder is not None else None
+        if not isinstance(source, StatesLaunch):
+            return {}
+        builds = {k: target.build(k) for k in kernels if target.refusal(k, problem) is None}
+        for kernel, build in builds.items():
+            binary = build.result().binary
+            if binary is not None and kernel not in self._identities:
+                self._identities[kernel] = run_identity(source, kernel, binary.path)
+        found = {kernel: self._identities.get(kernel) for kernel in builds}
+        return {kernel: identity for kernel, identity in found.items() if identity is not None}
