@@ -116,3 +116,9 @@ def test_comments_of_ptx_do_not_count(tmp_path: Path) -> None:
         (tmp_path / f"{name}.ptx").write_text(text)
     same, other = (binary_identity(tmp_path / f"{name}.ptx") for name in "ac")
     assert binary_identity(tmp_path / "b.ptx") == same != other
+
+
+def test_other_files_count_as_a_whole(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(f'{{"path": "/usr//lib", "algorithm": "{name}"}}')
+    assert binary_identity(tmp_path / "a") != binary_identity(tmp_path / "b")

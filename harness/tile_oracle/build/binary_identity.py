@@ -18,6 +18,7 @@ _FAT_SECTION = ".hip_fatbin"
 _BUILD_ID = ".note.gnu.build-id"
 _CUBIN_METADATA = ".nv.info"
 _PTX_COMMENT = re.compile(rb"//[^\n]*")
+_PTX = re.compile(rb"^\s*\.target\s", re.MULTILINE)
 
 
 def binary_identity(path: Path) -> str:
@@ -25,7 +26,7 @@ def binary_identity(path: Path) -> str:
 
     For an ELF file it covers every section that is loaded, except the build id. For a host library with GPU
     code it covers the GPU code alone, because the host part holds the kernel's name. For PTX it covers the
-    text without comments. Raises BuildError for a file that cannot be read.
+    text without comments. Any other file counts as a whole. Raises BuildError for a file that cannot be read.
     """
     try:
         return identity_of(path.read_bytes())
@@ -45,7 +46,7 @@ def identity_of(data: bytes) -> str:
 
 def _parts(data: bytes) -> Iterator[tuple[str, bytes]]:
     if data[:4] != b"\x7fELF":
-        yield "text", b"\n".join(_PTX_COMMENT.sub(b"", data).split())
+        yield "text", b"\n".join(_PTX_COMMENT.sub(b"", data).split()) if _PTX.search(data) else data
         return
     elf = Elf(data)
     sections = elf.named_sections()

@@ -18,6 +18,7 @@ from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.problem import Problem
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.record.twins import measured_twin, twin_detail
+from tile_oracle.vendor.libraries import library_of
 
 _OF_THE_BINARY = frozenset(("ok", "unsupported", "wrong", "flaky", "crash", "timeout"))
 
@@ -115,7 +116,7 @@ class TwinSweeper:
             yield from copies_for(m, copies)
 
     def _identify(self, problem: Problem, kernels: Iterable[Kernel]) -> dict[Kernel, RunIdentity]:
-        """The identities of the kernels that can run the problem, as far as known. Waits for their builds.
+        """The identities of the source's kernels that can run the problem, as far as known. Waits for builds.
 
         Raises BuildError when the build folder cannot be used.
         """
@@ -123,7 +124,8 @@ class TwinSweeper:
         source = target.builder.source if target.builder is not None else None
         if not isinstance(source, StatesLaunch):
             return {}
-        builds = {k: target.build(k) for k in kernels if target.refusal(k, problem) is None}
+        own = [kernel for kernel in kernels if library_of(kernel) is None]
+        builds = {kernel: target.build(kernel) for kernel in own if target.refusal(kernel, problem) is None}
         for kernel, build in builds.items():
             binary = build.result().binary
             if binary is not None and kernel not in self._identities:
