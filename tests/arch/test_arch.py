@@ -40,7 +40,7 @@ def test_the_known_architectures_are_those_of_the_table() -> None:
     assert [load_arch(name).name for name in known_archs()] == list(known_archs())
 
 
-def test_an_unknown_architecture_is_said_with_the_nearest_one() -> None:
+def test_an_unknown_architecture_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(RuleError, match=r"'gfx905' is not in kernels/arch_specs.json; did you mean gfx950\?"):
         load_arch("gfx905")
     with pytest.raises(RuleError, match="known: gfx908, gfx90a"):
@@ -394,7 +394,7 @@ PROBLEM_REFUSALS = [
 
 
 @pytest.mark.parametrize(("kernel", "instance", "reason"), PROBLEM_REFUSALS)
-def test_what_a_problem_asks_of_a_kernel(
+def test_requirements_of_a_problem_on_a_kernel(
     kernel: GroupedConvKernel, instance: GroupedConvProblem, reason: str | None
 ) -> None:
     answer = load_arch("gfx950").problem_refusal(kernel, instance)
@@ -502,7 +502,7 @@ def _set(*path: str, value: Any) -> Any:
         ),
     ],
 )
-def test_a_mistake_in_the_table_is_said_with_its_place(change: Any, message: str, tmp_path: Path) -> None:
+def test_a_mistake_in_the_table_is_reported_with_its_place(change: Any, message: str, tmp_path: Path) -> None:
     specs = copy.deepcopy(SPECS)
     change(specs)
     with pytest.raises(RuleError, match=f"^arch_specs.json: .*{message}"):

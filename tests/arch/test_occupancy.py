@@ -55,7 +55,7 @@ def test_an_architecture_without_figures_is_refused() -> None:
     st.integers(1, 512),
     st.integers(0, 160 << 10),
 )
-def test_what_is_held_fits(arch: str, threads: int, vgprs: int, lds_bytes: int) -> None:
+def test_active_workgroups_fit(arch: str, threads: int, vgprs: int, lds_bytes: int) -> None:
     unit, held = compute_unit(arch), occupancy(arch, threads, vgprs, lds_bytes)
     waves = -(-threads // unit.lanes)
     assert held.waves_per_cu == held.workgroups_per_cu * waves
@@ -92,7 +92,7 @@ GFX950 = [
 
 
 @pytest.mark.parametrize("name", GFX950)
-def test_gfx950_is_read_as_its_compiler_says(name: str, tmp_path: Path) -> None:
+def test_gfx950_matches_the_compilers_remarks(name: str, tmp_path: Path) -> None:
     """LLVM's remark "Occupancy" is of the kernel alone; these have workgroups of four waves, one a SIMD."""
     binary, text = compiled(name, "gfx950", tmp_path)
     facts = code_facts(binary, "gfx950")
@@ -108,7 +108,7 @@ def test_gfx950_is_read_as_its_compiler_says(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
-def test_older_gfx9_is_read_as_its_compiler_says(arch: str, tmp_path: Path) -> None:
+def test_older_gfx9_matches_the_compilers_remarks(arch: str, tmp_path: Path) -> None:
     """LDS in blocks of 512 bytes; a warp tile of 16x16x32 is two instructions."""
     name = "forward_bf16_2d_16x64x64_compv3_intrawave_w1x4x1_wt16x16x32"
     binary, text = compiled(name, arch, tmp_path)

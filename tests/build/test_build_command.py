@@ -71,7 +71,7 @@ def test_a_filter_leaves_kernels_out(tmp_path: Path) -> None:
     assert all("_compv3_" in name for name in names_in(tmp_path / "made"))
 
 
-def test_what_does_not_compile_is_listed_and_makes_the_status_1(
+def test_compile_failures_are_listed_and_give_status_1(
     tmp_path: Path, include: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     headers = include / "grouped_conv.hpp"
@@ -112,7 +112,7 @@ def test_what_does_not_compile_is_listed_and_makes_the_status_1(
         (("--arch", "z80"), HarnessError, "z80"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(
+def test_invalid_requests_give_one_line(
     tmp_path: Path, words: tuple[str, ...], error: type[HarnessError], says: str
 ) -> None:
     with pytest.raises(error, match=says) as caught:
@@ -120,7 +120,7 @@ def test_what_cannot_be_asked_is_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_progress_says_counts_rate_and_time_left() -> None:
+def test_progress_shows_counts_rate_and_time_left() -> None:
     assert (
         build.describe_progress(Progress(30, 90, 2, 10.0))
         == "built 30/90, 2 failed, 3.0 kernels/s, 0:20 left"

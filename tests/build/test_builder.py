@@ -81,7 +81,7 @@ def test_the_next_session_finds_it(make_builder: MakeBuilder, make_kernel: MakeK
         assert builder.stats().compile_seconds == 0
 
 
-def test_asking_twice_is_one_future(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+def test_asking_twice_gives_one_future(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     with make_builder() as builder:
         assert builder.submit(make_kernel()) is builder.submit(make_kernel())
         assert not builder.submit(make_kernel()).cancel()
@@ -108,7 +108,7 @@ def test_kernels_of_equal_code_share_a_binary(make_builder: MakeBuilder, make_ke
     ],
     ids=["instruction set", "header", "toolchain"],
 )
-def test_what_decides_the_code_decides_the_entry(
+def test_everything_that_affects_the_code_affects_the_entry(
     make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path, change: Callable[..., Builder]
 ) -> None:
     with make_builder() as builder:
@@ -122,7 +122,7 @@ def test_what_decides_the_code_decides_the_entry(
     assert first.binary.source_hash != second.binary.source_hash
 
 
-def test_native_binaries_of_another_machine_are_not_taken(
+def test_native_binaries_of_another_machine_are_not_used(
     make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder that machines share: `native` is the same word and the same flags on all of them."""
@@ -139,7 +139,7 @@ def test_native_binaries_of_another_machine_are_not_taken(
     assert there.binary.source_hash != here.source_hash
 
 
-def test_headers_are_those_that_were_hashed(
+def test_compiled_headers_are_the_hashed_ones(
     make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
 ) -> None:
     with make_builder() as builder:
@@ -184,9 +184,7 @@ def test_a_new_session_tries_again(make_builder: MakeBuilder, make_kernel: MakeK
     assert [(result.status, result.cached) for result in results] == [("build_error", False)] * 2
 
 
-def test_workers_of_one_session_do_not_fail_one_by_one(
-    make_builder: MakeBuilder, make_kernel: MakeKernel
-) -> None:
+def test_workers_of_one_session_share_a_failure(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     with make_builder() as one, make_builder() as two:
         first, second = one.need(make_kernel(13)), two.need(make_kernel(13))
     assert (second.status, second.cached, second.seconds) == ("build_error", True, 0.0)
@@ -197,7 +195,7 @@ def test_workers_of_one_session_do_not_fail_one_by_one(
     ("tile_m", "says"),
     [(11, "does not export to_time"), (17, "needs somewhere_else, which nothing provides")],
 )
-def test_a_library_that_cannot_be_used_does_not_build(
+def test_an_unusable_library_is_a_build_error(
     make_builder: MakeBuilder, make_kernel: MakeKernel, compiler: str, tile_m: int, says: str
 ) -> None:
     with make_builder(toolchain=compiler) as builder:
@@ -237,7 +235,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(
         fcntl.flock(file, fcntl.LOCK_EX)  # waits for ever if one of them lives
 
 
-def test_a_killed_compiler_is_said_and_not_believed_by_others(
+def test_a_killed_compiler_is_reported_and_not_cached(
     make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     toolchain = GatedToolchain(find_toolchain("ziglang"), ("sh", "-c", "kill -SEGV $$"))
@@ -247,7 +245,7 @@ def test_a_killed_compiler_is_said_and_not_believed_by_others(
     assert "killed by signal 11 (SIGSEGV)" in results[0].log
 
 
-def test_a_compiler_killed_from_outside_is_run_again_and_is_no_fault_of_the_kernel(
+def test_a_compiler_killed_from_outside_is_run_again(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     """As when memory is full: killed once, it compiles the second time; killed always, that is the error."""
@@ -281,7 +279,7 @@ def test_a_full_disk_is_not_the_kernels_fault(make_builder: MakeBuilder, make_ke
         builder.need(make_kernel())
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(
+def test_an_unwritable_folder_gives_one_line(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -293,7 +291,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(
     assert "\n" not in str(error.value)
 
 
-def test_a_read_only_folder_serves_what_it_has(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
+def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
     with make_builder() as builder:
         builder.need(make_kernel())
         folder = builder.cache.folder
@@ -315,7 +313,7 @@ def test_a_read_only_folder_serves_what_it_has(make_builder: MakeBuilder, make_k
 # ---- order, closing ------------------------------------------------------------------------------
 
 
-def test_what_is_needed_goes_first(
+def test_needed_kernels_compile_first(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     # The first compilation says that it runs and waits; the others write down their tile as they come.
@@ -341,7 +339,7 @@ def test_what_is_needed_goes_first(
     assert order == [1, 4, 2, 3]
 
 
-def test_closing_stops_compilers_and_gives_up_the_queue(
+def test_closing_stops_compilers_and_drops_the_queue(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -357,7 +355,7 @@ def test_closing_stops_compilers_and_gives_up_the_queue(
     assert everything_in(builder.cache.folder) == [builder.cache.folder / USE_FOLDER / GUARD]
 
 
-def test_compilers_run_beside_each_other(
+def test_compilers_run_in_parallel(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
     # Each writes its own pipe and reads the other's: both end only if both run at once.
@@ -403,7 +401,7 @@ def test_compilers_yield_to_kernels(
         ({"isa": "armv8-a" if this_cpu().machine == "x86_64" else "x86-64-v2"}, "this machine lacks"),
     ],
 )
-def test_a_builder_that_cannot_work_says_why(
+def test_an_unusable_builder_says_why(
     make_builder: MakeBuilder, options: dict[str, object], says: str
 ) -> None:
     with pytest.raises(BuildError, match=says) as error:

@@ -58,7 +58,9 @@ def files_of(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def test_one_compiles_and_the_others_wait(tmp_path: Path, include: Path, make_kernel: MakeKernel) -> None:
+def test_one_session_compiles_and_the_others_wait(
+    tmp_path: Path, include: Path, make_kernel: MakeKernel
+) -> None:
     names = [make_kernel(tile_m).name for tile_m in (20, 21, 22)]
     sessions = [start(tmp_path / "cache", include, names, jobs=2) for _ in range(4)]
     for session in sessions:
@@ -72,7 +74,7 @@ def test_one_compiles_and_the_others_wait(tmp_path: Path, include: Path, make_ke
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_killed_session_is_as_if_it_had_not_been(
+def test_a_killed_session_leaves_no_trace(
     tmp_path: Path, include: Path, make_kernel: MakeKernel, seed: int
 ) -> None:
     """Killed at a random moment of its compilations, first to last."""
@@ -102,7 +104,7 @@ def test_a_killed_session_is_as_if_it_had_not_been(
     assert found.compiled + found.cached == 6
 
 
-def test_a_session_that_is_stopped_does_not_hold_up_the_others_for_ever(
+def test_a_stopped_session_does_not_block_the_others(
     tmp_path: Path, include: Path, make_kernel: MakeKernel
 ) -> None:
     """Its lock is held by a process that does nothing; after twice the compile timeout it is passed by."""
@@ -119,9 +121,7 @@ def test_a_session_that_is_stopped_does_not_hold_up_the_others_for_ever(
     held.release()
 
 
-def test_a_read_only_folder_is_said_in_one_line(
-    tmp_path: Path, include: Path, make_kernel: MakeKernel
-) -> None:
+def test_a_read_only_folder_gives_one_line(tmp_path: Path, include: Path, make_kernel: MakeKernel) -> None:
     if os.geteuid() == 0:
         pytest.skip("the super-user can write to a read-only folder")
     (tmp_path / "cache").mkdir(mode=0o555)

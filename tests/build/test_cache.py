@@ -24,7 +24,7 @@ def files_of(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
-def test_what_was_added_is_found_by_any_session(tmp_path: Path) -> None:
+def test_added_entries_are_found_by_any_session(tmp_path: Path) -> None:
     path = put(BuildCache(tmp_path))
     entry = BuildCache(tmp_path).find(KEY)
     assert entry is not None
@@ -32,7 +32,7 @@ def test_what_was_added_is_found_by_any_session(tmp_path: Path) -> None:
     assert path.read_bytes() == b"code"
 
 
-def test_looking_writes_nothing(tmp_path: Path) -> None:
+def test_lookups_write_nothing(tmp_path: Path) -> None:
     assert BuildCache(tmp_path / "cache").find(KEY) is None
     assert not (tmp_path / "cache").exists()
 
@@ -50,7 +50,7 @@ def test_looking_writes_nothing(tmp_path: Path) -> None:
         lambda so: (so.parent / "entry.json").unlink(),
     ],
 )
-def test_a_damaged_entry_is_no_entry_and_can_be_replaced(
+def test_a_damaged_entry_is_not_found_and_can_be_replaced(
     tmp_path: Path, damage: Callable[[Path], object]
 ) -> None:
     cache = BuildCache(tmp_path)
@@ -126,7 +126,7 @@ def test_work_folders_of_killed_sessions_are_removed_a_day_later(tmp_path: Path)
     assert files_of(tmp_path) == ["work/young/half.so"]
 
 
-def test_a_log_is_believed_by_those_who_were_there(tmp_path: Path) -> None:
+def test_a_log_counts_for_running_sessions(tmp_path: Path) -> None:
     cache = BuildCache(tmp_path)
     put(cache, content_key({"any": "entry"}))
     with cache.try_lock(KEY):  # type: ignore[union-attr]
@@ -144,7 +144,7 @@ def test_only_a_hash_becomes_a_path(tmp_path: Path, key: str) -> None:
         BuildCache(tmp_path).find(key)
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_an_unwritable_folder_gives_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     cache = BuildCache(tmp_path / "file" / "cache")
     assert cache.find(KEY) is None
@@ -156,7 +156,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         assert "\n" not in str(error.value)
 
 
-def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_gives_one_line(tmp_path: Path) -> None:
     # /dev/full takes nothing: the lock folder is there, the log's file is the device.
     cache = BuildCache(tmp_path)
     (tmp_path / KEY[:2]).mkdir()
@@ -165,7 +165,7 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
         cache.keep_log(KEY, "x" * 100_000)
 
 
-def test_the_key_depends_on_every_part_and_on_no_order() -> None:
+def test_the_key_depends_on_every_part_but_not_their_order() -> None:
     parts = {"source": "a", "flags": ["-O3"], "isa": "native"}
     assert content_key(parts) == content_key(dict(reversed(parts.items())))
     assert len({content_key(parts | {name: "x"}) for name in parts} | {content_key(parts)}) == 4
@@ -180,5 +180,5 @@ def test_the_key_depends_on_every_part_and_on_no_order() -> None:
         ({"TILE_ORACLE_CACHE": "", "HOME": "/c"}, "/c/.cache/tile-oracle"),
     ],
 )
-def test_where_the_cache_is(environment: dict[str, str], folder: str) -> None:
+def test_the_default_cache_folder(environment: dict[str, str], folder: str) -> None:
     assert default_cache_folder(environment) == Path(folder)

@@ -31,7 +31,7 @@ def put(folder: Path, number: int, days_unused: float, size: int = 1000) -> str:
     return key
 
 
-def test_what_is_unused_for_long_goes_and_the_rest_is_still_found(tmp_path: Path) -> None:
+def test_long_unused_entries_are_removed_and_the_rest_found(tmp_path: Path) -> None:
     old, fresh = put(tmp_path, 1, 31), put(tmp_path, 2, 29)
     done = prune(tmp_path, NOW_S, unused_for_s=30 * DAY_S)
     assert [entry.key for entry in done.removed] == [old]
@@ -40,13 +40,13 @@ def test_what_is_unused_for_long_goes_and_the_rest_is_still_found(tmp_path: Path
     assert not list((tmp_path / "work").iterdir())
 
 
-def test_looking_an_entry_up_counts_as_use(tmp_path: Path) -> None:
+def test_a_lookup_counts_as_use(tmp_path: Path) -> None:
     key = put(tmp_path, 1, 400)
     assert BuildCache(tmp_path).find(key) is not None
     assert entries_in(tmp_path)[0].used_s > NOW_S - 400 * DAY_S
 
 
-def test_an_entry_that_a_session_builds_stays(tmp_path: Path) -> None:
+def test_an_entry_being_built_is_kept(tmp_path: Path) -> None:
     key = put(tmp_path, 1, 400)
     lock = BuildCache(tmp_path).try_lock(key)
     assert lock is not None
@@ -61,7 +61,7 @@ def test_an_entry_that_a_session_builds_stays(tmp_path: Path) -> None:
     st.one_of(st.none(), st.floats(0, 100)),
     st.one_of(st.none(), st.integers(0, 8000)),
 )
-def test_the_least_recently_used_go_first_and_never_what_is_in_use(
+def test_the_least_recently_used_go_first_unless_in_use(
     tmp_path_factory: pytest.TempPathFactory, ages: list[float], unused_days: float | None, keep: int | None
 ) -> None:
     folder = tmp_path_factory.mktemp("cache")
@@ -107,7 +107,7 @@ def test_the_command_shows_and_prunes(tmp_path: Path, capsys: pytest.CaptureFixt
         (["--dry-run"], "add --prune"),
     ],
 )
-def test_half_a_request_removes_nothing_and_says_what_is_missing(
+def test_an_incomplete_request_removes_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     assert main(["cache", "--build-dir", str(tmp_path), *arguments]) == 2
@@ -117,7 +117,7 @@ def test_half_a_request_removes_nothing_and_says_what_is_missing(
 @pytest.mark.parametrize(
     ("option", "text"), [("--unused-for", "30"), ("--unused-for", "-3d"), ("--keep", "2GB"), ("--keep", "x")]
 )
-def test_a_limit_that_cannot_be_read_is_refused(
+def test_an_invalid_limit_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, text: str
 ) -> None:
     with pytest.raises(SystemExit):
@@ -125,7 +125,7 @@ def test_a_limit_that_cannot_be_read_is_refused(
     assert repr(text) in capsys.readouterr().err
 
 
-def test_what_a_living_session_uses_stays_however_old_and_goes_after_its_death(tmp_path: Path) -> None:
+def test_entries_in_use_by_a_live_session_are_kept(tmp_path: Path) -> None:
     used, other = put(tmp_path, 1, 40), put(tmp_path, 2, 40)
     program = "import os, sys; from pathlib import Path; from tile_oracle.build.cache import BuildCache\n"
     program += "cache = BuildCache(Path(sys.argv[1])); assert cache.find(sys.argv[2])\n"
@@ -149,7 +149,7 @@ def test_what_a_living_session_uses_stays_however_old_and_goes_after_its_death(t
     assert not list((tmp_path / "use").glob("*.keys"))
 
 
-def test_threads_share_one_file_of_marks_and_it_goes_when_the_session_closes(tmp_path: Path) -> None:
+def test_threads_share_one_mark_file_which_closing_removes(tmp_path: Path) -> None:
     keys = [put(tmp_path, number, 400) for number in range(64)]
     cache = BuildCache(tmp_path)
     with ThreadPoolExecutor(8) as threads:

@@ -25,7 +25,7 @@ def built(arch: str, folder: Path) -> Path:
     return result.binary.path
 
 
-def test_a_code_object_says_all(tmp_path: Path) -> None:
+def test_a_code_object_gives_all_facts(tmp_path: Path) -> None:
     facts = code_facts(built("gfx950", tmp_path), "gfx950")
     assert None not in asdict(facts).values()
     assert facts.vgprs is not None
@@ -37,7 +37,7 @@ def test_a_code_object_says_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(find_ptxas() is None, reason="there is no ptxas")
-def test_a_cubin_says_what_ptxas_said(tmp_path: Path) -> None:
+def test_a_cubin_gives_the_facts_of_ptxas(tmp_path: Path) -> None:
     path = built("sm_90", tmp_path)
     facts = code_facts(path, "sm_90")
     ptx = tmp_path / "kernel.ptx"
@@ -65,14 +65,14 @@ def test_a_cubin_says_what_ptxas_said(tmp_path: Path) -> None:
     assert facts.spills == 0
 
 
-def test_ptx_and_the_cpu_say_nothing(tmp_path: Path) -> None:
+def test_ptx_and_cpu_binaries_give_no_facts(tmp_path: Path) -> None:
     (tmp_path / "kernel.ptx").write_text(".target sm_90\n")
     assert code_facts(tmp_path / "kernel.ptx", "sm_90") == CodeFacts()
     assert code_facts(tmp_path / "kernel.so", "cpu") == CodeFacts()
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
-def test_damaged_binaries_say_nothing(arch: str, tmp_path: Path) -> None:
+def test_damaged_binaries_give_no_facts(arch: str, tmp_path: Path) -> None:
     suffix = ".hsaco" if arch == "gfx950" else ".cubin"
     for number, content in enumerate((b"", b"\x7fELF\x02\x01" + bytes(300), b"\x7fELF" * 40)):
         path = tmp_path / f"{number}{suffix}"

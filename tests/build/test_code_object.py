@@ -77,14 +77,14 @@ def test_a_matrix_kernel_shows_its_registers(tmp_path: Path) -> None:
     assert facts.most_threads == 256
 
 
-def test_what_a_kernel_needs_is_looked_for(compile_: Compile) -> None:
+def test_required_symbols_are_checked(compile_: Compile) -> None:
     path = compile_(SMALL.format(name="to_conv", shared=64, kept=1))
     assert what_is_wrong_for_gpu(path, "amdgcn", ("to_conv",)) is None
     wrong = what_is_wrong_for_gpu(path, "amdgcn", ("to_conv", "to_launch_info"))
     assert wrong == "the code object does not hold to_launch_info"
 
 
-def test_ptx_is_looked_at_too(tmp_path: Path) -> None:
+def test_required_symbols_are_checked_in_ptx(tmp_path: Path) -> None:
     path = tmp_path / "kernel.ptx"
     path.write_text(".version 8.0\n.target sm_90\n.visible .global .align 4 .b8 to_launch_info[36] = {1};\n")
     assert what_is_wrong_for_gpu(path, "nvptx", ("to_launch_info",)) is None
@@ -106,13 +106,13 @@ def test_ptx_is_looked_at_too(tmp_path: Path) -> None:
         lambda data: data.replace(b"\xaeamdhsa.kernels", b"\xaeamdhsa.kernel\xff"),  # not UTF-8
     ],
 )
-def test_what_is_damaged_is_one_line(compile_: Compile, damage: Callable[[bytes], bytes]) -> None:
+def test_a_damaged_file_gives_one_line(compile_: Compile, damage: Callable[[bytes], bytes]) -> None:
     path = compile_(SMALL.format(name="to_conv", shared=64, kept=1))
     path.write_bytes(damage(path.read_bytes()))
     with pytest.raises(BuildError, match="is not an AMD code object, or is damaged"):
         inspect_code_object(path)
 
 
-def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_file_gives_one_line(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="No such file"):
         inspect_code_object(tmp_path / "none")

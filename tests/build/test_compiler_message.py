@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tile_oracle.build.compiler_message import compiler_message, shortened
 
 
-def test_the_first_error_is_told_and_not_what_surrounds_it() -> None:
+def test_the_first_error_is_the_message() -> None:
     log = (
         "In file included from kernel.hip:3:\n"
         "gemm.hpp:13:15: error: static assertion failed: too large\n"
@@ -21,7 +21,7 @@ def test_the_first_error_is_told_and_not_what_surrounds_it() -> None:
 
 
 @given(st.text(max_size=300), st.integers(1, 120))
-def test_a_log_is_shortened_to_its_end_and_its_complaint(log: str, most: int) -> None:
+def test_a_log_is_shortened_to_its_message_and_its_end(log: str, most: int) -> None:
     kept = shortened(log, most)
     assert len(kept) <= max(most, len(compiler_message(log))) + len("\n[...]\n")
     assert compiler_message(log)[:most] in kept or compiler_message(log) in kept

@@ -92,9 +92,7 @@ def test_without_ptxas_the_driver_assembles(
     assert "ptxas" not in result.binary.toolchain
 
 
-def test_ptxas_is_used_where_there_is_one(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ptxas_is_used_if_installed(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "zig_folder", zig_folder)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     program(
@@ -157,7 +155,7 @@ def test_other_clangs_build_for_amd(
     assert result.binary.toolchain == identity
 
 
-def test_a_machine_without_a_compiler_is_told_how_to_get_one(bare: Path) -> None:
+def test_without_a_compiler_the_message_says_how_to_get_one(bare: Path) -> None:
     with pytest.raises(
         BuildError, match="no compiler for gfx950 was found: pip install ziglang, or install ROCm"
     ):
@@ -168,13 +166,13 @@ def test_a_machine_without_a_compiler_is_told_how_to_get_one(bare: Path) -> None
         find_gpu_toolchain("hipcc", "gfx950")
 
 
-def test_what_is_no_clang_is_refused(bare: Path) -> None:
+def test_a_program_that_is_not_clang_is_refused(bare: Path) -> None:
     program(bare / "g++", "print('g++ (GCC) 15.1.0')\n")
     with pytest.raises(BuildError, match=r"'g\+\+' is no clang and no hipcc"):
         find_gpu_toolchain("g++", "gfx950")
 
 
-def test_what_has_no_code_on_gpus_is_refused() -> None:
+def test_kernels_without_gpu_code_are_refused() -> None:
     fields = KERNEL.as_row()
     with pytest.raises(
         KernelError, match=r"no code for sm_90 \(its matrix unit has tf32, .*: there is bf16, fp16"
@@ -205,7 +203,7 @@ def test_every_field_that_changes_the_code_is_in_the_source() -> None:
     assert len(sources) == len(changed) + 2
 
 
-def test_a_folder_made_ahead_needs_no_compiler(
+def test_a_prebuilt_folder_needs_no_compiler(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as there:
@@ -222,7 +220,7 @@ def test_a_folder_made_ahead_needs_no_compiler(
         assert here.device_work().path.read_bytes() == work
 
 
-def test_a_compiler_that_leaves_no_kernel_is_a_build_error(bare: Path, tmp_path: Path) -> None:
+def test_a_compiler_without_output_is_a_build_error(bare: Path, tmp_path: Path) -> None:
     program(
         bare / "hipcc",
         "import sys\nif '--version' in sys.argv: print('AMD clang version 19.0.0')\n"

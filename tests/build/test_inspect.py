@@ -40,13 +40,13 @@ def test_facts_are_those_of_the_file(library: Path) -> None:
     "content",
     [b"", b"\x7fELF", b"#!/bin/sh\n", b"\x7fELF\x02\x01" + b"\0" * 58, b"\x7fELF\x02\x01" + b"\xff" * 90],
 )
-def test_what_is_no_shared_object_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_a_shared_object_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.so").write_bytes(content)
     with pytest.raises(BuildError, match="not a 64-bit ELF"):
         inspect_binary(tmp_path / "x.so")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="No such file"):
         inspect_binary(tmp_path / "x.so")
 

@@ -66,7 +66,7 @@ def test_names_mean_flags_and_features(name: str, flag: str, needs: set[str]) ->
     assert needs <= set(isa.features)
 
 
-def test_what_a_machine_lacks_is_named() -> None:
+def test_missing_features_are_named() -> None:
     v3 = parse_cpuinfo(cpuinfo(V3), "x86_64")
     assert resolve_isa("x86-64-v3").missing(v3) == ()
     assert resolve_isa("x86-64-v4").missing(v3) == ("avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl")
@@ -84,7 +84,7 @@ def test_what_a_machine_lacks_is_named() -> None:
         ("armv8-a+fp16+", "''"),
     ],
 )
-def test_an_unknown_name_is_refused_with_those_that_are_known(name: str, says: str) -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones(name: str, says: str) -> None:
     with pytest.raises(BuildError, match=says):
         resolve_isa(name)
 

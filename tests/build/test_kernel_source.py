@@ -129,7 +129,7 @@ def test_a_session_measures_kernels_of_an_installed_source(installed: Path, tmp_
     assert sorted(first.latency_ms) == sorted(other.latency_ms)
 
 
-def test_only_the_source_that_is_asked_for_is_imported(installed: Path) -> None:
+def test_only_the_named_source_is_imported(installed: Path) -> None:
     sys.modules.pop("plain_loops", None)
     assert find_source_provider("ck_tile").archs == ("gfx950",)
     assert "plain_loops" not in sys.modules

@@ -52,7 +52,7 @@ def found(name: str) -> NvccToolchain:
     return toolchain
 
 
-def test_it_is_found_in_cudas_folder_a_wheel_below_cuda_home_and_on_path(
+def test_nvcc_is_found_in_cudas_folder_a_wheel_below_cuda_home_and_on_path(
     bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
@@ -71,7 +71,7 @@ def test_it_is_found_in_cudas_folder_a_wheel_below_cuda_home_and_on_path(
     assert (found(str(other)).compiler, found(str(other)).identity) == (other, "nvcc 12.4.88")
 
 
-def test_auto_takes_it_where_there_is_no_clang(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_takes_nvcc_without_clang(bare: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
     saying(bare / "nvcc", SAYS.format(release="13.0"))
     assert found("auto").identity == "nvcc 13.0.88"
@@ -90,14 +90,14 @@ def test_auto_takes_it_where_there_is_no_clang(bare: Path, monkeypatch: pytest.M
     ],
     ids=["clang", "nothing", "11.8"],
 )
-def test_what_cannot_be_it_is_refused(bare: Path, says: str, why: str) -> None:
+def test_programs_that_are_not_nvcc_are_refused(bare: Path, says: str, why: str) -> None:
     saying(bare / "g++", "g++ (Debian 12.2.0-14) 12.2.0")
     saying(bare / "nvcc", says)
     with pytest.raises(BuildError, match=why):
         find_gpu_toolchain("nvcc", "sm_90")
 
 
-def test_without_a_host_compiler_it_says_so(bare: Path) -> None:
+def test_without_a_host_compiler_the_message_says_so(bare: Path) -> None:
     saying(bare / "nvcc", SAYS.format(release="13.0"))
     with pytest.raises(BuildError, match=r"does not start without a host compiler: apt install g\+\+"):
         find_gpu_toolchain("nvcc", "sm_90")
@@ -112,7 +112,7 @@ def test_without_a_host_compiler_it_says_so(bare: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["nvcc", "nvcc-13.0", "/usr/local/cuda/bin/nvcc"])
-def test_it_makes_nothing_for_amd(name: str) -> None:
+def test_nvcc_does_not_build_for_amd(name: str) -> None:
     with pytest.raises(BuildError, match="cannot build for AMD GPUs: pip install ziglang, or install ROCm"):
         find_gpu_toolchain(name, "gfx950")
 
@@ -209,7 +209,7 @@ def test_its_kernels_show_and_do_what_clangs_do(name: str) -> None:
 
 @real
 @pytest.mark.parametrize("name", SOME)
-def test_every_access_of_its_kernels_says_which_memory_it_is_to(name: str) -> None:
+def test_every_access_of_its_kernels_states_its_memory(name: str) -> None:
     """An access through a generic address, or to an array in local memory, is slow."""
     ptx, _ = of_nvcc(source_for(named(name), "sm_90"))
     accesses = re.findall(r"^\s+(?:@!?%p\d+ )?((?:ld|st)\.[\w.]+)", ptx, re.MULTILINE)
@@ -221,7 +221,7 @@ def test_every_access_of_its_kernels_says_which_memory_it_is_to(name: str) -> No
 
 
 @real
-def test_its_device_work_shows_the_same_kernels() -> None:
+def test_its_device_work_exports_the_same_kernels() -> None:
     ptx, cubin = of_nvcc(device_work_source("sm_90"))
     assert visible(ptx) == visible(ptx_of_clang(device_work_source("sm_90")))
     assert global_symbols(cubin) == set(WORK_KERNELS)
@@ -258,7 +258,7 @@ def test_a_builder_builds_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @real
-def test_what_it_complains_of_is_in_the_log(tmp_path: Path) -> None:
+def test_its_error_messages_are_in_the_log(tmp_path: Path) -> None:
     headers = tmp_path / "headers"
     headers_for("sm_90").write(headers)
     (headers / "gemm.hpp").write_text("#error no such thing\n")

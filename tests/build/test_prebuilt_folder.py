@@ -78,7 +78,7 @@ def test_another_machine_needs_no_compiler(
             builder.need(make_kernel())
 
 
-def test_with_a_compiler_what_is_missing_is_compiled(
+def test_with_a_compiler_missing_kernels_are_compiled(
     folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     with make_builder(prebuilt=folder) as builder:
@@ -86,7 +86,7 @@ def test_with_a_compiler_what_is_missing_is_compiled(
         assert not builder.need(make_kernel(4)).cached
 
 
-def test_the_manifest_says_what_is_there(folder: Path, make_kernel: MakeKernel) -> None:
+def test_the_manifest_lists_the_folder(folder: Path, make_kernel: MakeKernel) -> None:
     data = manifest(folder)
     assert list(data) == sorted(data)
     assert list(data["kernels"]) == sorted(make_kernel(tile_m).name for tile_m in (1, 2, 3))
@@ -129,7 +129,7 @@ def test_a_folder_of_another_kind_is_replaced(
     assert len(list((folder / "binaries").iterdir())) == 1
 
 
-def test_what_does_not_compile_is_in_the_report(
+def test_compile_failures_are_in_the_report(
     tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     seen: list[Progress] = []
@@ -152,7 +152,7 @@ def test_somebody_elses_folder_is_left_alone(
         prebuild(builder, [make_kernel()], tmp_path / "mine")
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(
+def test_an_unwritable_folder_gives_one_line(
     tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -192,7 +192,7 @@ def test_a_folder_for_another_machine_is_refused(folder: Path, make_builder: Mak
         make_builder(prebuilt=folder)
 
 
-def test_a_stale_folder_is_said_and_built_again(
+def test_a_stale_folder_is_reported_and_built_again(
     folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, include: Path
 ) -> None:
     (include / "grouped_conv.hpp").open("a").write("// newer\n")
@@ -224,7 +224,7 @@ def test_a_stale_folder_without_a_compiler_is_refused(
     assert "\n" not in str(error.value)
 
 
-def test_an_instruction_set_that_was_asked_for_goes_before_the_folder(
+def test_a_requested_instruction_set_overrides_the_folder(
     folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     asked = "x86-64" if X86 else "armv8-a+fp16"
@@ -260,7 +260,7 @@ def first_entry(data: dict[str, Any]) -> dict[str, Any]:
         (lambda d: d.pop("headers"), "headers is not a line"),
     ],
 )
-def test_a_manifest_that_cannot_be_right_is_refused(
+def test_an_invalid_manifest_is_refused(
     folder: Path, make_builder: MakeBuilder, change: Callable[[dict[str, Any]], object], says: str
 ) -> None:
     rewrite(folder, change)
@@ -272,20 +272,20 @@ def test_a_manifest_that_cannot_be_right_is_refused(
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[" * 100_000, b"\xff\xfe", b"null", b'{"kernels": {}}', b"1" * 10_000]
 )
-def test_junk_is_no_manifest(folder: Path, make_builder: MakeBuilder, text: bytes) -> None:
+def test_junk_is_not_a_manifest(folder: Path, make_builder: MakeBuilder, text: bytes) -> None:
     (folder / MANIFEST).write_bytes(text)
     with pytest.raises(BuildError, match="is not a manifest"):
         make_builder(build_dir=folder)
 
 
-def test_a_folder_without_manifest_is_said(tmp_path: Path, make_builder: MakeBuilder) -> None:
+def test_a_folder_without_manifest_is_reported(tmp_path: Path, make_builder: MakeBuilder) -> None:
     with pytest.raises(BuildError, match=r"holds no manifest\.json: make the folder with tile-oracle build"):
         make_builder(prebuilt=tmp_path)
 
 
 @pytest.mark.usefixtures("no_compiler")
 @pytest.mark.parametrize("damage", ["flipped bit", "longer", "missing", "link"])
-def test_a_file_that_is_not_what_the_manifest_says_is_not_loaded(
+def test_a_file_that_differs_from_the_manifest_is_not_loaded(
     folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path, damage: str
 ) -> None:
     path = folder / manifest(folder)["kernels"][make_kernel(1).name]["binary"]
@@ -312,7 +312,7 @@ def test_a_file_that_is_not_what_the_manifest_says_is_not_loaded(
     assert "\n" not in str(error.value)
 
 
-def test_a_damaged_file_is_said_and_compiled_again(
+def test_a_damaged_file_is_reported_and_compiled_again(
     folder: Path, make_builder: MakeBuilder, make_kernel: MakeKernel
 ) -> None:
     for path in (folder / "binaries").iterdir():
@@ -331,7 +331,7 @@ JSON = st.recursive(
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_any_manifest_is_taken_or_refused(folder: Path, tmp_path: Path, data: st.DataObject) -> None:
+def test_any_manifest_is_accepted_or_refused(folder: Path, tmp_path: Path, data: st.DataObject) -> None:
     content = manifest(folder)
     place: dict[str, Any] = content if data.draw(st.booleans()) else first_entry(content)
     place[data.draw(st.sampled_from(sorted(place)))] = data.draw(JSON)

@@ -21,7 +21,7 @@ from tile_oracle.operation.gemm.kernel import parse_gemm_name
 from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 
 
-def test_a_translation_unit_says_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:
+def test_a_translation_unit_describes_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:
     kernel = make_kernel(48, direction="bwd_weight", dtype="fp32", ndim=3, pipeline="compv4")
     assert source_for(kernel, "cpu") == (
         "#define TO_DIRECTION TO_BWD_WEIGHT\n"
@@ -66,7 +66,7 @@ _OLDER = {"gfx942", "gfx90a"}
         (None, {"gfx950", "sm_90", *_OLDER}),
     ],
 )
-def test_instructions_of_another_architecture_leave_the_digest_alone(
+def test_instructions_of_another_architecture_do_not_change_the_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, edited: str | None, changed: set[str]
 ) -> None:
     before = {arch: headers_for(arch).digest for arch in ("gfx950", "gfx942", "gfx90a", "sm_90")}
@@ -77,7 +77,7 @@ def test_instructions_of_another_architecture_leave_the_digest_alone(
     assert {arch for arch in before if headers_for(arch).digest != before[arch]} == changed
 
 
-def test_the_digest_sees_every_header_its_name_and_its_place(include: Path) -> None:
+def test_the_digest_covers_every_header_its_name_and_its_place(include: Path) -> None:
     seen = [read_headers(include).digest]
     for change in (
         lambda: (include / "grouped_conv.hpp").open("a").write("// more\n"),
@@ -117,7 +117,7 @@ def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
         read_headers(tmp_path)
 
 
-def test_a_gemm_that_no_registers_hold_is_refused_and_what_is_not_fits(
+def test_a_gemm_that_needs_too_many_registers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Next to the limits on both sides, by what the compiler makes of it."""

@@ -25,7 +25,7 @@ def fake_compiler(path: Path, says: str, machine: str = "x86_64-linux-gnu") -> s
 GNU = "\\nCopyright (C) Free Software Foundation, Inc."
 
 
-def test_each_compiler_says_what_it_is(compiler: str) -> None:
+def test_each_compiler_is_identified(compiler: str) -> None:
     toolchain = find_toolchain(compiler)
     kind = {"ziglang": "clang", "clang++": "clang", "g++": r"g\+\+"}[compiler]
     assert re.fullmatch(rf"{kind} {re.escape(toolchain.version)}( \(ziglang [^)]+\))?", toolchain.identity)
@@ -69,7 +69,7 @@ def test_distributions_of_one_version_differ_in_fingerprint(tmp_path: Path) -> N
         ("printf 'no\\nsuch\\nlibrary' >&2; exit 1", "no such library"),
     ],
 )
-def test_a_program_that_is_no_compiler_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_a_program_that_is_not_a_compiler_is_refused(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(BuildError, match=says) as error:
         find_toolchain(script(tmp_path / "cc", text))
     assert "\n" not in str(error.value)

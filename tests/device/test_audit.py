@@ -80,7 +80,7 @@ def test_each_change_is_named(deed: str, word: str | None) -> None:
     ],
     ids=str,
 )
-def test_what_only_the_thorough_look_finds(deed: str, word: str) -> None:
+def test_changes_that_only_the_thorough_audit_finds(deed: str, word: str) -> None:
     changes, _ = changes_after(deed, thorough=True)
     assert word in " ".join(changes)
 

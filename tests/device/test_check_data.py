@@ -91,7 +91,7 @@ def test_even_columns_hold_one_element(problem: Problem) -> None:
         assert (chosen == 1).all()
 
 
-def test_sums_cancel_to_a_small_rest() -> None:
+def test_sums_cancel_to_a_small_result() -> None:
     problem = GemmProblem("bf16", "rcr", 32, 32, 512)
     (pattern,) = mantissa(problem)
     first, second = operands(problem, pattern, 3)
@@ -121,7 +121,7 @@ def test_negated_columns_negate_the_result(problem: Problem, seed: int) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(problem=st.sampled_from(PROBLEMS), seed=st.integers(0, 2**32), data=st.data())
-def test_products_see_one_wrong_value(problem: Problem, seed: int, data: st.DataObject) -> None:
+def test_products_detect_one_wrong_value(problem: Problem, seed: int, data: st.DataObject) -> None:
     first, second = operands(problem, countable(problem), seed)
     check = product_check(problem, first, second, seed)
     exact = exact_output(problem, first, second)
@@ -144,7 +144,7 @@ def test_products_see_one_wrong_value(problem: Problem, seed: int, data: st.Data
         assert all(same[: 1 if isinstance(problem, GemmProblem) else len(same) - 2])
 
 
-def test_one_wrong_tile_of_a_large_result_is_seen_each_time() -> None:
+def test_one_wrong_tile_of_a_large_result_is_detected_every_time() -> None:
     """Where 2,048 points miss a tile of 64 x 64 of 4,096 x 4,096 with a probability of 0.6."""
     problem = GemmProblem("bf16", "rcr", 512, 512, 64)
     first, second = operands(problem, countable(problem), 1)

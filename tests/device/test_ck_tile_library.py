@@ -134,13 +134,13 @@ def test_a_library_holds_the_kernel_s_code(libraries: dict[str, Path]) -> None:
         code_object_in(path, "gfx942")
 
 
-def test_another_library_is_said_to_be_none(runtime: Path) -> None:
+def test_another_library_is_refused(runtime: Path) -> None:
     assert "does not export to_ck_abi_version" in str(what_is_wrong_with_library(runtime, "gfx950"))
     with pytest.raises(BuildError, match="carries no code for a GPU"):
         code_object_in(runtime, "gfx950")
 
 
-def test_the_binary_says_which_ck_tile_it_is(builder: Builder) -> None:
+def test_the_binary_identifies_its_ck_tile(builder: Builder) -> None:
     binary = builder.need(parse_kernel_name(FORWARD)).binary
     assert binary is not None
     assert f"CK Tile (headers {double.double_api().headers.digest[:12]})" in binary.toolchain
@@ -166,7 +166,7 @@ def test_the_kernel_is_checked_and_timed_from_a_graph(
     assert "hipMemsetAsync" not in order
 
 
-def test_what_ck_tile_does_not_take_is_unsupported_with_its_own_words(
+def test_problems_that_ck_tile_refuses_are_unsupported_with_its_reason(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
     answers, calls = double.run_on_double(
@@ -231,7 +231,7 @@ def test_a_launch_that_fails_is_reported(libraries: dict[str, Path], runtime: Pa
     assert "256 threads and 16,384 bytes of LDS" in detail
 
 
-def test_what_is_too_large_for_32_bits_is_not_passed_on(
+def test_operands_beyond_32_bit_offsets_are_refused(
     libraries: dict[str, Path], runtime: Path, folder: Path
 ) -> None:
     script = f"""
@@ -269,7 +269,7 @@ def test_a_library_of_something_else_cannot_be_loaded(runtime: Path, folder: Pat
     assert "it is no library of a CK Tile kernel" in answers[0][1]
 
 
-def test_headers_that_change_meanwhile_end_the_build(tmp_path: Path) -> None:
+def test_headers_that_change_during_a_session_end_the_build(tmp_path: Path) -> None:
     from tile_oracle.build.ck_tile.api import detect
     from tile_oracle.build.ck_tile.headers import find_headers
 
@@ -369,7 +369,7 @@ def test_kernels_built_ahead_are_used_without_a_compiler(
 
 
 @pytest.mark.slow
-def test_the_command_builds_what_there_is_and_counts_the_rest(
+def test_the_command_builds_what_exists_and_counts_the_rest(
     libraries: dict[str, Path],
     folder: Path,
     tmp_path: Path,
@@ -427,7 +427,7 @@ def test_a_model_picks_among_the_kernels_that_the_checkout_builds(
 
 
 @pytest.mark.slow
-def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
+def test_a_whole_session_measures_ck_tile_s_kernels_and_records_it(
     libraries: dict[str, Path], runtime: Path, folder: Path, project: Project
 ) -> None:
     project.write("amd_machine.py", AMD_MACHINE)
@@ -458,7 +458,7 @@ def test_a_whole_session_measures_ck_tile_s_kernels_and_says_so(
 
 
 @pytest.mark.slow
-def test_tune_and_pick_take_the_kernels_that_the_checkout_builds(
+def test_tune_and_pick_use_the_kernels_that_the_checkout_builds(
     libraries: dict[str, Path], runtime: Path, folder: Path, tmp_path: Path
 ) -> None:
     """The shipped model would pick compv5, which is not there."""

@@ -89,9 +89,7 @@ def test_two_processes_have_two_cores_and_are_pinned(tmp_path: Path, holders: li
     assert holders[0].do("acquire") == first
 
 
-def test_with_one_core_the_second_waits_until_the_first_gives_it_back(
-    tmp_path: Path, holders: list[Holder]
-) -> None:
+def test_with_one_core_the_second_waits_for_the_first(tmp_path: Path, holders: list[Holder]) -> None:
     core = {max(ALL)}
     holders += [Holder(core, tmp_path), Holder(core, tmp_path)]
     assert holders[0].do("acquire") == core
@@ -106,7 +104,7 @@ def test_with_one_core_the_second_waits_until_the_first_gives_it_back(
     assert can_be_locked(tmp_path, f"core-{max(core)}.lock")
 
 
-def test_who_has_had_a_turn_gives_way_to_who_waits(tmp_path: Path, holders: list[Holder]) -> None:
+def test_a_process_yields_after_its_turn(tmp_path: Path, holders: list[Holder]) -> None:
     """More workers than cores: none may wait until another has measured everything."""
     core = {max(ALL)}
     holders += [Holder(core, tmp_path, turn_s=0), Holder(core, tmp_path, turn_s=0)]
@@ -145,7 +143,7 @@ def can_be_locked(folder: Path, name: str) -> bool:
 
 
 @pytest.mark.skipif(len(ALL) < 2, reason="this machine has one core only")
-def test_who_waits_takes_whichever_core_is_free_first(tmp_path: Path, holders: list[Holder]) -> None:
+def test_a_waiting_process_takes_the_first_free_core(tmp_path: Path, holders: list[Holder]) -> None:
     """Also when the other one is never given back."""
     two = set(sorted(ALL)[:2])
     holders += [Holder(two, tmp_path), Holder(two, tmp_path), Holder(two, tmp_path), Holder(two, tmp_path)]
@@ -160,7 +158,7 @@ def test_who_waits_takes_whichever_core_is_free_first(tmp_path: Path, holders: l
     assert first != second
 
 
-def test_a_killed_holder_gives_its_core_back(tmp_path: Path, holders: list[Holder]) -> None:
+def test_a_killed_holder_releases_its_core(tmp_path: Path, holders: list[Holder]) -> None:
     core = {max(ALL)}
     holders += [Holder(core, tmp_path), Holder(core, tmp_path)]
     assert holders[0].do("acquire") == core
@@ -177,7 +175,7 @@ def test_other_users_can_use_the_lock_files(tmp_path: Path, holders: list[Holder
 
 
 @pytest.mark.parametrize("obstacle", ["file", "link"])
-def test_where_no_lock_can_be_made_nothing_is_pinned(
+def test_without_lock_files_nothing_is_pinned(
     obstacle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = tmp_path / "locks"
@@ -193,7 +191,7 @@ def test_where_no_lock_can_be_made_nothing_is_pinned(
     lock.release()
 
 
-def test_a_link_in_the_place_of_a_lock_file_is_not_followed(
+def test_a_link_instead_of_a_lock_file_is_not_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "locks"

@@ -40,7 +40,7 @@ def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.mark.parametrize("mode", ["good", "negative_zero", "slow"])
-def test_a_right_kernel_passes_and_is_timed(
+def test_a_correct_kernel_passes_and_is_timed(
     mode: str, kind: str, device: CpuDevice, evil_builder: Builder
 ) -> None:
     device.load(PROBLEM, 1)
@@ -78,7 +78,7 @@ def test_a_right_kernel_passes_and_is_timed(
         ("other_abi", "build_error", "ABI 2, this harness 1", "ABI 2, this harness 1"),
     ],
 )
-def test_a_wrong_kernel_is_told_in_either_check(
+def test_a_wrong_kernel_is_detected_in_either_check(
     mode: str, status: str, full: str, product: str, kind: str, device: CpuDevice, evil_builder: Builder
 ) -> None:
     device.load(PROBLEM, 1)
@@ -89,7 +89,7 @@ def test_a_wrong_kernel_is_told_in_either_check(
         assert result.tainted == (mode == "underrun")
 
 
-def test_a_right_kernels_output_does_not_help_the_next(device: CpuDevice, evil_builder: Builder) -> None:
+def test_a_correct_kernels_output_does_not_help_the_next(device: CpuDevice, evil_builder: Builder) -> None:
     device.load(PROBLEM, 1)
     assert device.check(binary(evil_builder, "good")).status == "ok"
     assert device.check(binary(evil_builder, "unwritten")).status == "wrong"
@@ -111,7 +111,7 @@ def test_each_problem_has_its_own_data(device: CpuDevice, evil_builder: Builder)
         assert device.check(path).status == "ok"
 
 
-def test_a_problem_that_does_not_fit_is_refused_before_anything_is_made(
+def test_a_problem_that_does_not_fit_is_refused_before_any_allocation(
     device: CpuDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(ProblemRefused, match=r"needs [0-9.]+ GiB of memory .* GiB are free"):
@@ -143,7 +143,7 @@ def test_the_device_names_itself(device: CpuDevice) -> None:
     assert device.info.driver.startswith("Linux ")
 
 
-def test_every_round_of_runs_has_operands_of_its_own(device: CpuDevice, evil_builder: Builder) -> None:
+def test_every_batch_of_runs_has_its_own_operands(device: CpuDevice, evil_builder: Builder) -> None:
     device.load(PROBLEM, 1)
     path = binary(evil_builder, "good")
     seen = set()

@@ -41,7 +41,7 @@ def info(direction: str = "forward", **changes: object) -> LaunchInfo:
     return LaunchInfo(**(values | changes))  # type: ignore[arg-type]
 
 
-def test_the_structure_is_the_headers() -> None:
+def test_the_structure_matches_the_header() -> None:
     body = HEADER[HEADER.index("typedef struct to_gpu_args {") : HEADER.index("} to_gpu_args;")]
     plain = re.sub(r"/\*.*?\*/", "", body, flags=re.DOTALL).split("{", 1)[1]
     names = [
@@ -76,7 +76,7 @@ def test_a_problem_fills_the_structure() -> None:
     ],
     ids=["forward", "split image", "merged groups", "bwd_data", "bwd_weight"],
 )
-def test_the_grid_is_the_contracts(
+def test_the_grid_follows_the_abi(
     what: GroupedConvProblem, kernel: LaunchInfo, grid: tuple[int, int, int]
 ) -> None:
     plan = plan_launch(what, kernel, 100)
@@ -125,7 +125,7 @@ def test_what_the_contract_leaves_to_the_host_is_refused(
 @pytest.mark.parametrize(
     ("persistent", "units", "workgroups"), [(False, 4, 30), (True, 4, 8), (True, 100, 30), (True, 0, 1)]
 )
-def test_a_gemm_has_a_workgroup_a_tile_or_what_the_device_holds(
+def test_a_gemm_has_one_workgroup_per_tile_or_fills_the_device(
     persistent: bool, units: int, workgroups: int
 ) -> None:
     """300 rows in 5 tiles of 64, 170 columns in 6 of 32. 256 threads: two workgroups a compute unit."""
@@ -158,7 +158,7 @@ def test_a_gemm_fills_its_structure() -> None:
     assert (args.reserved, args.reserved_too) == (None, 0)
 
 
-def test_what_a_kernel_says_of_itself_is_read() -> None:
+def test_a_kernels_launch_info_is_read() -> None:
     gemm = read_launch_info(struct.pack("<9i", ABI_VERSION, 128, 4096, 4, 6, 64, 32, 16, 1))
     assert gemm == LaunchInfo(128, 4096, False, False, "ccr", (64, 32, 16), 1, persistent=True)
     found = read_launch_info(struct.pack("<9i", ABI_VERSION, 128, 4096, 3, 2, 64, 32, 16, 8) + b"more")

@@ -64,7 +64,7 @@ def test_other_gpus_are_not_waited_for() -> None:
     holder.wait()
 
 
-def test_who_has_it_gives_way_when_its_turn_is_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_holder_yields_after_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpu_lock, "_TURN_S", 0.0)
     mine = GpuLock("0000:c1:00.0")
     mine.acquire()
@@ -96,7 +96,7 @@ def test_names_from_a_driver_never_leave_the_folder(folder: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["gpu-etc-passwd.lock"]
 
 
-def test_without_a_place_for_locks_it_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_lock_files_it_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("TILE_ORACLE_LOCK_DIR", str(tmp_path / "file"))
     lock = GpuLock("0000:c1:00.0")

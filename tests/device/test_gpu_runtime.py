@@ -114,7 +114,7 @@ def test_opening_makes_the_device_current_and_a_stream(api: str, driver: Driver,
     )
 
 
-def test_the_device_says_what_it_is(api: str, driver: Driver) -> None:
+def test_the_properties_of_the_device(api: str, driver: Driver) -> None:
     found = driver.properties()
     assert found.name == "a recorder"
     assert found.identity == "0000:ab:00.0"
@@ -149,7 +149,7 @@ def test_memory_goes_there_and_back(api: str, driver: Driver, calls: Calls) -> N
     assert made[5][1:] == (pointer,)
 
 
-def test_a_launch_hands_over_geometry_stream_and_arguments(api: str, driver: Driver, calls: Calls) -> None:
+def test_a_launch_passes_geometry_stream_and_arguments(api: str, driver: Driver, calls: Calls) -> None:
     module = driver.load_module(b"CODE")
     function = driver.function(module, "to_conv")
     calls()
@@ -204,7 +204,7 @@ def test_events_give_the_time_between_neighbours(
 
 
 @pytest.mark.parametrize("lds_bytes", [16 << 10, 48 << 10, 160 << 10])
-def test_lds_is_asked_for_where_it_must_be(api: str, driver: Driver, calls: Calls, lds_bytes: int) -> None:
+def test_lds_is_requested_where_required(api: str, driver: Driver, calls: Calls, lds_bytes: int) -> None:
     """Always: what a kernel declares counts, too, so that 48 KiB of a launch can be too much on an H200."""
     calls()
     driver.allow_lds(0x77, lds_bytes)
@@ -230,7 +230,7 @@ def test_a_failure_has_the_librarys_own_name(
         driver.allocate(1)
 
 
-def test_what_is_not_there_is_said(api: str, tmp_path: Path) -> None:
+def test_missing_functions_are_reported(api: str, tmp_path: Path) -> None:
     open_ = open_hip if api == "hip" else open_cuda
     with pytest.raises(RuntimeMissing, match=r"cannot be loaded: .*; install (ROCm|NVIDIA's driver)"):
         open_(library=str(tmp_path / "none.so"))
@@ -259,7 +259,7 @@ def launches(api: str, made: list[tuple[str, ...]]) -> list[tuple[str, ...]]:
     return [call for call in made if call[0] == names(api, "hipModuleLaunchKernel", "cuLaunchKernel")[0]]
 
 
-def test_a_check_poisons_launches_and_looks_and_waits_once(
+def test_a_check_poisons_launches_compares_and_waits_once(
     api: str, device: GpuDevice, binary: Path, calls: Calls
 ) -> None:
     device.load(PROBLEM, 1)
@@ -293,7 +293,7 @@ def test_buffers_lie_between_guard_zones(api: str, device: GpuDevice, calls: Cal
     assert skewed == [*(size + SKEW_BYTES for size in dense[:3]), dense[3]]
 
 
-def test_a_new_problem_gives_the_old_ones_memory_back(api: str, device: GpuDevice, calls: Calls) -> None:
+def test_a_new_problem_frees_the_old_ones_memory(api: str, device: GpuDevice, calls: Calls) -> None:
     device.load(PROBLEM, 1)
     device.load(PROBLEM, 2)
     made = calls()
@@ -367,7 +367,7 @@ def test_cold_caches_are_flushed_before_each_run_and_outside_its_time(
     assert {int(call[3]) for call in made if call[0] == flush} == {64 << 20}
 
 
-def test_the_driver_says_what_it_made_of_a_kernel(
+def test_the_drivers_facts_about_a_kernel(
     api: str, device: GpuDevice, binary: Path, calls: Calls, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RECORD_INFO", "1,128,4096,0,0,64,64,64,1")
@@ -424,7 +424,7 @@ def test_two_stages_have_a_workspace_of_their_own(
         ("hipModuleLaunchKernel:1", "cuLaunchKernel:1", "unsupported", "cannot be launched with 128 threads"),
     ],
 )
-def test_what_fails_and_leaves_the_device_whole_is_a_verdict(
+def test_failures_that_leave_the_device_usable_are_verdicts(
     api: str,
     device: GpuDevice,
     binary: Path,
@@ -456,7 +456,7 @@ def test_a_kernel_of_another_abi_is_not_launched(
     assert "Unload" in made[-1][0]
 
 
-def test_a_failure_while_timing_is_said(
+def test_a_failure_while_timing_is_reported(
     api: str, device: GpuDevice, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     device.load(PROBLEM, 1)
@@ -480,7 +480,7 @@ def data(tmp_path: Path) -> DataFiles:
     return files
 
 
-def test_a_callers_data_go_in_and_the_output_comes_back(
+def test_a_callers_data_are_used_and_the_output_returned(
     api: str, device: GpuDevice, binary: Path, calls: Calls, data: DataFiles
 ) -> None:
     calls()
@@ -498,7 +498,7 @@ def test_a_callers_data_go_in_and_the_output_comes_back(
     assert made_and_freed == [3, 3]
 
 
-def test_a_kernel_that_leaves_a_callers_output_unwritten_is_told(
+def test_a_kernel_that_leaves_a_callers_output_unwritten_is_detected(
     device: GpuDevice, binary: Path, data: DataFiles
 ) -> None:
     for path in (data.first, data.second):

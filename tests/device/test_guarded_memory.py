@@ -65,11 +65,11 @@ def touch(size: int, *, flush: bool, offset: int, how: int, read_only: bool = Fa
         (100, 99, WRITE, True),
     ],
 )
-def test_touching_what_is_not_allowed_kills(size: int, offset: int, how: int, read_only: bool) -> None:
+def test_forbidden_accesses_fault(size: int, offset: int, how: int, read_only: bool) -> None:
     assert touch(size, flush=True, offset=offset, how=how, read_only=read_only) == -signal.SIGSEGV
 
 
-def test_inside_and_in_the_slack_nothing_happens() -> None:
+def test_accesses_inside_and_in_the_slack_do_not_fault() -> None:
     assert touch(100, flush=True, offset=99, how=WRITE) == 0
     assert touch(100, flush=True, offset=-1, how=WRITE) == 0
     assert touch(100, flush=True, offset=0, how=READ, read_only=True) == 0
@@ -90,7 +90,7 @@ def test_a_buffer_lies_where_it_says(size: int, flush: bool) -> None:
 
 @settings(max_examples=40, deadline=None)
 @given(size=st.integers(1, 2 * PAGE - 1).filter(lambda n: n % PAGE), flush=st.booleans(), data=st.data())
-def test_one_stray_byte_in_the_slack_is_seen(size: int, flush: bool, data: st.DataObject) -> None:
+def test_one_stray_byte_in_the_slack_is_detected(size: int, flush: bool, data: st.DataObject) -> None:
     import ctypes
 
     buffer = GuardedBuffer(size, flush=flush)
@@ -109,12 +109,12 @@ def test_holding_keeps_the_values_and_refuses_python_too() -> None:
 
 
 @pytest.mark.parametrize("size", [2**62, 2**63, 2**70])
-def test_more_than_there_is_is_a_memory_error(size: int) -> None:
+def test_too_large_a_buffer_is_a_memory_error(size: int) -> None:
     with pytest.raises(MemoryError, match=f"{size:,} bytes cannot be had"):
         GuardedBuffer(size, flush=True)
 
 
-def test_memory_is_given_back() -> None:
+def test_memory_is_freed() -> None:
     def mapped_pages() -> int:
         return int(Path("/proc/self/statm").read_text().split()[0])
 

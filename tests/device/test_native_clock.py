@@ -34,7 +34,7 @@ def clock(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Na
     return NativeClock()
 
 
-def test_runs_find_other_signs_and_must_write_what_is_watched(clock: NativeClock) -> None:
+def test_runs_see_flipped_signs_and_must_write_watched_bytes(clock: NativeClock) -> None:
     operand, out = np.array([1.0, 2.0, 3.0], np.float32), np.zeros(4, np.float32)
     seen: list[list[float]] = []
 

@@ -83,7 +83,7 @@ def by_definition(
 
 @settings(max_examples=60, deadline=None)
 @given(problem=problems(), seed=st.integers(0, 2**32))
-def test_the_exact_output_is_what_the_definition_says(problem: GroupedConvProblem, seed: int) -> None:
+def test_the_exact_output_follows_the_definition(problem: GroupedConvProblem, seed: int) -> None:
     first, second = integer_operands(problem, seed)
     wanted = by_definition(problem, first, second)
     whole = exact_output(problem, first, second)
@@ -139,7 +139,7 @@ def test_integers_of_fp32_reach_into_the_lower_half_of_an_element(c: int, small:
     assert small * max(sizes) * reduction_length(problem) < 2**24
 
 
-def test_either_operand_of_fp32_has_the_large_integers_in_turn() -> None:
+def test_either_operand_of_fp32_may_have_the_large_integers() -> None:
     of_first = {
         (limits := integer_range(GroupedConvProblem("forward", "fp32", 2, n, 8, 8, 1, 9, 9, 3, 3))).first
         > limits.second
@@ -157,7 +157,7 @@ def test_a_sum_too_deep_for_ones_is_thinned_out(dtype: str) -> None:
     assert int(np.abs(first).sum(dtype=np.int64)) * int(np.abs(second).max()) < 2**24
 
 
-def test_zeros_come_out_positive_or_are_told_equal() -> None:
+def test_signed_zeros_compare_equal() -> None:
     """0 x -3 is -0: whichever zero comes out, the other one is right too (see device.cpu)."""
     problem = GroupedConvProblem("bwd_weight", "fp32", 2, 1, 2, 2, 1, 1, 1, 1, 1)
     first, second = np.zeros(problem.input_shape, np.int8), np.full(problem.output_shape, -3, np.int8)
@@ -245,7 +245,7 @@ def test_bf16_is_rounded_to_nearest_even(value: float) -> None:
 
 @settings(max_examples=100)
 @given(exponent=st.integers(-100, 100), mantissa=st.integers(0, 127), sign=st.sampled_from([-1.0, 1.0]))
-def test_halfway_between_two_bf16_the_even_one_is_taken(exponent: int, mantissa: int, sign: float) -> None:
+def test_ties_between_two_bf16_go_to_even(exponent: int, mantissa: int, sign: float) -> None:
     value = sign * math.ldexp(1 + mantissa / 128 + 1 / 256, exponent)
     stored = int(encode(np.array([value], np.float32), "bf16")[0])
     assert stored == nearest_bf16(value)
@@ -262,7 +262,7 @@ def test_fp16_is_numpys_and_fp32_is_itself(value: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_what_is_stored_decodes_and_encodes_to_itself(dtype: str) -> None:
+def test_stored_values_round_trip(dtype: str) -> None:
     """Every finite 16-bit pattern (of fp32: some)."""
     storage = STORAGE[dtype]
     patterns = np.arange(2**16, dtype=np.uint16)

@@ -57,7 +57,7 @@ def test_a_run_faster_than_the_arithmetic_or_the_memory_is_refused() -> None:
     assert limits.least_ms(thin) == pytest.approx((bytes_read(thin) - 60 * 2**20) / (MARGIN * 4.8e12) * 1e3)
 
 
-def test_where_nothing_is_known_nothing_is_refused() -> None:
+def test_without_known_peaks_nothing_is_refused() -> None:
     assert impossible(GemmProblem("bf16", "rcr", 8, 8, 8), Limits(), 0.0) is None
     assert gpu_limits("gfx1100", 0) == Limits()
     assert load_arch("gfx1100").peak is None
@@ -70,13 +70,13 @@ def test_peaks_are_the_published_ones() -> None:
     assert gpu_limits("sm_90", 132).flops_per_s["bf16"] * 1830 / 1980 / 1e12 == pytest.approx(989, rel=0.01)
 
 
-def test_this_machines_core_has_a_limit_far_above_what_it_does() -> None:
+def test_this_machines_core_has_a_limit_far_above_its_actual_rate() -> None:
     peak = cpu_peak_flops()
     assert peak["bf16"] == 2 * peak["fp32"] >= 4e11
     assert all(math.isfinite(value) for value in peak.values())
 
 
-def test_no_honest_kernel_on_record_comes_near() -> None:
+def test_recorded_kernels_stay_clear_of_the_bound() -> None:
     """The fastest kernels of an H200 on 300 problems."""
     path = data_folder("models") / "grouped_conv_forward_bf16_sm_90" / "nvidia-h200-84ff98ac"
     records = pd.read_parquet(path / "forward_unseen_300" / "default.parquet")

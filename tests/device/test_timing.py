@@ -58,7 +58,7 @@ def test_the_warm_up_is_not_in_the_samples() -> None:
 
 
 @pytest.mark.parametrize("at_most", [1, 8, 1000])
-def test_samples_can_be_a_number(at_most: int) -> None:
+def test_an_exact_number_of_samples_can_be_requested(at_most: int) -> None:
     """The device may give fewer values than it was asked for, each the mean of some runs."""
     kernel = Kernel(lambda i: 3.0 if i < 2 else 0.2)
     timing, noisy = time_kernel(lambda count: kernel(min(count, at_most)), replace(PLAN, exact_samples=20))
@@ -69,7 +69,7 @@ def test_samples_can_be_a_number(at_most: int) -> None:
     assert (len(timing.sample_ms), slow.runs) == (3, 4), "no warm-up for what is longer than the budget"
 
 
-def test_a_noisy_kernel_is_sampled_for_longer_and_told() -> None:
+def test_a_noisy_kernel_is_sampled_for_longer_and_reported() -> None:
     generator = np.random.default_rng(1)
     kernel = Kernel(lambda i: float(generator.lognormal(1.0, 1.2)))
     timing, noisy = time_kernel(kernel, PLAN)
@@ -88,7 +88,7 @@ def test_a_kernel_with_mild_noise_stops_at_its_budget() -> None:
     assert timing.median_ms == pytest.approx(0.5, rel=0.05)
 
 
-def test_a_kernel_of_two_minds_is_noisy() -> None:
+def test_a_bimodal_kernel_is_noisy() -> None:
     """Half of the runs take twice as long: the median could be either."""
     generator = np.random.default_rng(7)
     kernel = Kernel(lambda i: 1.0 if generator.random() < 0.5 else 2.0)
@@ -114,7 +114,7 @@ def test_a_kernel_longer_than_the_budget_is_timed_once(duration_ms: float) -> No
     assert not noisy
 
 
-def test_a_tiny_kernel_needs_few_looks() -> None:
+def test_a_tiny_kernel_needs_few_batches() -> None:
     """Looking at samples costs more than a tiny kernel's runs: batches must be long, or grow."""
     kernel = Kernel(lambda i: 0.001 * (1 + 0.001 * i))  # slower and slower: the warm-up never sees it steady
     time_kernel(kernel, PLAN)

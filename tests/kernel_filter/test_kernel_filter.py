@@ -160,7 +160,7 @@ def test_a_filter_sees_every_field_of_a_kernel() -> None:
     assert not KernelFilter("two_stage").matches(replace(KERNEL, direction="bwd_weight"))
 
 
-def test_equal_texts_are_equal_filters_and_travel() -> None:
+def test_equal_texts_are_equal_filters_and_can_be_pickled() -> None:
     where = KernelFilter("tile_m == 64")
     assert where == KernelFilter("tile_m == 64") != KernelFilter("tile_m == 32")
     assert len({where, KernelFilter("tile_m == 64")}) == 1
@@ -243,7 +243,7 @@ def test_equal_texts_are_equal_filters_and_travel() -> None:
         ("\0", 1, "unexpected character"),
     ],
 )
-def test_a_mistake_is_said_with_its_column(text: str, column: int, message: str) -> None:
+def test_a_mistake_is_reported_with_its_column(text: str, column: int, message: str) -> None:
     with pytest.raises(RuleError) as caught:
         KernelFilter(text)
     said = str(caught.value)
@@ -273,7 +273,7 @@ def test_an_empty_filter_is_a_mistake(text: str) -> None:
     ],
     ids=["parens", "nots", "signs", "lists", "one too deep", "huge", "long", "digits", "text"],
 )
-def test_what_is_too_deep_or_too_long_is_refused(text: str) -> None:
+def test_too_deep_or_too_long_filters_are_refused(text: str) -> None:
     with pytest.raises(RuleError) as caught:
         KernelFilter(text)
     assert len(str(caught.value)) < 300

@@ -450,7 +450,7 @@ def test_a_3d_problem_is_refused_by_a_2d_kernel(config: Config, library_of: Call
 
 
 @pytest.mark.parametrize("field", ["N", "G", "Di", "Ho", "stride_h", "pad_d", "pad_w", "dilation_w"])
-def test_extents_that_make_no_problem_are_refused(field: str, library_of: Callable[[Config], Path]) -> None:
+def test_invalid_extents_are_refused(field: str, library_of: Callable[[Config], Path]) -> None:
     config = next(config for config in CONFIGS if config.ndim == 3)
     kernel = Kernel(library_of(config))
     args = kernel.args(awkward_problems(config.direction, config.dtype, 3)[0])

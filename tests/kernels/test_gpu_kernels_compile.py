@@ -214,7 +214,7 @@ def test_gemms_for_sm_90_use_the_matrix_unit(name: str) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-def test_what_is_exported(arch: str) -> None:
+def test_exported_symbols(arch: str) -> None:
     text = assembly(kernel(SOME[0]), arch)
     assert "to_conv" in text
     assert "to_launch_info" in text
@@ -290,7 +290,7 @@ def test_pipelines_are_different_code(arch: str) -> None:
     ],
     ids=["warp tile", "warp tile of fp32", "vectors of fp32", "wave_k", "compv4", "split_image", "tile_k"],
 )
-def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any], reason: str) -> None:
+def test_unimplemented_options_do_not_compile_and_say_why(change: dict[str, Any], reason: str) -> None:
     wrong = replace(kernel("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8"), **change)
     done = compile_text(source_for(wrong, "gfx950"), "gfx950")
     assert done.returncode != 0
@@ -320,12 +320,12 @@ def test_what_is_not_written_does_not_compile_and_says_why(change: dict[str, Any
         ),
     ],
 )
-def test_sm_90_refuses_what_is_not_written(change: dict[str, Any], reason: str) -> None:
+def test_sm_90_refuses_unimplemented_options(change: dict[str, Any], reason: str) -> None:
     wrong = replace(kernel("forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8"), **change)
     assert any(reason in said for said in load_arch("sm_90").refusals(wrong))
 
 
-def test_sm_90_allows_what_leaves_registers_enough() -> None:
+def test_sm_90_allows_kernels_with_enough_registers() -> None:
     """Sums of 64x64 a warp: with half the depth in flight, and where copies pass no registers."""
     which = kernel("forward_bf16_2d_128x128x32_compv3_intrawave_w2x2x1_wt32x32x16_v8x8x8")
     assert load_arch("sm_90").refusal(which) is None

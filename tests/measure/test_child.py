@@ -35,7 +35,7 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
         child.kill()
 
 
-def test_the_end_of_much_output_is_kept_and_no_more(start: Callable[[str], Child]) -> None:
+def test_only_the_end_of_long_output_is_kept(start: Callable[[str], Child]) -> None:
     """Far more than a pipe holds, to both streams: the process must not block, nor the parent grow."""
     child = start(
         "import sys, os\n"
@@ -67,7 +67,7 @@ def test_output_in_small_pieces_is_kept_up_to_the_bound(start: Callable[[str], C
         ("import os; os.write(1, bytes([255, 10, 97]))", "exited with code 0; it printed: \ufffd a"),
     ],
 )
-def test_how_a_process_ended_is_told(program: str, death: str, start: Callable[[str], Child]) -> None:
+def test_the_end_of_a_process_is_reported(program: str, death: str, start: Callable[[str], Child]) -> None:
     child = start(program)
     with pytest.raises(ChannelClosed):
         child.channel.receive(30)
@@ -86,7 +86,7 @@ def test_a_worker_quits_when_asked_and_closes_everything() -> None:
     child.kill()  # twice is once
 
 
-def test_a_process_that_does_not_listen_is_killed(
+def test_an_unresponsive_process_is_killed(
     start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = start("import signal, threading; signal.signal(15, signal.SIG_IGN); threading.Event().wait()")
@@ -113,7 +113,7 @@ def test_numerical_libraries_of_the_worker_use_one_thread(start: Callable[[str],
     assert child.death() == "exited with code 0; it printed: 1 1"
 
 
-def test_a_process_that_no_signal_ends_is_left_behind(
+def test_an_unkillable_process_is_left_behind(
     start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As one may be whose driver waits for a GPU that hangs."""

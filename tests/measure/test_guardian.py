@@ -94,15 +94,13 @@ def test_a_daemon_with_a_session_of_its_own_does_not_outlive_the_worker(
 
 
 @pytest.mark.parametrize("namespaces", [False, True])
-def test_how_a_worker_ended_is_told_through_its_guardian(
-    namespaces: bool, start: Callable[..., Child]
-) -> None:
+def test_the_guardian_reports_how_a_worker_ended(namespaces: bool, start: Callable[..., Child]) -> None:
     held = replace(LIMITS, namespaces=namespaces and CAN_CONTAIN)
     assert start("raise SystemExit(3)", held).death() == "exited with code 3"
     assert start("import os; os.abort()", held).death() == "killed by SIGABRT"
 
 
-def test_processes_without_end_are_stopped(start: Callable[..., Child], tmp_path: Path) -> None:
+def test_endless_processes_are_stopped(start: Callable[..., Child], tmp_path: Path) -> None:
     program = """
 import os, signal
 held = os.open({mark!r}, os.O_RDWR | os.O_CREAT)
@@ -169,7 +167,7 @@ child.kill()
 """
 
 
-def test_a_harness_that_was_stopped_goes_on_and_its_worker_is_ended() -> None:
+def test_a_stopped_harness_continues_and_its_worker_is_killed() -> None:
     search = str(Path(tile_oracle.__file__).parent.parent)
     process = subprocess.Popen(
         [sys.executable, "-c", STOPPED],
@@ -196,7 +194,7 @@ def test_a_killed_guardian_takes_its_worker_with_it(start: Callable[..., Child],
     assert gone(mark)
 
 
-def test_what_holds_a_worker_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert containment_for("cpu").namespaces
     assert not containment_for("sm_90").namespaces
     assert containment_for("sm_90").memory_bytes == 0  # a driver maps what is no memory
@@ -209,7 +207,7 @@ def test_what_holds_a_worker_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> N
         containment_for("cpu")
 
 
-def test_why_there_is_no_control_group_is_said(tmp_path: Path) -> None:
+def test_the_reason_for_no_control_group_is_reported(tmp_path: Path) -> None:
     assert why_no_cgroup(None) == "control groups of version 2 are not mounted"
     (tmp_path / "cgroup.subtree_control").write_text("cpu\n")
     assert why_no_cgroup(tmp_path).endswith("passes on no memory and pids controller")

@@ -142,7 +142,7 @@ def check_complete(reports: Path, evil_folder: Path, problems: int, allowed_cras
 
 @pytest.mark.slow
 @pytest.mark.parametrize("victim", ["process", "both"])
-def test_kill_9_loses_and_doubles_nothing(victim: str, evil_kernels_built: Path, tmp_path: Path) -> None:
+def test_kill_9_loses_and_duplicates_nothing(victim: str, evil_kernels_built: Path, tmp_path: Path) -> None:
     moments = random.Random(20260)
     folder = tmp_path / "killed" / "measurements"
     acknowledged: dict[tuple[str, str], list[Any]] = {}

@@ -28,7 +28,7 @@ DONE: dict[str, Any] = {
 SETTLED: dict[str, Any] = {"settled": "a", "dirty": [], "processes": 0}
 
 
-def test_what_a_worker_says_is_taken() -> None:
+def test_valid_messages_are_accepted() -> None:
     for message in (
         {"opened": {"name": "x", "driver": "y"}},
         {"loaded": "p"},
@@ -64,7 +64,7 @@ def test_what_a_worker_says_is_taken() -> None:
     ],
     ids=str,
 )
-def test_a_result_that_cannot_be_is_refused(change: dict[str, Any]) -> None:
+def test_an_implausible_result_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ChannelGarbled):
         checked(DONE | change)
 
@@ -79,7 +79,7 @@ words = st.sampled_from(["began", "done", "settled", "resting", "status", "dirty
 
 @pytest.mark.slow
 @given(st.lists(st.dictionaries(words, json_values, max_size=5), max_size=8))
-def test_no_message_does_anything_but_fit_or_break_the_conversation(messages: list[dict[str, Any]]) -> None:
+def test_any_message_fits_or_breaks_the_conversation(messages: list[dict[str, Any]]) -> None:
     talk = Conversation()
     talk.handed()
     talk.expect({1: "a", 2: "b"}, interleaved=False)
@@ -98,7 +98,7 @@ def test_no_message_does_anything_but_fit_or_break_the_conversation(messages: li
             return
 
 
-def test_results_come_in_the_order_in_which_kernels_were_handed_over() -> None:
+def test_results_come_in_the_order_in_which_kernels_were_sent() -> None:
     talk = Conversation()
     talk.expect({1: "a", 2: "b"}, interleaved=False)
     for wrong in (lambda: talk.began({"began": 2}), lambda: talk.done(DONE), lambda: talk.settled(SETTLED)):
@@ -120,7 +120,7 @@ def test_results_come_in_the_order_in_which_kernels_were_handed_over() -> None:
     assert talk.open
 
 
-def test_a_worker_that_rests_and_has_not_had_all_commands_has_missed_one() -> None:
+def test_an_idle_worker_without_all_commands_has_missed_one() -> None:
     talk = Conversation()
     talk.handed()
     talk.handed()
@@ -130,7 +130,7 @@ def test_a_worker_that_rests_and_has_not_had_all_commands_has_missed_one() -> No
         talk.resting({"resting": 3})
 
 
-def test_what_another_process_writes_into_the_channel_is_no_message() -> None:
+def test_data_of_another_process_are_refused() -> None:
     ours, theirs = socket.socketpair()
     channel = WatchedChannel(ours)
     with theirs:

@@ -55,7 +55,7 @@ def test_a_message_comes_through_both_ways(line: Line) -> None:
     assert line.channel.receive(5) == {"do": "run", "text": "ü\n\r\u2028\0"}
 
 
-def test_nothing_in_time_is_none(line: Line) -> None:
+def test_a_timeout_gives_none(line: Line) -> None:
     assert line.channel.receive(0) is None
     assert line.channel.receive(0.01) is None
 
@@ -82,9 +82,7 @@ json_values = st.recursive(
     messages=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=6),
     cuts=st.lists(st.integers(0, 400), max_size=8),
 )
-def test_messages_come_out_as_they_went_in_however_they_are_cut(
-    messages: list[dict[str, object]], cuts: list[int]
-) -> None:
+def test_messages_survive_any_fragmentation(messages: list[dict[str, object]], cuts: list[int]) -> None:
     line = Line()
     try:
         data = b"".join(json.dumps(message).encode() + b"\n" for message in messages)
@@ -108,7 +106,7 @@ def receive_all(channel: Channel) -> None:
 @pytest.mark.parametrize(
     "garbage", [b"hello\n", b"[1,2]\n", b"\xff\xfe\n", b"null\n", b"\n", b"[" * 40_000 + b"\n"]
 )
-def test_garbage_is_told_after_the_messages_before_it(garbage: bytes, line: Line) -> None:
+def test_garbage_is_reported_after_earlier_messages(garbage: bytes, line: Line) -> None:
     writer = threading.Thread(target=line.write, args=(b'{"a":1}\n{"a":2}\n' + garbage + b'{"a":3}\n',))
     writer.start()
     assert line.channel.receive(5) == {"a": 1}
@@ -119,14 +117,14 @@ def test_garbage_is_told_after_the_messages_before_it(garbage: bytes, line: Line
     writer.join(5)
 
 
-def test_a_line_without_end_is_garbage(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endless_line_is_garbage(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(protocol, "_MAX_LINE_BYTES", 1000)
     line.write(b"x" * 1001)
     with pytest.raises(ChannelGarbled):
         line.channel.receive(5)
 
 
-def test_what_was_sent_before_the_end_is_received_before_it(line: Line) -> None:
+def test_messages_before_the_end_are_received(line: Line) -> None:
     line.write(b'{"a":1}\n{"torn"')
     line.hang_up()
     assert line.channel.receive(5) == {"a": 1}
@@ -167,7 +165,7 @@ def test_descriptors_above_1023_work() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_long_message_is_written_whole_while_the_other_side_reads_slowly(line: Line) -> None:
+def test_a_long_message_reaches_a_slow_reader_complete(line: Line) -> None:
     text = "x" * 1_000_000
     sender = threading.Thread(target=line.channel.send, args=({"text": text},))
     sender.start()

@@ -105,7 +105,7 @@ def test_a_kernel_asked_for_out_of_order_comes_from_the_same_sweep(
     assert rounds(session.close()) == {0: 3, 1: 3}
 
 
-def test_going_to_another_problem_finishes_the_one_at_hand(open_session: Callable[..., Session]) -> None:
+def test_moving_to_another_problem_finishes_the_current_one(open_session: Callable[..., Session]) -> None:
     session = open_session()
     session.service.measure(PROBLEM, KERNELS[0])
     assert len(session.seen) < 6
@@ -116,7 +116,7 @@ def test_going_to_another_problem_finishes_the_one_at_hand(open_session: Callabl
     assert rounds(session.close()) == {0: 6, 1: 6}
 
 
-def test_kernels_that_no_plan_named_are_measured_once_too(open_session: Callable[..., Session]) -> None:
+def test_unplanned_kernels_are_measured_once(open_session: Callable[..., Session]) -> None:
     """As in a user's own test with a kernel of its own."""
     session = open_session(plan=[])
     for kernel in (*KERNELS, *KERNELS):
@@ -146,7 +146,7 @@ def test_a_resumed_run_measures_only_what_is_missing(open_session: Callable[...,
 
 
 @pytest.mark.slow
-def test_leaders_that_a_killed_run_did_not_measure_again_are_on_resume(
+def test_resume_measures_leaders_that_a_killed_run_missed(
     open_session: Callable[..., Session],
 ) -> None:
     session = open_session()
@@ -219,7 +219,7 @@ def test_samples_are_kept_when_asked_for(open_session: Callable[..., Session]) -
 
 
 @pytest.mark.slow
-def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_figures(
+def test_statuses_other_than_ok_are_recorded_with_their_detail_and_no_times(
     open_session: Callable[..., Session],
 ) -> None:
     kernels = [evil_kernel(mode) for mode in ("segfault", "wrong", "refuses", "compile_error")]

@@ -113,7 +113,7 @@ EVILS = (
 
 
 @pytest.mark.parametrize("evil", EVILS, ids=lambda evil: evil.mode)
-def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(evil: Evil, long_lived: Supervisor) -> None:
+def test_an_evil_kernel_gets_its_status_and_the_sweep_continues(evil: Evil, long_lived: Supervisor) -> None:
     supervisor = long_lived
     supervisor.open()
     first_worker = supervisor.worker_pid
@@ -147,7 +147,7 @@ def test_an_evil_kernel_gets_its_status_and_the_sweep_goes_on(evil: Evil, long_l
         ("loops_when_timed", "no result after 1 s"),
     ],
 )
-def test_a_kernel_that_does_not_come_back_is_a_timeout(
+def test_a_kernel_that_does_not_return_is_a_timeout(
     mode: str, detail: str, open_supervisor: Callable[..., Supervisor]
 ) -> None:
     supervisor = open_supervisor(settings=replace(SETTINGS, timeout_s=1.0))
@@ -174,7 +174,7 @@ def test_the_end_of_the_output_is_in_the_detail_of_a_crash_and_bounded(
 
 
 @pytest.mark.slow
-def test_what_a_kernel_started_dies_with_its_worker(
+def test_processes_of_a_kernel_die_with_its_worker(
     flag: Path, evil_builder: Builder, open_supervisor: Callable[..., Supervisor]
 ) -> None:
     """A forked process holds the worker's pipes open: the death must be seen, and the process ended."""
@@ -235,7 +235,7 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error(
 
 
 @pytest.mark.slow
-def test_every_kernel_of_a_long_row_of_evils_is_measured_once(
+def test_every_kernel_of_a_long_evil_sequence_is_measured_once(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
     """Crashes at every place of the worker's queue, with others waiting behind them."""
@@ -513,7 +513,7 @@ def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("calms_down", [True, False])
-def test_what_was_noisy_is_measured_again_whatever_its_place(
+def test_noisy_kernels_are_measured_again_at_any_rank(
     calms_down: bool, flag: Path, open_supervisor: Callable[..., Supervisor]
 ) -> None:
     """A disturbance of some milliseconds must not cost a kernel its place, nor a problem its oracle."""
@@ -563,7 +563,7 @@ def test_a_device_that_breaks_in_the_final_round_is_lost_for_the_next_problem(
     assert swept(list(supervisor.sweep(small_problem(N=2), [GOOD]))) == [("good", "device_lost")]
 
 
-def test_known_measurements_are_not_made_again_but_lead(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Callable[..., Supervisor]) -> None:
     kernels = [evil_kernel("good", i) for i in (1, 2, 3)]
     supervisor = open_supervisor(settings=SweepSettings(timing=SETTINGS.timing, leaders_within=math.inf))
     first = list(supervisor.sweep(PROBLEM, kernels[:2]))
@@ -575,7 +575,7 @@ def test_known_measurements_are_not_made_again_but_lead(open_supervisor: Callabl
 # ---- what a caller may do -----------------------------------------------------------------------------
 
 
-def test_a_sweep_left_in_the_middle_does_not_disturb_the_next(
+def test_an_abandoned_sweep_does_not_disturb_the_next(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
     supervisor = open_supervisor()
@@ -591,7 +591,7 @@ def test_a_sweep_left_in_the_middle_does_not_disturb_the_next(
     ]
 
 
-def test_samples_come_only_when_they_are_asked_for(open_supervisor: Callable[..., Supervisor]) -> None:
+def test_samples_are_returned_only_on_request(open_supervisor: Callable[..., Supervisor]) -> None:
     supervisor = open_supervisor()
     without = next(supervisor.sweep(PROBLEM, [GOOD]))
     with_samples = next(supervisor.sweep(PROBLEM, [GOOD], keep_samples=True))
@@ -606,7 +606,7 @@ def test_the_time_in_kernels_is_counted(open_supervisor: Callable[..., Superviso
     assert supervisor.kernel_seconds >= sum(first.sample_ms) / 1e3
 
 
-def test_a_builder_that_cannot_work_is_an_error_of_the_sweep(
+def test_an_unusable_builder_is_an_error_of_the_sweep(
     open_supervisor: Callable[..., Supervisor], evil_builder: Builder
 ) -> None:
     class BrokenTarget(EvilTarget):

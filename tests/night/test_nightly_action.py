@@ -191,7 +191,7 @@ def test_nights_in_a_row(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_a_night_whose_session_is_killed_says_so_once(runner: Runner) -> None:
+def test_a_killed_night_is_reported_once(runner: Runner) -> None:
     night = runner.night("-pout_of_memory")
     assert night.statuses == {"install": 0, "fetch": 0, "measure": 128 + signal.SIGKILL, "save": 0}
     assert "It is not complete." in night.summary
@@ -227,7 +227,7 @@ def test_inputs_are_options_of_the_session(runner: Runner) -> None:
 
 
 @pytest.mark.slow
-def test_a_branch_that_cannot_be_read_is_no_first_night(runner: Runner) -> None:
+def test_an_unreadable_branch_is_not_a_first_night(runner: Runner) -> None:
     runner.remote.rename(runner.remote.with_name("moved"))
     night = runner.night()
     assert night.statuses["fetch"] != 0
@@ -236,7 +236,7 @@ def test_a_branch_that_cannot_be_read_is_no_first_night(runner: Runner) -> None:
 
 @pytest.mark.slow
 @NO_GPU
-def test_what_could_not_be_pushed_is_pushed_by_the_next_night(runner: Runner) -> None:
+def test_the_next_night_pushes_what_could_not_be_pushed(runner: Runner) -> None:
     hook = runner.remote / "hooks" / "pre-receive"
     hook.write_text("#!/bin/sh\nexit 1\n")
     hook.chmod(0o755)

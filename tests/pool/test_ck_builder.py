@@ -79,7 +79,7 @@ def test_a_line_is_a_kernel(checkout: Path) -> None:
     ]
 
 
-def test_pipeline_scheduler_vectors_and_rank_are_taken_over(checkout: Path) -> None:
+def test_pipeline_scheduler_vectors_and_rank_are_read(checkout: Path) -> None:
     line = GOOD.replace("Intrawave", "Interwave").replace("v3>", "v2>").replace("8, 8, 8", "1, 2, 4")
     write(checkout, line, name="forward/tests/ndhwgc_fp16.config")
     (kernel,) = kernel_pool("forward", "fp16", 3, "gfx950", rules_of("tests", checkout))
@@ -134,9 +134,7 @@ def test_sets_are_kept_apart(checkout: Path) -> None:
         ),
     ],
 )
-def test_a_line_that_makes_no_kernel_is_counted_with_its_reason(
-    checkout: Path, line: str, reason: str
-) -> None:
+def test_a_line_without_a_kernel_is_counted_with_its_reason(checkout: Path, line: str, reason: str) -> None:
     write(checkout, GOOD, line)
     configs = read_builder_configs("profiler", checkout)
     assert len(configs.lines) == 1
@@ -154,20 +152,20 @@ def test_a_line_that_makes_no_kernel_is_counted_with_its_reason(
         ("forward/profiler/bf16.conf", "does not say the layout"),
     ],
 )
-def test_a_path_that_does_not_say_enough_is_a_reason_too(checkout: Path, name: str, reason: str) -> None:
+def test_an_ambiguous_path_is_a_reason(checkout: Path, name: str, reason: str) -> None:
     write(checkout, GOOD)
     write(checkout, GOOD, name=name)
     ((_, said),) = read_builder_configs("profiler", checkout).left_out
     assert reason in said
 
 
-def test_only_bad_lines_make_no_set(checkout: Path) -> None:
+def test_a_file_with_only_bad_lines_is_refused(checkout: Path) -> None:
     write(checkout, "nonsense", "more nonsense")
     with pytest.raises(RuleError, match=r"no line makes a kernel; .*2 of 2 lines .*2 lines: not of the form"):
         load_rule_set(rules_of("profiler", checkout))
 
 
-def test_a_folder_that_is_no_checkout_is_said_to_be_none(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match="is no checkout of Composable Kernel"):
         load_rule_set(rules_of("profiler", tmp_path))
 
@@ -206,7 +204,7 @@ def test_the_command_shows_counts_and_what_was_left_out(checkout: Path) -> None:
         max_size=80,
     )
 )
-def test_no_line_makes_it_fail(checkout: Path, text: str) -> None:
+def test_any_line_is_read_or_refused(checkout: Path, text: str) -> None:
     write(checkout, GOOD, text, f"{NAME}<{text}>")
     configs = read_builder_configs("profiler", checkout)
     assert 1 <= len(configs.lines) <= 3

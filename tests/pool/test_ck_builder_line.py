@@ -87,7 +87,7 @@ def kinds() -> list[Kind]:
     return operation_named("grouped_conv").kinds({})
 
 
-def test_a_whole_file_with_a_count_and_lines_that_are_off(tmp_path: Path) -> None:
+def test_a_whole_file_with_a_count_and_comments(tmp_path: Path) -> None:
     path = write(tmp_path, "# a comment", *UPSTREAM, f";{FULL}", "", "nonsense")
     rule_set = load_rule_set(path)
     assert len(rule_set.blocks["grouped_conv"]) == len(UPSTREAM)
@@ -96,7 +96,7 @@ def test_a_whole_file_with_a_count_and_lines_that_are_off(tmp_path: Path) -> Non
     assert "1 lines do not say how wide the result is stored" in rule_set.notes[-1]
 
 
-def test_three_dimensions_and_the_type_may_be_said_by_the_line_alone(tmp_path: Path) -> None:
+def test_rank_and_type_may_come_from_the_line_alone(tmp_path: Path) -> None:
     line = FULL.replace("<2,NHWGC,GKYXC,EmptyTuple,NHWGK", "<3,NDHWGC,GKZYXC,EmptyTuple,NDHWGK")
     path = write(tmp_path, line.replace("bf16", "fp16"), name="mine.conf")
     (kernel,) = kernel_pool("forward", "fp16", 3, "gfx950", path)
@@ -111,7 +111,7 @@ def test_fp32_multiplies_eight_deep(tmp_path: Path) -> None:
     assert (found.warp_tile, found.ndim) == ((32, 32, 8), 3)
 
 
-def test_every_line_that_is_no_candidate_is_listed_with_its_place(
+def test_every_line_without_a_candidate_is_listed_with_its_place(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = write(tmp_path, *UPSTREAM, "nonsense")
@@ -125,7 +125,7 @@ def test_every_line_that_is_no_candidate_is_listed_with_its_place(
     assert refused[-1] == f"{path}:13: not of the form Class<number, ...>"
 
 
-def test_beside_a_checkout_the_library_says_which_waves_there_are(tmp_path: Path) -> None:
+def test_with_a_checkout_the_library_determines_the_waves(tmp_path: Path) -> None:
     path = write(tmp_path, next(iter(UPSTREAM)))
     own = explain_pool("forward", "bf16", 2, "gfx950", path)
     assert [refused.reason.partition(":")[0] for refused in own.refused] == ["waves"]
@@ -159,13 +159,13 @@ def test_beside_a_checkout_the_library_says_which_waves_there_are(tmp_path: Path
         (next(one for one in UPSTREAM if "v4" in one).replace("false,1>", "true,1>"), "straight to LDS"),
     ],
 )
-def test_what_no_kernel_here_is_has_its_reason(line: str, reason: str) -> None:
+def test_a_line_without_a_kernel_has_a_reason(line: str, reason: str) -> None:
     with pytest.raises(UnreadableLineError) as raised:
         read_line("x:1", line, Path("forward/nhwgc_bf16.conf"), {})
     assert reason in str(raised.value)
 
 
-def test_stream_k_is_not_taken_for_the_kernel_without_it(tmp_path: Path) -> None:
+def test_stream_k_is_not_mistaken_for_the_plain_kernel(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"12 of 12 lines .* stream-K"):
         load_rule_set(write(tmp_path, *UPSTREAM, name="nhwgc_bf16_streamk.conf"))
 

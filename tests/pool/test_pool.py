@@ -60,7 +60,7 @@ def test_every_publicly_measured_kernel_is_in_the_default_pool() -> None:
 
 
 @pytest.mark.parametrize(("arch", "kind"), sampled(itertools.product(ARCHS, KINDS), every=7), ids=words)
-def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Words) -> None:
+def test_each_smaller_set_is_a_subset_of_the_larger(arch: str, kind: Words) -> None:
     full, tests, tiny = (set(kernel_pool(*kind, arch, rules)) for rules in ("full", "full-tests", "tiny"))
     assert tiny < tests < full
     assert len(tiny) == 8
@@ -69,7 +69,7 @@ def test_each_smaller_set_is_a_part_of_the_larger(arch: str, kind: Words) -> Non
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=KIND_IDS)
-def test_on_cpu_the_default_kernels_differ_in_what_published_features_see(kind: Words) -> None:
+def test_on_cpu_the_default_kernels_differ_in_published_features(kind: Words) -> None:
     pool = kernel_pool(*kind, "cpu")
     assert 20 <= len(pool) <= 30
     seen = {(k.tile, k.pipeline, k.scheduler, k.double_smem_buffer, k.split_image) for k in pool}
@@ -109,7 +109,7 @@ def test_a_pool_is_sorted_unique_and_allowed(arch: str, rules: str) -> None:
         assert not refused
 
 
-def test_full_on_gfx950_has_thousands_and_uses_every_freedom() -> None:
+def test_full_on_gfx950_has_thousands_and_uses_every_option() -> None:
     pool = kernel_pool("bwd_weight", "bf16", 2, "gfx950", "full")
     forward = kernel_pool("forward", "bf16", 2, "gfx950", "full")
     assert len(forward) > 5000
@@ -137,7 +137,7 @@ def test_the_depth_of_the_warp_tile_is_the_deepest_that_divides_the_tile() -> No
 
 @pytest.mark.parametrize("arch", ["gfx950", "gfx942", "cpu"])
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_nothing_that_is_proposed_disappears(arch: str, direction: str) -> None:
+def test_every_proposed_kernel_is_accounted_for(arch: str, direction: str) -> None:
     explained = explain_pool(direction, "fp32", 2, arch)
     kind = Kind.of("grouped_conv", direction=direction, dtype="fp32", ndim=2)
     proposed = sum(block.candidates for block in load_rule_set("default").covering(kind, arch))
@@ -149,7 +149,7 @@ def test_nothing_that_is_proposed_disappears(arch: str, direction: str) -> None:
         assert refused.reason.startswith(f"{refused.rule}: ")
 
 
-def test_refusals_of_the_default_set_are_counted_by_what_they_are_about() -> None:
+def test_refusals_of_the_default_set_are_counted_by_rule() -> None:
     explained = explain_pool("bwd_data", "bf16", 2, "gfx950")
     assert explained.rules == {"scheduler": 160, "split_image": 150, "double_smem_buffer": 20}
     assert explained.reasons["scheduler: compv3 on gfx950 is intrawave, not interwave"] == 40
@@ -158,7 +158,7 @@ def test_refusals_of_the_default_set_are_counted_by_what_they_are_about() -> Non
     assert len(on_gfx942.accepted) == 8 * 30
 
 
-def test_a_filter_parts_the_pool_and_says_what_it_left_out() -> None:
+def test_a_filter_splits_the_pool_and_reports_the_rest() -> None:
     where = KernelFilter("tile_n >= 128 and pipeline == 'compv5'")
     whole = explain_pool("forward", "bf16", 2, "gfx950")
     part = explain_pool("forward", "bf16", 2, "gfx950", where=where)
@@ -202,7 +202,7 @@ def test_the_pool_of_a_problem_is_that_of_its_kind_with_what_the_problem_refuses
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:50],
 )
-def test_what_is_not_known_gives_one_line(arguments: tuple[Any, ...], message: str) -> None:
+def test_unknown_names_give_one_line(arguments: tuple[Any, ...], message: str) -> None:
     with pytest.raises(RuleError, match=message) as caught:
         kernel_pool(*arguments)
     assert "\n" not in str(caught.value)
@@ -251,7 +251,7 @@ def test_the_same_kernel_of_two_blocks_counts_once(tmp_path: Path) -> None:
     assert len(pool_of(own(tmp_path, {}, {"pipeline": ["mem", "compv3"]}), "cpu")) == 2
 
 
-def test_a_block_speaks_for_the_kinds_that_it_names(tmp_path: Path) -> None:
+def test_a_block_applies_to_the_kinds_that_it_names(tmp_path: Path) -> None:
     rules = own(tmp_path, {"direction": ["bwd_data"], "dtype": ["fp16"], "ndim": [3]})
     assert len(kernel_pool("bwd_data", "fp16", 3, "cpu", rules)) == 1
     for kind in set(KINDS) - {("bwd_data", "fp16", 3)}:
@@ -274,7 +274,7 @@ def test_a_block_speaks_for_the_kinds_that_it_names(tmp_path: Path) -> None:
         ("2x4x8", "forward", (2, 4, 8)),
     ],
 )
-def test_vector_widths_follow_from_what_channels_allow(
+def test_vector_widths_follow_from_the_channels(
     strategy: str, direction: str, widths: tuple[int, int, int], tmp_path: Path
 ) -> None:
     tile = gpu_tile("16x64x64", "1x4x1", "16x16x16")
@@ -287,7 +287,7 @@ def test_vector_strategies_change_nothing_where_widths_are_fixed(tmp_path: Path)
     assert [kernel.vectors for kernel in pool_of(rules, "cpu")] == [(4, 8, 8)]
 
 
-def test_a_warp_tile_without_depth_that_cannot_be_is_refused_not_dropped(tmp_path: Path) -> None:
+def test_an_impossible_warp_tile_without_depth_is_refused_not_dropped(tmp_path: Path) -> None:
     rules = own(
         tmp_path, {"arch": ["gfx950"], "tiles": [gpu_tile("64x64x8"), gpu_tile("64x64x64", warp_tile="8x8")]}
     )
@@ -354,7 +354,7 @@ def test_depths_and_lists_multiply(tmp_path: Path) -> None:
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:60],
 )
-def test_a_mistake_in_the_rules_is_said_with_its_place(
+def test_a_mistake_in_the_rules_is_reported_with_its_place(
     block: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
     with pytest.raises(RuleError, match=message) as caught:
@@ -363,7 +363,7 @@ def test_a_mistake_in_the_rules_is_said_with_its_place(
     assert str(caught.value).startswith("mine.json: ")
 
 
-def test_rules_that_are_none_are_said(tmp_path: Path) -> None:
+def test_files_that_are_not_rules_are_refused(tmp_path: Path) -> None:
     for content, message in (
         ("[]", "this list is not an object"),
         ('{"blocks": []}', "blocks: a rule set needs at least one block"),
@@ -376,7 +376,7 @@ def test_rules_that_are_none_are_said(tmp_path: Path) -> None:
             load_rule_set(str(tmp_path / "mine.json"))
 
 
-def test_a_rule_file_that_is_a_folder_or_a_pipe_is_refused_not_waited_for(tmp_path: Path) -> None:
+def test_a_folder_or_pipe_is_refused_as_a_rule_file(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     os.mkfifo(tmp_path / "pipe.json")
     for name in ("folder.json", "pipe.json"):
@@ -384,7 +384,7 @@ def test_a_rule_file_that_is_a_folder_or_a_pipe_is_refused_not_waited_for(tmp_pa
             load_rule_set(str(tmp_path / name))
 
 
-def test_a_relative_path_from_a_folder_that_is_gone_is_one_line(
+def test_a_relative_path_in_a_removed_folder_gives_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "gone").mkdir()
@@ -394,7 +394,7 @@ def test_a_relative_path_from_a_folder_that_is_gone_is_one_line(
         load_rule_set("mine.json")
 
 
-def test_a_relative_path_means_the_file_of_the_present_folder(
+def test_a_relative_path_is_relative_to_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for pipeline in ("compv3", "compv4"):

@@ -27,7 +27,7 @@ def die_at(folder: Path, writer: str, problem: str, kernel: str, *, careful: boo
     os.close(session._fd)
 
 
-def test_two_deaths_at_a_kernel_blame_it_and_nobody_else(tmp_path: Path) -> None:
+def test_two_deaths_at_a_kernel_blame_only_that_kernel(tmp_path: Path) -> None:
     die_at(tmp_path, "1", "p", "k")
     second = Attempts(tmp_path, "2")
     assert second.careful("p")
@@ -53,7 +53,7 @@ def test_deaths_at_different_kernels_blame_none(tmp_path: Path) -> None:
     assert not session.blamed("p", "b")
 
 
-def test_a_death_between_two_kernels_is_nobodys(tmp_path: Path) -> None:
+def test_a_death_between_two_kernels_blames_none(tmp_path: Path) -> None:
     die_at(tmp_path, "1", "p", "")
     session = Attempts(tmp_path, "2")
     assert not session.careful("p")
@@ -61,7 +61,7 @@ def test_a_death_between_two_kernels_is_nobodys(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_session_that_lives_is_no_death(tmp_path: Path) -> None:
+def test_a_live_session_is_not_a_death(tmp_path: Path) -> None:
     living = Attempts(tmp_path, "1")
     assert living.path is not None
     living.note_problem("p")
@@ -72,7 +72,7 @@ def test_a_session_that_lives_is_no_death(tmp_path: Path) -> None:
     assert living.path.exists()
 
 
-def test_after_a_death_of_the_machine_the_problem_is_known_and_then_the_kernel(
+def test_after_a_machine_crash_the_problem_is_known_then_the_kernel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     boots = iter(["first", "second", "third"])
@@ -92,7 +92,7 @@ def test_after_a_death_of_the_machine_the_problem_is_known_and_then_the_kernel(
 
 
 @pytest.mark.parametrize("damage", [b"", b"r", b"r00000000 []", b"\xff" * 2048, b"r" + b"0" * 4000])
-def test_a_damaged_slot_blames_nobody(damage: bytes, tmp_path: Path) -> None:
+def test_a_damaged_slot_blames_no_kernel(damage: bytes, tmp_path: Path) -> None:
     (tmp_path / ".attempt-x").write_bytes(damage)
     session = Attempts(tmp_path, "1")
     assert not session.blamed("", "")
@@ -100,7 +100,7 @@ def test_a_damaged_slot_blames_nobody(damage: bytes, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("bit", range(0, 500, 7))
-def test_a_flipped_bit_blames_nobody_else(bit: int, tmp_path: Path) -> None:
+def test_a_flipped_bit_blames_no_other_kernel(bit: int, tmp_path: Path) -> None:
     die_at(tmp_path, "1", "p", "k")
     (path,) = tmp_path.iterdir()
     data = bytearray(path.read_bytes())

@@ -39,7 +39,7 @@ def test_shards_of_a_sweep_are_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_waves_may_be_told(tmp_path: Path) -> None:
+def test_waves_may_be_given_in_columns(tmp_path: Path) -> None:
     path = tmp_path / "sweep.csv"
     warps = ",warp_m,warp_n,warp_k,warp_tile_m,warp_tile_n,warp_tile_k\n"
     path.write_text(HEADER.strip() + warps + row("96,64,32", "mem", 9).strip() + ",2,2,1,16,16,16\n")

@@ -27,7 +27,7 @@ def run(tmp_path: Path, make_row: MakeRow) -> Path:
     return tmp_path / "run"
 
 
-def test_a_run_a_folder_of_parts_and_a_file_give_the_same(run: Path) -> None:
+def test_runs_folders_of_parts_and_files_read_the_same(run: Path) -> None:
     folder = measurements_folder(run)
     frames = [load_records(path) for path in (run, folder, folder / "part-a.parquet", str(run), [run, run])]
     for frame in frames:
@@ -36,12 +36,12 @@ def test_a_run_a_folder_of_parts_and_a_file_give_the_same(run: Path) -> None:
     assert len(frames[0]) == 3
 
 
-def test_records_come_in_the_order_of_their_time(run: Path, make_row: MakeRow) -> None:
+def test_records_are_sorted_by_time(run: Path, make_row: MakeRow) -> None:
     write_part(measurements_folder(run) / "part-0.parquet", [make_row(9), make_row(5)])
     assert load_records(run)["latency_ms"].tolist() == [0.5, 1.5, 2.5, 5.5, 9.5]
 
 
-def test_of_a_pair_that_was_measured_twice_the_newest_stays(run: Path, make_row: MakeRow) -> None:
+def test_the_newest_row_of_a_pair_is_kept(run: Path, make_row: MakeRow) -> None:
     """A pair on a device that was lost is measured again; the new row may lie in a file that sorts first."""
     folder = measurements_folder(run)
     write_part(folder / "part-0.parquet", [make_row(1, latency_ms=77.0, time="2027-01-01T00:00:00+00:00")])
@@ -73,13 +73,13 @@ def test_kernels_of_two_implementations_are_not_mixed(tmp_path: Path, make_row: 
     assert len(load_records([tmp_path / "b", tmp_path / "c"])) == 2
 
 
-def test_nothing_asked_for_is_an_empty_table_with_all_columns() -> None:
+def test_no_paths_give_an_empty_table_with_all_columns() -> None:
     frame = load_records([])
     assert len(frame) == 0
     assert list(frame.columns) == arrow_schema().names
 
 
-def test_an_older_file_has_null_in_columns_that_came_later(run: Path) -> None:
+def test_an_older_file_has_null_in_later_columns(run: Path) -> None:
     part = measurements_folder(run) / "part-a.parquet"
     pq.write_table(pq.read_table(part).drop_columns(["binary_bytes", "seed", "spread"]), part)
     frame = load_records(run)
@@ -95,7 +95,7 @@ def test_a_newer_files_extra_columns_are_left_out(run: Path) -> None:
     assert list(load_records(run).columns) == arrow_schema().names
 
 
-def test_integers_of_another_width_are_taken(run: Path) -> None:
+def test_integers_of_another_width_are_accepted(run: Path) -> None:
     part = measurements_folder(run) / "part-a.parquet"
     table = pq.read_table(part)
     at = table.column_names.index("samples")
@@ -134,7 +134,7 @@ def break_file(part: Path, how: str) -> None:
         ("doubled", "part-a.parquet is not a readable parquet file: Multiple matches"),
     ],
 )
-def test_a_file_that_holds_no_records_is_said_in_one_line(how: str, message: str, run: Path) -> None:
+def test_a_file_without_records_is_refused_in_one_line(how: str, message: str, run: Path) -> None:
     break_file(measurements_folder(run) / "part-a.parquet", how)
     with pytest.raises(RecordError) as caught:
         load_records(run)
@@ -151,7 +151,7 @@ def test_a_file_that_holds_no_records_is_said_in_one_line(how: str, message: str
         ("empty", r"no records in .*empty: it holds no parquet part \(did the run measure anything\?\)"),
     ],
 )
-def test_a_path_without_records_is_said(name: str, message: str, tmp_path: Path) -> None:
+def test_a_path_without_records_is_refused(name: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(RecordError, match=message):
         load_records(tmp_path / name)
@@ -164,7 +164,7 @@ def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path, make_row: Mak
         load_records(tmp_path)
 
 
-def test_kernels_of_records_from_before_a_field_have_its_default(run: Path, make_row: MakeRow) -> None:
+def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path, make_row: MakeRow) -> None:
     """Beside rows that have the field, as a merged file holds them."""
     part = measurements_folder(run) / "part-a.parquet"
     table = pq.ParquetFile(part).read()

@@ -92,7 +92,7 @@ def test_csv(tmp_path: Path) -> None:
     check(import_file(path, "gfx950").records)
 
 
-def test_rows_that_cannot_be_right_are_refused_and_counted(tmp_path: Path) -> None:
+def test_invalid_rows_are_refused_and_counted(tmp_path: Path) -> None:
     good, name = results(), NAMES[0]
     bad = [
         {"name": name, "m": 16, "n": 64, "k": 64, "latency_ms": 1.0, "tflops": 9e9},
@@ -126,7 +126,7 @@ def as_printed(**changes: object) -> dict[str, object]:
     return {"name": NAMES[0], "problem": {**shape, **changes}, "perf_result": perf(PROBLEM, 0.01)}
 
 
-def test_what_a_result_says_besides_must_be_so_of_its_kernel(tmp_path: Path) -> None:
+def test_other_claims_of_a_result_must_hold_for_its_kernel(tmp_path: Path) -> None:
     lies = [
         ("dtype_a", "fp16"), ("dtype_c", "fp32"), ("layout_b", "RowMajor"), ("layout_a", "Diagonal"),
         ("stride_a", 8192), ("stride_c", 16), ("structured_sparsity", True),
@@ -159,7 +159,7 @@ def published_table() -> pd.DataFrame:
     )  # fmt: skip
 
 
-def test_parquet_of_others(tmp_path: Path) -> None:
+def test_foreign_parquet(tmp_path: Path) -> None:
     path = tmp_path / "gemm_universal_fp8_rcr_gfx950.parquet"
     published_table().to_parquet(path)
     check(import_file(path, "gfx950").records)

@@ -62,7 +62,7 @@ def test_the_schema_has_the_fields_of_problem_and_kernel_once() -> None:
     ]
 
 
-def test_records_are_read_as_what_they_are(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_records_are_read_with_their_operation(records: pd.DataFrame, tmp_path: Path) -> None:
     assert list(records.columns) == arrow_schema("gemm").names
     assert len(records) == len(rows())
     assert len(load_records(tmp_path, op="gemm")) == len(rows())
@@ -70,7 +70,7 @@ def test_records_are_read_as_what_they_are(records: pd.DataFrame, tmp_path: Path
         load_records(tmp_path, op="grouped_conv")
 
 
-def test_a_journal_that_is_being_written_is_read_too(tmp_path: Path) -> None:
+def test_an_open_journal_is_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path, "living")
     for row in rows():
         journal.append(row)
@@ -118,7 +118,7 @@ def test_a_table_of_problems_is_of_one_operation() -> None:
 
 
 @pytest.mark.parametrize("column", ["M", "N", "K", "split_k"])
-def test_an_id_that_hides_another_problem_is_seen(column: str, records: pd.DataFrame) -> None:
+def test_an_id_of_another_problem_is_refused(column: str, records: pd.DataFrame) -> None:
     records.loc[0, column] = int(records.loc[0, column]) + 1
     with pytest.raises(RecordError, match=r"must match all of its dimensions|are not a valid problem"):
         final_measurements(records)

@@ -19,7 +19,7 @@ HUGE = ("9" * 4301, "1" + "0" * 400, "1e400", "-1e400", "1e-320", "nan")
 @pytest.mark.parametrize("number", HUGE, ids=lambda number: number[:6] + str(len(number)))
 @pytest.mark.parametrize("column", ["N", "Hi", "latency_ms"])
 @pytest.mark.parametrize("suffix", [".json", ".csv", ".log"])
-def test_numbers_that_nothing_holds(suffix: str, column: str, number: str, tmp_path: Path) -> None:
+def test_numbers_that_fit_no_type(suffix: str, column: str, number: str, tmp_path: Path) -> None:
     path = tmp_path / f"results{suffix}"
     if suffix == ".csv":
         rows = [GOOD, {**GOOD, column: number}]
@@ -47,7 +47,7 @@ def test_a_dimension_of_a_log_with_thousands_of_digits(tmp_path: Path) -> None:
         import_file(path, "gfx950")
 
 
-def test_names_that_are_no_utf8(tmp_path: Path) -> None:
+def test_names_that_are_not_utf8(tmp_path: Path) -> None:
     path = Path(os.fsdecode(os.fsencode(tmp_path) + b"/r\xff.json"))
     path.write_text(json.dumps([GOOD, {**GOOD, "kernel": "grouped_conv_\ud800"}]))
     found = import_file(path, "gfx950")

@@ -88,7 +88,7 @@ def test_a_row_becomes_a_record_with_every_column(tmp_path: Path) -> None:
         (line(latency=0.02), "the same row twice"),
     ],
 )
-def test_a_row_that_cannot_be_right_is_refused_and_counted(tmp_path: Path, bad: str, reason: str) -> None:
+def test_an_invalid_row_is_refused_and_counted(tmp_path: Path, bad: str, reason: str) -> None:
     found = import_file(csv(tmp_path, line(latency=0.02), bad), "gfx950")
     assert found.summary.refused == {reason: 1}
     assert (found.summary.rows, found.summary.ok, len(found.records)) == (2, 1, 1)
@@ -96,7 +96,7 @@ def test_a_row_that_cannot_be_right_is_refused_and_counted(tmp_path: Path, bad: 
     assert reason in found.summary.shown[0]
 
 
-def test_output_that_was_not_written_is_wrong_unless_it_is_trusted(tmp_path: Path) -> None:
+def test_unwritten_output_is_wrong_unless_trusted(tmp_path: Path) -> None:
     path = csv(tmp_path, line(non_zero=int(OUTPUTS * 0.99)), line(latency=0.03, non_zero=OUTPUTS // 2))
     strict, trusting = import_file(path, "gfx950"), import_file(path, "gfx950", trust_unverified=True)
     assert strict.records["status"].tolist() == ["ok", "wrong"]
@@ -166,7 +166,7 @@ done
         ("a.csv", HEADER + "\n" + line(kernel="x") + "\n", "holds no usable row"),
     ],
 )
-def test_a_file_that_is_none_is_refused_in_one_line(
+def test_an_unreadable_file_is_refused_in_one_line(
     tmp_path: Path, name: str, text: str, message: str
 ) -> None:
     (tmp_path / name).write_text(text)

@@ -48,14 +48,14 @@ def table(rows: list[Row]) -> pa.Table:
         ({"pipeline": "mem"}, "the kernel's name and its columns are of two kernels"),
     ],
 )
-def test_a_row_that_cannot_be_right_is_named(change: Row, said: str, make_row: Callable[..., Row]) -> None:
+def test_an_invalid_row_is_named(change: Row, said: str, make_row: Callable[..., Row]) -> None:
     with pytest.raises(RecordError, match=said) as raised:
         check_rows(table([make_row(0), make_row(1), {**make_row(2), **change}]), "grouped_conv", "a.parquet")
     assert str(raised.value).startswith("a.parquet, row 3 (")
     assert "\n" not in str(raised.value)
 
 
-def test_a_flipped_bit_of_a_throughput_is_noticed(make_row: Callable[..., Row]) -> None:
+def test_a_flipped_bit_in_a_throughput_is_detected(make_row: Callable[..., Row]) -> None:
     """Such damage once changed the oracle of eleven problems, and the gate failed without reporting it."""
     row = make_row(0)
     row["tflops"] *= 2
@@ -72,7 +72,7 @@ def test_a_problem_has_the_columns_of_its_id(make_row: Callable[..., Row]) -> No
             check_rows(table([{**make_row(0), **change}]), "grouped_conv", "a.parquet")
 
 
-def test_figures_of_seven_digits_are_right(make_row: Callable[..., Row]) -> None:
+def test_values_of_seven_digits_are_accepted(make_row: Callable[..., Row]) -> None:
     row = make_row(0)
     row["tflops"] = float(f"{row['tflops']:.7g}")
     check_rows(table([row]), "grouped_conv", "a.parquet")
@@ -86,13 +86,13 @@ def test_rows_of_one_problem_or_kernel_agree(make_row: Callable[..., Row]) -> No
         check_rows(table([*rows, {**make_row(1), "tile_n": 99}]), "grouped_conv", "a.parquet")
 
 
-def test_rows_that_failed_need_no_figures(make_row: Callable[..., Row]) -> None:
+def test_failed_rows_need_no_times(make_row: Callable[..., Row]) -> None:
     none = dict.fromkeys(("latency_ms", "latency_min_ms", "spread", "tflops", "busy_ms"))
     rows = [make_row(n, status=status, samples=0, **none) for n, status in enumerate(("wrong", "crash"))]
     check_rows(table(rows), "grouped_conv", "a.parquet")
 
 
-def test_what_older_files_lack_is_no_fault(make_row: Callable[..., Row], tmp_path: Path) -> None:
+def test_missing_columns_of_older_files_are_accepted(make_row: Callable[..., Row], tmp_path: Path) -> None:
     old = table([make_row(n) for n in range(3)])
     lacks = (
         [f"tile_{x}" for x in "mnk"] + [f"wave_{x}" for x in "mnk"] + ["samples", "latency_min_ms", "round"]
@@ -113,13 +113,13 @@ def _problem_names() -> tuple[str, ...]:
     return problem_columns()
 
 
-def test_the_rules_hold_when_records_are_loaded(make_row: Callable[..., Row], tmp_path: Path) -> None:
+def test_loading_records_checks_the_invariants(make_row: Callable[..., Row], tmp_path: Path) -> None:
     pq.write_table(table([{**make_row(0), "tflops": 99.0}]), tmp_path / "a.parquet")
     with pytest.raises(RecordError, match=r"a\.parquet, row 1 .*measure the pair again"):
         load_records(tmp_path / "a.parquet")
 
 
-def test_shipped_records_keep_the_rules() -> None:
+def test_shipped_records_satisfy_the_invariants() -> None:
     folder = data_folder("models") / "grouped_conv_forward_bf16_cpu"
     for path in (folder / "training.parquet", *folder.glob("*/*/*.parquet")):
         check_rows(records_table(read_rows(path)), "grouped_conv", path)

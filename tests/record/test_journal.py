@@ -61,7 +61,7 @@ def test_rows_become_one_part_with_the_schema_that_pandas_reads(tmp_path: Path, 
     assert list(table.columns) == arrow_schema().names
 
 
-def test_what_is_not_known_is_null(tmp_path: Path, make_row: MakeRow) -> None:
+def test_unknown_values_are_null(tmp_path: Path, make_row: MakeRow) -> None:
     write_part(
         tmp_path / "part-a.parquet",
         [make_row(0, status="crash", latency_ms=None, tflops=None), make_row(1)],
@@ -77,9 +77,7 @@ def test_what_is_not_known_is_null(tmp_path: Path, make_row: MakeRow) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["part-a.parquet"]
 
 
-def test_a_journal_is_sealed_by_itself_when_it_is_long(
-    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_SEAL_ROWS", 3)
     journal = Journal(tmp_path, "w")
     for n in range(7):
@@ -91,9 +89,7 @@ def test_a_journal_is_sealed_by_itself_when_it_is_long(
     assert len(pd.read_parquet(tmp_path)) == 7
 
 
-def test_a_journal_is_sealed_by_itself_when_it_is_old(
-    tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_old_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_module, "_SEAL_SECONDS", -1.0)
     Journal(tmp_path, "w").append(make_row())
     assert len(pd.read_parquet(tmp_path)) == 1
@@ -103,7 +99,7 @@ def test_a_journal_is_sealed_by_itself_when_it_is_old(
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"op":"grouped_conv","prob', b"\n\n", b"\xff\xfe"])
-def test_the_journal_of_the_dead_becomes_a_part_without_its_torn_line(
+def test_a_dead_process_journal_becomes_a_part_without_its_torn_line(
     torn: bytes, tmp_path: Path, make_row: MakeRow
 ) -> None:
     journal = Journal(tmp_path, "dead")
@@ -118,7 +114,7 @@ def test_the_journal_of_the_dead_becomes_a_part_without_its_torn_line(
 
 
 @pytest.mark.parametrize("damage", [b"null", b"17", b"{}", b'{"op":"grouped_conv","prob', b"0" * 9])
-def test_a_damaged_line_of_the_dead_costs_that_line_alone_and_is_set_aside(
+def test_only_a_damaged_line_is_lost_and_it_is_set_aside(
     damage: bytes, tmp_path: Path, make_row: MakeRow
 ) -> None:
     journal = Journal(tmp_path, "dead")
@@ -136,7 +132,7 @@ def test_a_damaged_line_of_the_dead_costs_that_line_alone_and_is_set_aside(
     assert ".journal-dead-00000.jsonl had 1 damaged line, set aside as _damaged-dead-00000.jsonl" in line
 
 
-def test_every_flip_of_a_bit_in_a_journal_costs_one_row_at_most(tmp_path: Path, make_row: MakeRow) -> None:
+def test_every_flipped_bit_in_a_journal_costs_at_most_one_row(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path, "dead")
     rows = [make_row(n) for n in range(3)]
     for row in rows:
@@ -154,7 +150,7 @@ def test_every_flip_of_a_bit_in_a_journal_costs_one_row_at_most(tmp_path: Path, 
 
 @settings(max_examples=30, deadline=None)
 @given(cut=st.integers(0, 2000))
-def test_a_journal_cut_anywhere_gives_its_whole_lines(cut: int, tmp_path_factory: Any) -> None:
+def test_a_truncated_journal_gives_its_complete_lines(cut: int, tmp_path_factory: Any) -> None:
     folder = tmp_path_factory.mktemp("cut")
     lines = [json.dumps({"n": n, "text": "x" * n}).encode() + b"\n" for n in range(40)]
     path = folder / ".journal-a-00000.jsonl"
@@ -169,15 +165,13 @@ def test_a_journal_cut_anywhere_gives_its_whole_lines(cut: int, tmp_path_factory
     assert [row["n"] for row in read_lines(path, offset)[0]] == list(range(whole, 40))
 
 
-def test_an_empty_journal_of_the_dead_is_removed(tmp_path: Path) -> None:
+def test_an_empty_journal_of_a_dead_process_is_removed(tmp_path: Path) -> None:
     (tmp_path / ".journal-dead-00000.jsonl").touch()
     assert seal_abandoned(tmp_path) == 1
     assert not list(tmp_path.iterdir())
 
 
-def test_sealing_again_after_a_death_between_rename_and_removal_doubles_nothing(
-    tmp_path: Path, make_row: MakeRow
-) -> None:
+def test_sealing_again_after_a_death_duplicates_nothing(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path, "dead")
     journal.append(make_row(0))
     path = die(journal)
@@ -189,7 +183,7 @@ def test_sealing_again_after_a_death_between_rename_and_removal_doubles_nothing(
     assert not list(tmp_path.glob(JOURNAL_GLOB))
 
 
-def test_what_a_killed_sealer_left_aside_is_overwritten(tmp_path: Path, make_row: MakeRow) -> None:
+def test_leftovers_of_a_killed_sealer_are_overwritten(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path, "dead")
     journal.append(make_row(0))
     die(journal)
@@ -199,7 +193,7 @@ def test_what_a_killed_sealer_left_aside_is_overwritten(tmp_path: Path, make_row
     assert [path.name for path in tmp_path.with_name("moved").iterdir()] == ["part-dead-00000.parquet"]
 
 
-def test_the_journal_of_the_living_stays_but_is_read(tmp_path: Path, make_row: MakeRow) -> None:
+def test_a_live_process_journal_is_kept_and_read(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path, "living")
     journal.append(make_row(0))
     assert seal_abandoned(tmp_path) == 0
@@ -210,7 +204,7 @@ def test_the_journal_of_the_living_stays_but_is_read(tmp_path: Path, make_row: M
     assert len(pd.read_parquet(tmp_path)) == 2
 
 
-def test_a_journal_taken_for_a_dead_one_before_its_lock_is_not_written_to(
+def test_a_journal_removed_before_its_lock_is_not_written(
     tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the making of the file and its lock another process may find it empty and remove it."""
@@ -231,7 +225,7 @@ def test_a_journal_taken_for_a_dead_one_before_its_lock_is_not_written_to(
 
 
 @pytest.mark.slow
-def test_many_sealers_at_once_make_one_part_of_each_journal(tmp_path: Path, make_row: MakeRow) -> None:
+def test_concurrent_sealers_make_one_part_per_journal(tmp_path: Path, make_row: MakeRow) -> None:
     for writer in range(4):
         journal = Journal(tmp_path, f"w{writer}")
         for n in range(6):
@@ -288,7 +282,7 @@ print(json.dumps([written, sorted(messages)]), flush=True)
 
 
 @pytest.mark.parametrize("limit_bytes", [5000, 6100, 7777])
-def test_a_full_disk_is_one_clear_line_and_costs_no_acknowledged_row(
+def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
     limit_bytes: int, tmp_path: Path, make_row: MakeRow
 ) -> None:
     """A size limit tears a row as a full disk does; afterwards there is room again, and recording goes on."""
@@ -310,7 +304,7 @@ def test_a_full_disk_is_one_clear_line_and_costs_no_acknowledged_row(
     assert pd.read_parquet(tmp_path)["check_points"].tolist() == list(range(written))
 
 
-def test_a_part_that_cannot_be_written_leaves_the_journal_and_readers_see_it(
+def test_an_unwritable_part_leaves_the_journal_readable(
     tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -330,13 +324,13 @@ def test_a_part_that_cannot_be_written_leaves_the_journal_and_readers_see_it(
     assert len(pd.read_parquet(tmp_path)) == 1
 
 
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RecordError, match=r"cannot record to .*/file/run: .*; choose another --report-dir"):
         Journal(tmp_path / "file" / "run", "w")
 
 
-def test_a_folder_that_went_away_is_said(tmp_path: Path, make_row: MakeRow) -> None:
+def test_a_removed_folder_is_reported(tmp_path: Path, make_row: MakeRow) -> None:
     journal = Journal(tmp_path / "run", "w")
     (tmp_path / "run").rmdir()
     with pytest.raises(RecordError, match=r"cannot record to .*/run: No such file"):
@@ -346,7 +340,7 @@ def test_a_folder_that_went_away_is_said(tmp_path: Path, make_row: MakeRow) -> N
 # ---- lost devices -------------------------------------------------------------------------------------
 
 
-def test_rows_of_a_lost_device_are_forgotten_and_no_others(tmp_path: Path, make_row: MakeRow) -> None:
+def test_only_rows_of_a_lost_device_are_removed(tmp_path: Path, make_row: MakeRow) -> None:
     write_part(tmp_path / "part-a.parquet", [make_row(0), make_row(1, status="device_lost")])
     write_part(tmp_path / "part-b.parquet", [make_row(2)])
     write_part(tmp_path / "part-c.parquet", [make_row(3, status="device_lost")])
@@ -363,7 +357,7 @@ def test_rows_of_a_lost_device_are_forgotten_and_no_others(tmp_path: Path, make_
         forget_lost(tmp_path)
 
 
-def test_two_who_forget_at_once_leave_whole_parts(tmp_path: Path, make_row: MakeRow) -> None:
+def test_two_processes_that_remove_rows_leave_complete_parts(tmp_path: Path, make_row: MakeRow) -> None:
     for n in range(4):
         rows = [make_row(2 * n), make_row(2 * n + 1, status="device_lost")]
         write_part(tmp_path / f"part-{n}.parquet", rows)

@@ -91,7 +91,7 @@ def test_order_division_and_repetition_do_not_matter(
 @pytest.mark.slow
 @RELAXED
 @given(ROWS, ROWS, PLACES)
-def test_what_was_merged_before_may_be_merged_again(
+def test_merged_records_may_be_merged_again(
     tables: Callable[..., list[pd.DataFrame]], first: list[Row], second: list[Row], places: list[int]
 ) -> None:
     at_once, _ = merge_records([*tables(first, places), *tables(second, places)])
@@ -105,7 +105,7 @@ def test_what_was_merged_before_may_be_merged_again(
 @pytest.mark.slow
 @RELAXED
 @given(ROWS, PLACES)
-def test_nothing_is_lost_and_nothing_is_there_twice(
+def test_nothing_is_lost_or_duplicated(
     tmp_path_factory: pytest.TempPathFactory,
     tables: Callable[..., list[pd.DataFrame]],
     make_row: MakeRow,
@@ -137,20 +137,20 @@ def test_nothing_is_lost_and_nothing_is_there_twice(
 # ---- the rules, one by one --------------------------------------------------------------------------
 
 
-def test_a_measurement_given_twice_stays_once(make_row: MakeRow) -> None:
+def test_a_measurement_given_twice_is_kept_once(make_row: MakeRow) -> None:
     rows = [make_row(n) for n in range(4)]
     merged, summary = merge_records([table_of(rows), table_of(rows[1:3])])
     assert (len(merged), summary.equal, summary.differing) == (4, 2, 0)
 
 
-def test_of_copies_that_differ_the_fullest_row_stays(make_row: MakeRow) -> None:
+def test_of_differing_copies_the_most_complete_is_kept(make_row: MakeRow) -> None:
     old, new = make_row(0, device=None, toolchain=None), make_row(0, device="X", toolchain="zig")
     merged, summary = merge_records([table_of([old]), table_of([new]), table_of([old])])
     assert merged["device"].tolist() == ["X"]
     assert (summary.equal, summary.differing) == (1, 1)
 
 
-def test_a_lost_device_s_row_goes_when_the_run_measured_the_pair_later(make_row: MakeRow) -> None:
+def test_a_device_lost_row_is_dropped_when_the_pair_was_measured_later(make_row: MakeRow) -> None:
     lost = make_row(0, status="device_lost", latency_ms=None, tflops=None)
     anew = make_row(0, time=(START + timedelta(days=3)).isoformat())
     of_another_run = lost | {"run": "other"}
@@ -162,7 +162,7 @@ def test_a_lost_device_s_row_goes_when_the_run_measured_the_pair_later(make_row:
     assert summary.lost == 1
 
 
-def test_two_runs_of_one_name_are_told_apart_and_both_stay(tmp_path: Path, make_row: MakeRow) -> None:
+def test_two_runs_with_one_name_are_both_kept(tmp_path: Path, make_row: MakeRow) -> None:
     here, there = make_row(0, device="X"), make_row(0, device="X", latency_ms=0.75)
     there["time"] = (START + timedelta(days=1)).isoformat()
     merged, summary = merge_records([table_of([there]), table_of([here])])
@@ -191,7 +191,7 @@ def test_devices_toolchains_and_binaries_that_differ_are_kept_and_counted(make_r
     assert "1 of them ok in one run and failed in another" in said
 
 
-def test_what_is_no_record_is_said(make_row: MakeRow) -> None:
+def test_invalid_records_are_refused(make_row: MakeRow) -> None:
     with pytest.raises(RecordError, match="nothing to merge"):
         merge_records([])
     mixed = [table_of([make_row(0)]), table_of([make_row(0)]).assign(op="gemm")]
@@ -230,7 +230,7 @@ def test_runs_parts_files_and_journals_of_dead_processes(
         (["run", "-o", "out.csv"], "are written as one .parquet file"),
     ],
 )
-def test_bad_input_is_one_clear_line_and_the_old_file_stays(
+def test_bad_input_gives_one_line_and_keeps_the_old_file(
     tmp_path: Path,
     make_row: MakeRow,
     monkeypatch: pytest.MonkeyPatch,

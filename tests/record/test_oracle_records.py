@@ -44,7 +44,7 @@ def test_a_file_holds_every_column_of_every_row(tmp_path: Path, make_row: MakeRo
     assert pd.read_parquet(path).shape == expected.shape
 
 
-def test_an_oracle_file_is_smaller_and_gives_back_every_other_bit(tmp_path: Path, make_row: MakeRow) -> None:
+def test_an_oracle_file_is_smaller_and_keeps_every_other_bit(tmp_path: Path, make_row: MakeRow) -> None:
     draw = np.random.default_rng(0)
     rows = [make_row(n, device="X", busy_ms=2.5, spread=float(draw.random())) for n in range(9)]
     rows += [make_row(9, status="wrong", latency_ms=None, tflops=None, spread=None)]
@@ -66,7 +66,7 @@ def test_an_oracle_file_is_smaller_and_gives_back_every_other_bit(tmp_path: Path
     assert read_about(path) == {"kernel set": "tiny"}
 
 
-def test_throughputs_that_do_not_follow_to_the_bit_are_stored(tmp_path: Path, make_row: MakeRow) -> None:
+def test_throughputs_that_cannot_be_recomputed_exactly_are_stored(tmp_path: Path, make_row: MakeRow) -> None:
     row = make_row(1)
     rounded = table_of({**row, "tflops": row["tflops"] * (1 + 1e-9)})
     path = tmp_path / "o.parquet"
@@ -74,7 +74,7 @@ def test_throughputs_that_do_not_follow_to_the_bit_are_stored(tmp_path: Path, ma
     assert load_records(path)["tflops"].tolist() == rounded["tflops"].tolist()
 
 
-def test_the_order_of_the_rows_does_not_show(make_row: MakeRow) -> None:
+def test_the_order_of_input_rows_does_not_matter(make_row: MakeRow) -> None:
     rows = [make_row(n) for n in range(9)] + [make_row(4, latency_ms=0.125)]
     assert dataset_bytes(table_of(*rows)) == dataset_bytes(table_of(*rows[::-1]))
     assert dataset_bytes(table_of(*rows)) != dataset_bytes(table_of(*rows[1:]))
@@ -107,7 +107,7 @@ def test_of_each_kernel_the_newest_binary_counts(make_row: MakeRow) -> None:
     assert oracles["kernels_ok"].tolist() == [2]
 
 
-def test_an_older_binary_teaches_where_no_newer_one_was_measured(make_row: MakeRow) -> None:
+def test_older_binaries_count_where_no_newer_one_was_measured(make_row: MakeRow) -> None:
     old, kernel = make_row(0, source_hash="old", run="a"), make_row(0)["kernel"]
     new = make_row(0, source_hash="new", run="b", time="2026-02-02T00:00:00+00:00")
     further = make_row(4, source_hash="old", run="c", kernel=kernel)
@@ -121,7 +121,7 @@ def test_an_older_binary_teaches_where_no_newer_one_was_measured(make_row: MakeR
     assert records_to_learn_from(elsewhere, "Y")["device"].tolist() == ["Y"]
 
 
-def test_the_command_and_what_it_says_of_bad_input(
+def test_the_command_and_its_messages(
     tmp_path: Path, make_row: MakeRow, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, out = tmp_path / "m.parquet", tmp_path / "o.parquet"

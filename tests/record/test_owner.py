@@ -73,7 +73,7 @@ def test_a_second_session_gets_one_line_that_names_the_first(tmp_path: Path) -> 
     assert open_mine(tmp_path).resumed, "the kernel takes the lock from the dead"
 
 
-def test_a_process_may_open_its_run_again_and_gives_it_free(tmp_path: Path) -> None:
+def test_a_process_may_reopen_and_release_its_run(tmp_path: Path) -> None:
     first = open_mine(tmp_path)
     again = open_mine(tmp_path)
     assert again.lock is first.lock
@@ -83,7 +83,7 @@ def test_a_process_may_open_its_run_again_and_gives_it_free(tmp_path: Path) -> N
         assert name
 
 
-def test_a_worker_is_no_owner_and_keeps_nobody_of_its_own_session_out(tmp_path: Path) -> None:
+def test_a_worker_does_not_exclude_its_own_session(tmp_path: Path) -> None:
     run = open_mine(tmp_path)
     with another_process(tmp_path, name_of_owner()) as (_, name):
         assert name
@@ -91,7 +91,7 @@ def test_a_worker_is_no_owner_and_keeps_nobody_of_its_own_session_out(tmp_path: 
         assert own(run.folder, MANIFEST) is run.lock
 
 
-def test_who_takes_over_waits_for_the_workers_of_the_dead(
+def test_a_takeover_waits_for_the_workers_of_the_dead_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (

@@ -34,7 +34,7 @@ def test_every_status_is_explained() -> None:
     assert sorted(row[0] for row in table("Statuses")) == sorted(STATUSES)
 
 
-def test_the_figures_in_the_text_are_those_of_the_code() -> None:
+def test_the_numbers_in_the_text_match_the_code() -> None:
     text = " ".join(PAGE.split())
     settings = SweepSettings()
     assert settings.max_leaders == 6

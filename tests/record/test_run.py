@@ -29,7 +29,7 @@ def age(run: Run, seconds: int) -> None:
     os.utime(run.folder / MANIFEST, (1e9 - seconds, 1e9 - seconds))
 
 
-def test_a_new_run_is_a_folder_with_what_was_asked(tmp_path: Path) -> None:
+def test_a_new_run_is_a_folder_with_its_purpose(tmp_path: Path) -> None:
     run = open_new(tmp_path / "reports")
     assert run.name.startswith("smoke-cpu-2")
     assert not run.resumed
@@ -60,7 +60,7 @@ def test_resume_with_nothing_to_resume_begins_a_run(tmp_path: Path) -> None:
     assert open_new(tmp_path / "none", "named", resume=True).name == "named"
 
 
-def test_a_named_run_of_another_purpose_is_refused_and_what_differs_is_said(tmp_path: Path) -> None:
+def test_a_named_run_with_another_purpose_is_refused_with_the_differences(tmp_path: Path) -> None:
     open_new(tmp_path, "mine")
     purpose = {"problem sets": {"smoke": "abc"}, "target": "gfx950", "data seed": 2}
     with pytest.raises(
@@ -70,7 +70,7 @@ def test_a_named_run_of_another_purpose_is_refused_and_what_differs_is_said(tmp_
 
 
 @pytest.mark.parametrize("manifest", ["", "[]", "{}", '{"purpose": 3}', "[" * 100_000, "\0"])
-def test_a_folder_that_is_no_run_is_not_resumed(manifest: str, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_run_is_not_resumed(manifest: str, tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / MANIFEST).write_text(manifest)
     with pytest.raises(RecordError, match=r"mine cannot be resumed: it holds no readable run.json; choose"):
@@ -78,7 +78,7 @@ def test_a_folder_that_is_no_run_is_not_resumed(manifest: str, tmp_path: Path) -
     assert not open_new(tmp_path, resume=True).resumed
 
 
-def test_a_run_whose_making_was_cut_short_is_taken_over(tmp_path: Path) -> None:
+def test_an_interrupted_new_run_is_taken_over(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / f".{MANIFEST}.123.abcd.tmp").write_text('{"purp')
     run = open_new(tmp_path, "mine", resume=True)
@@ -98,7 +98,7 @@ def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["", ".", "..", "../up", "a/b", "/etc", ".hidden", "a\n", "a\0", "-x", "é", "x" * 129]
 )
-def test_a_name_that_is_no_plain_name_is_refused(name: str, tmp_path: Path) -> None:
+def test_a_name_with_special_characters_is_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(RecordError, match="is not a plain name of letters, digits"):
         open_new(tmp_path / "reports", name)
     assert not (tmp_path / "reports").exists()
@@ -113,15 +113,13 @@ def test_any_stem_makes_a_name_inside_the_folder(stem: str, tmp_path_factory: An
     assert open_run(reports, PURPOSE, stem="", name=run.name, resume=True).resumed
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "reports").touch()
     with pytest.raises(RecordError, match=r"cannot write to .*reports: .*; choose another --report-dir"):
         open_new(tmp_path / "reports")
 
 
-def test_resuming_seals_what_the_dead_left_and_forgets_lost_devices(
-    tmp_path: Path, make_row: MakeRow
-) -> None:
+def test_resuming_seals_old_journals_and_removes_device_lost_rows(tmp_path: Path, make_row: MakeRow) -> None:
     run = open_new(tmp_path, "mine")
     run.measurements.mkdir()
     write_part(run.measurements / "part-a.parquet", [make_row(0), make_row(1, status="device_lost")])
@@ -159,7 +157,7 @@ def test_rows_get_the_runs_name_and_the_time(run: Run, make_row: MakeRow) -> Non
     assert abs(table["time"].iloc[0] - pd.Timestamp.now("UTC")) < pd.Timedelta(minutes=5)
 
 
-def test_siblings_see_each_other_while_they_live_and_after(run: Run, make_row: MakeRow) -> None:
+def test_siblings_see_each_others_rows_alive_or_dead(run: Run, make_row: MakeRow) -> None:
     """Names that begin alike are different writers."""
     one, two = RunLog(run, "gw1-5"), RunLog(run, "gw1-5-5")
     first, second, third = make_row(0), make_row(1), make_row(2)
@@ -187,7 +185,7 @@ def test_a_newer_row_of_a_sibling_replaces_the_older(run: Run, make_row: MakeRow
     assert (known["status"], known["latency_ms"]) == ("ok", 0.5)
 
 
-def test_problems_and_rounds_are_told_apart(run: Run, make_row: MakeRow) -> None:
+def test_problems_and_rounds_are_distinguished(run: Run, make_row: MakeRow) -> None:
     log = RunLog(run, "one")
     for row in (make_row(0), make_row(0, round=1, latency_ms=9.0), make_row(4)):
         log.append(row)
@@ -197,7 +195,7 @@ def test_problems_and_rounds_are_told_apart(run: Run, make_row: MakeRow) -> None
     assert other.known("no-such-problem") == []
 
 
-def test_a_part_that_is_none_is_said(run: Run, make_row: MakeRow) -> None:
+def test_a_part_that_is_not_parquet_is_reported(run: Run, make_row: MakeRow) -> None:
     run.measurements.mkdir()
     (run.measurements / "part-x.parquet").write_bytes(b"junk")
     with pytest.raises(RecordError, match=r"part-x.parquet is not a readable .*; --resume sets it aside"):

@@ -43,7 +43,7 @@ def amdsmi(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     sys.modules.pop("amdsmi")
 
 
-def test_nvidia_is_asked_by_pci_address(pynvml: ModuleType) -> None:
+def test_nvidia_gpus_are_found_by_pci_address(pynvml: ModuleType) -> None:
     pynvml.answers.update(
         {
             ("nvmlDeviceGetClockInfo", "handle", 1): 1755,
@@ -61,7 +61,7 @@ def test_nvidia_is_asked_by_pci_address(pynvml: ModuleType) -> None:
     assert reader.read().throttled == "", "idle and set clocks are nobody's fault"
 
 
-def test_what_nvidia_does_not_say_is_empty(pynvml: ModuleType) -> None:
+def test_what_nvidia_does_not_report_is_empty(pynvml: ModuleType) -> None:
     pynvml.answers[("nvmlDeviceGetTemperature", "handle", 0)] = 40
     reader = open_reader("nvidia", PCI)
     assert reader is not None
@@ -105,7 +105,7 @@ def test_without_a_library_or_its_gpu_there_is_no_reader(pynvml: ModuleType) -> 
 
 
 @pytest.mark.parametrize(("vendor", "module"), [("nvidia", "pynvml"), ("amd", "amdsmi")])
-def test_without_the_package_it_is_said_how_to_get_it(
+def test_without_the_package_the_message_says_how_to_get_it(
     vendor: str, module: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, module, None)
@@ -123,7 +123,7 @@ class Script:
         return self.states.pop(0) if len(self.states) > 1 else self.states[0]
 
 
-def test_what_throttled_between_two_measurements_is_the_second_ones() -> None:
+def test_throttling_between_two_measurements_belongs_to_the_second() -> None:
     calm, hot = DeviceState(clock_mhz=1980, throttled=""), DeviceState(clock_mhz=1400, throttled="power cap")
     watch = StateWatch(Script(calm, hot, calm), interval_s=3600)
     assert watch.take() == calm
@@ -134,7 +134,7 @@ def test_what_throttled_between_two_measurements_is_the_second_ones() -> None:
     watch.close()
 
 
-def test_nothing_to_read_is_nothing_known() -> None:
+def test_without_a_reader_nothing_is_known() -> None:
     watch = StateWatch(None)
     assert watch.take() == DeviceState()
     watch.close()

@@ -63,7 +63,7 @@ def test_an_nvidia_machine(machine: Path) -> None:
     assert not amd_presence().usable
 
 
-def test_what_is_missing_is_said_with_the_way_to_get_it(
+def test_missing_parts_are_named_with_the_way_to_get_them(
     machine: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "amdgpu driver is not loaded" in amd_presence().why
@@ -145,7 +145,7 @@ def test_auto_takes_the_architecture_that_the_driver_names(
             resolve_target(other, options)
 
 
-def test_auto_passes_over_gpus_that_are_no_target(machine: Path, options: TargetOptions) -> None:
+def test_auto_skips_gpus_without_a_target(machine: Path, options: TargetOptions) -> None:
     add_amd(machine)
     name_archs(machine, 110_000, 90402)
     assert amd_presence().archs == ("gfx1100", "gfx942")
@@ -161,9 +161,7 @@ def test_auto_passes_over_gpus_that_are_no_target(machine: Path, options: Target
 
 
 @pytest.mark.parametrize("name", ["gfx950", "gfx942", "gfx90a", "sm_90"])
-def test_a_target_that_is_not_there_is_one_clear_line(
-    machine: Path, options: TargetOptions, name: str
-) -> None:
+def test_a_missing_target_gives_one_line(machine: Path, options: TargetOptions, name: str) -> None:
     with pytest.raises(
         TargetError, match=rf"^--target {name} cannot run here: no /dev/.*$|cannot run here: no .*kfd"
     ):
@@ -222,7 +220,7 @@ def test_workers_of_xdist_take_the_devices_in_turn(
         ({"CUDA_VISIBLE_DEVICES": "2,5", "HIP_VISIBLE_DEVICES": "3,6"}, "6", "5"),
     ],
 )
-def test_no_device_is_taken_that_the_user_has_hidden(
+def test_devices_hidden_by_the_user_are_not_used(
     given: dict[str, str], hip: str, cuda: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw3")

@@ -37,21 +37,21 @@ def chosen(path: Path) -> dict[str, str]:
     return {"TILE_ORACLE_LOCK_DIR": str(path)}
 
 
-def test_without_a_choice_the_folder_is_the_users_own(tmp_path: Path) -> None:
+def test_by_default_the_folder_is_the_users_own(tmp_path: Path) -> None:
     folder = lock_folder({})
     assert folder is not None
     assert folder.path == tmp_path / "tmp" / f"tile-oracle-{os.getuid()}"
     assert mode(folder.path) == 0o700
 
 
-def test_the_runtime_folder_goes_before_the_temporary_one(tmp_path: Path) -> None:
+def test_the_runtime_folder_is_preferred_to_the_temporary_one(tmp_path: Path) -> None:
     (tmp_path / "runtime").mkdir(mode=0o700)
     folder = lock_folder({"XDG_RUNTIME_DIR": str(tmp_path / "runtime")})
     assert folder is not None
     assert folder.path == tmp_path / "runtime" / "tile-oracle"
 
 
-def test_a_link_in_the_folders_place_is_not_followed_and_its_goal_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_link_instead_of_the_folder_is_not_followed_or_changed(tmp_path: Path) -> None:
     """With a link to another's folder, say ~/.ssh, a chmod of the lock folder opened it to everybody."""
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o700)
@@ -79,9 +79,7 @@ def test_the_users_own_folder_is_closed_to_others(bits: int, usable: bool, tmp_p
 
 
 @pytest.mark.parametrize(("bits", "usable"), [(0o755, True), (0o1777, True), (0o777, False), (0o775, False)])
-def test_a_shared_folder_that_all_may_write_has_the_sticky_bit(
-    bits: int, usable: bool, tmp_path: Path
-) -> None:
+def test_a_world_writable_shared_folder_has_the_sticky_bit(bits: int, usable: bool, tmp_path: Path) -> None:
     (tmp_path / "run" / "tile-oracle").mkdir(parents=True)
     (tmp_path / "run" / "tile-oracle").chmod(bits)
     folder = lock_folder({})
@@ -90,7 +88,7 @@ def test_a_shared_folder_that_all_may_write_has_the_sticky_bit(
     assert mode(tmp_path / "run" / "tile-oracle") == bits
 
 
-def test_below_a_folder_that_all_may_write_without_sticky_bit_nothing_is_made(tmp_path: Path) -> None:
+def test_nothing_is_made_below_a_world_writable_folder_without_sticky_bit(tmp_path: Path) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(0o777)
     assert lock_folder(chosen(tmp_path / "open" / "locks")) is None
@@ -151,7 +149,7 @@ def test_users_of_a_shared_folder_exclude_each_other(tmp_path: Path) -> None:
         holder.wait()
 
 
-def test_a_link_or_a_fifo_in_a_lock_files_place_is_not_opened(tmp_path: Path) -> None:
+def test_a_link_or_fifo_instead_of_a_lock_file_is_not_opened(tmp_path: Path) -> None:
     (tmp_path / "locks").mkdir()
     (tmp_path / "victim").write_text("text")
     (tmp_path / "victim").chmod(0o600)
@@ -164,7 +162,7 @@ def test_a_link_or_a_fifo_in_a_lock_files_place_is_not_opened(tmp_path: Path) ->
     assert mode(tmp_path / "victim") == 0o600
 
 
-def test_a_folder_that_is_exchanged_for_a_link_while_it_is_used_is_still_the_old_one(tmp_path: Path) -> None:
+def test_replacing_an_open_folder_by_a_link_has_no_effect(tmp_path: Path) -> None:
     folder = lock_folder(chosen(tmp_path / "locks"))
     assert folder is not None
     (tmp_path / "victim").mkdir()
@@ -177,7 +175,7 @@ def test_a_folder_that_is_exchanged_for_a_link_while_it_is_used_is_still_the_old
     assert not list((tmp_path / "victim").iterdir())
 
 
-def test_a_descriptor_that_was_closed_under_it_and_is_another_now_is_not_used(tmp_path: Path) -> None:
+def test_a_reused_descriptor_is_not_used(tmp_path: Path) -> None:
     """A kernel in the same process may close every descriptor."""
     (tmp_path / "other").mkdir()
     folder = lock_folder(chosen(tmp_path / "locks"))

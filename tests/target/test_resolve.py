@@ -34,7 +34,7 @@ def test_the_cpu_is_found(name: str, options: TargetOptions) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "gpu", "CPU", "../cpu", "cpu "])
-def test_another_name_is_refused_with_those_there_are(name: str, options: TargetOptions) -> None:
+def test_an_unknown_name_is_refused_with_the_known_ones(name: str, options: TargetOptions) -> None:
     with pytest.raises(TargetError, match=r"is not one of auto, gfx950, gfx942, gfx90a, sm_90, cpu"):
         resolve_target(name, options)
 

@@ -92,7 +92,7 @@ v_mov_b32_e32 v4, v1"""
     assert finding.text == "v_mov_b32_e32 v4, v1"
 
 
-def test_the_worst_path_counts_and_is_told() -> None:
+def test_the_worst_path_counts_and_is_shown() -> None:
     body = """global_load_dword v1, v[8:9], off
 s_cbranch_scc1 .LBB0_2
 global_load_dword v2, v[8:9], off
@@ -308,7 +308,7 @@ Disassembly of section .text:
     assert (finding.rule, finding.function, finding.text) == ("vmcnt", "kernel", "v_add_u32_e32 v4, v1, v5")
 
 
-def test_what_is_not_followed_is_told() -> None:
+def test_unfollowed_code_is_reported() -> None:
     report = verify_assembly(_FRAME.format(body="\ts_swappc_b64 s[30:31], s[4:5]\n\tv_surprise_b32 v1, v2"))
     assert report.incomplete == ("kernel: s_swappc_b64 is not followed",)
 

@@ -49,7 +49,7 @@ def test_a_body_ends_where_the_class_ends() -> None:
     assert "Short" not in found.body
 
 
-def test_of_several_constructors_the_longest_counts() -> None:
+def test_the_longest_constructor_counts() -> None:
     found = find_template(TEXT, "Problem")
     assert found is not None
     parameters = constructor_parameters(found)
@@ -65,14 +65,14 @@ def test_aliases_are_found_with_and_without_parameters() -> None:
     assert alias.parameters == (Parameter("X", "int"),)
 
 
-def test_defaults_may_stand_in_the_declaration_before() -> None:
+def test_defaults_may_be_in_an_earlier_declaration() -> None:
     text = "template <class A, int N = 4> struct S;\ntemplate <class A, int N> struct S { };"
     found = find_template(text, "S")
     assert found is not None
     assert found.parameters == (Parameter("A", None), Parameter("N", "4"))
 
 
-def test_what_is_not_there_is_none() -> None:
+def test_a_missing_definition_is_none() -> None:
     assert find_template(TEXT, "Prob") is None
     assert find_template("template <class T> struct Only;", "Only") is None
     plain = find_template("struct Plain { int x; };", "Plain")
@@ -80,7 +80,7 @@ def test_what_is_not_there_is_none() -> None:
     assert constructor_parameters(plain) is None
 
 
-def test_what_the_preprocessor_takes_out_is_not_there() -> None:
+def test_code_removed_by_the_preprocessor_is_ignored() -> None:
     text = without_comments(
         "#if 0\nstruct A { int gone; };\n#endif\n"
         "  # if 0 // off\nstruct B {};\n  # else\nstruct C { int kept; };\n  # endif\n"

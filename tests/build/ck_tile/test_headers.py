@@ -20,7 +20,7 @@ def checkout(folder: Path, inner: str = "include") -> Path:
 
 
 @pytest.mark.parametrize("inner", ["include", "projects/composablekernel/include", "."])
-def test_it_is_found_where_checkouts_and_installs_have_it(tmp_path: Path, inner: str) -> None:
+def test_headers_are_found_in_checkouts_and_installs(tmp_path: Path, inner: str) -> None:
     found = find_headers(checkout(tmp_path, inner))
     assert found.count == 2
     assert (found.include / "ck_tile" / "core.hpp").is_file()
@@ -28,7 +28,7 @@ def test_it_is_found_where_checkouts_and_installs_have_it(tmp_path: Path, inner:
     assert found.text("ck_tile/none.hpp") == ""
 
 
-def test_a_folder_without_it_is_refused_with_what_would_be_right(tmp_path: Path) -> None:
+def test_a_folder_without_headers_is_refused_with_a_fix(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match=r"holds no CK Tile.*name a checkout of Composable Kernel"):
         find_headers(tmp_path)
     with pytest.raises(BuildError, match="holds no CK Tile"):
@@ -60,21 +60,21 @@ def test_the_version_is_read_from_the_header(tmp_path: Path) -> None:
     assert found.identity == f"CK Tile 1.2.0, commit 0123456789ab (headers {found.digest[:12]})"
 
 
-def test_of_a_source_package_it_is_the_version_that_cmake_sets(tmp_path: Path) -> None:
+def test_a_source_packages_version_comes_from_cmake(tmp_path: Path) -> None:
     folder = checkout(tmp_path)
     (folder / "CMakeLists.txt").write_text("cmake_minimum_required(VERSION 3.14)\nset(version 1.2.0)\n")
     assert find_headers(folder).version == "1.2.0"
     assert find_headers(checkout(tmp_path / "other")).version == ""
 
 
-def test_of_a_rocm_install_it_is_rocm_s(tmp_path: Path) -> None:
+def test_a_rocm_installs_version_is_rocms(tmp_path: Path) -> None:
     folder = checkout(tmp_path)
     (folder / ".info").mkdir()
     (folder / ".info" / "version").write_text("7.0.1-42\n")
     assert find_headers(folder).version == "of ROCm 7.0.1-42"
 
 
-def test_of_a_checkout_it_is_the_commit(tmp_path: Path) -> None:
+def test_a_checkouts_version_has_the_commit(tmp_path: Path) -> None:
     folder = checkout(tmp_path / "ck")
     git = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main")
     for command in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "first")):

@@ -13,11 +13,11 @@ from tile_oracle.build.ck_tile.offload_bundle import MAGIC, code_objects, make_b
 
 
 @given(st.binary(min_size=1, max_size=9000).filter(lambda code: MAGIC not in code))
-def test_what_is_put_in_comes_out(code: bytes) -> None:
+def test_a_bundle_round_trips(code: bytes) -> None:
     assert code_objects(make_bundle(code, "gfx950") + b"\0" * 100) == {target_name("gfx950"): code}
 
 
-def test_of_several_bundles_all_are_read() -> None:
+def test_several_bundles_are_all_read() -> None:
     data = make_bundle(b"one", "gfx950") + make_bundle(b"two", "gfx942")
     assert code_objects(data) == {target_name("gfx950"): b"one", target_name("gfx942"): b"two"}
 
@@ -36,12 +36,12 @@ def test_code_objects_are_aligned_to_pages() -> None:
         (MAGIC + struct.pack("<4Q", 1, 10, 1 << 40, 2) + b"ab", "outside"),
     ],
 )
-def test_what_is_no_bundle_is_said_to_be_none(data: bytes, said: str) -> None:
+def test_invalid_bundles_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         code_objects(data)
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_make_it_fail_otherwise(tail: bytes) -> None:
+def test_any_bytes_are_read_or_refused(tail: bytes) -> None:
     with suppress(ValueError):
         code_objects(MAGIC + tail)

@@ -58,7 +58,7 @@ def test_a_package_manager_that_fails_is_quoted(tmp_path: Path) -> None:
     assert not (tmp_path / "headers").exists()
 
 
-def test_what_is_there_is_not_fetched_again(script: ModuleType, tmp_path: Path) -> None:
+def test_existing_packages_are_not_fetched_again(script: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "made.txt").write_text(script.recipe())
     done = run(TILE_ORACLE_HIP_HEADERS=str(tmp_path), PATH="")
     assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path))

@@ -46,7 +46,7 @@ def test_all_operations_are_there(api: CkTileApi) -> None:
     assert not api.tails_are_arguments
 
 
-def test_a_schedule_in_a_comment_is_none(api: CkTileApi) -> None:
+def test_a_schedule_in_a_comment_is_ignored(api: CkTileApi) -> None:
     assert api.pipelines["compv3"].schedulers == frozenset()
     assert api.pipelines["compv4"].two_lds
 
@@ -79,7 +79,7 @@ def test_every_field_of_a_convolution_is_in_its_source(api: CkTileApi) -> None:
         ("bwd_weight", "in0", "out", "in1"),
     ],
 )
-def test_operands_and_extents_are_where_ck_tile_wants_them(
+def test_operands_and_extents_are_in_ck_tiles_order(
     api: CkTileApi, direction: str, image: str, filters: str, result: str
 ) -> None:
     text = source_for(api, parse_kernel_name(FORWARD.replace("forward", direction)))
@@ -95,7 +95,7 @@ def test_operands_and_extents_are_where_ck_tile_wants_them(
     assert "return {d, h, w};" in three
 
 
-def test_kernels_that_differ_have_sources_that_differ(api: CkTileApi) -> None:
+def test_different_kernels_have_different_sources(api: CkTileApi) -> None:
     kernel = parse_kernel_name(FORWARD)
     assert isinstance(kernel, GroupedConvKernel)
     others = [
@@ -157,7 +157,7 @@ def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) 
         (GEMM.replace("compv3", "preshufflev2"), "shuffled first"),
     ],
 )
-def test_what_it_has_not_is_refused_with_the_reason(api: CkTileApi, name: str, reason: str) -> None:
+def test_missing_features_are_refused_with_the_reason(api: CkTileApi, name: str, reason: str) -> None:
     with pytest.raises(KernelError, match=reason):
         source_for(api, parse_kernel_name(name))
 
@@ -240,7 +240,7 @@ def test_the_accumulator_s_type_has_had_two_names(changed: Path) -> None:
     assert "<T, T, float, Shape, TileTraits, " in source_for(api, parse_kernel_name(FORWARD))
 
 
-def test_a_version_without_a_kernel_says_which(changed: Path) -> None:
+def test_a_version_names_the_kernel_that_it_lacks(changed: Path) -> None:
     header = "grouped_convolution/double.hpp"
     api = edit(changed, header, "struct GroupedConvolutionBackwardDataKernel", "struct SomethingElse")
     assert dict(api.missing) == {"bwd_data": "it has no GroupedConvolutionBackwardDataKernel"}
@@ -249,7 +249,7 @@ def test_a_version_without_a_kernel_says_which(changed: Path) -> None:
     assert source_for(api, parse_kernel_name(FORWARD))
 
 
-def test_a_kernel_that_does_not_say_its_layouts_is_missing(changed: Path) -> None:
+def test_a_kernel_without_stated_layouts_is_missing(changed: Path) -> None:
     api = edit(changed, "grouped_convolution/double.hpp", "is_same_v<GemmBLayout", "is_like<GemmBLayout")
     assert "does not say which GEMM layouts" in api.missing["forward"]
 

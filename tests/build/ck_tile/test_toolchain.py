@@ -61,13 +61,15 @@ def test_hipcc_of_rocm_is_taken_first(no_rocm: Path, headers: CkTileHeaders) -> 
     assert command[-3:] == ("kernel.hip", "-o", "kernel.so")
 
 
-def test_another_program_is_no_hipcc(no_rocm: Path, headers: CkTileHeaders) -> None:
+def test_another_program_is_not_hipcc(no_rocm: Path, headers: CkTileHeaders) -> None:
     other = program(no_rocm / "other", "Ubuntu clang version 18\n")
     with pytest.raises(BuildError, match=r"is no hipcc: its --version says 'Ubuntu clang version 18'"):
         find_ck_tile_toolchain(str(other), "gfx950", headers, {})
 
 
-def test_without_any_it_says_what_is_missing(no_rocm: Path, headers: CkTileHeaders, tmp_path: Path) -> None:
+def test_without_a_toolchain_the_message_names_what_is_missing(
+    no_rocm: Path, headers: CkTileHeaders, tmp_path: Path
+) -> None:
     with pytest.raises(
         BuildError, match=r"no hipcc, and without g\+\+ .*, HIP's headers in .*ck_tile_headers.py"
     ):
@@ -82,7 +84,7 @@ def test_other_architectures_have_none(headers: CkTileHeaders) -> None:
             find_ck_tile_toolchain("auto", arch, headers, {})
 
 
-def test_what_is_in_the_folder_of_headers_is_part_of_the_key(headers: CkTileHeaders, tmp_path: Path) -> None:
+def test_the_header_folders_contents_are_part_of_the_key(headers: CkTileHeaders, tmp_path: Path) -> None:
     prints = []
     for text in ("one", "two"):
         (tmp_path / MADE).write_text(text)

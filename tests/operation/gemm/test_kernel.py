@@ -55,7 +55,7 @@ def test_another_value_in_any_field_is_another_name(
     assert other.name != kernel.name
 
 
-def test_a_published_name_says_what_its_fields_are() -> None:
+def test_a_published_name_gives_its_fields() -> None:
     kernel = parse_kernel_name(PUBLISHED)
     assert isinstance(kernel, GemmKernel)
     assert (kernel.tile, kernel.waves, kernel.warp_tile) == ((256, 128, 64), (2, 2, 1), (32, 32, 16))
@@ -88,7 +88,7 @@ def test_preshuffle_follows_from_the_pipeline() -> None:
         "",
     ],
 )
-def test_what_is_no_name_is_said_on_one_short_line(name: str) -> None:
+def test_an_invalid_name_gives_one_short_line(name: str) -> None:
     with pytest.raises(KernelError) as caught:
         parse_kernel_name(name)
     assert "\n" not in str(caught.value)
@@ -106,12 +106,12 @@ def test_what_is_no_name_is_said_on_one_short_line(name: str) -> None:
         ({"layout": "rrc"}, "layout 'rrc' is not one of"),
     ],
 )
-def test_fields_that_cannot_be_right_are_refused(change: dict[str, object], message: str) -> None:
+def test_invalid_fields_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(KernelError, match=message):
         replace(parse_gemm_name(PUBLISHED), **change)
 
 
-def test_a_row_that_lacks_a_column_or_is_of_no_operation_is_refused() -> None:
+def test_a_row_without_a_column_or_operation_is_refused() -> None:
     row = parse_gemm_name(PUBLISHED).as_row()
     with pytest.raises(KernelError, match="needs the column warp_m"):
         GemmKernel.from_row({k: v for k, v in row.items() if k != "warp_m"})

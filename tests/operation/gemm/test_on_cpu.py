@@ -152,7 +152,7 @@ def test_a_session_measures_records_judges_and_resumes(make_project: Callable[[]
 
 
 @pytest.mark.slow
-def test_problems_and_layouts_without_kernels_are_said_in_one_line(
+def test_problems_and_layouts_without_kernels_are_reported_in_one_line(
     make_project: Callable[[], Project],
 ) -> None:
     project = make_project()

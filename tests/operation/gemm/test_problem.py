@@ -51,7 +51,7 @@ def test_a_problem_comes_back_from_its_id_and_row(problem: GemmProblem) -> None:
     assert problem_from_row(as_numpy | {"op": "gemm", "direction": "?"}) == problem
 
 
-def test_ids_are_readable_and_leave_out_a_depth_in_one_part() -> None:
+def test_ids_are_readable_and_omit_a_split_k_of_1() -> None:
     assert GemmProblem(**ROW).id == "gemm-bf16-rcr-m3-n5-k7"
     assert GemmProblem(**ROW, split_k=4).id == "gemm-bf16-rcr-m3-n5-k7-s4"
 
@@ -103,7 +103,7 @@ def test_another_value_in_any_field_is_another_key_and_another_id(
         ({"M": 2**31 - 1, "N": 2**31 - 1, "K": 2**31 - 1}, "more than 2\\^62 bytes"),
     ],
 )
-def test_what_cannot_be_right_is_refused(change: dict[str, object], message: str) -> None:
+def test_invalid_dimensions_are_refused(change: dict[str, object], message: str) -> None:
     with pytest.raises(ProblemError, match=message):
         GemmProblem(**(ROW | change))
 
@@ -129,7 +129,7 @@ def test_work_counts_each_matrix_once(problem: GemmProblem) -> None:
     ("layout", "a", "b"),
     [("rcr", (3, 7), (5, 7)), ("rrr", (3, 7), (7, 5)), ("crr", (7, 3), (7, 5)), ("ccr", (7, 3), (5, 7))],
 )
-def test_layouts_say_how_the_matrices_lie(layout: str, a: tuple[int, int], b: tuple[int, int]) -> None:
+def test_layouts_give_the_memory_order(layout: str, a: tuple[int, int], b: tuple[int, int]) -> None:
     problem = GemmProblem(**(ROW | {"layout": layout}))
     assert problem.operand_shapes == (a, b, (3, 5))
     assert problem.gemm_shape == (3, 5, 7)
@@ -158,7 +158,7 @@ def test_a_product_is_a_1x1_convolution_of_the_same_memory(
     assert conv.gemm_shape == ((n, m, k) if result_transposed(layout) else (m, n, k))
 
 
-def test_ids_of_convolutions_are_still_theirs() -> None:
+def test_ids_of_convolutions_remain_convolutions() -> None:
     conv = GroupedConvProblem("forward", "bf16", 2, N=1, C=8, K=8, G=1, Hi=9, Wi=9, Y=3, X=3)
     assert problem_from_id(conv.id) == conv
     assert problem_from_row(conv.as_row()) == conv

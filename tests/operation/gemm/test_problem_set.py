@@ -25,7 +25,7 @@ def load(tmp_path: Path, text: str) -> tuple[object, ...]:
         "# mine\nsource,K,N,M,dtype,layout,split_k\nhere,512,4096,1,bf16,rcr,1\n",
     ],
 )
-def test_columns_or_a_word_say_that_a_file_is_of_gemms(tmp_path: Path, text: str) -> None:
+def test_columns_or_a_word_mark_a_file_of_gemms(tmp_path: Path, text: str) -> None:
     assert load(tmp_path, text) == (GemmProblem("bf16", "rcr", 1, 4096, 512),)
 
 
@@ -61,7 +61,7 @@ def test_a_set_comes_back_from_its_text(tmp_path: Path) -> None:
         ("M,M,N,K\n1,1,2,3\n", r"column M appears twice"),
     ],
 )
-def test_a_file_that_is_wrong_is_said_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     with pytest.raises(ProblemSetError, match=message):
         load(tmp_path, text)
 

@@ -52,7 +52,7 @@ def test_sizes(arch: str, dtype: str, layout: str) -> None:
 
 
 @pytest.mark.parametrize(("arch", "dtype", "layout"), [k for k in KINDS if k[1] in ("bf16", "fp16")])
-def test_each_smaller_set_is_a_part_of_the_larger(arch: str, dtype: str, layout: str) -> None:
+def test_each_smaller_set_is_a_subset_of_the_larger(arch: str, dtype: str, layout: str) -> None:
     tiny, tests, full = (set(gemm_pool(dtype, layout, arch, s)) for s in ("tiny", "full-tests", "full"))
     assert tiny < tests < full
     assert set(gemm_pool(dtype, layout, arch)) < full
@@ -69,7 +69,7 @@ def test_every_problem_has_kernels_that_can_compute_it(layout: str) -> None:
         assert len(able) >= len(pool) // 2
 
 
-def test_b_is_shuffled_for_rcr_alone_with_the_warp_tiles_of_its_own() -> None:
+def test_b_is_shuffled_only_for_rcr_with_its_own_warp_tiles() -> None:
     for layout in GEMM_LAYOUTS:
         shuffled = [k for k in gemm_pool("bf16", layout, "gfx950") if k.pipeline == "preshufflev2"]
         assert bool(shuffled) == (layout == "rcr")
@@ -112,7 +112,7 @@ def test_a_filter_narrows_a_pool_and_knows_the_fields_of_each_operation() -> Non
         (("fp8", "rcr", "gfx942", "tiny"), "kernel set 'tiny' has no rules for gemm fp8 rcr on gfx942"),
     ],
 )
-def test_a_kind_without_rules_is_said(arguments: tuple[str, ...], message: str) -> None:
+def test_a_kind_without_rules_is_refused(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(RuleError, match=message):
         gemm_pool(*arguments)
 
@@ -124,7 +124,7 @@ BLOCK = {
 }
 
 
-def test_a_rule_set_of_ones_own_may_have_gemm_alone(tmp_path: Path) -> None:
+def test_a_users_rule_set_may_have_only_gemm(tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"gemm": [BLOCK]}))
     (kernel,) = gemm_pool("bf16", "rcr", "cpu", str(path))
@@ -153,7 +153,7 @@ def test_a_rule_set_of_ones_own_may_have_gemm_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_rules_that_cannot_be_used_are_said_in_one_line(gemm: object, message: str, tmp_path: Path) -> None:
+def test_unusable_rules_are_refused_in_one_line(gemm: object, message: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.json"
     path.write_text(json.dumps({"gemm": gemm}))
     with pytest.raises(RuleError, match=message) as caught:

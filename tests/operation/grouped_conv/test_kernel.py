@@ -73,7 +73,7 @@ def published() -> GroupedConvKernel:
 
 @pytest.mark.slow
 @given(kernels())
-def test_a_name_gives_back_the_very_kernel(kernel: GroupedConvKernel) -> None:
+def test_a_name_round_trips(kernel: GroupedConvKernel) -> None:
     assert parse_kernel_name(kernel.name) == kernel
 
 
@@ -86,7 +86,7 @@ def test_two_kernels_never_share_a_name(one: GroupedConvKernel, other: GroupedCo
 
 @pytest.mark.slow
 @given(kernels(), st.data())
-def test_every_field_shows_in_the_name(kernel: GroupedConvKernel, data: st.DataObject) -> None:
+def test_every_field_is_in_the_name(kernel: GroupedConvKernel, data: st.DataObject) -> None:
     other = data.draw(kernels())
     name = data.draw(
         st.sampled_from([name for name in KERNEL_FIELDS if name not in ("direction", "two_stage")])
@@ -97,7 +97,7 @@ def test_every_field_shows_in_the_name(kernel: GroupedConvKernel, data: st.DataO
 
 @pytest.mark.slow
 @given(kernels())
-def test_a_row_gives_back_the_very_kernel(kernel: GroupedConvKernel) -> None:
+def test_a_row_round_trips(kernel: GroupedConvKernel) -> None:
     row = kernel.as_row()
     assert tuple(row) == KERNEL_FIELDS
     assert GroupedConvKernel.from_row({**row, "latency_ms": 0.5}) == kernel
@@ -110,7 +110,7 @@ def test_the_short_name_is_the_name_without_the_kind_of_problem(kernel: GroupedC
     assert kernel.name == kind + kernel.short_name
 
 
-def test_rows_of_tables_are_taken_as_they_come() -> None:
+def test_rows_of_tables_are_read_with_any_types() -> None:
     kernel = published()
     numpy_row = pd.DataFrame([kernel.as_row()]).iloc[0]
     assert GroupedConvKernel.from_row(numpy_row) == kernel
@@ -162,7 +162,7 @@ PUBLISHED_VARIANTS = (
 )
 
 
-def test_published_names_are_our_names_to_the_letter() -> None:
+def test_published_names_equal_ours() -> None:
     assert len(PUBLISHED_VARIANTS) == 30
     for direction, tile, variant in itertools.product(
         ("forward", "bwd_data", "bwd_weight"), PUBLISHED_TILES, PUBLISHED_VARIANTS
@@ -182,13 +182,13 @@ def test_a_name_without_wave_mode_means_intrawave() -> None:
 
 
 @pytest.mark.parametrize("pipeline", ["compv4", "comp_async"])
-def test_a_name_without_wave_mode_leaves_the_buffering_unsaid_too(pipeline: str) -> None:
+def test_a_name_without_wave_mode_omits_the_buffering(pipeline: str) -> None:
     stem = f"grouped_conv_forward_bf16_2d_64x64x64_{pipeline}"
     assert parse_kernel_name(stem).name == f"{stem}_intrawave_dsb"
     assert not parse_kernel_name(f"{stem}_intrawave").double_smem_buffer
 
 
-def test_every_kernel_of_the_public_measurements_has_a_name_that_is_read() -> None:
+def test_every_publicly_measured_kernel_name_is_read() -> None:
     folder = gfx950_file("benchmark_forward_bf16_gfx950_dev.csv").parent
     names = set()
     for path in sorted(folder.glob("*forward_bf16*.csv")):
@@ -241,7 +241,7 @@ _GOOD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
     ],
     ids=lambda name: repr(name[-40:]),
 )
-def test_a_name_that_is_none_gives_one_short_line(name: str) -> None:
+def test_an_invalid_name_gives_one_short_line(name: str) -> None:
     with pytest.raises(KernelError) as caught:
         parse_kernel_name(name)
     message = str(caught.value)
@@ -277,7 +277,7 @@ def test_any_text_is_a_kernel_or_a_kernel_error(text: str) -> None:
         ({"two_stage": True}, "two_stage is for bwd_weight, not forward"),
     ],
 )
-def test_fields_that_cannot_be_right_are_refused(changed: dict[str, object], message: str) -> None:
+def test_invalid_fields_are_refused(changed: dict[str, object], message: str) -> None:
     with pytest.raises(KernelError, match="^" + message.replace("(", r"\(")):
         replace(published(), **changed)
 

@@ -53,13 +53,13 @@ def test_an_instance_is_a_kernel(tmp_path: Path) -> None:
     assert kernel.name == "grouped_conv_forward_bf16_2d_256x128x32_basic_v1_intrawave_w2x2x1_wt32x32x8_v1x1x8"
 
 
-def test_beside_a_checkout_instances_may_have_waves_that_are_not_listed(tmp_path: Path) -> None:
+def test_with_a_checkout_instances_may_have_unlisted_waves(tmp_path: Path) -> None:
     path = write(tmp_path, instances({"warp_m": 1, "warp_n": 1}))
     assert kernel_pool("forward", "bf16", 2, "gfx950", path) == ()
     assert len(kernel_pool("forward", "bf16", 2, "gfx950", rules_of(path, tmp_path))) == 1
 
 
-def test_an_instance_that_is_no_kernel_is_left_out_with_its_place(tmp_path: Path) -> None:
+def test_an_invalid_instance_is_left_out_with_its_place(tmp_path: Path) -> None:
     bad = (
         {"pipeline": "warp9"},
         {"num_wave_groups": 2},
@@ -91,13 +91,13 @@ def test_an_instance_that_is_no_kernel_is_left_out_with_its_place(tmp_path: Path
         ({**TRAITS, "trait_config": {"pipeline": ["compv3"]}}, "this list is not an object"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_one_clear_line(tmp_path: Path, document: Any, message: str) -> None:
+def test_an_unusable_list_gives_one_line(tmp_path: Path, document: Any, message: str) -> None:
     with pytest.raises(RuleError, match=message) as raised:
         load_rule_set(write(tmp_path, document))
     assert "\n" not in str(raised.value)
 
 
-def test_traits_narrow_the_published_tiles(tmp_path: Path) -> None:
+def test_traits_restrict_the_published_tiles(tmp_path: Path) -> None:
     pool = kernel_pool("forward", "bf16", 2, "gfx950", write(tmp_path, TRAITS))
     of_default = kernel_pool("forward", "bf16", 2, "gfx950")
     assert pool == tuple(one for one in of_default if one.pipeline in ("compv3", "compv4", "compv5"))
@@ -131,7 +131,7 @@ def test_the_command_writes_what_it_reads(tmp_path: Path, capsys: pytest.Capture
             assert Path(path).read_text().split() == [kernel.name for kernel in pool]
 
 
-def test_what_a_list_cannot_say_is_not_written() -> None:
+def test_what_a_list_cannot_express_is_not_written() -> None:
     pool = kernel_pool("forward", "bf16", 2, "gfx950")
     with pytest.raises(KernelError, match="traits cannot say these 299 kernels: they stand for 300"):
         traits_json(pool[1:], pool)

@@ -74,7 +74,7 @@ def test_a_problem_comes_back_from_its_id(problem: GroupedConvProblem) -> None:
 
 
 @given(problems())
-def test_a_problem_comes_back_from_its_row_as_pandas_and_csv_hand_it_over(
+def test_a_problem_comes_back_from_rows_of_pandas_and_csv(
     problem: GroupedConvProblem,
 ) -> None:
     row = problem.as_row()
@@ -230,9 +230,7 @@ def test_a_known_layer() -> None:
         ({"N": 2**31 - 1, "C": 2**30, "Hi": 2**30}, "no machine runs this problem"),
     ],
 )
-def test_dimensions_that_cannot_be_right_are_refused_in_one_line(
-    change: dict[str, object], message: str
-) -> None:
+def test_invalid_dimensions_are_refused_in_one_line(change: dict[str, object], message: str) -> None:
     with pytest.raises(ProblemError) as caught:
         GroupedConvProblem(**(LAYER | change))
     assert message in str(caught.value)
@@ -243,7 +241,7 @@ def test_dimensions_that_cannot_be_right_are_refused_in_one_line(
 @pytest.mark.parametrize(
     "text", ["", "forward", "forward-bf16-n1-c8", "../../etc/passwd", "forward-bf16-n1-c8-k8-i9-f3"]
 )
-def test_what_is_not_an_id_is_told_what_one_looks_like(text: str) -> None:
+def test_an_invalid_id_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ProblemError, match="one looks like forward-bf16-n1-c64-k64-i56x56-f3x3-p1"):
         GroupedConvProblem.from_id(text)
 
@@ -257,7 +255,7 @@ def test_what_is_not_an_id_is_told_what_one_looks_like(text: str) -> None:
         "forward-bf16-n1-c8-k8-i9x9-f3x3-s1",
     ],
 )
-def test_an_id_written_otherwise_is_refused_with_the_right_one(text: str) -> None:
+def test_an_unusual_spelling_of_an_id_is_refused_with_the_right_one(text: str) -> None:
     with pytest.raises(ProblemError, match="did you mean 'forward-bf16-n1-c8-k8-i9x9-f3x3"):
         GroupedConvProblem.from_id(text)
 
@@ -271,7 +269,7 @@ def assert_reads_back_or_is_refused(text: str) -> None:
 
 
 @given(st.text(alphabet="forwardbf16-nckigspdx0123456789", max_size=60) | st.text(max_size=40))
-def test_no_text_at_all_breaks_the_reading_of_ids(text: str) -> None:
+def test_any_text_is_an_id_or_an_error(text: str) -> None:
     assert_reads_back_or_is_refused(text)
 
 
@@ -281,8 +279,6 @@ def test_no_text_at_all_breaks_the_reading_of_ids(text: str) -> None:
     st.sampled_from(("", "-s2", "-s2x1", "-s2x1x2")),
     st.sampled_from(("", "-p1", "-p1x0", "-p1x0x1")),
 )
-def test_extents_of_another_rank_in_an_id_are_an_error_and_nothing_else(
-    i: str, f: str, s: str, p: str
-) -> None:
+def test_extents_of_another_rank_in_an_id_are_an_error(i: str, f: str, s: str, p: str) -> None:
     text = f"forward-bf16-n1-c8-k8-i{i}-f{f}{s}{p}"
     assert_reads_back_or_is_refused(text)
