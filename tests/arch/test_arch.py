@@ -356,7 +356,7 @@ PROBLEM_REFUSALS = [
     (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(Y=3, X=3), "explicit_gemm: only a 1x1 filter"),
     (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(stride_w=2), "explicit_gemm: only a 1x1 filter"),
     (gpu_kernel("64x64x64_mem_intrawave_eg"), problem(pad_h=1), "explicit_gemm: only a 1x1 filter"),
-    # Odd channels are no matter while the axis is padded ...
+    # Odd channels do not matter while the axis is padded ...
     (gpu_kernel(), problem(C=3, K=5), None),
     # ... and named when it is not. forward: A and B run along C (the K of the GEMM), C along K (its N).
     (

@@ -93,7 +93,7 @@ GFX950 = [
 
 @pytest.mark.parametrize("name", GFX950)
 def test_gfx950_matches_the_compilers_remarks(name: str, tmp_path: Path) -> None:
-    """LLVM's remark "Occupancy" is of the kernel alone; these have workgroups of four waves, one a SIMD."""
+    """LLVM's remark "Occupancy" ignores workgroups; here they have four waves, one per SIMD."""
     binary, text = compiled(name, "gfx950", tmp_path)
     facts = code_facts(binary, "gfx950")
     assert facts.waves_per_cu == 4 * int(re.findall(r"; Occupancy: (\d+)", text)[0])
@@ -127,7 +127,7 @@ def test_sm_90_counts_alike_in_ptx_and_machine_code(tmp_path: Path) -> None:
 
 
 def test_the_innermost_loop_counts() -> None:
-    """Two loops in one that has a matrix instruction of its own, and one behind all loops."""
+    """Two loops inside one that has its own matrix instruction, and one after all loops."""
     code = [(0, None, True), (4, None, True), (8, 4, False), (12, None, True), (16, None, True)]
     code += [(20, 12, False), (24, 0, False), (28, None, True), (32, 28 + 40, False)]
     assert main_loop_matrix_instructions(code) == 2

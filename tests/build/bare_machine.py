@@ -19,7 +19,7 @@ def program(path: Path, text: str) -> Path:
 
 
 def strip_machine(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
-    """Hides every compiler; what is put into the folder that comes back is on PATH."""
+    """Hides every compiler and returns the only folder on PATH."""
     monkeypatch.setattr(gpu_toolchain, "zig_folder", lambda: None)
     monkeypatch.setenv("PATH", str(folder / "bin"))
     monkeypatch.setenv("ROCM_PATH", str(folder / "rocm"))

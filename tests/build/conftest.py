@@ -1,4 +1,4 @@
-"""A kernel family that compiles in no time and misbehaves on demand, by its tile_m."""
+"""A kernel family that compiles quickly and misbehaves on demand, selected by its tile_m."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _there_is(name: str) -> bool:
 
 @pytest.fixture(params=["ziglang", "g++", "clang++"])
 def compiler(request: pytest.FixtureRequest) -> str:
-    """Each compiler that this machine has."""
+    """Each compiler on this machine."""
     if not _there_is(request.param):
         pytest.skip(f"this machine has no {request.param}")
     return str(request.param)

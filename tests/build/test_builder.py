@@ -26,7 +26,7 @@ MakeKernel = Callable[..., GroupedConvKernel]
 
 @dataclass(frozen=True)
 class GatedToolchain:
-    """The real compiler, behind a command of the test's own that each compilation runs first."""
+    """The real compiler, wrapped so that each compilation first runs a command of the test."""
 
     real: Toolchain
     first: tuple[str, ...]
@@ -125,7 +125,7 @@ def test_everything_that_affects_the_code_affects_the_entry(
 def test_native_binaries_of_another_machine_are_not_used(
     make_builder: MakeBuilder, make_kernel: MakeKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder that machines share: `native` is the same word and the same flags on all of them."""
+    """A folder shared by machines: `native` is the same name with the same flags on all of them."""
     with make_builder() as builder:
         here = builder.need(make_kernel()).binary
     other = replace(this_cpu(), model="another")
@@ -232,7 +232,7 @@ def test_a_compiler_that_hangs_is_stopped_with_its_children(
     assert result.status == "build_error"
     assert "stopped after 0.3 s" in result.log
     with held.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)  # waits for ever if one of them lives
+        fcntl.flock(file, fcntl.LOCK_EX)  # blocks as long as one of them lives
 
 
 def test_a_killed_compiler_is_reported_and_not_cached(
@@ -248,7 +248,8 @@ def test_a_killed_compiler_is_reported_and_not_cached(
 def test_a_compiler_killed_from_outside_is_run_again(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
-    """As when memory is full: killed once, it compiles the second time; killed always, that is the error."""
+    """As when memory is full: if killed once, it compiles the second time; if killed always, that is the
+    error."""
     once = ("sh", "-c", f"test -e {tmp_path}/killed || {{ touch {tmp_path}/killed; kill -KILL $$; }}")
     with make_builder(toolchain=GatedToolchain(find_toolchain("ziglang"), once)) as builder:
         assert builder.need(make_kernel()).status == "ok"
@@ -257,7 +258,7 @@ def test_a_compiler_killed_from_outside_is_run_again(
         first, second = builder.need(make_kernel(tile_m=32)), builder.need(make_kernel(tile_m=32))
     assert first.interrupted
     assert "killed by signal 9 (SIGKILL)" in first.log
-    assert second is not first  # asked again, it is tried again
+    assert second is not first  # the next request tries again
 
 
 def test_a_very_long_log_keeps_its_ends(make_builder: MakeBuilder, make_kernel: MakeKernel) -> None:
@@ -306,7 +307,7 @@ def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder, make_k
     finally:
         for path in folders:
             path.chmod(0o755)
-    # The super-user may write anywhere, so look for what was written, too.
+    # root may write anywhere, so also check what was written.
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 
@@ -316,7 +317,7 @@ def test_a_read_only_folder_serves_its_entries(make_builder: MakeBuilder, make_k
 def test_needed_kernels_compile_first(
     make_builder: MakeBuilder, make_kernel: MakeKernel, tmp_path: Path
 ) -> None:
-    # The first compilation says that it runs and waits; the others write down their tile as they come.
+    # The first compilation signals that it runs and waits; the others log their tiles in order.
     for pipe in ("runs", "go"):
         os.mkfifo(tmp_path / pipe)
     note = (
@@ -384,7 +385,7 @@ def test_compilers_yield_to_kernels(
     assert (tmp_path / "nice").read_text() == "10\n"
 
 
-# ---- what cannot be asked ------------------------------------------------------------------------
+# ---- invalid requests ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

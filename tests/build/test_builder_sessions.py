@@ -107,7 +107,7 @@ def test_a_killed_session_leaves_no_trace(
 def test_a_stopped_session_does_not_block_the_others(
     tmp_path: Path, include: Path, make_kernel: MakeKernel
 ) -> None:
-    """Its lock is held by a process that does nothing; after twice the compile timeout it is passed by."""
+    """The lock's holder is stopped; after twice the compile timeout, others build without the lock."""
     with Builder(toolchain="ziglang", build_dir=tmp_path / "probe", include=include) as builder:
         binary = builder.need(make_kernel()).binary
     assert binary is not None

@@ -62,7 +62,7 @@ def test_the_numbers_are_the_kernels_own(compile_: Compile) -> None:
     assert first.wavefront_size == 64
     assert first.scratch_bytes == first.vgpr_spills == first.agprs == 0
     assert 1 <= first.vgprs < 64
-    # An array that is indexed by a number of run time lies in scratch memory.
+    # An array with a run-time index is in scratch memory.
     assert other.scratch_bytes >= 160
 
 

@@ -42,7 +42,7 @@ def after(
     manifest = json.loads(path.read_text())
     kernels = manifest["kernels"]
     kernels[make_kernel(5).name] = kernels.pop(make_kernel(3).name)
-    # The second name gets the fourth kernel's binary: it has changed, and two names are one kernel.
+    # The second name gets the fourth kernel's binary: it has changed, and two names share one binary.
     kernels[make_kernel(2).name] = kernels[make_kernel(4).name]
     path.write_text(json.dumps(manifest))
     return tmp_path / "after"

@@ -32,7 +32,7 @@ def bare(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def wrapped_clang(path: Path, says: str) -> Path:
-    """A clang with headers and linker of its own, as ROCm has one: the wheel's, dressed up."""
+    """A clang with its own headers and linker, like ROCm's: the wheel's clang in disguise."""
     wheel = zig_folder()
     assert wheel is not None
     folder = path.parent.parent / "wheel"
@@ -68,7 +68,7 @@ def test_a_kernel_is_built_and_taken_from_the_cache(arch: str, tmp_path: Path) -
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_equal_builds_are_equal_binaries(arch: str, tmp_path: Path) -> None:
-    """No name of a folder, no time and no chance is in a binary."""
+    """A binary contains no folder names, times or random values."""
     contents = set()
     for folder in ("one", "another"):
         with Builder(arch, toolchain="ziglang", build_dir=tmp_path / folder) as builder:

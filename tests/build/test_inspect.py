@@ -56,7 +56,7 @@ def test_a_missing_file_is_reported(tmp_path: Path) -> None:
 @given(data=st.data())
 def test_a_damaged_file_is_read_or_refused(library: Path, data: st.DataObject) -> None:
     content = bytearray(library.read_bytes())
-    # Headers are where offsets and counts stand: the ELF header, then the section headers at the end.
+    # Offsets and counts are in the headers: the ELF header, and the section headers at the end.
     places = st.one_of(st.integers(0, 63), st.integers(len(content) - 900, len(content) - 1))
     for place in data.draw(st.lists(places, min_size=1, max_size=4)):
         content[place] = data.draw(st.integers(0, 255))

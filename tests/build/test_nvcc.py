@@ -1,4 +1,4 @@
-"""The toolchain nvcc: found and refused; and, where there is one, real kernels of it, beside clang's."""
+"""The toolchain nvcc: finding and refusing it and, if installed, its kernels compared with clang's."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def named(name: str) -> Kernel:
 
 @cache
 def made(toolchain: GpuToolchain | NvccToolchain, source: str) -> tuple[str, bytes]:
-    """The PTX and the cubin, where there is one, of a translation unit; as the builder makes them."""
+    """The PTX and, with ptxas, the cubin of a translation unit, compiled as by the builder."""
     with TemporaryDirectory() as folder:
         work = Path(folder)
         toolchain.prepare(work)
@@ -173,12 +173,12 @@ def ptx_of_clang(source: str) -> str:
 
 
 def visible(ptx: str) -> set[str]:
-    """What a module shows to the host: kernels, and variables with what they hold."""
+    """What a module exports to the host: kernels, and variables with their contents."""
     return {" ".join(line.split()) for line in re.findall(r"^\.visible ([^(\n]*)", ptx, re.MULTILINE)}
 
 
 def global_symbols(cubin: bytes) -> set[str]:
-    """Names of what is defined in a cubin and has no local binding."""
+    """Names of the symbols that a cubin defines and that are not local."""
     return {symbol.name for symbol in Elf(cubin).symbols(SYMBOLS) if symbol.binding == 1 and symbol.section}
 
 
@@ -247,7 +247,7 @@ def test_a_builder_builds_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert result.binary is not None, result.log
     assert result.binary.path.suffix == ".cubin"
     assert re.fullmatch(r"nvcc \d+\.\d+\.\d+", result.binary.toolchain)
-    # Made in another folder: no name of a folder, no time and no chance is in a binary.
+    # Compiled in another folder: a binary contains no folder names, times or random values.
     assert result.binary.path.read_bytes() == of_nvcc(source_for(kernel, "sm_90"))[1]
     facts = code_facts(result.binary.path, "sm_90")
     assert facts.vgprs is not None

@@ -27,7 +27,7 @@ BASELINE = "x86-64-v2" if X86 else "armv8-a"
 
 @pytest.fixture
 def folder(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -> Path:
-    """Three kernels, compiled ahead of time and carried to another place."""
+    """Three prebuilt kernels, moved to another folder."""
     with make_builder(isa=BASELINE) as builder:
         prebuild(builder, [make_kernel(tile_m) for tile_m in (3, 2, 1)], tmp_path / "made")
     shutil.move(tmp_path / "made", tmp_path / "carried")
@@ -37,7 +37,7 @@ def folder(tmp_path: Path, make_builder: MakeBuilder, make_kernel: MakeKernel) -
 
 @pytest.fixture
 def no_compiler(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """On the other machine: asked for after the folder, which takes a compiler to make."""
+    """The other machine; requested after the folder, which needs a compiler to be built."""
     monkeypatch.setattr(toolchain_module, "zig_folder", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
 
@@ -233,7 +233,7 @@ def test_a_requested_instruction_set_overrides_the_folder(
         assert not builder.need(make_kernel(1)).cached
 
 
-# ---- folders that lie ----------------------------------------------------------------------------
+# ---- damaged and forged folders ------------------------------------------------------------------
 
 
 def first_entry(data: dict[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ def test_a_folder_without_headers_is_refused(tmp_path: Path) -> None:
 def test_a_gemm_that_needs_too_many_registers_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Next to the limits on both sides, by what the compiler makes of it."""
+    """Kernels on both sides of the limits, checked with the compiler."""
     name = "gemm_bf16_rcr_compv3_cshuffle_intrawave_True_True_True_False_256x256x64_2x2x1_32x32x16"
     in_mem = name.replace("compv3", "mem")
     too_large = (

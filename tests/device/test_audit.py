@@ -29,7 +29,7 @@ os._exit(0)
 
 
 def changes_after(deed: str, *, thorough: bool = False, strict: bool = True) -> tuple[list[str], int]:
-    """In a process of its own, which the deed may spoil."""
+    """Runs in its own process, which the change may break."""
     program = PROGRAM.replace("THOROUGH", str(thorough)).replace("STRICT", str(strict))
     ended = subprocess.run(
         [sys.executable, "-c", program.replace("DEED", textwrap.dedent(deed))],
@@ -37,7 +37,7 @@ def changes_after(deed: str, *, thorough: bool = False, strict: bool = True) -> 
         check=True,
     )
     first, changes, processes = json.loads(ended.stdout)
-    assert first == []  # nothing was done yet
+    assert first == []  # nothing has changed yet
     return changes, processes
 
 

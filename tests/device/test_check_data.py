@@ -62,7 +62,7 @@ def test_sums_are_exact_in_fp32_and_operands_in_their_dtype(problem: Problem) ->
         points = np.arange(whole.size)
         assert (whole == exact_values(problem, first, second, points)).all(), pattern.name
         magnitudes = exact_values(problem, np.abs(first), np.abs(second), points)
-        # No sum of a part is larger than the sum of all magnitudes, and mostly it is far smaller.
+        # No partial sum exceeds the sum of all magnitudes, and most are far smaller.
         assert magnitudes.max() < 2**24 * 12, pattern.name
 
 
@@ -133,7 +133,7 @@ def test_products_detect_one_wrong_value(problem: Problem, seed: int, data: st.D
     wrong[at] += data.draw(st.sampled_from([-1, 1, 3]))
     found = check.wrong_row(encode(wrong, problem.result_dtype))
     assert found is not None
-    # What is named is the first value of the wrong row.
+    # The message names the first value of the wrong row.
     row = np.unravel_index(found, problem.operand_shapes[2])
     place = np.unravel_index(at, problem.operand_shapes[2])
     same = [one == other for one, other in zip(row, place, strict=True)]
@@ -145,7 +145,7 @@ def test_products_detect_one_wrong_value(problem: Problem, seed: int, data: st.D
 
 
 def test_one_wrong_tile_of_a_large_result_is_detected_every_time() -> None:
-    """Where 2,048 points miss a tile of 64 x 64 of 4,096 x 4,096 with a probability of 0.6."""
+    """2,048 points would miss a 64 x 64 tile of 4,096 x 4,096 with a probability of 0.6."""
     problem = GemmProblem("bf16", "rcr", 512, 512, 64)
     first, second = operands(problem, countable(problem), 1)
     exact = exact_output(problem, first, second)

@@ -154,7 +154,7 @@ def test_the_kernel_is_checked_and_timed_from_a_graph(
     assert (status, detail) == ("ok", "")
     assert timed >= 8
     launches = [call for call in calls if call[0] == "hipLaunchKernel"]
-    # 2 x 10 x 12 rows by 64 columns a group, in tiles of 64 x 64; two groups; 4 waves of 64.
+    # 2 x 10 x 12 rows by 64 columns per group, in tiles of 64 x 64; two groups; 4 waves of 64.
     assert {tuple(call[1:4]) for call in launches} == {("4,2,1", "256,1,1", "0")}
     assert {int(call[4], 16) for call in launches} == {stream}
     assert {int(call[5], 16) for call in launches} == set(outs)
@@ -215,9 +215,9 @@ def test_a_gemm_s_operands_are_a_and_b(libraries: dict[str, Path], runtime: Path
     assert answers[0][0] == "ok", answers
     first, second = answers[0][4]
     launch = next(call for call in calls if call[0] == "hipLaunchKernel")
-    # A GEMM's operands lie on the device as A and B, whatever the layout.
+    # A GEMM's operands are A and B on the device, in any layout.
     assert int(launch[5], 16) == first != second
-    # Persistent: as many workgroups as the device holds, two on each of 256 compute units.
+    # Persistent: as many workgroups as fit on the device, two on each of 256 compute units.
     assert launch[1] == "512,1,1"
 
 

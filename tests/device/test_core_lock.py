@@ -34,7 +34,7 @@ for line in sys.stdin:
 
 
 class Holder:
-    """A process that takes and gives back a core on command."""
+    """A process that takes and releases a core on command."""
 
     def __init__(self, cores: set[int], folder: Path, umask: int = 0o022, turn_s: float = 3600) -> None:
         environment = {**os.environ, "TILE_ORACLE_LOCK_DIR": str(folder / "locks")}
@@ -105,7 +105,7 @@ def test_with_one_core_the_second_waits_for_the_first(tmp_path: Path, holders: l
 
 
 def test_a_process_yields_after_its_turn(tmp_path: Path, holders: list[Holder]) -> None:
-    """More workers than cores: none may wait until another has measured everything."""
+    """With more workers than cores, none may have to wait until another has measured everything."""
     core = {max(ALL)}
     holders += [Holder(core, tmp_path, turn_s=0), Holder(core, tmp_path, turn_s=0)]
     assert holders[0].do("acquire") == core
@@ -144,7 +144,7 @@ def can_be_locked(folder: Path, name: str) -> bool:
 
 @pytest.mark.skipif(len(ALL) < 2, reason="this machine has one core only")
 def test_a_waiting_process_takes_the_first_free_core(tmp_path: Path, holders: list[Holder]) -> None:
-    """Also when the other one is never given back."""
+    """Even if the other core is never released."""
     two = set(sorted(ALL)[:2])
     holders += [Holder(two, tmp_path), Holder(two, tmp_path), Holder(two, tmp_path), Holder(two, tmp_path)]
     first, second = holders[0].do("acquire"), holders[1].do("acquire")
@@ -168,7 +168,7 @@ def test_a_killed_holder_releases_its_core(tmp_path: Path, holders: list[Holder]
 
 
 def test_other_users_can_use_the_lock_files(tmp_path: Path, holders: list[Holder]) -> None:
-    """Independent of the umask of their creator."""
+    """Whatever the umask of their creator."""
     holders.append(Holder({max(ALL)}, tmp_path, umask=0o077))
     holders[0].do("acquire")
     assert (tmp_path / "locks" / f"core-{max(ALL)}.lock").stat().st_mode & 0o777 == 0o644

@@ -33,7 +33,7 @@ def binary(builder: Builder, mode: str) -> Path:
 
 @pytest.fixture(params=["full", "product"])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """How the output is checked: this problem is small, so products are checked only when we say so."""
+    """How the output is checked: this problem is small, so products are checked only on request."""
     if request.param == "product":
         monkeypatch.setattr(reference, "_FULL_CHECK_FLOPS", 0)
     return str(request.param)
@@ -82,7 +82,7 @@ def test_a_wrong_kernel_is_detected_in_either_check(
     mode: str, status: str, full: str, product: str, kind: str, device: CpuDevice, evil_builder: Builder
 ) -> None:
     device.load(PROBLEM, 1)
-    for _ in range(2):  # the second run finds what the first left in the output, were it not poisoned
+    for _ in range(2):  # without poison, the second run would find the first one's output
         result = device.check(binary(evil_builder, mode))
         assert result.status == status
         assert (full if kind == "full" else product) in result.detail
@@ -122,7 +122,7 @@ def test_a_problem_that_does_not_fit_is_refused_before_any_allocation(
 
 
 def test_one_workspace_is_kept_at_a_time(device: CpuDevice, evil_builder: Builder) -> None:
-    """A pool's many sizes together could be more than there is memory."""
+    """The many sizes of a pool together could exceed the memory."""
     device.load(PROBLEM, 1)
     kept = []
     for size in (64, 128, 64, 4096):

@@ -69,7 +69,7 @@ def test_a_problem_fills_the_structure() -> None:
         (problem(Hi=9), info(split_image=True), (4 * 3 * 3, 2, 1)),
         # Both groups in one tile: 160 columns.
         (problem(), info(groups_to_merge=2), (16 * 5, 1, 1)),
-        # Every residue of the stride by itself: 4 * 8 * 17 = 544 rows, 48 columns.
+        # Each residue of the stride separately: 4 * 8 * 17 = 544 rows, 48 columns.
         (problem("bwd_data", stride_h=2), info("bwd_data"), (9 * 2, 2, 2)),
         # 80 rows, 48 * 9 = 432 columns.
         (problem("bwd_weight"), info("bwd_weight"), (2 * 14, 2, 1)),
@@ -128,7 +128,7 @@ def test_what_the_contract_leaves_to_the_host_is_refused(
 def test_a_gemm_has_one_workgroup_per_tile_or_fills_the_device(
     persistent: bool, units: int, workgroups: int
 ) -> None:
-    """300 rows in 5 tiles of 64, 170 columns in 6 of 32. 256 threads: two workgroups a compute unit."""
+    """300 rows in 5 tiles of 64, 170 columns in 6 of 32. 256 threads: two workgroups per compute unit."""
     plan = plan_launch(GemmProblem("bf16", "crr", 300, 170, 9), info("crr", persistent=persistent), units)
     assert plan.conv.grid == (workgroups, 1, 1)
     assert (plan.finish, plan.split_k, plan.workspace_bytes) == (None, 1, 0)

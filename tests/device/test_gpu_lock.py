@@ -1,4 +1,4 @@
-"""One process times on a GPU at once."""
+"""Only one process at a time times on a GPU."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def start(identity: str) -> subprocess.Popen[str]:
 
 
 def test_another_process_waits_until_the_holder_is_gone() -> None:
-    """Killed, as by the supervisor: nothing is left locked."""
+    """Killed as by the supervisor, it leaves nothing locked."""
     holder = start("0000:c1:00.0")
     mine = GpuLock("0000:C1:00.0")
     held = threading.Event()

@@ -84,7 +84,7 @@ def driver(api: str, library: Path) -> Driver:
 
 @pytest.fixture
 def calls(tmp_path: Path) -> Callable[[], list[tuple[str, ...]]]:
-    """What was called since the last time it was asked for."""
+    """The calls since the last request."""
     seen = 0
 
     def new() -> list[tuple[str, ...]]:
@@ -205,7 +205,8 @@ def test_events_give_the_time_between_neighbours(
 
 @pytest.mark.parametrize("lds_bytes", [16 << 10, 48 << 10, 160 << 10])
 def test_lds_is_requested_where_required(api: str, driver: Driver, calls: Calls, lds_bytes: int) -> None:
-    """Always: what a kernel declares counts, too, so that 48 KiB of a launch can be too much on an H200."""
+    """Always: LDS that the kernel declares counts too, so 48 KiB in a launch can exceed the default of an
+    H200."""
     calls()
     driver.allow_lds(0x77, lds_bytes)
     assert calls() == ([("cuFuncSetAttribute", "0x77", "8", str(lds_bytes))] if api == "cuda" else [])
@@ -238,7 +239,7 @@ def test_missing_functions_are_reported(api: str, tmp_path: Path) -> None:
         open_(library="libc.so.6")
 
 
-# ---- the device on top of it ---------------------------------------------------------------------
+# ---- the device --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -301,7 +302,7 @@ def test_a_new_problem_frees_the_old_ones_memory(api: str, device: GpuDevice, ca
         sum(call[0] in pair for call in made)
         for pair in (("hipMalloc", "cuMemAlloc_v2"), ("hipFree", "cuMemFree_v2"))
     ]
-    assert counts == [1 + 8 + 8, 8]  # the verdict's memory stays
+    assert counts == [1 + 8 + 8, 8]  # the verdict's memory is kept
 
 
 def test_a_long_kernel_is_timed_run_by_run(
@@ -330,7 +331,7 @@ def test_a_short_kernel_is_timed_from_a_graph(
     assert device.check(binary).status == "ok"
     samples = device.sample(binary, 3)
     kinds = [call[0] for call in calls()]
-    # Eight runs took no more than the changes between them: as many as a graph may have.
+    # Eight runs took no longer than the changes between them: the graph has the most runs allowed.
     assert samples.tolist() == pytest.approx([16_000 / 128] * 3)
     assert len(device.sample(binary, 40)) == 8, "as many graphs as a median needs"
     assert len(device.sample(binary, 10_000)) == 79
@@ -473,7 +474,7 @@ def test_a_problem_that_does_not_fit_is_refused(device: GpuDevice) -> None:
 
 @pytest.fixture
 def data(tmp_path: Path) -> DataFiles:
-    """A caller's operands: NaN, so that the poison which the recorder's kernels leave passes for a result."""
+    """A caller's operands are NaN, so that the poison left by the recorder's kernels passes as a result."""
     files = DataFiles(*(tmp_path / name for name in ("first", "second", "out")))
     for path, shape in zip((files.first, files.second), PROBLEM.operand_shapes, strict=False):
         np.full(shape, 0x7FC1, np.uint16).tofile(path)

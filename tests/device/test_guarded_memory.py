@@ -83,7 +83,7 @@ def test_a_buffer_lies_where_it_says(size: int, flush: bool) -> None:
     buffer.fill(0xAB)
     view = buffer.view(np.uint8, (size,))
     assert (view == 0xAB).all()
-    view[...] = 1  # all of the data, none of the slack
+    view[...] = 1  # all data, no slack
     assert buffer.slack_is(0xAB)
     assert not buffer.slack_is(1) or size % PAGE == 0
 

@@ -16,7 +16,7 @@ ROOT = Path(tile_oracle.__file__).parent
 PARENTS = ("plugin", "cli", "registry.registry", "commands.doctor")
 
 WORKERS_PARTS = {"on_device", "on_gpu"}
-"""The parts of an operation that its descriptor loads for a worker alone."""
+"""The parts of an operation that its descriptor loads only in a worker."""
 
 
 @cache
@@ -28,10 +28,10 @@ def file_of(module: str) -> Path | None:
 
 @cache
 def imports(module: str) -> frozenset[str]:
-    """Modules of ours that a module imports, inside functions, too, but not for types alone.
+    """Our modules that a module imports, also inside functions, but not only for types.
 
-    Of a descriptor all parts count but the worker's. Modules that are named by a text, as the operations are
-    in `operation.registry`, count, too.
+    All parts of a descriptor count but the worker's. Modules named by strings, like the operations in
+    `operation.registry`, also count.
     """
     file = file_of(module)
     assert file is not None
@@ -66,7 +66,7 @@ def _executed(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def reached_from(*modules: str) -> set[str]:
-    """All modules of ours that these lead to."""
+    """All our modules that these import, directly or not."""
     seen, todo = set[str](), list(modules)
     while todo:
         module = todo.pop()

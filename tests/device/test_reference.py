@@ -1,4 +1,4 @@
-"""The reference against loops straight from the definition of convolution, written again here."""
+"""The reference compared with plain loops over the definition of convolution, written independently."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ def test_the_deeper_the_sum_the_smaller_the_integers(rows: int, amplitude: int) 
     [(8, 4, 30_000), (100, 4, 4096), (400, 1, 4096), (900, 1, 2000), (5000, 1, 300)],
 )
 def test_integers_of_fp32_reach_into_the_lower_half_of_an_element(c: int, small: int, least: int) -> None:
-    """Of one operand: more than bf16's 8 bits of mantissa and, unless sums are deep, tf32's 11 hold."""
+    """One operand needs more than bf16's 8 bits of mantissa and, unless sums are deep, more than tf32's
+    11."""
     problem = GroupedConvProblem("forward", "fp32", 2, 1, c, 8, 1, 9, 9, 3, 3)
     sizes = [int(np.abs(operand).max()) for operand in integer_operands(problem, 1)]
     assert min(sizes) == small
@@ -158,7 +159,7 @@ def test_a_sum_too_deep_for_ones_is_thinned_out(dtype: str) -> None:
 
 
 def test_signed_zeros_compare_equal() -> None:
-    """0 x -3 is -0: whichever zero comes out, the other one is right too (see device.cpu)."""
+    """0 x -3 is -0: zeros of either sign are correct (see device.cpu_data)."""
     problem = GroupedConvProblem("bwd_weight", "fp32", 2, 1, 2, 2, 1, 1, 1, 1, 1)
     first, second = np.zeros(problem.input_shape, np.int8), np.full(problem.output_shape, -3, np.int8)
     assert (exact_output(problem, first, second) == 0).all()
@@ -209,7 +210,7 @@ def test_problems_above_the_limit_are_checked_at_points(direction: str) -> None:
     found = expectation(problem, *operands, seed=1)
     assert found.kind == "spot"
     middle = decode(found.values, "bf16").max()
-    # All ones: a value that no padding touches is the number of its products.
+    # All ones: a value without padding is the number of its products.
     assert middle == decode(encode(np.array([reduction_length(problem)]), "bf16"), "bf16")[0]
 
 
@@ -224,7 +225,7 @@ def nearest_bf16(value: float) -> int:
     low, high = bits >> 16, (bits >> 16) + 1
 
     def exact(pattern: int) -> Fraction:
-        # One above the largest finite number counts as the next power of two, as IEEE 754 rounds.
+        # The step above the largest finite number is the next power of two, as in IEEE 754 rounding.
         if pattern == 0x7F80:
             return Fraction(2) ** 128
         return Fraction(float(np.uint32(pattern << 16).view(np.float32)))

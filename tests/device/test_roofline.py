@@ -32,7 +32,7 @@ def test_only_products_inside_the_image_count(problem: GroupedConvProblem) -> No
     assert least_flops(problem) == 2 * products / 4
     needed = 0
     for number in (0, 1):
-        # What the result depends on: where a one among zeros is seen.
+        # The elements on which the result depends: a one among zeros changes it.
         other = ones[1 - number]
         reached = 0
         for at in range(ones[number].size):

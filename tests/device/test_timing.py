@@ -59,7 +59,7 @@ def test_the_warm_up_is_not_in_the_samples() -> None:
 
 @pytest.mark.parametrize("at_most", [1, 8, 1000])
 def test_an_exact_number_of_samples_can_be_requested(at_most: int) -> None:
-    """The device may give fewer values than it was asked for, each the mean of some runs."""
+    """The device may return fewer values than requested, each the mean of several runs."""
     kernel = Kernel(lambda i: 3.0 if i < 2 else 0.2)
     timing, noisy = time_kernel(lambda count: kernel(min(count, at_most)), replace(PLAN, exact_samples=20))
     assert timing.sample_ms == pytest.approx((0.2,) * 20)
@@ -115,8 +115,8 @@ def test_a_kernel_longer_than_the_budget_is_timed_once(duration_ms: float) -> No
 
 
 def test_a_tiny_kernel_needs_few_batches() -> None:
-    """Looking at samples costs more than a tiny kernel's runs: batches must be long, or grow."""
-    kernel = Kernel(lambda i: 0.001 * (1 + 0.001 * i))  # slower and slower: the warm-up never sees it steady
+    """Evaluating samples costs more than running a tiny kernel, so batches must be long or grow."""
+    kernel = Kernel(lambda i: 0.001 * (1 + 0.001 * i))  # ever slower: never steady for the warm-up
     time_kernel(kernel, PLAN)
     assert kernel.runs > 1000
     assert kernel.calls <= 16
@@ -165,7 +165,7 @@ def test_a_summary_knows_order_and_scale(samples: list[float], factor: float) ->
 
 
 def test_the_confidence_interval_covers_the_median_in_95_of_100_cases() -> None:
-    """The interval's half-width times the median, around it, against the true median of an exponential."""
+    """Compares the interval around the median with the true median of an exponential distribution."""
     generator = np.random.default_rng(11)
     covered = 0
     for _ in range(600):

@@ -1,4 +1,4 @@
-"""The filter language means what Python means, and says at once what it cannot mean."""
+"""The filter language has Python's semantics, and refuses anything else with a clear message."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3_intraw
 
 
 def as_python(text: str, kernel: GroupedConvKernel) -> bool | type[ZeroDivisionError]:
-    """The reference: Python's own meaning of the same text, over the same fields."""
+    """The reference: Python's own evaluation of the same text on the same fields."""
     fields = {name: getattr(kernel, name) for name in filter_fields("grouped_conv")}
     try:
         return bool(eval(text, {"__builtins__": {}}, fields))
@@ -89,7 +89,7 @@ def filters(draw: st.DrawFn, depth: int = 3) -> str:
     if depth == 0 or draw(st.integers(0, 3)) == 0:
         return draw(comparisons())
     part = filters(depth=depth - 1)
-    # Without parentheses too, so that precedence is tried.
+    # Also without parentheses, to test precedence.
     form = draw(
         st.sampled_from(("{} and {}", "{} or {}", "not {}", "({})", "({}) or not ({})", "{} and {} or {}"))
     )
@@ -146,7 +146,10 @@ def test_any_text_is_a_filter_or_one_line(text: str) -> None:
         ("'64x128' in name and 'wave' in scheduler", True),
         ("False or True and False", False),
         ('\ttile_m\n==\r64 or dtype == "fp16"', True),
-        ("tile_m == 64 or tile_m // (tile_m - 64) == 1", True),  # what is decided is not computed
+        (
+            "tile_m == 64 or tile_m // (tile_m - 64) == 1",
+            True,
+        ),  # short-circuit: the right side is not evaluated
     ],
 )
 def test_examples(text: str, expected: bool) -> None:

@@ -1,6 +1,6 @@
 """The CPU kernels against an independent reference, compiled for real and called through the C ABI.
 
-Integer data make the exact result the only right one: every comparison of those is bit for bit.
+With integer data only the exact result is correct, so these comparisons are bit for bit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ KERNELS = data_folder("kernels") / "cpu"
 UNSUPPORTED = 1
 PIPELINES = ("DIRECT", "PACK_B", "PACK_AB", "PACK_AB_DOUBLE")
 
-# tile (m, n, k) and micro-tile (m, n): every micro-tile of the architecture table is met.
+# tile (m, n, k) and micro-tile (m, n): covers every micro-tile of the architecture table.
 TILES = (
     ((16, 16, 16), (1, 16)),
     ((16, 32, 32), (4, 16)),
@@ -201,7 +201,7 @@ class Kernel:
 
 
 def reference(problem: GroupedConvProblem, in0: np.ndarray, in1: np.ndarray) -> np.ndarray:
-    """The result in float64, by one slice of the padded image a tap."""
+    """The result in float64, computed with one slice of the padded image per tap."""
     p = problem
 
     def d3(values: tuple[int, ...], fill: int) -> tuple[int, ...]:
@@ -395,7 +395,7 @@ def test_any_small_problem_is_exact(
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_no_byte_behind_a_buffer_is_touched(direction: str, library_of: Callable[[Config], Path]) -> None:
-    """In a process of its own, where one byte too many is a segmentation fault."""
+    """Runs in its own process, where one byte too many is a segmentation fault."""
     chosen = [config for config in CONFIGS if config.direction == direction]
     names = [text for config in chosen for text in (config.name, str(library_of(config)))]
     child = subprocess.run([sys.executable, __file__, *names], capture_output=True, text=True, check=False)
@@ -420,7 +420,7 @@ def test_random_data_stay_within_the_error_of_fp32_sums(
 
 @forward_kernels
 def test_the_one_rounding_is_to_nearest_even(config: Config, library_of: Callable[[Config], Path]) -> None:
-    """Sums of two products that lie on and beside the middle of two neighbours, beyond the largest value,
+    """Sums of two products on and next to the midpoint of two neighbours, beyond the largest value,
     and NaN and infinities."""
     steps = {"bf16": 8, "fp16": 11, "fp32": 24}[config.dtype]
     big = float(2**steps)

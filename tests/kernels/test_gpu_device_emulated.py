@@ -44,7 +44,7 @@ PROBLEMS = (
         for dtype in ("bf16", "fp8", "fp32")
         for layout in ("rcr", "rrr", "crr", "ccr")
     ),
-    # So deep that a block adds up one value.
+    # So deep that a whole block computes one value.
     GemmProblem("fp16", "rcr", 3, 2, 5000),
     GemmProblem("fp8", "rcr", 2, 3, 4099),
 )
@@ -105,7 +105,7 @@ def test_inputs_and_reference_of_the_device(gpu: EmulatedGpu, problem: Problem, 
     verdict = work.compare(problem, c, wanted)
     assert (verdict.wrong, verdict.first, verdict.unwritten, verdict.nan) == (1, expected.size - 1, 1, 0)
 
-    # A sample of the result, and what negated columns make of it.
+    # A sample of the result, and the effect of negated columns.
     few = math.ceil(expected.size / 3)
     sample = driver.allocate(few * expected.itemsize)
     work.reference(problem, a, b, sample, few)
@@ -176,7 +176,7 @@ def test_a_kernel_is_checked_as_on_a_gpu(
 
 
 class CheatingDriver(EmulatedDriver):
-    """Of kernels that do something else when they are timed, which starts with `timed`."""
+    """Kernels that behave differently when they are timed."""
 
     timed = False
     cheat = ""
@@ -196,7 +196,7 @@ class CheatingDriver(EmulatedDriver):
             self._changed = False
 
     def launch_ns(self, name: str) -> float:
-        """One that caches its result takes its time only when an operand has changed."""
+        """A kernel that caches its result is slow only when an operand has changed."""
         cached = self.cheat == "caches" and name == "to_conv" and not self._changed
         if self.cheat == "pauses" and name == "to_conv" and self._conv_runs == 1:
             return 10_000_000.0

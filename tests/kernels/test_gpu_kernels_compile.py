@@ -96,7 +96,7 @@ def numbers(text: str, key: str) -> list[int]:
 
 
 def code(text: str) -> list[str]:
-    """The instructions alone: the launch information and other data differ for the asking."""
+    """Only the instructions: launch information and other data differ anyway."""
     lines = [line for line in text.splitlines() if re.match(r"\s+(@%p\d+ )?[a-z]+[._][a-z0-9._]+\s", line)]
     assert len(lines) > 500
     return lines

@@ -89,7 +89,7 @@ def gpu_of_classes(tmp_path_factory: pytest.TempPathFactory) -> EmulatedGpu:
 def what_is_wrong(
     gpu: EmulatedGpu, kernel: Kernel, arch: str, problems: Sequence[Problem]
 ) -> tuple[int, list[str]]:
-    """How many problems the kernel takes, and what went wrong with which."""
+    """How many problems the kernel accepts, and which ones failed and how."""
     rules = load_arch(arch)
     compiled = gpu.kernel(kernel, arch)
     taken, wrong = 0, []
@@ -151,7 +151,7 @@ def one_a_pipeline(names: Sequence[str]) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", one_a_pipeline(BOTH))
 def test_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: str) -> None:
-    """As nvcc gets them; what else is different for it are instructions, which are emulated here."""
+    """As for nvcc; the only other difference is in instructions, which are emulated here."""
     kernel = named(name)
     problems = awkward_problems(kernel.direction, kernel.dtype, kernel.ndim)
     taken, wrong = what_is_wrong(gpu_of_classes, kernel, "sm_90", problems)
@@ -244,7 +244,7 @@ def test_gemm_with_vectors_that_are_classes(gpu_of_classes: EmulatedGpu, name: s
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_tensors_of_more_than_2_31_bytes(gpu: EmulatedGpu, arch: str) -> None:
-    """Five images of 2^25 + 1 pixels, of which every 2^20th is read: the rest is never there."""
+    """Five images of 2^25 + 1 pixels, of which every 2^20th is read; the rest is never allocated."""
     for name in (
         "forward_bf16_2d_64x64x64_compv3_intrawave_v8x8x8",
         "bwd_weight_bf16_2d_64x64x64_mem_intrawave",
@@ -258,7 +258,7 @@ def test_tensors_of_more_than_2_31_bytes(gpu: EmulatedGpu, arch: str) -> None:
 
 @dataclass(frozen=True)
 class Mistake:
-    """A change of a kernel's source, and what the emulated device says of it."""
+    """A change of a kernel's source, and what the emulated device reports."""
 
     name: str
     archs: tuple[str, ...]
@@ -380,7 +380,7 @@ MISTAKES = (
         ),
         *("g.read_channels % 2 == 0 && g.read_pitch % 2 == 0 || g.read_pitch", "no multiple of that"),
     ),
-    # What kernels of two bytes an element do not show.
+    # Mistakes that kernels with two-byte elements do not show.
     Mistake(
         *(
             "the upper half of an element alone",

@@ -1,6 +1,6 @@
 """Every kernel that the rules allow on gfx950 compiles and fits the hardware: no spills, no scratch, LDS.
 
-A part of the set `tiny`; `make pool` looks at every convolution of the set `default` in the same way.
+A part of the set `tiny`; `make pool` checks every convolution of the set `default` in the same way.
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ def test_every_gemm_fits(dtype: str, layout: str, builder: Builder) -> None:
     coded = [kernel for kernel in kernels if gpu_code_refusal(kernel, "gfx950") is None]
     assert len(coded) >= len(kernels) * 0.8
     bad = find_offenders(find_facts(builder, coded), load_arch("gfx950"))
-    # What needs more registers than there are is refused when it is compiled.
+    # Kernels that need too many registers are refused when they are compiled.
     assert [text for _, text in bad if "a lane has no registers" not in text] == []
     assert len(bad) < len(coded) * 0.2

@@ -37,7 +37,7 @@ def main(evil_folder: Path, reports: Path, problem_count: int, kernel_count: int
                 m = service.measure(problem, kernel)
                 facts = [problem.id, kernel.name, m.status, m.latency_ms, m.resumed, supervisor.worker_pid]
                 print(json.dumps(facts), flush=True)
-        log.close()  # before the worker is told to go: it would seal if this process died here
+        log.close()  # before the worker quits: it would seal if this process died here
         supervisor.close()
     print(json.dumps("complete"), flush=True)
 

@@ -18,7 +18,7 @@ from tile_oracle.measure.protocol import ChannelClosed
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
-    """A Child whose process runs a program of ours instead of the worker."""
+    """A Child whose process runs a given program instead of the worker."""
     started: list[Child] = []
 
     def make(program: str) -> Child:
@@ -36,7 +36,8 @@ def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], Child]]:
 
 
 def test_only_the_end_of_long_output_is_kept(start: Callable[[str], Child]) -> None:
-    """Far more than a pipe holds, to both streams: the process must not block, nor the parent grow."""
+    """Far more than a pipe holds, to both streams: the process must not block, nor the parent's memory
+    grow."""
     child = start(
         "import sys, os\n"
         "for i in range(4000): os.write(1 + i % 2, b'0123456789' * 100)\n"
@@ -83,7 +84,7 @@ def test_a_worker_quits_when_asked_and_closes_everything() -> None:
     assert not Path(f"/proc/{before}").exists()
     with pytest.raises(ChannelClosed):
         child.channel.send({"do": "quit"})
-    child.kill()  # twice is once
+    child.kill()  # a second kill does nothing
 
 
 def test_an_unresponsive_process_is_killed(
@@ -116,7 +117,7 @@ def test_numerical_libraries_of_the_worker_use_one_thread(start: Callable[[str],
 def test_an_unkillable_process_is_left_behind(
     start: Callable[[str], Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one may be whose driver waits for a GPU that hangs."""
+    """Like a process whose driver waits for a hung GPU."""
     child = start("import threading; threading.Event().wait()")
     process, waited = child._process, list[float | None]()
 
@@ -132,7 +133,7 @@ def test_an_unkillable_process_is_left_behind(
 
 
 def test_a_worker_leaves_no_core_file() -> None:
-    """Of a GPU's process it may be as large as the GPU's memory, and nothing shows before it is written."""
+    """With a GPU it may be as large as the GPU's memory, and the crash is seen only after it is written."""
     soft, hard = resource.getrlimit(resource.RLIMIT_CORE)
     if hard == 0:
         pytest.skip("no process of this machine writes one")

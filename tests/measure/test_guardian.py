@@ -29,7 +29,7 @@ LONGEST_S = 30.0
 
 @pytest.fixture
 def start(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Child]]:
-    """A Child whose process runs a program of ours instead of the worker."""
+    """A Child whose process runs a given program instead of the worker."""
     started: list[Child] = []
 
     def make(program: str, held: Containment) -> Child:
@@ -197,7 +197,7 @@ def test_a_killed_guardian_takes_its_worker_with_it(start: Callable[..., Child],
 def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert containment_for("cpu").namespaces
     assert not containment_for("sm_90").namespaces
-    assert containment_for("sm_90").memory_bytes == 0  # a driver maps what is no memory
+    assert containment_for("sm_90").memory_bytes == 0  # a driver maps address space without memory
     monkeypatch.setenv(VARIABLE, "full")
     assert containment_for("sm_90").namespaces
     monkeypatch.setenv(VARIABLE, "limits")

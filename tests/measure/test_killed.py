@@ -1,6 +1,6 @@
 """kill -9 at random moments: every acknowledged row is in the parquet files, once.
 
-TILE_ORACLE_KILLS=50 kills fifty times in all; without it a run of the suite kills a dozen times.
+TILE_ORACLE_KILLS=50 kills fifty times in all; the default is a dozen.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def evil_kernels_built(evil_builder: Builder, evil_folder: Path) -> Path:
 
 
 def wait_for_end(pid: int | None) -> None:
-    """Until a process that is no child of ours is gone: the worker seals before it ends."""
+    """Waits until a process that is not our child has ended: the worker seals before it ends."""
     deadline = time.monotonic() + LONGEST_WAIT_S
     pause = threading.Event()
     while pid is not None and time.monotonic() < deadline:
@@ -110,7 +110,7 @@ def wait_for_end(pid: int | None) -> None:
 
 
 def check_parquet(folder: Path, acknowledged: list[list[Any]]) -> pd.DataFrame:
-    """What was acknowledged is in it with its value, and nothing is in it twice; read by plain pandas."""
+    """Every acknowledged row is in it with its value, and none is in it twice; read with plain pandas."""
     if not acknowledged:
         return pd.DataFrame()
     table = pd.read_parquet(folder)
@@ -156,7 +156,7 @@ def test_kill_9_loses_and_duplicates_nothing(victim: str, evil_kernels_built: Pa
         measuring.wait()
         wait_for_end(measuring.worker)
         if victim == "both":
-            load_records(tmp_path / "killed")  # any reader seals what the dead have left
+            load_records(tmp_path / "killed")  # any reader seals the journals of dead processes
         acknowledged |= {(line[0], line[1]): line for line in measuring.acknowledged}
         check_parquet(folder, list(acknowledged.values()))
         assert not list(folder.glob(".journal-*"))
@@ -177,7 +177,7 @@ def test_killed_workers_cost_no_more_than_the_kernel_that_ran(
         threading.Event().wait(moments.uniform(0, 0.1))
         measuring.kill_worker()
         kills += 1
-        # None: the crash is told, and its worker not replaced yet, so that nobody would seal after a kill.
+        # None: the crash is reported and the worker not yet replaced, so no process would seal after a kill.
         while measuring.worker in (seen, None) and measuring.process.poll() is None:
             threading.Event().wait(0.005)
     assert kills == KILLS_OF_EACH_KIND

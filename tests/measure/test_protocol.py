@@ -136,7 +136,7 @@ def test_messages_before_the_end_are_received(line: Line) -> None:
 
 def test_closing_twice_does_not_close_another_file(line: Line) -> None:
     line.channel.close()
-    taken = os.pipe()  # the numbers that were set free
+    taken = os.pipe()  # the freed numbers
     line.channel.close()
     os.write(taken[1], b"still open")
     assert os.read(taken[0], 100) == b"still open"

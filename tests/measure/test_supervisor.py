@@ -28,7 +28,7 @@ SETTINGS = SweepSettings(
     timing=TimingPlan(budget_ms=1.0, noisy_above=NOISE_ALLOWED), final_budget_ms=0.2, final_passes=2
 )
 LONGER = replace(SETTINGS, timing=replace(SETTINGS.timing, budget_ms=10.0))
-"""For tests in which kernels must be about as fast as they are."""
+"""For tests that need realistic times."""
 PROBLEM = small_problem()
 GOOD = evil_kernel("good")
 
@@ -63,7 +63,7 @@ def long_lived(evil_builder: Builder) -> Iterator[Supervisor]:
 
 
 def built(supervisor: Supervisor, *kernels: GroupedConvKernel) -> list[GroupedConvKernel]:
-    """The kernels, compiled already: then they run in this order."""
+    """The kernels, already compiled, so that they run in this order."""
     for kernel in kernels:
         supervisor.target.build(kernel).result()
     return list(kernels)
@@ -190,7 +190,7 @@ def test_processes_of_a_kernel_die_with_its_worker(
 
 
 def wait_until_gone(group: int) -> None:
-    """Until no process of the group lives. Processes end a moment after they are killed."""
+    """Waits until no process of the group lives. Processes end a moment after they are killed."""
     pause = threading.Event()
     deadline = time.monotonic() + 10
     while (living := living_members(group)) and time.monotonic() < deadline:
@@ -238,7 +238,7 @@ def test_a_library_that_cannot_be_loaded_is_a_build_error(
 def test_every_kernel_of_a_long_evil_sequence_is_measured_once(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
-    """Crashes at every place of the worker's queue, with others waiting behind them."""
+    """Crashes at every position of the worker's queue, with other kernels waiting behind them."""
     modes = ["segfault", "good", "exit_0", "abort", "good", "underrun", *["good"] * 9, "underrun", "segfault"]
     kernels = [evil_kernel(mode, 1 + modes[:i].count(mode)) for i, mode in enumerate(modes)]
     measurements = list(open_supervisor().sweep(PROBLEM, kernels))
@@ -264,7 +264,7 @@ def test_a_broken_device_is_not_blamed_on_the_kernels_after(
         *[("good", "device_lost")] * 4,
     ]
     assert "a kernel that was good before now fails: killed by SIGSEGV" in measurements[-1].detail
-    # Later problems of the session are told at once, and no worker is started for them.
+    # Later problems of the session are reported at once, and no worker is started for them.
     later = list(supervisor.sweep(small_problem(N=2), [GOOD]))
     assert swept(later) == [("good", "device_lost")]
     assert supervisor.worker_pid is None
@@ -351,7 +351,7 @@ def test_a_worker_killed_before_the_final_round_is_replaced_for_it(
 def test_a_worker_killed_with_results_unread_costs_one_kernel_at_most(
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
-    """What it had finished before its death is read first; handing it the next kernel is no error."""
+    """Its results from before its death are read first; sending it the next kernel is not an error."""
     supervisor = open_supervisor()
     kernels = built(supervisor, *(evil_kernel("good", i) for i in range(1, 13)))
     sweep = supervisor.sweep(PROBLEM, kernels)
@@ -386,7 +386,7 @@ def test_a_worker_killed_in_a_kernel_is_that_kernels_crash_only(
 def test_a_worker_that_always_dies_with_no_kernel_running_is_a_lost_device(
     evil_builder: Builder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Opening the device ends the process: no kernel is to blame, and the sweep must not loop forever."""
+    """Opening the device ends the process: no kernel is blamed, and the sweep must not loop forever."""
     (tmp_path / "dying_device.py").write_text(
         "import os\n"
         "from tile_oracle.device.cpu import CpuDevice\n"
@@ -479,14 +479,14 @@ def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind
     open_supervisor: Callable[..., Supervisor],
 ) -> None:
     near, far = [evil_kernel("good", i) for i in (1, 2, 3, 4)], evil_kernel("slow")
-    settings = replace(LONGER, leaders_within=0.0)  # two leaders at most times, whoever is fastest
+    settings = replace(LONGER, leaders_within=0.0)  # usually two leaders, whichever is fastest
 
     def measured_again(*picks: GroupedConvKernel) -> set[str]:
         sweep = open_supervisor(settings=settings).sweep(PROBLEM, [*near, far], picks=picks)
         return {m.kernel.name for m in sweep if m.round == ROUND_FINAL}
 
     assert len(measured_again()) < len(near)
-    # Other work on this machine can put a kernel of microseconds far behind, too: not three times in a row.
+    # Other work on this machine can also slow a kernel of microseconds down, but not three times in a row.
     tries = [measured_again(*near, far) for _ in range(3)]
     assert {kernel.name for kernel in near} in tries
     assert not any(far.name in names for names in tries)
@@ -497,7 +497,7 @@ def test_the_model_s_picks_are_measured_again_with_the_leaders_unless_far_behind
 def test_a_worker_that_is_stopped_while_no_kernel_runs_is_replaced(
     other_problem: bool, open_supervisor: Callable[..., Supervisor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is blamed, and the session does not wait for it."""
+    """No kernel is blamed, and the session does not wait for it."""
     monkeypatch.setattr("tile_oracle.measure.live_worker._LOOK_S", 0.05)
     supervisor = open_supervisor()
     assert swept(list(supervisor.sweep(PROBLEM, [GOOD]))) == [("good", "ok")]
@@ -572,7 +572,7 @@ def test_known_measurements_are_not_repeated_but_can_lead(open_supervisor: Calla
     assert [(m.kernel, m.round) for m in again] == [(kernels[2], ROUND_SWEEP), (kernels[2], ROUND_FINAL)]
 
 
-# ---- what a caller may do -----------------------------------------------------------------------------
+# ---- use by callers -----------------------------------------------------------------------------------
 
 
 def test_an_abandoned_sweep_does_not_disturb_the_next(

@@ -1,6 +1,6 @@
-"""A GitHub action as a runner runs it: the `run:` steps of an action.yml, with inputs in place.
+"""Runs a GitHub action like a runner: the `run:` steps of an action.yml, with inputs substituted.
 
-Reads the YAML of our own actions: two spaces a level, `run: |` blocks, plain and double-quoted scalars.
+Reads the YAML of our own actions: two spaces per level, `run: |` blocks, plain and double-quoted scalars.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Step:
 
 
 def steps_of(action: Path) -> list[Step]:
-    """The steps of `runs:`, expressions as they are written."""
+    """The steps of `runs:`, with expressions unevaluated."""
     steps: list[Step] = []
     lines = iter(action.read_text().partition("\nruns:\n")[2].splitlines())
     block = ""

@@ -1,4 +1,4 @@
-"""The steps of the nightly action, run as a runner runs them: on the target cpu, night after night."""
+"""The steps of the nightly action, run as by a runner on the target cpu, night after night."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ import os, signal
 def pytest_runtest_logfinish(nodeid):
     os.killpg(0, signal.SIGKILL)
 """
-"""A plugin: after the first pair the whole step is gone."""
+"""A plugin that kills the whole step after the first pair."""
 
 OUT_OF_MEMORY = POWER_CUT.replace("os.killpg(0,", "os.kill(os.getpid(),")
-"""A plugin: after the first pair pytest alone is gone."""
+"""A plugin that kills only pytest after the first pair."""
 
 TIMES_DO_NOT_COUNT = [f"--{name}-tolerance=100" for name in ("mean", "median", "p10", "problem")]
-"""The machine is shared: only kernels that fail make a night red here."""
+"""The machine is shared, so only failing kernels fail a night here."""
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Runner:
 
 
 def _joined(words: tuple[str, ...]) -> list[str]:
-    """One option a line: `--samples 5` as `--samples=5`; --model is the default here."""
+    """One option per line: `--samples 5` as `--samples=5`; --model is the default here."""
     pairs = list(zip(words[::2], words[1::2], strict=True))
     return [f"{option}={value}" for option, value in pairs if option != "--model"]
 

@@ -13,7 +13,7 @@ PACKAGE = Path(tile_oracle.__file__).parent
 
 
 def asks_for(path: Path, classes: set[str]) -> Iterator[str]:
-    """Where a module asks whether something is of one of these classes."""
+    """The lines of a module with an isinstance check for one of these classes."""
     for call in ast.walk(ast.parse(path.read_text("utf-8"))):
         if not (isinstance(call, ast.Call) and ast.unparse(call.func) in ("isinstance", "issubclass")):
             continue

@@ -196,7 +196,7 @@ SIZES = st.sampled_from((1, 2, 3, 4, 7, 8))
 
 @st.composite
 def listed_kernels(draw: st.DrawFn) -> GroupedConvKernel:
-    """Kernels that a full line can say."""
+    """Kernels that a full line can express."""
     direction = draw(st.sampled_from(("forward", "bwd_data", "bwd_weight")))
     waves = draw(st.sampled_from(((1, 1, 1), (2, 2, 1), (1, 4, 1), (4, 1, 1), (1, 1, 2))))
     warp = draw(st.sampled_from((16, 32)))
@@ -229,7 +229,7 @@ CLASSES = {
 
 
 def full_line(kernel: GroupedConvKernel) -> str:
-    """The kernel with every template argument; those that say nothing of it hold something else."""
+    """The kernel with every template argument; irrelevant arguments have arbitrary values."""
     m, n, k = kernel.waves
     each = (kernel.tile_m // (m * kernel.warp_tile_m), kernel.tile_n // (n * kernel.warp_tile_n))
     layouts = ("NHWGC", "GKYXC", "NHWGK") if kernel.ndim == 2 else ("NDHWGC", "GKZYXC", "NDHWGK")

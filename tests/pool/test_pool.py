@@ -46,9 +46,9 @@ def test_default_on_gfx950_is_the_published_pool(kind: Words) -> None:
     variants = {(k.pipeline, k.scheduler, k.double_smem_buffer, k.split_image) for k in pool}
     assert tiles == set(PUBLISHED_TILES)
     assert len(pool) == len(tiles) * len(variants)
-    assert len(variants) == (30 if kind[0] == "forward" else 15)  # split_image is for forward alone
+    assert len(variants) == (30 if kind[0] == "forward" else 15)  # split_image is only for forward
     assert all((k.waves, k.warp_tile) == PUBLISHED_TILES[k.tile] for k in pool)
-    # No more than the published tokens: the very names that published models know.
+    # Only the published tokens: exactly the names that published models know.
     assert not [k.name for k in pool if "_w" in k.short_name or "_v" in k.short_name.replace("basic_v1", "")]
 
 

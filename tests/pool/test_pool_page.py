@@ -14,7 +14,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "pool.md").read_text()
 
 
 def commands_and_tables() -> list[tuple[str, str]]:
-    """Every command of the page with the next table behind it."""
+    """Every command of the page with the table that follows it."""
     parts = PAGE.split("```sh\n")[1:]
     return [
         (part.split("```")[0].replace("\\\n", " "), part[part.index("\n| tile |") :].strip())
@@ -30,7 +30,7 @@ def commands_and_tables() -> list[tuple[str, str]]:
 def test_a_table_is_what_its_command_prints(
     command: str, rest: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Some hundred kernels in all, compiled now unless the user's cache has them."""
+    """Some hundred kernels, compiled now unless the user's cache has them."""
     compiler = find_gpu_toolchain("ziglang", "gfx950").identity
     if f"compiled with {compiler}:" not in PAGE:
         pytest.skip(f"the page was made with another compiler than {compiler}")

@@ -17,7 +17,7 @@ Row = dict[str, Any]
 
 @pytest.fixture
 def make_row() -> Callable[..., Row]:
-    """make_row(n, **columns): the row of the n-th pair of a run, measured n seconds after its start. Where
+    """make_row(n, **columns): the row of the n-th pair of a run, measured n seconds after its start. If
     `columns` has one of latency and throughput, the other follows from it."""
 
     def make(n: int = 0, **columns: Any) -> Row:

@@ -12,7 +12,7 @@ from tile_oracle.record.attempts import Attempts, AttemptSlot
 
 
 def die_at(folder: Path, writer: str, problem: str, kernel: str, *, careful: bool = False) -> None:
-    """A session that ran the kernel and is gone: its lock is, its slot stays."""
+    """A session that died while it ran the kernel: its lock is gone, its slot stays."""
     session = Attempts(folder, writer)
     session.note_problem(problem)
     session.sync()
@@ -78,7 +78,7 @@ def test_after_a_machine_crash_the_problem_is_known_then_the_kernel(
     boots = iter(["first", "second", "third"])
     boot = next(boots)
     monkeypatch.setattr(attempts_module, "_boot", lambda: boot)
-    die_at(tmp_path, "1", "p", "k")  # what the disk has may be older than what was written last
+    die_at(tmp_path, "1", "p", "k")  # what is on disk may be older than the last write
     boot = next(boots)
     session = Attempts(tmp_path, "2")
     assert session.careful("p")

@@ -42,7 +42,7 @@ def test_records_are_sorted_by_time(run: Path, make_row: MakeRow) -> None:
 
 
 def test_the_newest_row_of_a_pair_is_kept(run: Path, make_row: MakeRow) -> None:
-    """A pair on a device that was lost is measured again; the new row may lie in a file that sorts first."""
+    """A pair whose device was lost is measured again; the new row may be in a file that sorts first."""
     folder = measurements_folder(run)
     write_part(folder / "part-0.parquet", [make_row(1, latency_ms=77.0, time="2027-01-01T00:00:00+00:00")])
     frame = load_records(run)
@@ -69,7 +69,7 @@ def test_kernels_of_two_implementations_are_not_mixed(tmp_path: Path, make_row: 
         write_part(tmp_path / name / "part.parquet", [make_row(0, run=name, implementation=implementation)])
     with pytest.raises(RecordError, match="of several implementations, ck_tile and native, whose kernels"):
         load_records([tmp_path / "a", tmp_path / "b"])
-    # An older record does not say.
+    # An older record has no value.
     assert len(load_records([tmp_path / "b", tmp_path / "c"])) == 2
 
 
@@ -165,7 +165,7 @@ def test_a_journal_with_a_row_that_is_none_is_said(tmp_path: Path, make_row: Mak
 
 
 def test_kernels_of_older_records_have_defaults_of_later_fields(run: Path, make_row: MakeRow) -> None:
-    """Beside rows that have the field, as a merged file holds them."""
+    """Also together with rows that have the field, as in a merged file."""
     part = measurements_folder(run) / "part-a.parquet"
     table = pq.ParquetFile(part).read()
     older = table.drop_columns(["specialization"])

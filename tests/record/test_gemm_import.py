@@ -139,7 +139,7 @@ def test_other_claims_of_a_result_must_hold_for_its_kernel(tmp_path: Path) -> No
     }
     assert imported.summary.rows == 8
     assert imported.records["problem"].tolist() == [PROBLEM.id]
-    # 0: as dense matrices have it. A result that says no stride makes the column one of fractions.
+    # 0 means dense. A result without a stride turns the column into floats.
     bare = {"name": NAMES[1], "m": 16, "n": 1536, "k": 7168, "latency_ms": 0.02}
     path.write_text(json.dumps([as_printed(stride_a=0, stride_b=0), bare]))
     assert import_file(path, "gfx950").summary.ok == 2

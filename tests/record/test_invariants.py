@@ -56,7 +56,8 @@ def test_an_invalid_row_is_named(change: Row, said: str, make_row: Callable[...,
 
 
 def test_a_flipped_bit_in_a_throughput_is_detected(make_row: Callable[..., Row]) -> None:
-    """Such damage once changed the oracle of eleven problems, and the gate failed without reporting it."""
+    """Undetected, such damage changed the oracle of eleven problems, and the gate failed without reporting
+    it."""
     row = make_row(0)
     row["tflops"] *= 2
     with pytest.raises(RecordError, match="tflops is not the problem's operations / latency_ms"):

@@ -38,10 +38,10 @@ MakeRow = Callable[..., dict[str, Any]]
 
 
 def die(journal: Journal) -> Path:
-    """What the owner's death leaves: the file, without its lock."""
+    """Leaves the file without its lock, as after the owner's death."""
     assert journal._fd is not None
     assert journal._path is not None
-    journal._flusher.let_go()  # a flush on the way would keep the lock
+    journal._flusher.let_go()  # a flush in progress would keep the lock
     os.close(journal._fd)
     return journal._path
 
@@ -95,7 +95,7 @@ def test_an_old_journal_is_sealed(tmp_path: Path, make_row: MakeRow, monkeypatch
     assert len(pd.read_parquet(tmp_path)) == 1
 
 
-# ---- the dead -----------------------------------------------------------------------------------------
+# ---- journals of dead processes -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("torn", [b"", b'{"op":"grouped_conv","prob', b"\n\n", b"\xff\xfe"])
@@ -207,7 +207,7 @@ def test_a_live_process_journal_is_kept_and_read(tmp_path: Path, make_row: MakeR
 def test_a_journal_removed_before_its_lock_is_not_written(
     tmp_path: Path, make_row: MakeRow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the making of the file and its lock another process may find it empty and remove it."""
+    """Between creating the file and locking it, another process may find it empty and remove it."""
     real_flock, raced = fcntl.flock, []
 
     def flock(fd: int, how: int) -> None:
@@ -256,7 +256,7 @@ def test_concurrent_sealers_make_one_part_per_journal(tmp_path: Path, make_row: 
     assert {path.name.split("-")[0] for path in tmp_path.iterdir()} == {"part"}
 
 
-# ---- disks that refuse --------------------------------------------------------------------------------
+# ---- disk errors --------------------------------------------------------------------------------------
 
 FULL_DISK = """
 import json, resource, sys
@@ -285,7 +285,7 @@ print(json.dumps([written, sorted(messages)]), flush=True)
 def test_a_full_disk_gives_one_line_and_loses_no_acknowledged_row(
     limit_bytes: int, tmp_path: Path, make_row: MakeRow
 ) -> None:
-    """A size limit tears a row as a full disk does; afterwards there is room again, and recording goes on."""
+    """A size limit tears a row like a full disk; then there is room again, and recording continues."""
     done = subprocess.run(
         [sys.executable, "-c", FULL_DISK, tmp_path, str(limit_bytes)],
         input=json.dumps(make_row(0)),

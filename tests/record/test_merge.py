@@ -55,7 +55,7 @@ def table_of(rows: list[Row]) -> pd.DataFrame:
 
 @pytest.fixture
 def tables(make_row: MakeRow) -> Callable[[list[Row], list[int]], list[pd.DataFrame]]:
-    """Rows dealt out to tables, some of them to several."""
+    """Rows distributed over tables, some of them in several."""
 
     def deal(drawn: list[Row], places: list[int]) -> list[pd.DataFrame]:
         dealt: dict[int, list[Row]] = {}

@@ -1,4 +1,4 @@
-"""One session writes to a run; its workers belong to it; the workers of a dead session are waited for."""
+"""One session and its workers write to a run; a takeover waits for the workers of a dead session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process(reports: Path, what: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A process that owns the run `mine` ("own"), or is a worker of the owner named; and its own name."""
+    """A process that owns the run `mine` ("own"), or is a worker of the named owner; and its name."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, reports, what],
         stdin=subprocess.PIPE,

@@ -158,13 +158,13 @@ def test_rows_get_the_runs_name_and_the_time(run: Run, make_row: MakeRow) -> Non
 
 
 def test_siblings_see_each_others_rows_alive_or_dead(run: Run, make_row: MakeRow) -> None:
-    """Names that begin alike are different writers."""
+    """Names with a common prefix are different writers."""
     one, two = RunLog(run, "gw1-5"), RunLog(run, "gw1-5-5")
     first, second, third = make_row(0), make_row(1), make_row(2)
     assert first["problem"] == second["problem"] == third["problem"]
     one.append(first)
     assert latencies(two, first) == [0.5]
-    assert latencies(one, first) == []  # one's own results need no telling
+    assert latencies(one, first) == []  # own rows are not returned
     two.append(second)
     one.append(third)
     assert latencies(one, first) == [1.5]

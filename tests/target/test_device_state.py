@@ -114,7 +114,7 @@ def test_without_the_package_the_message_says_how_to_get_it(
 
 
 class Script:
-    """A reader that gives one state after the other, and then the last again."""
+    """A reader that returns the states in order, then repeats the last one."""
 
     def __init__(self, *states: DeviceState) -> None:
         self.states = list(states)

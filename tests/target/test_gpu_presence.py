@@ -118,7 +118,7 @@ def test_amd_is_preferred(machine: Path, options: TargetOptions) -> None:
 
 
 def name_archs(machine: Path, *versions: int) -> None:
-    """What the driver says of the GPUs' architectures."""
+    """The GPUs' architectures in the driver's topology."""
     for number, version in enumerate(versions, 1):
         text = f"cpu_cores_count 0\nsimd_count 1216\ngfx_target_version {version}\nvendor_id 4098\n"
         (machine / "nodes" / str(number) / "properties").write_text(text)
@@ -172,7 +172,7 @@ def test_a_missing_target_gives_one_line(machine: Path, options: TargetOptions, 
 def test_a_target_gives_its_worker_what_it_needs(
     machine: Path, options: TargetOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # under which a worker has a device of its own
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # with it, each worker has its own device
     add_amd(machine)
     target, _ = resolve_target("gfx950", options)
     try:
@@ -192,7 +192,7 @@ def test_a_target_gives_its_worker_what_it_needs(
         ("gw5", "", 4, "1"),
         ("gw1", "3,6", 4, "6"),
         ("gw2", "3, 6", 4, "3"),
-        ("gw1", "3", 4, ""),  # one device, given already
+        ("gw1", "3", 4, ""),  # one device, already assigned
         ("gw1", "", 1, ""),
         ("gw1", "", 0, ""),
         ("master", "", 4, ""),
@@ -211,10 +211,10 @@ def test_workers_of_xdist_take_the_devices_in_turn(
 @pytest.mark.parametrize(
     ("given", "hip", "cuda"),
     [
-        # HIP counts among the devices that ROCR leaves, which is how clusters hand them out.
+        # HIP numbers the devices that ROCR leaves visible; clusters assign devices in this way.
         ({"ROCR_VISIBLE_DEVICES": "4,6"}, "1", "3"),
         ({"ROCR_VISIBLE_DEVICES": "5"}, "", "3"),
-        # Where its own variable is not set, HIP heeds CUDA's.
+        # If its own variable is not set, HIP uses CUDA's.
         ({"CUDA_VISIBLE_DEVICES": "2,5"}, "5", "5"),
         ({"CUDA_VISIBLE_DEVICES": "1,0", "ROCR_VISIBLE_DEVICES": "4,6"}, "0", "0"),
         ({"CUDA_VISIBLE_DEVICES": "2,5", "HIP_VISIBLE_DEVICES": "3,6"}, "6", "5"),

@@ -19,7 +19,7 @@ root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root can give file
 
 @pytest.fixture(autouse=True)
 def no_folder_of_the_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The machine's own folders are not looked at: no shared one, no runtime folder, a temporary one here."""
+    """Hides the machine's folders: no shared one, no runtime folder, and a temporary one here."""
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(lock_files, "SHARED_FOLDER", tmp_path / "run" / "tile-oracle")
     monkeypatch.setattr(lock_files.tempfile, "tempdir", str(tmp_path / "tmp"))
@@ -52,7 +52,7 @@ def test_the_runtime_folder_is_preferred_to_the_temporary_one(tmp_path: Path) ->
 
 
 def test_a_link_instead_of_the_folder_is_not_followed_or_changed(tmp_path: Path) -> None:
-    """With a link to another's folder, say ~/.ssh, a chmod of the lock folder opened it to everybody."""
+    """If the link to a folder such as ~/.ssh were followed, a chmod would open that folder to everybody."""
     victim = tmp_path / "victim"
     victim.mkdir(mode=0o700)
     (tmp_path / "tmp" / f"tile-oracle-{os.getuid()}").symlink_to(victim)

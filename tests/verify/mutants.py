@@ -15,7 +15,7 @@ def _places(lines: list[str], pattern: str) -> list[int]:
 
 
 def drop(pattern: str, which: int) -> Callable[[list[str]], list[str]]:
-    """Without one of the lines that match."""
+    """Removes one of the matching lines."""
 
     def mutate(lines: list[str]) -> list[str]:
         at = _places(lines, pattern)[which]
@@ -25,7 +25,7 @@ def drop(pattern: str, which: int) -> Callable[[list[str]], list[str]]:
 
 
 def loosen(pattern: str, which: int) -> Callable[[list[str]], list[str]]:
-    """One wait of those that match allows one more instruction to be outstanding on each counter."""
+    """Lets one of the matching waits allow one more outstanding instruction on each counter."""
 
     def mutate(lines: list[str]) -> list[str]:
         at = _places(lines, pattern)[which]

@@ -77,7 +77,7 @@ def test_scalar_loads_are_out_of_order() -> None:
 
 
 def test_a_copy_to_lds_counts_in_vmcnt_alone() -> None:
-    """LLVM 22 counts it in lgkmcnt as well, and so waits for one less of the others."""
+    """LLVM 22 also counts it in lgkmcnt, and so waits for one fewer of the others."""
     body = """v_mov_b32_e32 v3, 0
 ds_bpermute_b32 v1, v0, v2
 s_mov_b32 m0, 0
@@ -290,7 +290,7 @@ def test_kernel_arguments() -> None:
 
 
 def test_a_disassembly_reads_like_the_assembly() -> None:
-    """As LLVM's llvm-objdump writes it; a branch says how many words it goes."""
+    """As llvm-objdump writes it; a branch gives its offset in words."""
     text = """\
 kernel.hsaco:\tfile format elf64-amdgpu
 

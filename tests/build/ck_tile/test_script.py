@@ -64,7 +64,7 @@ def test_existing_packages_are_not_fetched_again(script: ModuleType, tmp_path: P
     assert (done.returncode, done.stdout.strip()) == (0, str(tmp_path))
     (tmp_path / "made.txt").write_text("another recipe\n")
     assert run(TILE_ORACLE_HIP_HEADERS=str(tmp_path), PATH="").returncode == 3
-    # What was there stays until there is something better.
+    # The old folder stays until the new one is complete.
     assert (tmp_path / "made.txt").exists()
 
 
@@ -84,7 +84,7 @@ def test_it_looks_where_the_toolchain_looks(
 def test_nothing_of_a_source_package_is_run(
     script: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """pip hands out the archive of a package whose setup.py could not run."""
+    """pip downloads the archive of a package whose setup.py could not run."""
     package = tmp_path / "some_package-1.0"
     header = package / "inner" / "ck" / "include" / "ck_tile" / "core.hpp"
     header.parent.mkdir(parents=True)

@@ -1,4 +1,5 @@
-"""What a CK Tile has, as its headers say, and the source made for it. The headers are the double's."""
+"""Detection of CK Tile's features from its headers, and the generated source. The headers are a test
+double's."""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ def test_a_gemm_s_layout_paddings_and_strides_are_in_its_source(api: CkTileApi) 
 
 
 def test_a_default_in_the_middle_is_written_out_with_its_values(api: CkTileApi) -> None:
-    # ComputeDataType_ = AsDataType_ stands before the vector widths, AElementWise_ before that.
+    # ComputeDataType_ = AsDataType_ precedes the vector widths, and AElementWise_ precedes it.
     text = source_for(api, parse_kernel_name(FORWARD))
     assert "GemmPipelineScheduler::Intrawave, element_wise::PassThrough, T, true, 4, 8>" in text
 
@@ -180,7 +181,7 @@ def test_parameters_may_change_places_and_spelling(changed: Path) -> None:
         "index_t kMWave_, index_t kN_, index_t M_,",
     )
     text = source_for(api, parse_kernel_name(FORWARD.replace("64x64x64", "16x64x64")))
-    # Tile 16 x 64, waves 1 x 4: M's wave now stands first.
+    # Tile 16 x 64, waves 1 x 4: M's wave now comes first.
     assert "element_wise::PassThrough, 1, 64, 16, 4, 16, 16, 16" in text
 
 
@@ -282,7 +283,8 @@ def test_results_are_rounded_to_the_nearest(changed: Path, config: str, defined:
 
 
 def test_a_pipeline_that_reads_no_fragments_leaves_it_to_the_block_gemm(changed: Path) -> None:
-    """As the real basic_v1: no schedule of its own. With Intrawave nothing would read what is multiplied."""
+    """Like the real basic_v1: it has no schedule. With Intrawave, nothing would read the operands'
+    fragments."""
     assert "GemmPipelineScheduler::Intrawave" in source_for(
         detect(find_headers(changed)), parse_kernel_name(FORWARD)
     )

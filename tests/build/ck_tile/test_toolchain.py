@@ -1,4 +1,4 @@
-"""Which compiler builds CK Tile's kernels. The hipcc here is a script that says what ROCm's says."""
+"""Which compiler builds CK Tile's kernels. The hipcc here is a script that prints what ROCm's prints."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def program(path: Path, says: str) -> Path:
 
 @pytest.fixture
 def no_rocm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine without ROCm; the folder that would be its."""
+    """A machine without ROCm; returns the folder where ROCm would be."""
     monkeypatch.setattr(toolchain, "rocm_folders", lambda: (tmp_path / "rocm",))
     monkeypatch.setattr(toolchain.shutil, "which", lambda name: name if "/" in name else None)
     return tmp_path / "rocm"

@@ -1,4 +1,4 @@
-"""GEMM kernels on the target cpu: really compiled, really run, checked bit for bit, and a whole session."""
+"""GEMM kernels on the target cpu: compiled, run and checked bit for bit, and a whole session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GEMM problems: identity, shapes and work; and the convolution that a product is."""
+"""GEMM problems: identity, shapes, work, and the equivalent convolution."""
 
 from __future__ import annotations
 

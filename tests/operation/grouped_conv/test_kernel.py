@@ -39,7 +39,7 @@ _PIPELINES = st.one_of(
 
 @st.composite
 def kernels(draw: st.DrawFn) -> GroupedConvKernel:
-    """Any kernel that can be constructed; often near the published ones, where names leave things out."""
+    """Any kernel that can be constructed; often near the published ones, whose names omit fields."""
     direction = draw(st.sampled_from(("forward", "bwd_data", "bwd_weight")))
     tile = draw(st.one_of(st.sampled_from(sorted(PUBLISHED_TILES)), _TRIPLES))
     waves, warp_tile = PUBLISHED_TILES.get(tile, ((1, 4, 1), (16, 16, 16)))
@@ -223,7 +223,7 @@ _GOOD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
         _GOOD.replace("64x64x64", "0x64x64"),
         _GOOD.replace("64x64x64", "-1x64x64"),
         _GOOD.replace("64x64x64", "99999999x64x64"),
-        _GOOD.replace("64x64x64", "٦٤x64x64"),  # digits, but not ours
+        _GOOD.replace("64x64x64", "٦٤x64x64"),  # digits, but not ASCII
         _GOOD.replace("64x64x64", "2097152x64x64"),
         _GOOD.replace("64x64x64", "48x64x64"),  # needs its waves and warp tile
         _GOOD.replace("compv3", "compv3x"),

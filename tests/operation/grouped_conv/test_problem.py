@@ -1,4 +1,4 @@
-"""Problems: identity, shapes and work, each against a computation made another way."""
+"""Problems: identity, shapes and work, each compared with an independent computation."""
 
 from __future__ import annotations
 
@@ -151,7 +151,9 @@ def test_flops_are_one_multiply_and_one_add_for_each_tap_of_each_output(problem:
     assert problem.flops == 2 * multiplications
     m, n, k = problem.gemm_shape
     per_group = 2 * m * n * k * problem.G
-    if problem.direction == "bwd_data":  # this GEMM has a row an input pixel, whether or not outputs read it
+    if (
+        problem.direction == "bwd_data"
+    ):  # this GEMM has one row per input pixel, whether or not outputs read it
         per_group = per_group // math.prod(problem.input_spatial) * math.prod(problem.output_spatial)
     assert per_group == problem.flops
 
