@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+import tile_oracle
 import tools.faults
-from tools.faults.__main__ import campaigns
+from tools.faults.__main__ import Part, campaigns
+from tools.faults.__main__ import main as everything
 from tools.faults.campaign import Campaign, Outcome, main
+from tools.faults.source_tree import search_path
 
 
 def campaign(outcome: Outcome) -> Campaign:
@@ -53,3 +61,64 @@ def test_every_campaign_is_found_under_its_module_s_name() -> None:
         assert (folder / f"{one.name}.py").is_file()
         assert one.full_count >= 1
         assert one.promise
+
+
+def test_an_outcome_can_be_the_last_line_of_the_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(campaign(Outcome(3, Counter(sessions=2))), ["--seed", "9", "--json", "-"]) == 0
+    written = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (written["campaign"], written["seed"], written["counts"]) == ("made_up", 9, {"sessions": 2})
+
+
+def test_outcomes_of_several_machines_add_up(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    first, second = (
+        Outcome(30, {"refused": 20, "scored": 10}, sizes={"seconds a session": 4}),
+        Outcome(12, {"refused": 12}, failures=["3: a traceback"], sizes={"seconds a session": 7}),
+    )
+    files = [tmp_path / "0.json", tmp_path / "1.json"]
+    for outcome, file in zip((first, second), files, strict=True):
+        main(replace(campaign(outcome), name="model_texts"), ["--json", str(file)])
+    capsys.readouterr()
+    assert everything(["--add", *map(str, files), "--json", str(tmp_path / "sum.json")]) == 1
+    assert "failed: 3: a traceback" in capsys.readouterr().out
+    added = json.loads((tmp_path / "sum.json").read_text())["model_texts"]
+    assert (added["faults"], added["counts"]) == (42, {"refused": 32, "scored": 10})
+    assert added["sizes"] == {"seconds a session": 7}
+    assert everything(["--add", str(files[0])]) == 0
+
+
+def test_parts_have_their_own_seeds_and_share_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+
+    def part(name: str, count: int, seed: int) -> Part:
+        asked.append((name, count, seed))
+        return Part(Outcome(count), 1.0)
+
+    monkeypatch.setattr("tools.faults.__main__._part", part)
+    arguments = ["--only", "model_texts", "--only", "verdicts", "--jobs", "3", "--seed", "5"]
+    assert everything([*arguments, "--share", "0.1"]) == 0
+    texts = [one for one in asked if one[0] == "model_texts"]
+    assert sorted(texts, key=lambda one: one[2]) == [
+        ("model_texts", 48, 5),
+        ("model_texts", 47, 6),
+        ("model_texts", 47, 7),
+    ]
+    # Its own limits apply to the whole of its runs, which it divides among the cores itself.
+    assert [one for one in asked if one[0] == "verdicts"] == [("verdicts", 10, 5)]
+
+
+def test_a_process_without_an_outcome_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tools.faults.__main__.sys.executable", "false")
+    assert everything(["--only", "model_texts", "--share", "0.01"]) == 1
+
+
+def test_processes_of_a_campaign_find_the_checkout(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In a plain source tree, from another folder, with a relative PYTHONPATH."""
+    monkeypatch.setenv("PYTHONPATH", "harness")
+    monkeypatch.chdir(Path(tools.faults.__file__).parents[2])
+    environment = {**os.environ, "PYTHONPATH": search_path()}
+    code = "import sys, tile_oracle, tools.faults; print(tile_oracle.__file__)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert done.stdout.strip() == tile_oracle.__file__, done.stderr
+    assert str(Path("harness").resolve()) in environment["PYTHONPATH"].split(os.pathsep)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 PASSED, FAILED = 0, 1
 DEFAULT_SEED = 20260
@@ -18,12 +20,30 @@ class Outcome:
     """The result of a campaign.
 
     faults: number of injected faults. counts: outcome -> number, in display order. failures: one line per
-    broken promise; a campaign passes if there are none.
+    broken promise; a campaign passes if there are none. sizes: numbers that describe the set-up, such as the
+    file calls of a session; they do not add up over several runs.
     """
 
     faults: int
     counts: Mapping[str, int] = field(default_factory=dict)
     failures: Sequence[str] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+
+
+def as_dict(outcome: Outcome) -> dict[str, Any]:
+    """The outcome as plain dictionaries and lists."""
+    return {**vars(outcome), "counts": dict(outcome.counts), "sizes": dict(outcome.sizes)}
+
+
+def total(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of several runs of one campaign together. Of a size the largest is kept."""
+    counts: Counter[str] = Counter()
+    sizes: dict[str, int] = {}
+    for one in outcomes:
+        counts.update(one.counts)
+        sizes |= {what: max(number, sizes.get(what, number)) for what, number in one.sizes.items()}
+    failures = [line for one in outcomes for line in one.failures]
+    return Outcome(sum(one.faults for one in outcomes), dict(counts), failures, sizes)
 
 
 @dataclass(frozen=True)
@@ -31,13 +51,15 @@ class Campaign:
     """One kind of fault.
 
     name: the module's name. promise: what must hold, in one line. full_count: number of faults of a full run.
-    run: takes the number of faults and a seed; deterministic in its choice of faults.
+    run: takes the number of faults and a seed; deterministic in its choice of faults. divisible: whether runs
+    with different seeds add up to a larger one.
     """
 
     name: str
     promise: str
     full_count: int
     run: Callable[[int, int], Outcome]
+    divisible: bool = True
 
 
 def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
@@ -47,7 +69,11 @@ def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--count", type=int, default=campaign.full_count, help="faults to inject")
     parser.add_argument("--seed", type=int, default=DEFAULT_SEED)
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the outcome to this file")
+    parser.add_argument(
+        "--json",
+        metavar="FILE",
+        help="also write the outcome to this file; -: as the last line printed",
+    )
     options = parser.parse_args(arguments)
     if options.count < 1:
         parser.error("--count must be 1 or more")
@@ -57,7 +83,12 @@ def main(campaign: Campaign, arguments: Sequence[str] | None = None) -> int:
     for line in report(campaign, outcome, seconds):
         print(line)
     if options.json is not None:
-        options.json.write_text(json.dumps(asdict(outcome) | {"seconds": seconds}))
+        asked = {"campaign": campaign.name, "count": options.count, "seed": options.seed}
+        text = json.dumps(asked | as_dict(outcome) | {"seconds": seconds})
+        if options.json == "-":
+            print(text, flush=True)
+        else:
+            Path(options.json).write_text(text + "\n")
     return exit_status(outcome)
 
 
@@ -68,7 +99,7 @@ def exit_status(outcome: Outcome) -> int:
 
 def report(campaign: Campaign, outcome: Outcome, seconds: float) -> list[str]:
     """The counts and failures of one campaign, as lines of text. seconds: its duration."""
-    counts = {"faults": outcome.faults, **outcome.counts, "failures": len(outcome.failures)}
+    counts = {"faults": outcome.faults, **outcome.counts, **outcome.sizes, "failures": len(outcome.failures)}
     rows = [(what, f"{number:,}") for what, number in counts.items()]
     verdict = "passed" if exit_status(outcome) == PASSED else "FAILED"
     return [

@@ -30,6 +30,7 @@ from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.file_layer import build, environment, faulty_environment
 from tools.faults.memory_folder import memory_folder
 from tools.faults.small_session import ROWS, Answer
+from tools.faults.source_tree import plugin_options
 
 ERRORS = (errno.EIO, errno.ENOSPC, errno.EMFILE, errno.EACCES)
 _SESSIONS = 20
@@ -107,9 +108,8 @@ def _small(server: Server, scratch: Path, count: int, seed: int) -> Outcome:
         answer = server.session(second, 1, fault)
         counts[_kind(answer)] += 1
         failures += [f"{fault.name} ({answer.failed}): {line}" for line in broken(server, second, answer)]
-    counts["file calls of a session"] = calls
-    counts["file calls of a resumed one"] = more
-    return Outcome(count, counts, failures)
+    sizes = {"file calls of a session": calls, "file calls of a resumed one": more}
+    return Outcome(count, counts, failures, sizes)
 
 
 def _chosen(calls: int, count: int, seed: int) -> Iterator[Fault]:
@@ -127,7 +127,8 @@ def _chosen(calls: int, count: int, seed: int) -> Iterator[Fault]:
         yield from single[:calls]
         yield from random.Random(seed).sample(faults[calls:], count - calls)
         return
-    yield from (single[calls * place // count] for place in range(count))
+    first = random.Random(seed).randrange(len(single))
+    yield from (single[(first + calls * place // count) % len(single)] for place in range(count))
 
 
 def _kind(answer: Answer) -> str:
@@ -202,15 +203,16 @@ def _with_pytest(outcome: Outcome, library: Path, scratch: Path, count: int, see
             swept = load_records(run_folder).query("round == 0")
             lines += _unlike(swept, (), _PAIRS)
         failures += [f"pytest, {fault.name}: {line}" for line in lines]
-    return Outcome(outcome.faults + count, counts, failures)
+    return Outcome(outcome.faults + count, counts, failures, outcome.sizes)
 
 
 def _pytest(folder: Path, variables: dict[str, str]) -> tuple[int, str]:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *plugin_options()]
     asked = ["--problem-set", "small.csv", "--kernel-set", "tiny", "--kernel-filter", "tile_m == 16"]
     asked += ["--kernel-budget", "1ms", "--samples", "5", "--model", "none", "--target", "cpu", "--resume"]
     where = ["--report-dir", str(folder / "reports"), "--build-dir", str(folder / "cache")]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *asked, *where, "--run-name", "small"],
+        [*command, *asked, *where, "--run-name", "small"],
         cwd=folder,
         env=variables,
         capture_output=True,

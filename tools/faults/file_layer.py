@@ -9,6 +9,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools.faults.source_tree import search_path
+
 SOURCE = Path(__file__).with_suffix(".c")
 
 
@@ -24,7 +26,7 @@ def build(folder: Path) -> Path:
 
 def environment(library: Path) -> dict[str, str]:
     """The environment of a process that preloads the library."""
-    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": str(SOURCE.parents[2])}
+    return {**os.environ, "LD_PRELOAD": str(library), "PYTHONPATH": search_path()}
 
 
 def faulty_environment(library: Path, folder: Path, at: int, number: int) -> dict[str, str]:

@@ -28,11 +28,10 @@ from pathlib import Path
 
 import pandas as pd
 
-import tile_oracle
-from benchmarks.gpu.run import load_plugin
 from tile_oracle.errors import HarnessError
 from tile_oracle.record.dataset import load_records
 from tools.faults.campaign import Campaign, Outcome, main
+from tools.faults.source_tree import plugin_options, search_path
 
 PROBLEMS = ("1,8,8,6,6,3,3,fp32", "1,16,16,5,5,1,1,fp32", "2,8,16,7,7,3,3,fp32", "1,8,24,9,9,1,1,fp32")
 KERNELS = 8
@@ -84,7 +83,7 @@ class Trial:
         self.compiles = self.chance.random() < COMPILING
         workers = self.chance.choice(WORKERS)
         self.arguments = [
-            *load_plugin(),
+            *plugin_options(),
             *SESSION,
             *(ONE_KERNEL if self.compiles else ()),
             *([f"-n{workers}", "--max-worker-restart=40"] if workers else ()),
@@ -98,11 +97,7 @@ class Trial:
         self.environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))},
             **{MARK: self.mark, "TMPDIR": str(self.folder / "tmp"), "TILE_ORACLE_CACHE": str(self.cache)},
-            "PYTHONPATH": os.pathsep.join(
-                filter(
-                    None, [str(Path(tile_oracle.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]
-                )
-            ),
+            "PYTHONPATH": search_path(),
         }
 
     @property

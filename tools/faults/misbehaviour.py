@@ -40,6 +40,7 @@ CAMPAIGN = Campaign(
     "a misbehaving kernel gets its status, affects no other kernel, and the session ends",
     len(_POSSIBLE),
     misbehave,
+    divisible=False,
 )
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from tile_oracle.record.dataset import IDENTITY, load_records
 from tile_oracle.record.run import open_run
 from tools.faults.campaign import Campaign, Outcome, main
 from tools.faults.memory_folder import memory_folder
+from tools.faults.source_tree import search_path
 
 _IMAGE_BYTES = 64 << 20
 _FS_IOC_SHUTDOWN = 0x8004587D
@@ -128,7 +129,7 @@ def run(count: int, seed: int) -> Outcome:
 
 def _one_cut(image: Image, after_s: float, counts: Counter[str]) -> list[str]:
     reports = image.place / "reports"
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": search_path()}
     process = subprocess.Popen(
         [sys.executable, "-m", "tools.faults.recorder", reports, "1"],
         stdout=subprocess.PIPE,

@@ -28,8 +28,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.faults.campaign import Campaign, Outcome, main
+from tools.faults.source_tree import search_path
 
-ROOT = Path(__file__).resolve().parents[2]
 NOT_FAILED = 0.98
 _INSTALLED = (
     "import importlib.metadata as m; "
@@ -84,13 +84,12 @@ def session(folder: Path, name: str, cores: Sequence[int], setting: Setting, *ar
         *("--toolchain", setting.toolchain, "--report-dir", str(reports), "--run-name", name),
         *("--baseline-dir", str(folder / "baselines"), *setting.extra, *arguments),
     ]
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     began = time.monotonic()
     with (folder / f"{name}.log").open("w") as log:
         status = subprocess.run(
             command,
             cwd=folder,
-            env=os.environ | {"PYTHONPATH": path, "COLUMNS": "120"},
+            env=os.environ | {"PYTHONPATH": search_path(), "COLUMNS": "120"},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
@@ -154,8 +153,9 @@ def outcome_of(found: Sequence[Sequence[Session]]) -> Outcome:
             counts[f"not met: {name}"] += 1
         for name in one.undecided:
             counts[f"cannot tell: {name}"] += 1
+    sizes = {}
     if repeats:
-        counts["seconds a session"] = round(sum(one.seconds for one in repeats) / len(repeats))
+        sizes["seconds a session"] = round(sum(one.seconds for one in repeats) / len(repeats))
     failures = [
         f"a baseline ended with status {one.status}: {one.tail}" for one in baselines if one.status != 0
     ]
@@ -164,7 +164,7 @@ def outcome_of(found: Sequence[Sequence[Session]]) -> Outcome:
         failures.append(f"{len(failed)} of {len(repeats)} unchanged sessions failed")
     broken = [one for one in repeats if not one.state or 2 <= one.status <= 9]
     failures += [f"{one.name} ended with status {one.status}: {one.tail}" for one in broken]
-    return Outcome(len(repeats), counts, failures)
+    return Outcome(len(repeats), counts, failures, sizes)
 
 
 CAMPAIGN = Campaign(
@@ -172,6 +172,7 @@ CAMPAIGN = Campaign(
     "of 50 sessions without a change at least 49 do not fail",
     50,
     run,
+    divisible=False,
 )
 
 

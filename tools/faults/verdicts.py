@@ -324,6 +324,7 @@ CAMPAIGN = Campaign(
     "planted losses are detected in 95 of 100 recorded runs, 98 of 100 unchanged runs do not fail",
     100,
     run,
+    divisible=False,
 )
 
 if __name__ == "__main__":
