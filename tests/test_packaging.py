@@ -65,6 +65,7 @@ def run(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProce
     )
 
 
+@pytest.mark.slow
 def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     for folder in ("kernels", "problems", "models", "selector"):

@@ -246,6 +246,7 @@ def theirs(make_project: MakeProject) -> tuple[Project, Finished]:
     return project, project.pytest("test_theirs.py", "--problem-set", "small.csv", *TWO_KERNELS, "-v")
 
 
+@pytest.mark.slow
 def test_the_fixtures_serve_other_peoples_tests(theirs: tuple[Project, Finished]) -> None:
     _, finished = theirs
     assert finished.status == 0, finished.output

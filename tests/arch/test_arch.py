@@ -102,7 +102,7 @@ REFUSALS = [
     (
         "gfx950",
         gpu_kernel("64x64x64_compv4_intrawave"),
-        ("double_smem_buffer: compv4 on gfx950 works in two",),
+        ("double_smem_buffer: compv4 on gfx950 has two",),
     ),
     ("gfx950", gpu_kernel("64x64x64_comp_async_intrawave_dsb"), ()),
     ("gfx950", gpu_kernel("64x64x64_comp_async_intrawave"), ("double_smem_buffer: comp_async on gfx950",)),
@@ -224,7 +224,7 @@ REFUSALS = [
     ("cpu", cpu_kernel(), ()),
     ("cpu", cpu_kernel(dtype="fp32", direction="bwd_weight", ndim=3), ()),
     ("cpu", cpu_kernel(pipeline="compv4", double_smem_buffer=True), ()),
-    ("cpu", cpu_kernel(pipeline="compv4"), ("double_smem_buffer: compv4 on cpu works in two buffers",)),
+    ("cpu", cpu_kernel(pipeline="compv4"), ("double_smem_buffer: compv4 on cpu has two buffers",)),
     ("cpu", cpu_kernel(double_smem_buffer=True), ("double_smem_buffer: compv3 on cpu has one buffer",)),
     (
         "cpu",

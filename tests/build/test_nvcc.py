@@ -84,8 +84,8 @@ def test_auto_takes_nvcc_without_clang(bare: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("says", "why"),
     [
-        ("Debian clang version 19.1.7", "is no nvcc: its --version says 'Debian clang version 19.1.7'"),
-        ("", "is no nvcc: its --version says ''"),
+        ("Debian clang version 19.1.7", "is not nvcc: its --version prints 'Debian clang version 19.1.7'"),
+        ("", "is not nvcc: its --version prints ''"),
         (SAYS.format(release="11.8"), r"is nvcc 11.8.88: the kernels are C\+\+20, which needs 12.0"),
     ],
     ids=["clang", "nothing", "11.8"],

@@ -148,7 +148,7 @@ def test_somebody_elses_folder_is_left_alone(
 ) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("x")
-    with make_builder() as builder, pytest.raises(BuildError, match=r"holds other things .'thesis.tex'"):
+    with make_builder() as builder, pytest.raises(BuildError, match=r"holds other files .'thesis.tex'"):
         prebuild(builder, [make_kernel()], tmp_path / "mine")
 
 
@@ -197,7 +197,7 @@ def test_a_stale_folder_is_reported_and_built_again(
 ) -> None:
     (include / "grouped_conv.hpp").open("a").write("// newer\n")
     with make_builder(prebuilt=folder) as builder:
-        assert "carried was built from other kernel sources" in builder.notes[0]
+        assert "carried was built from different kernel sources" in builder.notes[0]
         result = builder.need(make_kernel(1))
     assert (result.status, result.cached) == ("ok", False)
 
@@ -218,7 +218,7 @@ def test_a_stale_folder_without_a_compiler_is_refused(
 ) -> None:
     (include / "grouped_conv.hpp").open("a").write("// newer\n")
     with pytest.raises(
-        BuildError, match=r"other kernel sources.*cannot be built again: no C\+\+ compiler"
+        BuildError, match=r"different kernel sources.*cannot be built again: no C\+\+ compiler"
     ) as error:
         make_builder(toolchain="auto", prebuilt=folder)
     assert "\n" not in str(error.value)
@@ -303,7 +303,7 @@ def test_a_file_that_differs_from_the_manifest_is_not_loaded(
         "flipped bit": "sha256",
         "longer": "bytes long",
         "missing": "is missing",
-        "link": "leads out of its folder",
+        "link": "points outside its folder",
     }
     with make_builder(toolchain="auto", prebuilt=folder) as builder:
         with pytest.raises(BuildError, match=says[damage]) as error:

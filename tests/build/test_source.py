@@ -138,7 +138,7 @@ def test_a_gemm_that_needs_too_many_registers_is_refused(
     )
     reasons = {text: gpu_code_refusal(parse_gemm_name(text), "gfx950") for text in (*too_large, *fitting)}
     assert all(str(reasons[text]).startswith("registers: ") for text in too_large)
-    assert "256 for accumulators and 128 for prefetched tiles are more than the 320" in str(reasons[in_mem])
+    assert "256 for accumulators and 128 for prefetched tiles exceed the 320" in str(reasons[in_mem])
     assert all(reasons[text] is None for text in fitting)
     monkeypatch.setattr(gpu_source, "_too_many_registers", lambda *_: None)
     with Builder("gfx950", build_dir=tmp_path, runs_here=False) as builder:
@@ -157,8 +157,8 @@ def test_lds_counts_the_table_of_rows() -> None:
     )
     reasons = [gpu_code_refusal(parse_kernel_name(text), "gfx950") for text in full]
     assert reasons == [
-        "LDS: 163,840 bytes for tiles and 512 for the table of rows are more than the 163,840 of gfx950",
-        "LDS: 163,840 bytes for tiles and 6,144 for the table of rows are more than the 163,840 of gfx950",
+        "LDS: 163,840 bytes for tiles and 512 for the table of rows exceed the 163,840 of gfx950",
+        "LDS: 163,840 bytes for tiles and 6,144 for the table of rows exceed the 163,840 of gfx950",
     ]
     weights = full[1].replace("forward", "bwd_weight")
     assert gpu_code_refusal(parse_kernel_name(weights), "gfx950") is None
@@ -175,11 +175,11 @@ def test_lds_counts_what_cshuffle_exchanges() -> None:
     )
     for arch in ("gfx942", "gfx90a"):
         assert gpu_code_refusal(conv, arch) == (
-            "LDS: 65,536 bytes for the exchange of cshuffle and 3,072 for the table of rows are more than "
+            "LDS: 65,536 bytes for the exchange of cshuffle and 3,072 for the table of rows exceed "
             f"the 65,536 of {arch}"
         )
         assert gpu_code_refusal(gemm, arch) == (
-            f"LDS: 131,072 bytes for the exchange of cshuffle are more than the 65,536 of {arch}"
+            f"LDS: 131,072 bytes for the exchange of cshuffle exceed the 65,536 of {arch}"
         )
         assert gpu_code_refusal(replace(conv, epilogue="default"), arch) is None
     assert gpu_code_refusal(conv, "gfx950") is gpu_code_refusal(gemm, "gfx950") is None

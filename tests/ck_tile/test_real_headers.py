@@ -125,7 +125,7 @@ def test_the_version_of_mid_2025_has_all_but_bwd_data(headers: Path) -> None:
     assert (16, 16, 32) in api.warp_tiles["bf16"]
     # There is one, taken out by #if 0.
     assert api.missing_for_two_stage == "it has no UnaryConvert"
-    with pytest.raises(KernelError, match="cannot make bwd_data kernels: it has no GroupedConv"):
+    with pytest.raises(KernelError, match="cannot build bwd_data kernels: it has no GroupedConv"):
         source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
 
 
@@ -133,7 +133,7 @@ def test_the_version_of_early_2025_has_gemm_alone(headers: Path) -> None:
     api = api_of(headers, "ck-older")
     assert sorted(api.missing) == ["bwd_data", "bwd_weight", "forward"]
     assert "GroupedConvolutionForwardKernel" in api.missing["forward"]
-    with pytest.raises(KernelError, match="has no TailHandler to choose by"):
+    with pytest.raises(KernelError, match="has no TailHandler to choose it"):
         source_for(api, parse_kernel_name(GEMM))
 
 
@@ -170,7 +170,7 @@ def test_the_default_pool_of_november_2025(headers: Path) -> None:
     assert taken == 30
     assert "double_smem_buffer" in reasons
     basic = "GemmPipelineAGmemBGmemCRegV1 of this CK Tile"
-    along = f"{basic} goes along the second axis of A and B whatever their layout"
+    along = f"{basic} advances along the second axis of A and B in any layout"
     assert along in reasons
     taken, reasons = pool_of(api, "bwd_weight")
     assert taken == 40
@@ -377,4 +377,4 @@ def test_ck_builder_s_lines_are_read_by_the_headers_own_words(
         "grouped_conv_forward_bf16_2d_128x128x64_compv3_intrawave_w2x2x1_v8x8x8",
     ]
     ((_, reason),) = read_builder_configs("profiler", tmp_path).left_out
-    assert "does not say MPerXDL" in reason
+    assert "does not give MPerXDL" in reason

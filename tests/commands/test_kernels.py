@@ -90,6 +90,7 @@ def test_a_set_without_refusals_says_so_in_a_line(capsys: pytest.CaptureFixture[
     assert text == "kernel set default on cpu, 1 kind of problem: 24 proposed, 24 allowed, 0 refused\n"
 
 
+@pytest.mark.slow
 def test_a_name_is_explained_field_by_field_and_by_architecture(capsys: pytest.CaptureFixture[str]) -> None:
     name = "grouped_conv_forward_bf16_2d_64x64x64_compv4_intrawave_dsb"
     text = output(capsys, name)

@@ -110,7 +110,7 @@ def test_holding_keeps_the_values_and_refuses_python_too() -> None:
 
 @pytest.mark.parametrize("size", [2**62, 2**63, 2**70])
 def test_too_large_a_buffer_is_a_memory_error(size: int) -> None:
-    with pytest.raises(MemoryError, match=f"{size:,} bytes cannot be had"):
+    with pytest.raises(MemoryError, match=f"cannot allocate {size:,} bytes"):
         GuardedBuffer(size, flush=True)
 
 

@@ -105,6 +105,7 @@ def test_every_member_is_judged_by_what_it_says(records: pd.DataFrame, tmp_path:
     assert json.loads(json.dumps(found.as_json(), default=str))["targets"][0]["quantity"] == "tflops"
 
 
+@pytest.mark.slow
 def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
     records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def kept(path: Path) -> Iterator[Path]:
     path.write_bytes(whole)
 
 
+@pytest.mark.slow
 def test_the_campaign_sees_what_it_looks_for(trial: Trial) -> None:
     trial.acknowledge()
     folder = trial.run / "measurements"

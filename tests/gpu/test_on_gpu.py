@@ -117,7 +117,7 @@ def outcomes(
         ("out_of_bounds", "crash", ""),
         ("illegal", "crash", ""),
         ("endless", "timeout", "no result after"),
-        ("beside", "wrong", "wrote 2 bytes beside its output"),
+        ("beside", "wrong", "wrote 2 bytes outside its output"),
         ("wrong", "wrong", "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)"),
         ("unwritten", "wrong", "left 1 of 1,296 values unwritten"),
         ("other_abi", "build_error", "GPU ABI 2"),
@@ -138,7 +138,7 @@ def test_a_workspace_has_guards_too(supervisor: Supervisor) -> None:
         supervisor, [two_stage("good"), two_stage("before_workspace"), two_stage("good")], problem
     )
     assert [status for status, _ in found] == ["ok", "wrong", "ok"]
-    assert "beside its workspace" in found[1][1]
+    assert "outside its workspace" in found[1][1]
 
 
 def test_a_crash_in_each_kernel_loses_no_other(supervisor: Supervisor) -> None:

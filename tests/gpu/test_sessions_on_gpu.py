@@ -320,6 +320,7 @@ def test_other_kinds_of_problems(gpu: GpuProject, problems: tuple[str, ...], ker
     assert set(first["problem"][first["status"] != "unsupported"]) == set(problems)
 
 
+@pytest.mark.slow
 def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
     """48 KiB: with the little that the kernel declares it is more, which CUDA must be told before."""
     if gpu.target != "sm_90" or (KERNELS_FILTER and gpu.where.machine is None):
@@ -431,7 +432,7 @@ def test_faults_are_recorded_and_the_next_kernel_is_right(gpu: GpuProject, tmp_p
     details = dict(zip(records["mode"], records["detail"], strict=True))
     assert "no result after 4 s" in details["endless"]
     assert "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)" in details["wrong"]
-    assert "wrote 2 bytes beside its output" in details["beside"]
+    assert "wrote 2 bytes outside its output" in details["beside"]
     if gpu.where.machine is not None:
         assert "writes 4 bytes out of bounds" in details["out_of_bounds"]
         assert "traps" in details["illegal"]

@@ -184,6 +184,7 @@ class TestCriteria:
         assert (mean["value"], mean["baseline"], mean["limit"]) == pytest.approx((70.0, 90.0, 89.5))
         assert document["losses"][0]["loss_points"] == pytest.approx(40.0)
 
+    @pytest.mark.slow
     @settings(max_examples=30, deadline=None)
     @given(
         st.lists(

@@ -26,6 +26,7 @@ import ziglang  # type: ignore[import-untyped]
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.samples import sampled
 from tile_oracle.data_files import data_folder
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
@@ -367,7 +368,7 @@ def library_of(folder: Path) -> Callable[[Config], Path]:
     return cache(lambda config: compile_library(config, folder, NATIVE))
 
 
-every_kernel = pytest.mark.parametrize("config", CONFIGS, ids=lambda config: config.name)
+every_kernel = pytest.mark.parametrize("config", sampled(CONFIGS, every=3), ids=lambda config: config.name)
 flat_kernels = pytest.mark.parametrize(
     "config", [c for c in CONFIGS if c.ndim == 2 and c.dtype == "bf16"], ids=lambda config: config.name
 )
@@ -393,12 +394,15 @@ def test_any_small_problem_is_exact(
     assert_exact(Kernel(library_of(config)), problem)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_no_byte_behind_a_buffer_is_touched(direction: str, library_of: Callable[[Config], Path]) -> None:
     """Runs in its own process, where one byte too many is a segmentation fault."""
     chosen = [config for config in CONFIGS if config.direction == direction]
     names = [text for config in chosen for text in (config.name, str(library_of(config)))]
-    child = subprocess.run([sys.executable, __file__, *names], capture_output=True, text=True, check=False)
+    itself = [sys.executable, "-m", "tests.kernels.test_cpu_kernels"]
+    root = Path(__file__).parents[2]
+    child = subprocess.run([*itself, *names], cwd=root, capture_output=True, text=True, check=False)
     assert child.returncode == 0, child.stdout[-300:] + child.stderr[-3000:]
     assert child.stdout.split() == [config.name for config in chosen]
 
@@ -491,7 +495,7 @@ def cpu_flags() -> set[str]:
 
 @pytest.mark.skipif(MACHINE != "x86_64", reason="levels of x86-64")
 @pytest.mark.parametrize("level", X86_LEVELS)
-@pytest.mark.parametrize("index", [0, 10, 29, 33])
+@pytest.mark.parametrize("index", sampled([0, 10, 29, 33], every=4))
 def test_every_level_of_x86_is_exact(level: str, index: int, tmp_path: Path) -> None:
     if not X86_LEVELS[level] <= cpu_flags():
         pytest.skip(f"this CPU is below {level}")

@@ -205,7 +205,7 @@ class CheatingDriver(EmulatedDriver):
 
 @pytest.mark.parametrize(
     ("cheat", "detail"),
-    [("", ""), ("pauses", ""), ("skips", "when it was timed, "), ("caches", "does not do its work again")],
+    [("", ""), ("pauses", ""), ("skips", "when it was timed, "), ("caches", "reuses an earlier result")],
 )
 def test_what_is_timed_is_verified(
     gpu: EmulatedGpu, cheat: str, detail: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.build.gpu_toolchain import find_gpu_toolchain
 from tile_oracle.build.isa import isa_for
@@ -102,7 +103,7 @@ def code(text: str) -> list[str]:
     return lines
 
 
-@pytest.mark.parametrize("name", [*SOME, *SIXTEEN, *FP32])
+@pytest.mark.parametrize("name", sampled([*SOME, *SIXTEEN, *FP32], every=2))
 def test_gfx950_kernels_spill_nothing_and_fit_into_lds(name: str) -> None:
     which = kernel(name)
     text = assembly(which, "gfx950")
@@ -136,7 +137,7 @@ OF_OLDER_GFX9 = (
 """Kernel, and the one matrix instruction in its code, as the two architectures name it."""
 
 
-@pytest.mark.parametrize(("name", "on_gfx942", "on_gfx90a"), OF_OLDER_GFX9)
+@pytest.mark.parametrize(("name", "on_gfx942", "on_gfx90a"), sampled(OF_OLDER_GFX9, every=3))
 @pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
 def test_older_gfx9_multiplies_with_its_own_instructions(
     arch: str, name: str, on_gfx942: str, on_gfx90a: str
@@ -152,7 +153,7 @@ def test_older_gfx9_multiplies_with_its_own_instructions(
     assert "_lds_dword" not in text
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", sampled(SOME, every=2))
 def test_sm_90_kernels_use_the_matrix_unit_and_wide_moves(name: str) -> None:
     which = kernel(name)
     text = assembly(which, "sm_90")
@@ -187,7 +188,7 @@ GEMMS_OF_FP8 = {
 }
 
 
-@pytest.mark.parametrize("name", [*GEMMS, *GEMMS_OF_FP8, *GEMMS_OF_FP32])
+@pytest.mark.parametrize("name", sampled([*GEMMS, *GEMMS_OF_FP8, *GEMMS_OF_FP32], every=2))
 def test_gemms_for_gfx950_spill_nothing(name: str) -> None:
     which = parse_gemm_name(name)
     assert load_arch("gfx950").refusal(which) is None
@@ -301,7 +302,7 @@ def test_unimplemented_options_do_not_compile_and_say_why(change: dict[str, Any]
     ("change", "reason"),
     [
         ({"dtype": "fp32"}, "dtype: sm_90 does not multiply fp32"),
-        ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 works in two buffers"),
+        ({"pipeline": "compv4"}, "double_smem_buffer: compv4 on sm_90 has two buffers"),
         ({"scheduler": "interwave"}, "scheduler: compv3 on sm_90 is intrawave"),
         ({"direction": "bwd_data", "split_image": True}, "split_image: sm_90 has no bwd_data kernels"),
         ({"tile_m": 512, "tile_n": 512, "tile_k": 128, "double_smem_buffer": True}, "LDS"),

@@ -208,8 +208,8 @@ def test_the_containment_can_be_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_reason_for_no_control_group_is_reported(tmp_path: Path) -> None:
-    assert why_no_cgroup(None) == "control groups of version 2 are not mounted"
+    assert why_no_cgroup(None) == "cgroup v2 is not mounted"
     (tmp_path / "cgroup.subtree_control").write_text("cpu\n")
-    assert why_no_cgroup(tmp_path).endswith("passes on no memory and pids controller")
+    assert why_no_cgroup(tmp_path).endswith("does not delegate the controllers memory and pids")
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
     assert why_no_cgroup(tmp_path) == ""

@@ -77,6 +77,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     messages=st.lists(st.dictionaries(st.text(), json_values, max_size=4), max_size=6),

@@ -239,7 +239,7 @@ TIMING = (
         _FLAKY,
         "convolve(a); *(float *)a->out += ++calls;",
         declarations=_CALLS,
-        detail="another result each time",
+        detail="different results from the same data",
         quick=True,
     ),
     Family(
@@ -249,7 +249,7 @@ TIMING = (
         _FLAKY,
         f"{_TIMED} convolve(a); if (timed) *(float *)a->out += calls;",
         declarations=_CALLS,
-        detail="another result each time",
+        detail="different results from the same data",
     ),
     Family(
         "wrong_by_the_clock",

@@ -105,7 +105,7 @@ def test_a_name_may_be_printed_in_parts(checkout: Path) -> None:
     configs = read_builder_configs("profiler", checkout)
     assert [line.pipeline for line in configs.lines] == ["compv3"]
     ((_, reason),) = configs.left_out
-    assert "_V3_DirectLoad loads straight to LDS" in reason
+    assert "_V3_DirectLoad loads directly to LDS" in reason
 
 
 def test_sets_are_kept_apart(checkout: Path) -> None:
@@ -122,15 +122,15 @@ def test_sets_are_kept_apart(checkout: Path) -> None:
         (GOOD.replace("Fwd", "Fwd2"), "not among the headers' grouped convolutions"),
         (GOOD.replace("256, ", "", 1), "has 14 values, not 13"),
         (GOOD.replace("Default", "Filter5x5"), "specialization Filter5x5 is not one of"),
-        (GOOD.replace("128, 128", "128, many"), "NPerBlock is not a number"),
-        (GOOD.replace("128, 128", "-128, 128"), "MPerBlock is not a number"),
+        (GOOD.replace("128, 128", "128, many"), "NPerBlock is not a positive integer"),
+        (GOOD.replace("128, 128", "-128, 128"), "MPerBlock is not a positive integer"),
         (GOOD.replace("v3>", "v9>"), "pipeline version v9"),
         (GOOD.replace("Intrawave", "Sidewave"), "scheduler sidewave"),
         (GOOD.replace("32, 32, 2, 2", "32, 32, 3, 2"), "do not divide a tile of 128"),
         (GOOD.replace("<256", "<192"), "192 threads are not 2 x 2 waves"),
         (
             "DeviceGroupedConvBwdWeightTwoStage_Xdl_CShuffle<256, 128, 128, 64, Default, 2, 2>",
-            "does not say MPerXDL",
+            "does not give MPerXDL",
         ),
     ],
 )
@@ -147,9 +147,9 @@ def test_a_line_without_a_kernel_is_counted_with_its_reason(checkout: Path, line
 @pytest.mark.parametrize(
     ("name", "reason"),
     [
-        ("forward/profiler/nhwgc.conf", "does not say one data type"),
-        ("forward/profiler/nhwgc_bf16_fp16.conf", "does not say one data type"),
-        ("forward/profiler/bf16.conf", "does not say the layout"),
+        ("forward/profiler/nhwgc.conf", "does not name exactly one data type"),
+        ("forward/profiler/nhwgc_bf16_fp16.conf", "does not name exactly one data type"),
+        ("forward/profiler/bf16.conf", "does not name the layout"),
     ],
 )
 def test_an_ambiguous_path_is_a_reason(checkout: Path, name: str, reason: str) -> None:
@@ -166,7 +166,7 @@ def test_a_file_with_only_bad_lines_is_refused(checkout: Path) -> None:
 
 
 def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RuleError, match="is no checkout of Composable Kernel"):
+    with pytest.raises(RuleError, match="is not a checkout of Composable Kernel"):
         load_rule_set(rules_of("profiler", tmp_path))
 
 

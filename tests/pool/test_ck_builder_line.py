@@ -93,7 +93,7 @@ def test_a_whole_file_with_a_count_and_comments(tmp_path: Path) -> None:
     assert len(rule_set.blocks["grouped_conv"]) == len(UPSTREAM)
     assert rule_set.notes[0].endswith("1 of 13 lines in 1 config files were left out")
     assert rule_set.left_out == ((f"{path}:16", "not of the form Class<number, ...>"),)
-    assert "1 lines do not say how wide the result is stored" in rule_set.notes[-1]
+    assert "1 lines do not give the vector width of the result" in rule_set.notes[-1]
 
 
 def test_rank_and_type_may_come_from_the_line_alone(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_with_a_checkout_the_library_determines_the_waves(tmp_path: Path) -> Non
     [
         (
             FULL.replace("NHWGC,", "NGCHW,"),
-            "layout NGCHW GKYXC NHWGK: problems here lie as NHWGC GKYXC NHWGK",
+            "layout NGCHW GKYXC NHWGK: problems here have NHWGC GKYXC NHWGK",
         ),
         (FULL.replace("PassThrough,Default", "Bilinear,Default"), "CElementwiseOp Bilinear"),
         (FULL.replace("GKYXC,EmptyTuple", "GKYXC,Tuple(G_K)"), "DsLayout Tuple"),
@@ -153,10 +153,10 @@ def test_with_a_checkout_the_library_determines_the_waves(tmp_path: Path) -> Non
         (FULL.replace("bf16", "fp16"), "the line is of fp16, its path of bf16"),
         (FULL.replace("8,bf16,bf16", "8,fp8,bf16"), "AComputeDataType is fp8, not bf16"),
         (FULL.replace("MNKPadding", "KPadding"), "GEMM padding KPadding"),
-        (FULL.replace("Default,1>", "Default,0>"), "NumGroupsToMerge is not a number from 1 up"),
+        (FULL.replace("Default,1>", "Default,0>"), "NumGroupsToMerge is not a positive integer"),
         (FULL.replace(",Default,1>", ",Default,1,2,3>"), "has 49 values, not 51"),
         (FULL.replace("Default,1>", "Sideways,1>"), "scheduler sideways"),
-        (next(one for one in UPSTREAM if "v4" in one).replace("false,1>", "true,1>"), "straight to LDS"),
+        (next(one for one in UPSTREAM if "v4" in one).replace("false,1>", "true,1>"), "directly to LDS"),
     ],
 )
 def test_a_line_without_a_kernel_has_a_reason(line: str, reason: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.samples import sampled
+from tests.samples import sampled, slow
 from tile_oracle.arch import load_arch
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
@@ -93,7 +93,7 @@ def test_on_gfx950_the_default_kernels_of_fp32_are_few_and_half_as_deep(directio
     assert any(k.two_stage for k in pool) == (direction == "bwd_weight")
 
 
-@pytest.mark.parametrize("rules", ["default", "full", "full-tests", "tiny"])
+@pytest.mark.parametrize("rules", ["tiny", *slow("default", "full", "full-tests")])
 @pytest.mark.parametrize("arch", ["cpu", "gfx942", "gfx950"])
 def test_a_pool_is_sorted_unique_and_allowed(arch: str, rules: str) -> None:
     for kind in KINDS:
@@ -349,7 +349,7 @@ def test_depths_and_lists_multiply(tmp_path: Path) -> None:
                 "ndim": [2],
                 "epilogue": ["cshuffle", "default"],
             },
-            "mine.json: blocks: the blocks propose 400,004 kernels for each kind .* at most 250,000",
+            "mine.json: blocks: the blocks propose 400,004 kernels for each kind .* the limit is 250,000",
         ),
     ],
     ids=lambda value: None if isinstance(value, str) else str(value)[:60],

@@ -135,7 +135,7 @@ def test_other_claims_of_a_result_must_hold_for_its_kernel(tmp_path: Path) -> No
     path.write_text(json.dumps([as_printed(), *(as_printed(**{name: value}) for name, value in lies)]))
     imported = import_file(path, "gfx950")
     assert imported.summary.refused == {
-        f"{name} is not that of the kernel or of dense matrices": 1 for name, _ in lies
+        f"{name} contradicts the kernel or dense matrices": 1 for name, _ in lies
     }
     assert imported.summary.rows == 8
     assert imported.records["problem"].tolist() == [PROBLEM.id]
@@ -167,7 +167,7 @@ def test_foreign_parquet(tmp_path: Path) -> None:
     table.loc[1, "layout"] = "rrr"
     table.to_parquet(path)
     assert import_file(path, "gfx950").summary.refused == {
-        "layout is not that of the kernel or of dense matrices": 1
+        "layout contradicts the kernel or dense matrices": 1
     }
     table.drop(columns=["latency_ms", "k"]).to_parquet(path)
     with pytest.raises(RecordError, match="lacks the columns latency_ms, K"):

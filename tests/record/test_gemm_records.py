@@ -80,7 +80,7 @@ def test_an_open_journal_is_read(tmp_path: Path) -> None:
 def test_records_of_two_operations_are_not_one_table(tmp_path: Path, make_row: MakeRow) -> None:
     write_part(tmp_path / "part-a.parquet", rows())
     write_part(tmp_path / "part-b.parquet", [make_row(0)])
-    with pytest.raises(RecordError, match="several operations, gemm and grouped_conv: read each on its own"):
+    with pytest.raises(RecordError, match="several operations, gemm and grouped_conv: read them separately"):
         load_records(tmp_path)
 
 

@@ -40,12 +40,12 @@ def table(rows: list[Row]) -> pa.Table:
         ({"samples": 0}, "has no samples"),
         ({"latency_min_ms": 1e9}, "latency_min_ms is more than latency_ms"),
         ({"latency_min_ms": 0.0}, "latency_min_ms is not a positive number"),
-        ({"spread": -0.1}, "spread is not a number from 0"),
-        ({"K": 8}, "K is not that of the problem"),
-        ({"Hi": -5}, "Hi is not that of the problem"),
-        ({"tile_m": 32}, "the kernel's name and its columns are of two kernels"),
-        ({"kernel": "grouped_conv_of_my_own"}, "the kernel's name and its columns are of two kernels"),
-        ({"pipeline": "mem"}, "the kernel's name and its columns are of two kernels"),
+        ({"spread": -0.1}, "spread is negative or infinite"),
+        ({"K": 8}, "K differs from earlier rows of the problem"),
+        ({"Hi": -5}, "Hi differs from earlier rows of the problem"),
+        ({"tile_m": 32}, "the kernel's name and columns describe different kernels"),
+        ({"kernel": "grouped_conv_of_my_own"}, "the kernel's name and columns describe different kernels"),
+        ({"pipeline": "mem"}, "the kernel's name and columns describe different kernels"),
     ],
 )
 def test_an_invalid_row_is_named(change: Row, said: str, make_row: Callable[..., Row]) -> None:
@@ -66,8 +66,8 @@ def test_a_flipped_bit_in_a_throughput_is_detected(make_row: Callable[..., Row])
 
 def test_a_problem_has_the_columns_of_its_id(make_row: Callable[..., Row]) -> None:
     for change, said in (
-        ({"K": 8}, "its columns are those of the problem forward"),
-        ({"Hi": -5}, "no problem"),
+        ({"K": 8}, "its columns describe the problem forward"),
+        ({"Hi": -5}, "not a valid problem"),
     ):
         with pytest.raises(RecordError, match=said):
             check_rows(table([{**make_row(0), **change}]), "grouped_conv", "a.parquet")
@@ -81,9 +81,9 @@ def test_values_of_seven_digits_are_accepted(make_row: Callable[..., Row]) -> No
 
 def test_rows_of_one_problem_or_kernel_agree(make_row: Callable[..., Row]) -> None:
     rows = [make_row(n) for n in range(3)]
-    with pytest.raises(RecordError, match="pad_h is not that of the problem"):
+    with pytest.raises(RecordError, match="pad_h differs from earlier rows of the problem"):
         check_rows(table([*rows, {**make_row(1), "pad_h": 1}]), "grouped_conv", "a.parquet")
-    with pytest.raises(RecordError, match="tile_n is not that of the kernel"):
+    with pytest.raises(RecordError, match="tile_n differs from earlier rows of the kernel"):
         check_rows(table([*rows, {**make_row(1), "tile_n": 99}]), "grouped_conv", "a.parquet")
 
 
@@ -101,7 +101,7 @@ def test_missing_columns_of_older_files_are_accepted(make_row: Callable[..., Row
     pq.write_table(old.drop_columns(lacks), tmp_path / "old.parquet")
     known = {"op", "problem", "kernel", "status", "latency_ms", "tflops"}
     assert known <= set(arrow_schema().names)
-    with pytest.raises(RecordError, match="of two kernels"):
+    with pytest.raises(RecordError, match="describe different kernels"):
         load_records(tmp_path / "old.parquet")
     names = [name for name in old.column_names if name in ("time", *known, *_problem_names())]
     pq.write_table(old.select(names), tmp_path / "older.parquet")

@@ -66,7 +66,7 @@ def test_a_second_session_gets_one_line_that_names_the_first(tmp_path: Path) -> 
     with another_process(tmp_path, "own") as (process, _):
         with pytest.raises(RecordError) as caught:
             open_mine(tmp_path)
-        assert f"mine is in use by another session (process {process.pid}): wait for its end" in str(
+        assert f"mine is in use by another session (process {process.pid}): wait until it ends" in str(
             caught.value
         )
         assert "\n" not in str(caught.value)
@@ -114,5 +114,5 @@ def test_a_worker_whose_session_has_ended_does_not_write(tmp_path: Path) -> None
     with another_process(tmp_path, "own") as (controller, name):
         controller.kill()
         controller.wait()
-        with pytest.raises(RecordError, match="has ended: --resume goes on with it"):
+        with pytest.raises(RecordError, match="has ended: continue it with --resume"):
             join(tmp_path / "mine", MANIFEST, name)

@@ -209,7 +209,7 @@ def tuned_to(registry: Registry, kernel: Kernel, problem: Problem = EVIL) -> Non
         ("unwritten", "wrong", "left 35 of 245 values unwritten"),
         ("error_code", "wrong", "the kernel returned 7"),
         ("refuses", "unsupported", "the kernel refused the problem"),
-        ("other_abi", "build_error", "speaks ABI 2, this harness 1"),
+        ("other_abi", "build_error", "its ABI is 2, tile-oracle's 1"),
         ("compile_error", "build_error", "this kernel does not compile"),
         ("loop", "timeout", "no result after"),
     ],

@@ -44,6 +44,7 @@ def test_four_files_and_nothing_else(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == sorted(FILES)
 
 
+@pytest.mark.slow
 def test_the_same_report_is_the_same_bytes(tmp_path: Path) -> None:
     for name in ("one", "two"):
         write_report(tmp_path / name, a_report())

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems, some_run
+from tests.samples import slow
 from tile_oracle.judge.baseline import Baseline, make_baseline
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.report.data import RankedBy, ReportData, RunInfo, Scope, analyse
@@ -92,7 +93,7 @@ def a_report(count: int, *, model: bool = True, failures: float = 0.05) -> Repor
         (10, False, 0.1),
         (10, True, 1.0),
         (300, True, 0.05),
-        (2000, True, 0.02),
+        *slow((2000, True, 0.02)),
     ],
 )
 def test_a_whole_page_for_runs_of_any_size(count: int, model: bool, failures: float) -> None:

@@ -207,6 +207,7 @@ def grown_text(random: np.random.Generator, leaves: int, trees: int, columns: in
     return f"{head}tree_sizes={sizes}\n\n{''.join(sections)}end of trees\n\nparameters:\nend of parameters\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("leaves", "trees"), [(40_000, 2), (400, 3)])
 def test_trees_and_conditions_that_16_bits_cannot_name(leaves: int, trees: int) -> None:
     """Node numbers and conditions of 32 bits are another layout of the same trees. Random trees mix the ways

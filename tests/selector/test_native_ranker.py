@@ -16,6 +16,7 @@ import pytest
 
 from tests.made_records import make_kernels, make_problems
 from tests.model.test_predictor import published_folder
+from tests.samples import slow
 from tests.selector.made_problems import random_problems
 from tests.selector.test_traced_features import made_code
 from tests.training.test_gemm_training import make_records as make_gemm_records
@@ -89,6 +90,7 @@ def test_a_shipped_model_on_the_kernels_that_it_knows(folder: Path) -> None:
         assert_same(folder, some, random_problems(kind, PROBLEMS // len(of_kind)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kernel_set", "problems"), [("default", PROBLEMS // 20), ("full", 3)])
 def test_the_shipped_model_on_pools_that_it_does_not_know(kernel_set: str, problems: int) -> None:
     kernels = pool_of_kind(FORWARD, "gfx950", kernel_set)
@@ -107,8 +109,9 @@ def test_a_published_model(records: pd.DataFrame, tmp_path: Path, schema: str, l
 @pytest.mark.parametrize(
     "recipe",
     [
-        *("default", "tflops_97", "log_time", "log_efficiency", "lambdarank", "pairwise"),
-        *("physical", "physical_and_trees"),
+        "default",
+        *slow("tflops_97", "log_time", "log_efficiency", "lambdarank", "pairwise"),
+        *slow("physical", "physical_and_trees"),
     ],
 )
 def test_every_recipe(records: pd.DataFrame, tmp_path: Path, recipe: str) -> None:
@@ -117,7 +120,9 @@ def test_every_recipe(records: pd.DataFrame, tmp_path: Path, recipe: str) -> Non
     assert_same(tmp_path / "m", kernels, random_problems(FORWARD, 40))
 
 
-@pytest.mark.parametrize("weights", [{"lambdarank": 1.0, "latency": 0.5}, {"bandwidth": 2.0, "tflops": 1.0}])
+@pytest.mark.parametrize(
+    "weights", [{"lambdarank": 1.0, "latency": 0.5}, *slow({"bandwidth": 2.0, "tflops": 1.0})]
+)
 def test_members_of_several_targets(records: pd.DataFrame, tmp_path: Path, weights: dict[str, float]) -> None:
     """A relative member's level comes from the mean of the absolute ones, in the order of the weights."""
     names = (*weights, "log_time")

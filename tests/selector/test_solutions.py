@@ -69,6 +69,7 @@ def test_the_example_s_dispatcher_picks_what_python_picks(exported: Path) -> Non
     assert any(order[0] != place for order, place in zip(ranked, expected, strict=True))
 
 
+@pytest.mark.slow
 @needs_make
 def test_a_candidate_without_a_function_is_named(exported: Path, tmp_path: Path) -> None:
     assert main(["export", MODEL.name, "-o", str(tmp_path / "all")]) == 0

@@ -43,6 +43,7 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
     return project, project.pytest(*JUDGED, "--update-baseline")
 
 
+@pytest.mark.slow
 def test_a_first_run_is_accepted_though_there_is_no_baseline(accepted: tuple[Project, Finished]) -> None:
     _, finished = accepted
     assert finished.status == 0
@@ -160,6 +161,7 @@ def test_known_failures_are_expected_healed_ones_told_and_new_ones_red(project: 
 # ---- models -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
     """The model's picks are measured again with the leaders: no pick can beat its oracle by luck."""
     project.problem_set("four.csv", PROBLEMS)

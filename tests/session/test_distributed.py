@@ -35,6 +35,7 @@ def distributed(make_project: Callable[[], Project]) -> tuple[Project, Finished]
     return project, finished
 
 
+@pytest.mark.slow
 def test_the_tests_of_one_problem_stay_on_one_worker(distributed: tuple[Project, Finished]) -> None:
     _, finished = distributed
     workers = defaultdict(set)

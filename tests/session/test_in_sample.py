@@ -16,6 +16,7 @@ from _pytest.config import _prepareconfig
 
 from tests.made_records import make_problems
 from tests.pytest_project import Project
+from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
 from tile_oracle.commands.evaluate import rankings_of, training_lines
 from tile_oracle.data_files import data_folder
@@ -129,7 +130,7 @@ def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judg
 # ---- sessions -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+@pytest.mark.parametrize("more", ONE_AND_TWO_WORKERS)
 def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: tuple[str, ...]) -> None:
     name = f"seen{len(more)}"
     done = recorded.project.pytest(
@@ -261,6 +262,7 @@ def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(
 # ---- the shipped models ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
 def test_no_shipped_model_was_trained_on_the_problems_that_gate_it(folder: Path) -> None:
     learnt = trained_on(folder)

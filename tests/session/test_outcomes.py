@@ -13,6 +13,7 @@ import pytest
 
 from tests.pytest_project import CLOCK_THAT_JUMPS, PROBLEMS, SHORTLY, TWO_KERNELS, Finished, Project
 from tests.pytest_project import junit_properties as properties_of
+from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded
 from tile_oracle.errors import HarnessError
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
@@ -22,7 +23,7 @@ from tile_oracle.session.verdict_items import CRITERION_NAMES
 ROOT = Path(__file__).parents[2]
 REPLAY = ("--problem-set", SET, "--target", "replay")
 ITEMS = [f"tile_oracle::verdict[{name}]" for name in CRITERION_NAMES]
-WORKERS = pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
+WORKERS = pytest.mark.parametrize("more", ONE_AND_TWO_WORKERS)
 
 
 @pytest.fixture(scope="module")

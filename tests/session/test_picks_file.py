@@ -51,6 +51,7 @@ def test_picks_pass_or_fail_by_their_own_baseline(recorded: Recorded) -> None:
     assert "verdict FAILED: criteria not met: mean" in worse.output
 
 
+@pytest.mark.slow
 def test_a_file_without_these_problems_judges_nothing(recorded: Recorded) -> None:
     write_picks(recorded, recorded.project.folder / "others.csv", place=0)
     table = pd.read_csv(recorded.project.folder / "others.csv")

@@ -111,7 +111,7 @@ def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> Non
     assert (project.folder / "reports" / "mine" / "report.html").is_file()
     taken = project.pytest(*named)
     assert taken.status == 4
-    assert "reports/mine exists already: add --resume to go on with it" in taken.last
+    assert "reports/mine exists already: add --resume to continue it" in taken.last
     other = project.pytest(*named, "--resume", "--data-seed=7")
     assert other.status == 4
     assert "reports/mine cannot be resumed: it was made with another data seed" in other.last
@@ -132,7 +132,7 @@ def test_a_second_session_on_a_run_is_refused_and_doubles_nothing(
     second = four.pytest(*SWEEP)
     process.send_signal(signal.SIGCONT)
     assert second.status == 4
-    assert f"is in use by another session (process {process.pid}): wait for its end" in second.last
+    assert f"is in use by another session (process {process.pid}): wait until it ends" in second.last
     assert "Traceback" not in second.output
     assert end_of(process).status == 0
     assert len(pairs(four.records())) == ALL_PAIRS

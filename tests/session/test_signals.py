@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.pytest_project import PROBLEMS, Finished, Project, children, twice
+from tests.samples import slow
 
 SWEEP = (
     "--problem-set",
@@ -44,7 +45,7 @@ def end_of(process: subprocess.Popen[str], begin: str) -> Finished:
 
 
 @pytest.mark.parametrize(
-    ("number", "workers"), [(signal.SIGTERM, ()), (signal.SIGTERM, ("-n1",)), (signal.SIGHUP, ())]
+    ("number", "workers"), [(signal.SIGTERM, ()), *slow((signal.SIGTERM, ("-n1",)), (signal.SIGHUP, ()))]
 )
 def test_a_session_that_is_told_to_end_seals_and_says_how_to_go_on(
     number: signal.Signals, workers: tuple[str, ...], project: Project

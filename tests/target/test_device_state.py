@@ -101,7 +101,7 @@ def test_without_a_library_or_its_gpu_there_is_no_reader(pynvml: ModuleType) -> 
     assert why_not_readable("nvidia") == ""
     pynvml.answers[("nvmlInit",)] = 1
     assert open_reader("nvidia", PCI) is None
-    assert why_not_readable("nvidia") == "pynvml finds no driver to ask: Driver Not Loaded"
+    assert why_not_readable("nvidia") == "pynvml finds no driver: Driver Not Loaded"
 
 
 @pytest.mark.parametrize(("vendor", "module"), [("nvidia", "pynvml"), ("amd", "amdsmi")])

@@ -51,6 +51,7 @@ def measured(make_project: Callable[[], Project]) -> Measured:
     return Measured(project, run, finished, project.records())
 
 
+@pytest.mark.slow
 def test_a_session_measures_checks_ranks_and_judges(measured: Measured) -> None:
     assert measured.finished.status == 0, measured.finished.output
     sweep = measured.records[measured.records["round"] == 0]

@@ -106,6 +106,7 @@ def test_efficiencies_are_those_of_the_selection(seed: int, rows: pd.DataFrame) 
     np.testing.assert_array_equal(picked_efficiencies(rows, predicted), expected)
 
 
+@pytest.mark.slow
 def test_the_chosen_one_is_the_smallest_that_is_as_good_as_the_best(found: TradeOff) -> None:
     best, chosen = found.row(found.best), found.row(found.chosen)
     assert best.by["problem"].mean_gain == best.by["family"].p10_gain == Interval(0.0, 0.0, 0.0)
@@ -165,6 +166,7 @@ def test_a_variant_cut_from_a_longer_training_is_what_its_own_training_gives(
         assert len(member.feature_names) == variant.features
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_cross_validating_the_chosen_recipe(
     found: TradeOff, rows: pd.DataFrame
 ) -> None:
@@ -225,6 +227,7 @@ def test_a_compact_training_ships_the_choice_and_says_so(tmp_path: Path) -> None
     assert not (tmp_path / "m" / TRADEOFF_FILE).exists()  # it is not another model's
 
 
+@pytest.mark.slow
 def test_the_table_shows_the_best_the_chosen_and_what_no_smaller_one_beats(found: TradeOff) -> None:
     lines = list(table_lines(found))
     assert lines[0] == "picks among 10 kernels, timed in counted"
@@ -247,6 +250,7 @@ def test_what_cannot_be_made_smaller_is_one_line(rows: pd.DataFrame, tmp_path: P
         train(records, TREES, n_splits=2, warm_start=tmp_path / "old", choose=choose_compact)
 
 
+@pytest.mark.slow
 def test_the_command_times_picks_in_native_code(rows: pd.DataFrame) -> None:
     said: list[str] = []
     search = train_command._smaller(Effort(report=said.append))

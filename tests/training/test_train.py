@@ -136,6 +136,7 @@ def test_one_problem_cannot_be_cross_validated() -> None:
     assert model.checks == ()
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes(records: pd.DataFrame, tmp_path: Path) -> None:
     for folder, seed, threads in (("a", 0, 1), ("b", 0, 2), ("c", 1, 1)):
         train(records, few_trees("default"), effort=Effort(seed, threads), n_splits=2).save(tmp_path / folder)

@@ -93,6 +93,7 @@ def test_a_kernel_with_a_finding_is_refused_on_request(before: Builder) -> None:
         assert asks_not.need(KERNELS["gemm"]).status == "ok"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arch", ["gfx942", "gfx90a"])
 def test_kernels_for_older_gfx9_are_proven_to_wait(arch: str, tmp_path: Path) -> None:
     """And without its waits one is not."""

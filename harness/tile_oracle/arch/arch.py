@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from tile_oracle.arch.specs import ComputeUnit, Hardware, KernelFamily, Peak, RegisterLimit, Triple
-from tile_oracle.kernel import Kernel, TiledKernel
+from tile_oracle.kernel import Kernel, NamedKernel, TiledKernel
 from tile_oracle.kernel.fields import triple
 from tile_oracle.operation import operation_named
 from tile_oracle.problem import Problem, kind_text
@@ -18,7 +18,7 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class Arch:
-    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` say what it refuses."""
+    """One architecture. `refusals(kernel)` and `problem_refusal(kernel, problem)` return what it refuses."""
 
     name: str
     family: str
@@ -36,7 +36,7 @@ class Arch:
     compute_unit: ComputeUnit | None = None
     preshuffle_warp_tiles: Mapping[str, tuple[Triple, ...]] = field(default_factory=dict)
     fp8_format: str = ""
-    """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" where the table does not say."""
+    """The encoding of e4m3 that the matrix unit reads: ocp or fnuz; "" if the table does not state it."""
     most_threads: int = 1024
     listed_only: bool = True
     """Whether convolutions are limited to tile-oracle's family: listed waves and warp tiles, whole loads."""
@@ -105,11 +105,16 @@ class Arch:
     # ---- kernels ----------------------------------------------------------------------------
 
     def refusal(self, kernel: Kernel) -> str | None:
-        """Why the architecture does not allow the kernel (the first reason), or None when it does."""
+        """Why the architecture does not allow the kernel (the first reason), or None when it does. The limits
+        of a NamedKernel are its source's."""
+        if isinstance(kernel, NamedKernel):
+            return None
         return next(operation_named(kernel.op).refusals(self, kernel), None)
 
     def refusals(self, kernel: Kernel) -> tuple[str, ...]:
         """All reasons against the kernel; empty when it is allowed."""
+        if isinstance(kernel, NamedKernel):
+            return ()
         return tuple(operation_named(kernel.op).refusals(self, kernel))
 
     def pipeline_refusals(self, kernel: TiledKernel) -> Iterator[str]:
@@ -135,6 +140,8 @@ class Arch:
             return (
                 f"kind: the kernel is for {kind_text(kernel.kind)}, the problem is {kind_text(problem.kind)}"
             )
+        if isinstance(kernel, NamedKernel):
+            return None
         return next(operation_named(kernel.op).problem_refusals(self, kernel, problem), None)
 
     def able(self, kernels: Iterable[Kernel], problem: Problem) -> list[Kernel]:

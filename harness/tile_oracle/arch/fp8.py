@@ -10,5 +10,5 @@ def fp8_refusal(arch: str) -> str | None:
     found = load_arch(arch).fp8_format
     if found == "ocp":
         return None
-    has = f"reads e4m3 as {found}, in which the same bits are other numbers" if found else "has none"
+    has = f"reads e4m3 as {found}, in which the same bits are different numbers" if found else "has none"
     return f"dtype 'fp8' has no code for {arch}: operands are OCP's e4m3, and its matrix unit {has}"

@@ -42,8 +42,8 @@ def compute_unit(arch: str) -> ComputeUnit:
     unit = load_arch(arch).compute_unit
     if unit is None:
         raise RuleError(
-            f"kernels/arch_specs.json does not say how many workgroups a compute unit of {arch} holds, "
-            f"only for {', '.join(archs_with_occupancy())}"
+            f"kernels/arch_specs.json does not describe the compute unit of {arch}, "
+            f"only those of {', '.join(archs_with_occupancy())}"
         )
     return unit
 

@@ -13,7 +13,7 @@ OPTIONS = ("split_image", "num_groups_to_merge", "explicit_gemm", "two_stage")
 
 @dataclass(frozen=True)
 class Hardware:
-    """Figures of one device of an architecture, as counted by the published feature schemas.
+    """Hardware figures of one device of an architecture, counted as in the published feature schemas.
 
     0 where the device has no such unit. lds_capacity_bytes: the published figure that models were trained
     with. It can differ from the limit for kernels (`Arch.lds_limit_bytes`).

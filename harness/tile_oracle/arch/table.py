@@ -57,7 +57,8 @@ def _shipped() -> Mapping[str, Arch]:
 
 
 def read_archs(path: Path) -> Mapping[str, Arch]:
-    """All architectures of a file like kernels/arch_specs.json. Raises RuleError, naming the place."""
+    """Reads all architectures of a file like kernels/arch_specs.json. Raises RuleError, which names the
+    place."""
     top = JsonTree.read(path).known_members(
         ("element_bytes", "accumulate", "kernel_families", "archs"), ("about", "preshuffle_warp_tiles")
     )

@@ -1,1 +1,1 @@
-"""From kernels to binaries: toolchains, source generation, content-addressed cache, builder, inspection."""
+"""Builds kernels: toolchains, source generation, content-addressed cache, builder, inspection."""

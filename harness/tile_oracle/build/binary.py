@@ -28,9 +28,9 @@ class BuildResult:
 
     kernel: Kernel
     status: str
-    """ok or build_error: a word of tile_oracle.record.schema.STATUSES."""
+    """ok or build_error (tile_oracle.record.schema.STATUSES)."""
     binary: Binary | None
-    """Not None exactly when the status is ok."""
+    """Set if and only if the status is ok."""
     log: str
     """The compiler's output; the middle of a very long output is left out."""
     seconds: float

@@ -1,4 +1,4 @@
-"""A hash of what a binary does, without what a rebuild may change: link times, paths, compiler's name."""
+"""A hash of what a binary does, without what a rebuild may change: link time, paths, the compiler's name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tile_oracle.build.elf import DAMAGED, Elf
 from tile_oracle.errors import BuildError
 
 _LOADED = 2
-"""SHF_ALLOC, a section's flag: it is in memory when the code runs."""
+"""The section flag SHF_ALLOC: the section is in memory when the code runs."""
 _NOBITS = 8
 _FAT_SECTION = ".hip_fatbin"
 _BUILD_ID = ".note.gnu.build-id"
@@ -22,10 +22,10 @@ _PTX = re.compile(rb"^\s*\.target\s", re.MULTILINE)
 
 
 def binary_identity(path: Path) -> str:
-    """sha256 over code, constants and metadata, hexadecimal. Equal for two names that are one kernel.
+    """sha256 over code, constants and metadata, hexadecimal. Equal for two names of the same kernel.
 
     For an ELF file it covers every section that is loaded, except the build id. For a host library with GPU
-    code it covers the GPU code alone, because the host part holds the kernel's name. For PTX it covers the
+    code it covers only the GPU code, because the host part holds the kernel's name. For PTX it covers the
     text without comments. Any other file counts as a whole. Raises BuildError for a file that cannot be read.
     """
     try:

@@ -27,7 +27,8 @@ class BinaryMaker:
     def __init__(
         self, equipment: Equipment, build_dir: Path | None, timeout_s: float, verifier: CodeVerifier
     ) -> None:
-        """Opens the cache in `build_dir`, or in the default folder. `timeout_s`: of one compiler process.
+        """Opens the cache in `build_dir`, or in the default folder. `timeout_s`: limit of one compiler
+        process.
 
         Raises BuildError for a folder that cannot be used.
         """
@@ -90,10 +91,10 @@ class BinaryMaker:
     def make(
         self, kernel: Kernel, unit: str, key: str, began: float, run_fewer: Callable[[], None]
     ) -> BuildResult:
-        """Compiles a kernel, unless the cache has it by now or a log of its failure since `began`.
+        """Compiles a kernel, unless the cache now has it, or has a log of its failure since `began`.
 
         `began`: seconds since the epoch. `run_fewer` is called when a signal killed the compiler. The caller
-        holds the cache's lock of the key. Raises BuildError when the cache cannot be written, and after
+        holds the cache's lock on the key. Raises BuildError when the cache cannot be written, and after
         `stop`.
         """
         compiler = self._compiler
@@ -130,7 +131,7 @@ class BinaryMaker:
         key = self._compiler.key(unit)
         entry = self.cache.find(key)
         if entry is None:
-            # No wait for another session that builds it too: entries are renamed into place atomically.
+            # Another session may build it too; no lock is needed, since entries are renamed into place.
             with self.cache.try_lock(key) or nullcontext():
                 entry, ended = self._compiler.make(DEVICE_WORK, unit, key)
             if entry is None:

@@ -97,11 +97,13 @@ class Builder:
         self.toolchain: Toolchain | None = found.toolchain
         self.flags: tuple[str, ...] = found.flags
         self.source: KernelSource = found.source
+        self.origin: KernelSource = found.compiled_from
+        """The sources to compile."""
         self.compiled_from = found.compiled_from.identity
         """Identity of the sources to compile. `source` may be a prebuilt folder of them instead."""
         self.headers: Headers = found.compiled_from.headers
         self.notes: list[str] = found.notes
-        """Messages to show the user once, such as a stale folder."""
+        """Messages to show to the user once, such as a stale folder."""
         self._timeout_s = timeout_s
         self._maker = BinaryMaker(found, build_dir, timeout_s, verifier)
         self.cache = self._maker.cache
@@ -168,7 +170,8 @@ class Builder:
 
     @property
     def source_identity(self) -> str:
-        """Hash of everything but the kernel that determines a binary. Runs may be joined when it is equal."""
+        """Hash of everything but the kernel that determines a binary. A run is resumed only if it is
+        equal."""
         return self._maker.identity
 
     def device_work(self) -> Binary:

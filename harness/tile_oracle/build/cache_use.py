@@ -72,7 +72,7 @@ def prune(
     """Removes entries unused for `unused_for_s`, then the least recently used beyond `keep_bytes` in total.
 
     Entries used within `IN_USE_S` and entries being built are kept. `progress` is called with
-    (entries processed, entries to process). Raises BuildError where the folder cannot be written.
+    (entries processed, entries to process). Raises BuildError if the folder cannot be written.
     """
     entries = entries_in(folder)
     chosen = _chosen(entries, now_s, unused_for_s, keep_bytes)

@@ -10,10 +10,12 @@ from pathlib import Path
 
 from tile_oracle.arch.occupancy import occupancy
 from tile_oracle.build.ck_tile.library import code_object_in, instances, most_demanding
-from tile_oracle.build.code_object import KernelFacts, inspect_code_object
+from tile_oracle.build.code_object import KernelFacts, read_code_object
 from tile_oracle.build.elf import DAMAGED, DYNAMIC_SYMBOLS, SYMBOLS, Elf, Symbol
 from tile_oracle.build.machine_code import amd_code, main_loop_matrix_instructions, nvidia_code, ptx_code
 from tile_oracle.errors import BuildError
+from tile_oracle.triton.archive import SUFFIX as TRITON_SUFFIX
+from tile_oracle.triton.archive import read_archive
 
 KERNEL = "to_conv"
 _LAUNCH_INFO = "to_launch_info"
@@ -26,7 +28,7 @@ _REGISTER_BYTES = 4
 
 @dataclass(frozen=True)
 class CodeFacts:
-    """Resource use of a kernel. A field is None where the binary does not say; on cpu all are None.
+    """Resource use of a kernel. A field is None if the binary does not state it; on cpu all are None.
 
     vgprs: vector registers of a work-item; on AMD including accumulators, on NVIDIA all registers.
     agprs, sgprs: accumulator and scalar registers.
@@ -60,6 +62,8 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
     A binary that cannot be read gives no facts; the build has already checked it.
     """
     try:
+        if path.suffix == TRITON_SUFFIX:
+            return _archive(path, arch)
         if arch.startswith("gfx"):
             return _library(path, arch) if path.suffix == ".so" else _amd(path, arch)
         if arch.startswith("sm_") and path.suffix == ".cubin":
@@ -67,22 +71,39 @@ def code_facts(path: Path, arch: str) -> CodeFacts:
         if arch.startswith("sm_") and path.suffix == ".ptx":
             lines = ptx_code(path.read_text("utf-8", "replace"), KERNEL)
             return CodeFacts(loop_matrix_instructions=main_loop_matrix_instructions(lines))
-    except (BuildError, OSError, *DAMAGED):
+    except (BuildError, OSError, ValueError, *DAMAGED):
         pass
     return CodeFacts()
 
 
+def _archive(path: Path, arch: str) -> CodeFacts:
+    """The facts of a Triton kernel's first launch, as compiled for aligned problems."""
+    first = read_archive(path).variants[0].launches[0]
+    elf, launched = Elf(first.image), (first.threads, first.lds_bytes)
+    if arch.startswith("sm_"):
+        # Matrix instructions of warp groups (wgmma) are not counted, and 0 would say that there are none.
+        facts = _of_cubin(elf, arch, first.function, *launched)
+        return replace(facts, loop_matrix_instructions=facts.loop_matrix_instructions or None)
+    return _of_code_object(first.image, str(path), arch, first.function, *launched)
+
+
 def _amd(path: Path, arch: str) -> CodeFacts:
-    facts = inspect_code_object(path).kernels[KERNEL]
-    elf = Elf(path.read_bytes())
-    threads, dynamic_lds_bytes = _launch_info(elf)
+    data = path.read_bytes()
+    return _of_code_object(data, str(path), arch, KERNEL, *_launch_info(Elf(data)))
+
+
+def _of_code_object(
+    data: bytes, where: str, arch: str, kernel: str, threads: int, dynamic_lds_bytes: int
+) -> CodeFacts:
+    facts = read_code_object(data, where).kernels[kernel]
+    elf = Elf(data)
     made = _of_amd(facts, facts.lds_bytes + dynamic_lds_bytes)
     held = occupancy(arch, threads, facts.vgprs, facts.lds_bytes + dynamic_lds_bytes, facts.sgprs)
     return replace(
         made,
         workgroups_per_cu=held.workgroups_per_cu,
         waves_per_cu=held.waves_per_cu,
-        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(elf, KERNEL))),
+        loop_matrix_instructions=main_loop_matrix_instructions(amd_code(_symbol_bytes(elf, kernel))),
     )
 
 
@@ -107,15 +128,18 @@ def _of_amd(facts: KernelFacts, lds_bytes: int) -> CodeFacts:
 
 
 def _cubin(data: bytes, arch: str) -> CodeFacts:
-    """Reads the section .nv.info: records of (form, attribute, size), each followed by its value."""
     elf = Elf(data)
-    kernel = next(number for number, symbol in enumerate(_symbols(elf)) if symbol.name == KERNEL)
+    return _of_cubin(elf, arch, KERNEL, *_launch_info(elf))
+
+
+def _of_cubin(elf: Elf, arch: str, name: str, threads: int, dynamic_lds_bytes: int) -> CodeFacts:
+    """Reads the section .nv.info: records of (form, attribute, size), each followed by its value."""
+    kernel = next(number for number, symbol in enumerate(_symbols(elf)) if symbol.name == name)
     found: dict[int, int] = {}
     for attribute, number, value in _attributes(elf.body(_CUBIN_INFO)):
         if number == kernel:
             found[attribute] = value
-    static = elf.named_sections().get(f".nv.shared.{KERNEL}")
-    threads, dynamic_lds_bytes = _launch_info(elf)
+    static = elf.named_sections().get(f".nv.shared.{name}")
     lds_bytes = (static.size if static else 0) + dynamic_lds_bytes
     frame_bytes = found.get(_FRAME)
     held = occupancy(arch, threads, found[_REGISTERS], lds_bytes)
@@ -126,7 +150,7 @@ def _cubin(data: bytes, arch: str) -> CodeFacts:
         spills=None if frame_bytes is None else -(-frame_bytes // _REGISTER_BYTES),
         workgroups_per_cu=held.workgroups_per_cu,
         waves_per_cu=held.waves_per_cu,
-        loop_matrix_instructions=main_loop_matrix_instructions(nvidia_code(elf.body(f".text.{KERNEL}"))),
+        loop_matrix_instructions=main_loop_matrix_instructions(nvidia_code(elf.body(f".text.{name}"))),
     )
 
 

@@ -55,7 +55,7 @@ class CodeObject:
 
 
 def inspect_code_object(path: Path) -> CodeObject:
-    """Reads an AMD code object's note. Raises BuildError when the file is no code object or is damaged."""
+    """Reads an AMD code object's note. Raises BuildError when the file is not a code object or is damaged."""
     return read_code_object(_read(path), str(path))
 
 
@@ -106,7 +106,7 @@ def _kernel(entry: Mapping[str, Any]) -> KernelFacts:
 def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> str | None:
     """Why a GPU binary cannot be used: damaged, for another machine, or lacking one of the `needed` symbols.
 
-    Of a cubin only the ELF header is checked; the driver reads the rest.
+    For a cubin, only the ELF header is checked; the driver reads the rest.
     """
     data = _read(path)
     if machine == "amdgcn":
@@ -115,7 +115,7 @@ def what_is_wrong_for_gpu(path: Path, machine: str, needed: tuple[str, ...]) -> 
         return f"the code object does not hold {', '.join(missing)}" if missing else None
     if data[:4] == b"\x7fELF":
         is_cubin = len(data) > 20 and struct.unpack_from("<H", data, 18)[0] == CUDA
-        return None if is_cubin else "the binary is no cubin"
+        return None if is_cubin else "the binary is not a cubin"
     text = data.decode("utf-8", "replace")
     if ".target" not in text:
         return "the binary is neither a cubin nor PTX"

@@ -53,7 +53,7 @@ class CodeVerifier:
         findings = self.report(result.kernel, result.binary, assembly).findings
         if self._mode != REFUSE or not findings:
             return result
-        log = "\n".join(["error: the machine code does not wait as it must", *findings[0].lines()])
+        log = "\n".join(["error: the machine code lacks required waits", *findings[0].lines()])
         return replace(result, status="build_error", binary=None, log=log)
 
     def report(self, kernel: Kernel, binary: Binary, assembly: Callable[[Kernel], str]) -> Report:

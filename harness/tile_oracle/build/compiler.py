@@ -161,5 +161,5 @@ class Compiler:
         try:
             wrong = self._source.what_is_wrong(work / self._output, name, self._isa)
         except BuildError:
-            wrong = "the compiler left no binary that can be read"
+            wrong = "the compiler wrote no readable binary"
         return Ended(wrong is None, f"{log}\n{wrong or ''}".strip(), seconds)

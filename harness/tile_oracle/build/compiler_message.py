@@ -1,4 +1,4 @@
-"""Finds the message that matters in a compiler's log."""
+"""Finds the relevant message in a compiler's log."""
 
 from __future__ import annotations
 

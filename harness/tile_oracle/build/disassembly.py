@@ -27,7 +27,7 @@ _IN_ROCM = ("llvm/bin/llvm-objdump", "lib/llvm/bin/llvm-objdump")
 _TIMEOUT_S = 120
 _MOST_BYTES = 1 << 30
 _DESCRIPTOR_BYTES = 64
-_HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; of Triton the .amdgcn file)"
+_HOW = "install LLVM 20 or newer, or ROCm, or give the compiler's assembly (-S; Triton's .amdgcn file)"
 _LDS_SIZE, _SCRATCH_SIZE, _KERNARG_SIZE, _PROPERTIES = 0, 4, 8, 56
 _USER_REGISTERS = (
     "user_sgpr_private_segment_buffer",
@@ -64,11 +64,11 @@ def _embedded(path: Path, data: bytes) -> bytes:
     try:
         found = code_objects(Elf(data).body(_FAT_SECTION))
     except DAMAGED:
-        raise BuildError(f"{path} is no AMD code object, and carries none") from None
+        raise BuildError(f"{path} is not an AMD code object and contains none") from None
     for name, code in found.items():
         if "-gfx9" in name:
             return code
-    raise BuildError(f"{path} carries code for {', '.join(found) or 'no GPU'}, not for gfx9")
+    raise BuildError(f"{path} contains code for {', '.join(found) or 'no GPU'}, not for gfx9")
 
 
 def disassemble(path: Path, data: bytes) -> Assembly:
@@ -86,9 +86,9 @@ def disassemble(path: Path, data: bytes) -> Assembly:
             check=False,
         )
     except (OSError, subprocess.SubprocessError) as error:
-        raise BuildError(f"{program} does not disassemble {path}: {error}") from None
+        raise BuildError(f"{program} cannot disassemble {path}: {error}") from None
     if done.returncode:
-        raise BuildError(f"{program} does not disassemble {path}: {done.stderr.strip()[:200]}")
+        raise BuildError(f"{program} cannot disassemble {path}: {done.stderr.strip()[:200]}")
     assembly = parse_assembly(done.stdout)
     try:
         settings = dict(_descriptors(data))

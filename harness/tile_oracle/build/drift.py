@@ -1,4 +1,4 @@
-"""What changed between two versions of a pool: folders of binaries, or lists of kernel names."""
+"""Compares two versions of a pool: folders of binaries, or lists of kernel names."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.user_file import read_bytes
 
 _MOST_LIST_BYTES = 64 << 20
-_BINARIES = (".so", ".hsaco", ".ptx", ".cubin")
+_BINARIES = (".so", ".hsaco", ".ptx", ".cubin", ".zip")
 
 
 @dataclass(frozen=True)
 class PoolVersion:
-    """One side of a comparison. `kernels`: name -> identity of its binary, "" where only names are known."""
+    """One side of a comparison. `kernels`: name -> identity of its binary, "" if only names are known."""
 
     where: str
     made_by: str
@@ -38,8 +38,8 @@ class PoolVersion:
 class Drift:
     """How B differs from A. Every tuple is sorted.
 
-    renamed: (name in A, name in B) of one binary, where A alone has the first and B alone the second name.
-    changed: names of both whose binaries differ. same: names of both without a known difference.
+    renamed: (name in A, name in B) of one binary; only A has the first name and only B the second. changed:
+    names in both whose binaries differ. same: names in both without a known difference.
     """
 
     a: PoolVersion
@@ -62,7 +62,7 @@ class Drift:
 def read_version(path: Path) -> PoolVersion:
     """Reads a folder of `tile-oracle build`, a build cache (--build-dir), or a text file of kernel names.
 
-    A text file has one name per line. A cache may hold several binaries of a name: the newest counts.
+    A text file has one name per line. If a cache holds several binaries of a name, the newest counts.
     Raises BuildError for anything else, and for a damaged binary or an unknown name.
     """
     if is_prebuilt_folder(path):
@@ -131,7 +131,7 @@ def _listed(path: Path) -> PoolVersion:
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError:
-        raise BuildError(f"{path} is no list of kernels: it is not UTF-8 text") from None
+        raise BuildError(f"{path} is not a list of kernels: it is not UTF-8 text") from None
     kernels: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         name = line.strip()

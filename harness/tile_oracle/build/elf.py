@@ -44,7 +44,7 @@ class Elf:
 
     def __init__(self, data: bytes) -> None:
         if data[:6] != b"\x7fELF\x02\x01":
-            raise ValueError("no 64-bit little-endian ELF file")
+            raise ValueError("not a 64-bit little-endian ELF file")
         self._data = data
         self.type, self.machine = struct.unpack_from("<HH", data, 16)
         (table,) = struct.unpack_from("<Q", data, 40)

@@ -1,4 +1,4 @@
-"""What kernels of one architecture are built with: a kernel source, an instruction set and a toolchain."""
+"""The equipment to build kernels of one architecture: kernel source, instruction set and toolchain."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Equipment:
     """The result of `equip`.
 
     compiled_from: the sources to compile. prebuilt: the prebuilt folder of them to look in first, or None.
-    toolchain: None where there is no compiler, for the reason in `why_no_toolchain`; then `prebuilt` is set.
-    notes: messages to show the user once, such as a stale folder.
+    toolchain: None if there is no compiler, for the reason in `why_no_toolchain`; then `prebuilt` is set.
+    notes: messages to show to the user once, such as a stale folder.
     """
 
     compiled_from: KernelSource

@@ -127,8 +127,8 @@ class GpuToolchain:
 def find_gpu_toolchain(name: str, arch: str) -> GpuToolchain | NvccToolchain:
     """The toolchain of a name for a GPU: auto, ziglang, rocm (its clang), hipcc, clang++, nvcc, or a path.
 
-    auto takes the first that there is of ziglang, rocm, hipcc (both for AMD only), clang++ and nvcc (for
-    NVIDIA only). Raises BuildError, which says how to get one.
+    auto takes the first available one of ziglang, rocm, hipcc (both only for AMD), clang++ and nvcc (only for
+    NVIDIA). Raises BuildError, which says how to get one.
     """
     machine = GPU_MACHINES[arch]
     if name == "auto":
@@ -207,7 +207,7 @@ def _clang(path: Path, name: str, arch: str, machine: str, ptxas: Path | None) -
     first = next((line for line in lines if "clang version" in line), "")
     if not first:
         said = lines[0][:80] if lines else ""
-        raise BuildError(f"toolchain {name!r} is no clang and no hipcc: its --version says {said!r}")
+        raise BuildError(f"toolchain {name!r} is neither clang nor hipcc: its --version prints {said!r}")
     version = version_number(first.partition("clang version")[2], name)
     kind = next((line for line in lines if line.startswith("HIP version")), "")
     identity = f"{'AMD clang' if 'AMD' in first else 'clang'} {version}{f' ({kind})' if kind else ''}"

@@ -10,9 +10,9 @@ from tile_oracle.build.isa import Isa
 from tile_oracle.build.source import Headers
 from tile_oracle.build.toolchain import Toolchain
 from tile_oracle.kernel import Kernel
-from tile_oracle.problem import Problem
+from tile_oracle.problem import Kind, Problem
 
-NATIVE, CK_TILE = "native", "ck_tile"
+NATIVE, CK_TILE, TRITON = "native", "ck_tile", "triton"
 NOT_IN_SOURCE = "ck_tile: "
 """Prefix of the refusal when a checkout has no code of a kernel for any problem."""
 
@@ -72,3 +72,22 @@ class StatesLaunch(Protocol):
 
         "" where the binary determines the launch; None where it is unknown.
         """
+
+
+@runtime_checkable
+class PoolSource(KernelSource, Protocol):
+    """A kernel source with kernels of its own, which no rule set proposes (kernel.named.NamedKernel)."""
+
+    def pool(self, kind: Kind) -> tuple[Kernel, ...]:
+        """The kernels for a kind of problem, in the order in which they run; none for an unknown kind."""
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of problems that it has kernels for."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Messages for the user about the pool."""
+
+    def describe_in(self, folder: Path) -> None:
+        """Adds to a prebuilt folder what opening the source from it needs. Raises BuildError."""

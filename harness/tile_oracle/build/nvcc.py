@@ -84,7 +84,8 @@ def _nvcc(name: str, arch: str, path: Path, host_compiler: Path) -> NvccToolchai
     said = ask_compiler(str(path), "--version")
     match = re.search(r"release \d+\.\d+, V(\d+)\.(\d+)\.(\d+)", said)
     if match is None or "nvcc" not in said:
-        raise BuildError(f"toolchain {name!r} is no nvcc: its --version says {' '.join(said.split())[:80]!r}")
+        printed = " ".join(said.split())[:80]
+        raise BuildError(f"toolchain {name!r} is not nvcc: its --version prints {printed!r}")
     version = ".".join(match.groups())
     if tuple(map(int, match.groups()[:2])) < _OLDEST:
         raise BuildError(f"toolchain {name!r} is nvcc {version}: the kernels are C++20, which needs 12.0")

@@ -86,7 +86,7 @@ def build_all(
     waiting: set[Future[BuildResult]] = {builder.submit(kernel) for kernel in kernels}
     if not waiting:
         raise BuildError(
-            "there is no kernel to build: the kernel set has none for this kind, or the filter is too strict"
+            "there is no kernel to build: the kernel set has none for this kind, or the filter excludes all"
         )
     total, results = len(waiting), list[BuildResult]()
     while waiting:
@@ -106,8 +106,8 @@ def prebuild(
     """Builds kernels and writes them to the folder.
 
     `on_progress` is called about twice a second and at the end. A kernel that does not compile is reported
-    and is no error. Raises BuildError when the folder or the cache cannot be used; the folder's manifest is
-    then unchanged.
+    but is not an error. Raises BuildError when the folder or the cache cannot be used; the folder's manifest
+    is then unchanged.
     """
     begin = time.monotonic()
     writer = PrebuiltWriter(folder, prebuilt_facts(builder))

@@ -18,7 +18,7 @@ from tile_oracle.problem import Problem
 
 
 class PrebuiltKernels:
-    """The kernels of a folder. For other kernels the source `of` answers."""
+    """The kernels of a folder; other kernels come from the source `of`."""
 
     def __init__(self, folder: Path, of: KernelSource) -> None:
         """Raises BuildError for a folder that cannot be used for `of`'s architecture on this machine."""
@@ -50,7 +50,7 @@ class PrebuiltKernels:
         """Why the folder's kernels differ from what would be built now, or None."""
         facts = self._kernels.facts
         if (facts.headers, facts.abi) != (self._of.identity, ABI_VERSION):
-            return "was built from other kernel sources than these"
+            return "was built from different kernel sources"
         if isa.name not in ("native", facts.isa):
             return f"was built for {facts.isa}, not {isa.name}"
         return None

@@ -1,7 +1,7 @@
 """Folders of prebuilt kernels, compiled on one machine for use on another.
 
     manifest.json               the kernels, what built them, the CPU features that they need
-    binaries/<source hash>.so   the binaries, each stored once (.hsaco, .ptx, .cubin for GPUs)
+    binaries/<source hash>.so   the binaries, each stored once (.hsaco, .ptx, .cubin, .zip for GPUs)
 
 A folder may come from anywhere, so the manifest is validated and every binary is checked against its sha256.
 """
@@ -27,7 +27,7 @@ FORMAT = "tile-oracle kernels 1"
 
 _MOST_MANIFEST_BYTES = 256 << 20
 _HASH = re.compile(r"[0-9a-f]{64}")
-_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin)")
+_BINARY_NAME = re.compile(r"binaries/[0-9a-f]{64}\.(?:so|hsaco|ptx|cubin|zip)")
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class PrebuiltFolder:
         problem = _what_is_wrong_with(path, self.folder, entry)
         if problem is not None:
             raise BuildError(
-                f"{path} {problem}: copy the folder again, or make it again with tile-oracle build"
+                f"{path} {problem}: copy the folder again, or build it again with tile-oracle build"
             )
         facts = self.facts
         return Binary(
@@ -116,16 +116,16 @@ class PrebuiltFolder:
 def _what_is_wrong_with(path: Path, folder: Path, entry: PrebuiltEntry) -> str | None:
     try:
         if not path.resolve().is_relative_to(folder.resolve()):
-            return "leads out of its folder"
+            return "points outside its folder"
         if path.stat().st_size != entry.bytes:
-            return f"is not {entry.bytes} bytes long as the manifest says"
+            return f"is not {entry.bytes} bytes long as in the manifest"
         content = path.read_bytes()
     except FileNotFoundError:
         return "is missing"
     except (OSError, RuntimeError) as error:
         return f"cannot be read ({getattr(error, 'strerror', None) or error})"
     if hashlib.sha256(content).hexdigest() != entry.sha256:
-        return "does not have the sha256 that the manifest says"
+        return "does not have the manifest's sha256"
     return None
 
 
@@ -251,7 +251,7 @@ class PrebuiltWriter:
                 self.replaced = len(self._old)
         elif strangers:
             raise BuildError(
-                f"{self.folder} holds other things ({strangers[0]!r}) and no {MANIFEST}: "
+                f"{self.folder} holds other files ({strangers[0]!r}) and no {MANIFEST}: "
                 "name a new or empty folder"
             )
         with self._writing():

@@ -31,7 +31,7 @@ class Ended:
     seconds: float
     """Wall time."""
     interrupted: bool = False
-    """Whether a signal ended it, which says nothing about the kernel."""
+    """Whether a signal ended it; then nothing is known about the kernel."""
     killed: bool = False
     """Whether that signal came from outside (out of memory, a user) and not from a crash of the compiler."""
 
@@ -89,7 +89,7 @@ class CompilerProcesses:
         elif status < 0:
             text += f"\nthe compiler was killed by signal {-status} ({_signal_name(-status)})"
         elif status:
-            text = text or f"the compiler ended with status {status} and said nothing"
+            text = text or f"the compiler ended with status {status} and no output"
         by_signal = status < 0 or " signal terminated program" in text  # the latter from g++ about its child
         interrupted = by_signal and not timed_out.is_set()
         own_fault = -status in _FAULTS or any(f"{name} signal terminated" in text for name in _FAULT_WORDS)

@@ -20,7 +20,7 @@ ABI_VERSION = 1
 """TILE_ORACLE_ABI_VERSION of kernels/cpu/abi.h, the ABI that workers call."""
 
 GPU_PIPELINES = ("basic_v1", "basic_async_v1", "mem", "compv3", "compv4", "compv5", "compv6", "comp_async")
-"""The pipelines that kernels/gpu implements; there the names are in capitals."""
+"""The pipelines that kernels/gpu implements, where the names are in capitals."""
 
 DEVICE_WORK = "device_work"
 """Name, in prebuilt folders, of the harness's own GPU code (comparison, reference, operand filling)."""
@@ -35,8 +35,8 @@ _INSTRUCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "sm_90": ("instructions_sm90.hpp",),
     }
 )
-"""Architecture -> its headers of kernels/gpu with instructions, the one that includes the others first.
-Kernels of other architectures do not include them."""
+"""Architecture -> the headers of kernels/gpu with its instructions; the first includes the others. Kernels of
+other architectures do not include them."""
 
 _CHOSEN_BY_DEVICE_HPP = ("instructions_gfx950.hpp", "instructions_sm90.hpp")
 
@@ -46,9 +46,9 @@ _HASH_ELSEWHERE: Mapping[str, str] = MappingProxyType(
         "instructions_sm90.hpp": "4537adca57ef03dba8e46e14942b823dfda9aa87d1a5cdebdab9798b23941b65",
     }
 )
-"""What stands for such a header in the digest of another architecture's headers. These hashes never change:
-with them, binaries from the time when a digest covered all architectures' headers keep their keys. Newer
-headers need none: another architecture's digest leaves them out."""
+"""Fixed hashes that replace these headers in the digests of other architectures, so that binaries from the
+time when a digest covered all architectures' headers keep their keys. Never change them. Newer headers need
+none: the digests of other architectures omit them."""
 
 _MOST_HEADERS = 2000
 _MOST_HEADER_BYTES = 64 << 20
@@ -90,7 +90,7 @@ class Headers:
 def read_headers(folder: Path) -> Headers:
     """Reads all headers of a folder and its subfolders, without hidden files.
 
-    Raises BuildError when the folder cannot be read or is no folder of kernel headers.
+    Raises BuildError when the folder cannot be read or is not a folder of kernel headers.
     """
     files: list[tuple[str, bytes]] = []
     total_bytes = 0
@@ -109,7 +109,7 @@ def read_headers(folder: Path) -> Headers:
     except OSError as error:
         raise BuildError(f"the kernel headers in {folder} cannot be read: {error.strerror}") from None
     if not files:
-        raise BuildError(f"{folder} holds no header (*.hpp, *.h): it is no folder of kernel headers")
+        raise BuildError(f"{folder} holds no header (*.hpp, *.h): it is not a folder of kernel headers")
     return Headers(folder, tuple(sorted(files)))
 
 
@@ -121,7 +121,7 @@ def headers_for(arch: str) -> Headers:
 
 
 def _without_other_architectures(headers: Headers, arch: str) -> Headers:
-    """The headers of kernels/gpu less the instructions of other architectures."""
+    """The headers of kernels/gpu without the instructions of other architectures."""
     others = {name for names in _INSTRUCTIONS.values() for name in names} - set(_INSTRUCTIONS[arch])
     return replace(
         headers,
@@ -133,7 +133,7 @@ def _without_other_architectures(headers: Headers, arch: str) -> Headers:
 def source_for(kernel: Kernel, arch: str) -> str:
     """The text of the kernel's translation unit.
 
-    Raises BuildError for an unknown architecture, and KernelError for a kernel that has no code there.
+    Raises BuildError for an unknown architecture, and KernelError for a kernel that has no code for it.
     """
     return _generator(arch)(kernel, arch)
 
@@ -186,8 +186,8 @@ def _gpu_source(kernel: Kernel, arch: str) -> str:
 
 
 def _chosen_instructions(arch: str) -> tuple[str, ...]:
-    """The lines that choose the header of instructions, unless it is one that device.hpp chooses by itself.
-    An emulation chooses its own beforehand."""
+    """The lines that choose the header of instructions; none if device.hpp chooses it by itself. An emulation
+    defines its own first."""
     chosen = _INSTRUCTIONS[arch][0]
     if chosen in _CHOSEN_BY_DEVICE_HPP:
         return ()

@@ -1,4 +1,4 @@
-"""Finds the kernel source that `--kernel-source` names.
+"""Finds the kernel source of `--kernel-source`.
 
 A distribution provides a source through an entry point of the group `tile_oracle.kernel_sources` that names
 a `SourceProvider`. It is imported only when `--kernel-source` names it.
@@ -10,7 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol, cast
 
-from tile_oracle.build.kernel_source import CK_TILE, KernelSource
+from tile_oracle.build.kernel_source import CK_TILE, TRITON, KernelSource
 from tile_oracle.errors import BuildError
 
 ENTRY_POINTS = "tile_oracle.kernel_sources"
@@ -30,14 +30,26 @@ class SourceProvider(Protocol):
         """`argument`: ARGUMENT of `--kernel-source NAME=ARGUMENT`. Raises BuildError."""
 
 
-def kernel_source_option(given: str | None, ck_tile: Path | None) -> str:
-    """NAME[=ARGUMENT] of `--kernel-source`, or of `--ck-tile DIR`, its older form for CK Tile; else "".
+def kernel_source_option(given: str | None, ck_tile: Path | None, kernels: str | None = None) -> str:
+    """NAME[=ARGUMENT] of `--kernel-source`, or of its forms for CK Tile (`--ck-tile DIR`) and for Triton
+    (`--kernels FILE`); else "".
 
-    Raises BuildError when both are given.
+    Raises BuildError when several are given.
     """
-    if given and ck_tile is not None:
-        raise BuildError("--kernel-source and --ck-tile exclude each other: leave one out")
-    return given or (f"{CK_TILE}={ck_tile}" if ck_tile is not None else "")
+    options = {
+        "--kernel-source": given or "",
+        "--ck-tile": "" if ck_tile is None else f"{CK_TILE}={ck_tile}",
+        "--kernels": "" if kernels is None else kernels_option(kernels),
+    }
+    there = [name for name, value in options.items() if value]
+    if len(there) > 1:
+        raise BuildError(f"{there[0]} and {there[1]} exclude each other: leave one out")
+    return next(filter(None, options.values()), "")
+
+
+def kernels_option(kernels: str) -> str:
+    """The kernel source of `--kernels`: `triton` for the Triton kernels that ship, else a file or folder."""
+    return TRITON if kernels == TRITON else f"{TRITON}={kernels}"
 
 
 def open_kernel_source(arch: str, option: str) -> KernelSource | None:
@@ -47,15 +59,22 @@ def open_kernel_source(arch: str, option: str) -> KernelSource | None:
 
 
 def find_source_provider(name: str) -> SourceProvider:
-    """The provider of CK Tile or of an installed distribution. Raises BuildError for an unknown name."""
+    """The provider of CK Tile, of Triton or of an installed distribution. Raises BuildError for an unknown
+    name."""
     if name == CK_TILE:
         from tile_oracle.build.ck_tile.kernel_source import open_ck_tile
 
         return open_ck_tile
+    if name == TRITON:
+        from tile_oracle.build.triton.kernel_source import open_triton
+
+        return open_triton
     found = entry_points(group=ENTRY_POINTS)
     if name not in found.names:
-        known = ", ".join(sorted({CK_TILE, *found.names}))
-        raise BuildError(f"--kernel-source {name!r} is not one of {known}: install what offers it")
+        known = ", ".join(sorted({CK_TILE, TRITON, *found.names}))
+        raise BuildError(
+            f"--kernel-source {name!r} is not one of {known}: install the package that provides it"
+        )
     try:
         return cast(SourceProvider, found[name].load())
     except Exception as error:

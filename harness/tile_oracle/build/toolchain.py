@@ -230,7 +230,9 @@ def _system_toolchain(compiler: Path, name: str) -> SystemToolchain:
     elif "Free Software Foundation" in text:
         kind = "g++"
     else:
-        raise BuildError(f"toolchain {name!r} is neither clang++ nor g++: its --version says {first[:80]!r}")
+        raise BuildError(
+            f"toolchain {name!r} is neither clang++ nor g++: its --version prints {first[:80]!r}"
+        )
     version = version_number(first, name)
     machine = ask_compiler(str(compiler), "-dumpmachine").strip()
     fingerprint = f"{kind}; {first}; {machine}"
@@ -243,7 +245,7 @@ def version_number(line: str, name: str) -> str:
     # "g++ (Debian 12.2.0-14) 12.2.0": skip the distribution's own number in parentheses.
     match = re.search(r"\d+\.\d+(?:\.\d+)?", re.sub(r"\([^)]*\)", "", line))
     if match is None:
-        raise BuildError(f"toolchain {name!r} does not say its version: --version says {line[:80]!r}")
+        raise BuildError(f"toolchain {name!r} has no version number: its --version prints {line[:80]!r}")
     return match.group()
 
 

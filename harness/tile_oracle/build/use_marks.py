@@ -41,7 +41,7 @@ class UseMarks:
 
     def mark(self, key: str) -> None:
         """Marks an entry as used by this session, whether or not it exists yet."""
-        # One thread at a time: threads share the guard's lock, and one would release it while another writes.
+        # One thread at a time: threads share the guard's lock, so one would release it while another writes.
         with self._alone:
             self._mark(key)
 
@@ -75,7 +75,7 @@ class UseMarks:
         if self._guard is None:
             self._guard = _guard(self._folder)
         path = self._folder / f"{os.getpid()}-{secrets.token_hex(4)}{_SUFFIX}"
-        # Under the guard: pruning takes a file that is not locked for a dead session's.
+        # Under the guard: pruning takes an unlocked file for a dead session's.
         fcntl.flock(self._guard, fcntl.LOCK_SH)
         try:
             file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o644)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
 from tile_oracle.build.builder import REFUSE, Builder
-from tile_oracle.build.kernel_source import KernelSource
+from tile_oracle.build.kernel_source import KernelSource, PoolSource
 from tile_oracle.build.prebuild import PrebuiltReport, Progress, prebuild
 from tile_oracle.build.source_providers import kernel_source_option, open_kernel_source
-from tile_oracle.commands.options import add_build_dir, add_toolchain
+from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import BuildError, KernelError
@@ -37,6 +37,7 @@ examples:
   pytest --problem-set forward_smoke --build-dir kernels-v3         on the other machine: no compiler needed
   tile-oracle build -o ck --arch gfx950 --ck-tile composable_kernel --kernel-set profiler
                                                                     CK Tile's own kernels
+  tile-oracle build -o mine --arch sm_90 --kernels my_kernels.py    kernels written in Triton
 
 instruction sets:
   native (this machine's), x86-64, x86-64-v2, x86-64-v3, x86-64-v4, armv8-a, armv8.2-a, armv8.4-a,
@@ -90,6 +91,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kernel-source", metavar="NAME[=ARGUMENT]", help="build the kernels of an installed kernel source"
     )
+    add_kernels(parser)
     parser.add_argument(
         "--verify",
         action="store_true",
@@ -110,8 +112,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Builds, reports, and returns 1 when a kernel did not compile. Raises HarnessError."""
-    kernels = _pool(args)
-    source = open_kernel_source(args.arch, kernel_source_option(args.kernel_source, args.ck_tile))
+    option = kernel_source_option(args.kernel_source, args.ck_tile, args.kernels)
+    source = open_kernel_source(args.arch, option)
+    kernels = _pool(args, source)
     with Builder(
         arch=args.arch,
         toolchain=args.toolchain,
@@ -126,15 +129,36 @@ def run(args: argparse.Namespace) -> int:
         kernels, left_out = _in_source(source, kernels) if source is not None else (kernels, [])
         with ProgressLine(sys.stderr) as line:
             report = prebuild(builder, kernels, args.output, lambda p: line.show(describe_progress(p)))
+        if isinstance(source, PoolSource):
+            source.describe_in(args.output)
+            left_out = [*source.notes, *left_out]
         print("\n".join([*left_out, describe_report(report, builder)]))
     return 1 if report.failed else 0
 
 
-def _pool(args: argparse.Namespace) -> list[Kernel]:
+def _pool(args: argparse.Namespace, source: KernelSource | None) -> list[Kernel]:
     where = None if args.kernel_filter is None else KernelFilter(args.kernel_filter)
     kernels: list[Kernel] = []
+    if isinstance(source, PoolSource):
+        return own_kernels(source, args, where)
     for kind in _kinds(args):
         kernels += pool_of_kind(kind, args.arch, rules_of(args.kernel_set, args.ck_tile), where)
+    return kernels
+
+
+def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilter | None) -> list[Kernel]:
+    """The kernels of a source that has its own: all, or those for the asked kinds of problems.
+
+    Raises BuildError when there are none.
+    """
+    asked = [args.op, args.direction, args.layout, args.dtype, args.ndim, getattr(args, "problem_set", None)]
+    kinds = list(source.kinds) if all(word is None for word in asked) else _kinds(args)
+    kernels = [
+        kernel for kind in kinds for kernel in source.pool(kind) if where is None or where.matches(kernel)
+    ]
+    if not kernels:
+        known = ", ".join(map(kind_text, source.kinds))
+        raise BuildError(f"there is no such kernel in {args.kernels}: it has kernels for {known}")
     return kernels
 
 

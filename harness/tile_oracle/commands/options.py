@@ -13,6 +13,16 @@ def add_build_dir(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_kernels(parser: argparse.ArgumentParser) -> None:
+    """Kernels of a user's own."""
+    parser.add_argument(
+        "--kernels",
+        metavar="FILE",
+        help="kernels that are written in Triton: a Python file that declares them (tile_oracle.triton), or "
+        "triton: those that ship",
+    )
+
+
 def add_toolchain(parser: argparse.ArgumentParser) -> None:
     """The compiler of the kernels."""
     parser.add_argument(

@@ -16,7 +16,7 @@ from tile_oracle.target.device_state import open_reader
 def open_amd_device(arch: str, products: str, work: str, visible: str, library: str) -> GpuDevice:
     """Opens the device. Only the worker calls it.
 
-    arch: what it must be. products: GPUs of this architecture, for the message. work: the binary of
+    arch: the required architecture. products: its GPUs, for the message. work: the binary of
     kernels/gpu/device_work.hpp. visible: value for HIP_VISIBLE_DEVICES, "" to keep the current one. library:
     path of libamdhip64, "" to let the loader find it. Raises TargetError for another GPU.
     """

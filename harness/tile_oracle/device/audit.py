@@ -103,7 +103,7 @@ class Audit:
         self._sums: dict[tuple[int, int], tuple[int, int]] = {}
 
     def begin(self) -> None:
-        """Call before a kernel runs."""
+        """Must be called before a kernel runs."""
         if not self._before:
             self._choose_lines()
             self._before = before = self._state()
@@ -113,7 +113,7 @@ class Audit:
         self._cores = os.sched_getaffinity(0)
 
     def note_inputs(self) -> None:
-        """Takes checksums of the inputs. Call after a problem was loaded."""
+        """Takes checksums of the inputs. Must be called after a problem was loaded."""
         self._sums = {}
         self._note(self._inputs())
 
@@ -133,7 +133,7 @@ class Audit:
             changes += self._changes_of_process(thorough=thorough)
             changes += self._changes_of_inputs(thorough=thorough)
         except Exception as error:  # the kernel may have broken the audit: closed descriptors, changed root
-            changes.append(f"it cannot be looked at any more ({type(error).__name__}: {error})")
+            changes.append(f"it can no longer be audited ({type(error).__name__}: {error})")
         return Report(tuple(changes), processes)
 
     def _changes_of_inputs(self, *, thorough: bool) -> list[str]:
@@ -144,7 +144,7 @@ class Audit:
                 continue
             if _sample(*place) != sums[0] or (thorough and _whole(*place) != sums[1]):
                 return ["inputs"]
-        # Inputs allocated for this kernel's timing: damage to them shows in the kernel's own result.
+        # These inputs exist only for this kernel's timing: damage to them shows in the kernel's own result.
         self._note(places)
         return []
 
@@ -213,7 +213,7 @@ class Audit:
 
 
 def _keep_open(path: str) -> int:
-    """A file descriptor; -1 when this operating system does not have the file."""
+    """Opens a file and returns the descriptor; -1 when this operating system does not have the file."""
     try:
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -69,34 +69,33 @@ class Device(Protocol):
         """Total time of warm-up and timed runs so far, by the device's own clock."""
 
     def load(self, problem: Problem, seed: int) -> None:
-        """Make the inputs and the expected result, once for all kernels. Raises ProblemRefused."""
+        """Makes the inputs and the expected result, once for all kernels. Raises ProblemRefused."""
 
     def claim(self) -> None:
-        """Lock the device for this process. Blocks while another session times on it."""
+        """Locks the device for this process. Blocks while another session times on it."""
 
     def check(self, binary: Path) -> CheckResult:
-        """Run once on each set of operands over a poisoned output and compare with the exact result."""
+        """Runs once on each set of operands over a poisoned output and compares with the exact result."""
 
     def sample(self, binary: Path, count: int) -> npt.NDArray[np.float64]:
-        """Time `count` runs; returns nanoseconds of each run by the device's clock.
+        """Times `count` runs; returns nanoseconds of each run by the device's clock.
 
         The runs use changed operands and a poisoned output. When runs are too short for the clock, the result
         has fewer values (at least one), each the mean of several runs. Raises KernelFailed.
         """
 
     def verify(self, binary: Path) -> CheckResult:
-        """Compare the output of the last run of the latest `sample`, of this binary, with the exact
-        result."""
+        """Compares the output of the last run of this binary's latest `sample` with the exact result."""
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
-        """Run once on a caller's data, over a poisoned output, and write the output to its file.
+        """Runs once on a caller's data, over a poisoned output, and writes the output to its file.
 
         The values are not compared (kind `none`), but a kernel that writes outside its memory or leaves
         values unwritten is `wrong`. Needs no `load`. Raises ProblemRefused.
         """
 
     def idle(self) -> None:
-        """Release the device while there is nothing to do."""
+        """Releases the device while there is nothing to do."""
 
     def state(self) -> DeviceState:
-        """Clocks, temperature, power and throttling, as far as they can be read."""
+        """Clocks, temperature, power and throttling, where they can be read."""

@@ -1,4 +1,4 @@
-"""A caller's own operands on a GPU, for one run of a kernel, and the result in the caller's file."""
+"""Copies a caller's operands to a GPU for one run of a kernel, and the result to the caller's file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class CallersData:
     """
 
     def __init__(self, driver: Driver, problem: Problem, files: DataFiles) -> None:
-        """Allocates nothing yet. `files`: the operands, and where the result goes."""
+        """Allocates nothing yet. `files`: the operands and the result."""
         self.problem = problem
         self._driver = driver
         self._files = files
@@ -58,10 +58,11 @@ class CallersData:
         return self._buffer(size_bytes) if size_bytes else None
 
     def take(self, out: Buffer) -> CheckResult:
-        """Writes the result into the caller's file: ok; wrong when the kernel left values unwritten."""
+        """Writes the result into the caller's file. The status is ok, or wrong when values were not
+        written."""
         result = self._driver.copy_out(out.address, out.size_bytes)
         missing = unwritten(np.frombuffer(result, STORAGE[self.problem.result_dtype]))
-        # A NaN in the caller's data may come out as any NaN.
+        # A NaN in the caller's data may give any NaN.
         if missing and not self._nan_is_given():
             return CheckResult("wrong", missing)
         self._files.out.write_bytes(result)

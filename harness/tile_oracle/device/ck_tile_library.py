@@ -69,9 +69,9 @@ class CkTileLibrary:
                 library.to_ck_launch,
             )
         except AttributeError as error:
-            raise ValueError(f"it is no library of a CK Tile kernel: {error}") from None
+            raise ValueError(f"it is not the library of a CK Tile kernel: {error}") from None
         if version() != ABI_VERSION:
-            raise ValueError(f"it speaks CK Tile ABI {version()}, this harness {ABI_VERSION}")
+            raise ValueError(f"its CK Tile ABI is {version()}, tile-oracle's {ABI_VERSION}")
         self._kernel.restype = c_char_p
         self._plan.argtypes = (c_void_p, c_void_p, c_char_p, c_size_t)
         self._launch.argtypes = (c_void_p, c_void_p)
@@ -87,12 +87,12 @@ class CkTileLibrary:
         """How the kernel runs a problem. Raises Unlaunchable with CK Tile's reason."""
         largest = max(_operand_bytes(problem))
         if largest > _MOST_OPERAND_BYTES:
-            raise Unlaunchable(f"an operand of {largest:,} bytes is more than CK Tile's 32-bit offsets reach")
+            raise Unlaunchable(f"an operand of {largest:,} bytes exceeds CK Tile's 32-bit offsets")
         plan, why = _Plan(), ctypes.create_string_buffer(_WHY_BYTES)
         argument = ck_problem(problem, 0, 0, 0, 0)
         if self._plan(ctypes.byref(argument), ctypes.byref(plan), why, _WHY_BYTES) != _OK:
             text = why.value.decode("utf-8", "replace")
-            raise Unlaunchable(" ".join(text.split()) or "CK Tile does not take it and does not say why")
+            raise Unlaunchable(" ".join(text.split()) or "CK Tile refuses it without a reason")
         x, y, z = plan.grid
         return CkTilePlan(
             plan.workspace_bytes, (x, y, z), plan.threads, plan.lds_bytes, bool(plan.zero_fills)

@@ -52,7 +52,7 @@ class _Library:
 
 
 class _Unfit(OSError):
-    """A loaded library that is no kernel."""
+    """A loaded library that is not a kernel."""
 
 
 def _arguments(problem: Problem, operands: Sequence[GuardedBuffer], out: GuardedBuffer) -> Any:
@@ -135,7 +135,7 @@ class CpuDevice:
             if failure is not None:
                 return failure
             if not np.array_equal(bits, out.view(np.uint8, (out.size,))):
-                return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+                return CheckResult("flaky", f"different results from the same data: {wrong}")
         return CheckResult("wrong", wrong)
 
     def apply(self, problem: Problem, binary: Path, data: DataFiles) -> CheckResult:
@@ -157,14 +157,14 @@ class CpuDevice:
         values = out.view(storage, shapes[2])
         missing = unwritten(values)
         given = (buffer.view(storage, shape) for buffer, shape in zip(inputs, shapes, strict=False))
-        # A NaN in the caller's data may come out as any NaN.
+        # A NaN in the caller's data may give any NaN.
         if missing and not any(nan_count(operand, problem.dtype) for operand in given):
             return CheckResult("wrong", missing)
         values.tofile(data.out)
         return CheckResult("ok")
 
     def _launch(self, library: _Library, args: Any, out: GuardedBuffer) -> CheckResult | None:
-        """Run once over a poisoned output; returns the failure, or None."""
+        """Runs once over a poisoned output; returns the failure, or None."""
         try:
             workspace = self._attach_workspace(library, args, flush=True)
         except MemoryError as error:
@@ -212,7 +212,7 @@ class CpuDevice:
         if runs.untouched:
             raise KernelFailed(
                 f"when it was timed, {runs.untouched:,} of {count * len(timed.watch.watched):,} values "
-                f"looked at in {count:,} runs were not written when it returned"
+                f"checked in {count:,} runs were not written when it returned"
             )
         return runs.nanoseconds
 
@@ -237,7 +237,7 @@ class CpuDevice:
         right_now = timed.mismatch() is None
         result = self._wrong_or_flaky(f"when it was timed, {wrong}", timed.out, again)
         if result.status == "wrong" and right_now:
-            return replace(result, detail=f"{result.detail}; right when it runs alone")
+            return replace(result, detail=f"{result.detail}; correct when it runs alone")
         return result
 
     def state(self) -> DeviceState:
@@ -265,7 +265,7 @@ class CpuDevice:
             except AttributeError as error:
                 raise _Unfit(str(error)) from None
             if version != _ABI_VERSION:
-                raise _Unfit(f"it speaks ABI {version}, this harness {_ABI_VERSION}")
+                raise _Unfit(f"its ABI is {version}, tile-oracle's {_ABI_VERSION}")
             library = self._libraries[binary] = _Library(code, launch)
         return library
 
@@ -282,7 +282,9 @@ class CpuDevice:
             self._workspaces.pop(flush, None)
             there = memory_available_bytes()
             if size > _MEMORY_SHARE * there:
-                raise MemoryError(f"{size:,} bytes cannot be had: {there / 2**30:.1f} GiB of memory are free")
+                raise MemoryError(
+                    f"cannot allocate {size:,} bytes: {there / 2**30:.1f} GiB of memory are free"
+                )
             workspace = self._workspaces[flush] = GuardedBuffer(size, flush=flush)
         if flush:
             workspace.fill(POISON_BYTE)

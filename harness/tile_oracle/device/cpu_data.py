@@ -1,6 +1,6 @@
 """One problem's data on the CPU: operands for checks and timing, and the expected results.
 
-The placement in memory differs between the runs by more than any vector width:
+The data of the runs differ in their placement in memory:
 
 check, dense    directly before a guard page: aligned to the element, or more by chance
 check, others   one element beyond a 64-byte boundary
@@ -39,7 +39,7 @@ from tile_oracle.device.stray_values import POISON_BYTE, nan_count, unwritten
 from tile_oracle.number_formats import STORAGE, Array, decode, encode
 from tile_oracle.problem import Problem
 
-FLUSH = "before a page that cannot be touched"
+FLUSH = "before a guard page"
 SKEWED = "one element beyond a 64-byte boundary"
 ALIGNED = "at 64-byte boundaries"
 
@@ -49,8 +49,8 @@ _WATCHED = 16
 """Values of the output that every timed run must have written when it returns."""
 _ROUNDS = 32
 _WHOLE_FLOPS = 1e8
-"""Up to this size the other sets' results are compared in full. Above it, some points show their faults
-too."""
+"""Up to this size the results of the other sets are compared in full, above it at some points, which suffice
+to show the faults that these sets look for."""
 
 
 class CpuCheck(Protocol):
@@ -322,7 +322,7 @@ def _product_mismatch(
 
 
 def _stray_values(out: Array, dtype: str) -> str | None:
-    """Says how many values were left unwritten or are NaN; None for none."""
+    """How many values were left unwritten or are NaN; None if there are none."""
     missing = unwritten(out)
     if missing:
         return missing

@@ -42,7 +42,8 @@ _MOST_MODULES = 2048
 """More than the 2D and 3D pools of one direction together, so a set that mixes them loads each kernel
 once."""
 _LEAST_VALUES = 8
-"""Least number of graphs to time, if as many runs are wanted: a median of two means would say little."""
+"""Least number of graphs to time, if as many runs are wanted: the median of two means would be too
+imprecise."""
 _EXIT_AFTER_FAULT = 70
 _CHANGED_AT_MOST, _CHANGED_SLACK_NS = 4.0, 20_000.0
 """Allowed factor and slack of a run after an operand changed, over the usual time. Refilled caches and slowly
@@ -68,7 +69,8 @@ class GpuDevice:
         reader: StateReader | None = None,
         limits: Limits | None = None,
     ) -> None:
-        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not tell.
+        """`work`: the binary of kernels/gpu/device_work.hpp. `compute_units`: for drivers that do not report
+        it.
 
         `cache_bytes`: total size of the caches, for cold_cache. `reader`: reads clocks and temperature, or
         None. `limits`: the roofline, which no kernel can beat.
@@ -152,7 +154,7 @@ class GpuDevice:
         return given.take(out) if failure is None else failure
 
     def _run_once(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
-        """Run over a poisoned output, and wait until it has ended."""
+        """Runs over a poisoned output, and waits until the run has ended."""
         began = time.monotonic()
         try:
             self._start(launches, out, workspace)
@@ -161,7 +163,7 @@ class GpuDevice:
             self.kernel_seconds += time.monotonic() - began
 
     def _start(self, launches: Launches, out: Buffer, workspace: Buffer | None) -> None:
-        """Start a run over a poisoned output."""
+        """Starts a run over a poisoned output."""
         out.poison()
         if workspace is not None:
             workspace.poison()
@@ -227,7 +229,7 @@ class GpuDevice:
             timer = self._timers.get(binary) or self._prepare(binary)
             for look in range(_LOOKS):
                 if look:
-                    # The device may have paused during one look. Only a delay in every look is the kernel's.
+                    # The device may have paused once. Only a delay in every attempt is the kernel's.
                     timer = self._prepare(binary)
                 taken = self._sample(timer, count)
                 ordered = np.sort(taken)  # np.median itself takes longer than many kernels
@@ -239,7 +241,7 @@ class GpuDevice:
             raise KernelFailed(f"failed when it was timed: {failure}") from None
         raise KernelFailed(
             f"a run takes {timer.changed_ns / 1e3:.0f} us when an operand changed before it, and "
-            f"{usual / 1e3:.0f} us when none did: it does not do its work again"
+            f"{usual / 1e3:.0f} us when none did: it reuses an earlier result"
         )
 
     def _sample(self, timer: Timed, count: int) -> npt.NDArray[np.float64]:
@@ -273,7 +275,7 @@ class GpuDevice:
             alone = run().verdict
             result = wrong_or_flaky(wrong, alone, repeated(run))
             if result.status == "wrong" and not alone.wrong:
-                return replace(result, detail=f"{wrong}; right when it runs alone")
+                return replace(result, detail=f"{wrong}; correct when it runs alone")
             return result
         except RuntimeFailure as failure:
             self._end_if_sticky(failure)
@@ -285,7 +287,7 @@ class GpuDevice:
     # ---- kernels ------------------------------------------------------------------------------
 
     def _facts(self, kernel: LoadedKernel) -> Mapping[str, int]:
-        """The driver's facts about the kernel; empty where it has none."""
+        """The driver's facts about the kernel; empty if it has none."""
         try:
             return kernel.facts()
         except (RuntimeFailure, RuntimeMissing) as error:
@@ -354,6 +356,6 @@ def _launches(plan: Run, inputs: Sequence[Buffer], out: Buffer, scratch: int) ->
 
 
 def _end(failure: RuntimeFailure) -> NoReturn:
-    """This process can no longer use the device: print why to standard error, and exit."""
+    """Prints why this process can no longer use the device to standard error, and exits."""
     print(failure, file=sys.stderr, flush=True)
     os._exit(_EXIT_AFTER_FAULT)

@@ -77,12 +77,12 @@ class LaunchInfo:
 
 
 def read_launch_info(data: bytes) -> LaunchInfo:
-    """Reads to_launch_info. Raises ValueError for another ABI's structure or impossible numbers."""
+    """Reads to_launch_info. Raises ValueError for the structure of another ABI or impossible numbers."""
     if len(data) < _INFO.size:
         raise ValueError(f"{LAUNCH_INFO} is {len(data)} bytes long, not {_INFO.size}")
     version, threads, lds_bytes, flags, direction, *tile, merge = _INFO.unpack_from(data)
     if version != ABI_VERSION:
-        raise ValueError(f"it speaks GPU ABI {version}, this harness {ABI_VERSION}")
+        raise ValueError(f"its GPU ABI is {version}, tile-oracle's {ABI_VERSION}")
     if not (
         1 <= threads <= 1024 and lds_bytes >= 0 and 0 <= direction < len(_COMPUTED) and min(*tile, merge) >= 1
     ):

@@ -18,8 +18,8 @@ _SHORT_NS = 250_000.0
 microseconds, in which the device would idle, and two events add 2.5 microseconds to the time between them (on
 an H200): 1 % of this."""
 _LONG_NS = 4 * _SHORT_NS
-"""If the first run takes this long, the kernel is not short and no further look is needed. Later runs are
-faster than the first."""
+"""If the first run takes this long, the kernel is not short, although later runs are faster than the
+first."""
 _LEAST_FLUSH_BYTES = 64 << 20
 _MOST_REPLAYS = 128
 FLIPS = 8

@@ -20,12 +20,12 @@ def beside(found: Findings) -> CheckResult | None:
     """The result for a kernel that wrote outside its buffers, or None."""
     for name, damaged in (("output", found.beside_output), ("workspace", found.beside_workspace)):
         if damaged:
-            return CheckResult("wrong", f"wrote {damaged:,} bytes beside its {name}", tainted=True)
+            return CheckResult("wrong", f"wrote {damaged:,} bytes outside its {name}", tainted=True)
     return None
 
 
 def repeated(run: Callable[[], Findings]) -> Iterator[Findings]:
-    """Lazily runs the kernel as often as it takes to see that it is flaky."""
+    """Lazily runs the kernel as often as needed to see that it is flaky."""
     return (run() for _ in range(_RUNS_TO_SEE_FLAKINESS))
 
 
@@ -36,7 +36,7 @@ def wrong_or_flaky(wrong: str, first: Verdict, again: Iterable[Findings]) -> Che
         if failure is not None:
             return failure
         if found.verdict != first:
-            return CheckResult("flaky", f"another result each time from the same data: {wrong}")
+            return CheckResult("flaky", f"different results from the same data: {wrong}")
     return CheckResult("wrong", wrong)
 
 
@@ -46,7 +46,7 @@ def _value(work: DeviceWork, problem: Problem, address: int, index: int) -> floa
 
 
 def explain(work: DeviceWork, problem: Problem, checked: OperandSet, verdict: Verdict) -> str:
-    """Says how many values are wrong, and for the first one its place, its value and the exact value."""
+    """How many values are wrong; index, value and exact value of the first one."""
     shape = problem.operand_shapes[2]
     at = verdict.first or 0
     count = math.prod(shape)

@@ -46,12 +46,12 @@ WORK_KERNELS = (
 _THREADS = 256
 _MOST_BLOCKS = 1 << 15
 _LONG_SUM = 4096
-"""From this many products per value on, a whole block sums each value, if there are few values."""
+"""With at least this many products per value, and few values, a whole block computes each value."""
 _FEW_VALUES = 1 << 18
 _VERDICT = struct.Struct("<4Q")
 _NOWHERE = 2**64 - 1
 _SLOTS = 3
-"""Slots of one look: damage around the output, damage around the workspace, the output."""
+"""Slots of one look (a queued check): damage around the output, damage around the workspace, the output."""
 _LOOK_BYTES = _SLOTS * _VERDICT.size
 _MOST_LOOKS = 4
 

@@ -38,7 +38,7 @@ class GuardedBuffer:
         try:
             self._map = mmap.mmap(-1, self._inner + 2 * _PAGE)
         except (OSError, OverflowError, ValueError):
-            raise MemoryError(f"{size:,} bytes cannot be had") from None
+            raise MemoryError(f"cannot allocate {size:,} bytes") from None
         self._base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
         self._offset = _PAGE + (self._inner - size if flush else skew)
         self._protect(self._base, _PAGE, _NONE)

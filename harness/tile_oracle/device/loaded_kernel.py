@@ -1,5 +1,5 @@
-"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, libraries of CK Tile, algorithms of
-vendors' libraries."""
+"""Kernels that a worker has loaded onto a GPU: modules of kernels/gpu, libraries of CK Tile, archives of
+Triton, algorithms of vendors' libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ from tile_oracle.device.gpu_abi import (
 from tile_oracle.device.library.kernel import load_algorithm
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import Arguments, Driver, Launch, RuntimeFailure
+from tile_oracle.device.triton_kernel import TritonKernel
 from tile_oracle.problem import Problem
+from tile_oracle.triton.archive import SUFFIX as TRITON_SUFFIX
 from tile_oracle.vendor.algorithm_file import SUFFIX
 
 
@@ -35,16 +37,19 @@ class LoadedKernel(Protocol):
         """The driver's facts about the kernel, which may be empty. Raises RuntimeFailure, RuntimeMissing."""
 
     def unload(self) -> None:
-        """Free its memory."""
+        """Frees its memory."""
 
 
 def load_kernel(driver: Driver, binary: Path, compute_units: int) -> LoadedKernel:
-    """Loads a library (.so), an algorithm of a vendor's library, or a module (any other suffix).
+    """Loads a library (.so), an archive of Triton (.zip), an algorithm of a vendor's library, or a module
+    (any other suffix).
 
     Raises RuntimeFailure, OSError, and ValueError for a file with another ABI.
     """
     if binary.suffix == ".so":
         return LibraryKernel(CkTileLibrary(binary, driver.library))
+    if binary.suffix == TRITON_SUFFIX:
+        return ArchivedKernel(TritonKernel(driver, binary, compute_units))
     if binary.suffix == SUFFIX:
         return load_algorithm(binary)
     return ModuleKernel(driver, binary, compute_units)
@@ -86,6 +91,23 @@ class ModuleKernel:
 
     def unload(self) -> None:
         self._driver.unload_module(self._module)
+
+
+class ArchivedKernel:
+    """A kernel that Triton compiled ahead."""
+
+    def __init__(self, kernel: TritonKernel) -> None:
+        self._kernel = kernel
+
+    def plan(self, problem: Problem) -> Run:
+        plan = self._kernel.plan(problem)
+        return Run(plan.workspace_bytes, plan.needs, plan.launches)
+
+    def facts(self) -> Mapping[str, int]:
+        return self._kernel.facts()
+
+    def unload(self) -> None:
+        self._kernel.unload()
 
 
 class LibraryKernel:

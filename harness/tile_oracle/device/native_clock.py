@@ -55,8 +55,8 @@ long to_time_runs(Runs *r) {
   return 0;
 }
 """
-"""Every run but the last has the sign of one input element flipped, and flipped back afterwards. So no two
-consecutive runs have the same data, and the last run has the data of the expected result. Before each run
+"""For every run but the last, the sign of one input element is flipped, and flipped back afterwards. So no
+two consecutive runs have the same data, and the last run has the data of the expected result. Before each run
 some output bytes are set to 0xFF, to check that the run has written them when it returns."""
 
 COMPILER_OPTIONS = (

@@ -1,6 +1,6 @@
 """A lower bound for the time of one run, from the device's peak arithmetic and memory bandwidth.
 
-The bound is meant to be impossible to beat, not hard to reach. It counts only products inside the image. For
+The bound must be impossible to beat; it need not be tight. It counts only products inside the image. For
 filters with several taps it allows an algorithm with a quarter of the multiplications (Winograd's F(4x4,
 3x3), Lavin and Gray 2016). It counts only operand bytes that must be read and that do not fit the caches, and
 it adds a margin (`MARGIN`) to the published peaks. A time below the bound means that the kernel did not do
@@ -22,7 +22,7 @@ FEWER_PRODUCTS_OF_MATRICES = 8 / 7
 
 @dataclass(frozen=True)
 class Limits:
-    """Peak rates of a device; an empty mapping and 0 where they are not known.
+    """Peak rates of a device; an empty mapping and 0 if unknown.
 
     flops_per_s: dtype of the operands -> operations per second. cache_bytes: total size of the caches.
     """
@@ -32,7 +32,7 @@ class Limits:
     cache_bytes: int = 0
 
     def least_ms(self, problem: Problem) -> float:
-        """Lower bound for one run in milliseconds; 0 where nothing is known."""
+        """Lower bound for one run in milliseconds; 0 if nothing is known."""
         peak = self.flops_per_s.get(problem.dtype, 0.0) * MARGIN
         arithmetic = least_flops(problem) / peak if peak else 0.0
         speed = self.memory_bytes_per_s * MARGIN
@@ -46,8 +46,8 @@ def impossible(problem: Problem, limits: Limits, latency_ms: float) -> str | Non
     if latency_ms >= least:
         return None
     return (
-        f"{latency_ms:.3g} ms a run is faster than the device can be: at its peak the arithmetic, or the way "
-        f"of the operands from memory, takes {least:.3g} ms"
+        f"{latency_ms:.3g} ms per run is faster than the device can be: at peak rates, the arithmetic or the "
+        f"operands' reads take {least:.3g} ms"
     )
 
 

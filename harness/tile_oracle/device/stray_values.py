@@ -14,7 +14,7 @@ POISON_BYTE = 0xFF
 
 
 def unwritten(out: npt.NDArray[Any]) -> str | None:
-    """Says how many values of a poisoned output were not written; None when all were."""
+    """How many values of a poisoned output were not written; None when all were."""
     bits_type = np.dtype(f"u{out.itemsize}")
     poison = np.array([POISON_BYTE] * bits_type.itemsize, np.uint8).view(bits_type)[0]
     count = int(np.count_nonzero(out.view(bits_type) == poison))

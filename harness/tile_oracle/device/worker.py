@@ -239,7 +239,7 @@ def refuse_impossible(device: Device, problem: Problem | None, timing: Timing) -
 
 
 def _noise(timing: Timing) -> str:
-    return f"the median is known to {100 * timing.precision:.0f} % only"
+    return f"the median is known only to {100 * timing.precision:.0f} %"
 
 
 def _timing_message(timing: Timing, with_samples: bool) -> dict[str, Any]:

@@ -22,7 +22,7 @@ PIPELINE_NAME = re.compile(
 MAX_NUMBER = 1 << 20
 
 LATER_FIELDS: Mapping[str, str] = {"specialization": "Default"}
-"""Fields that older records do not have, with the value of every older kernel."""
+"""Fields that older records lack, with the value that every older kernel has."""
 _SHOWN_CHARACTERS = 120
 
 

@@ -1,6 +1,6 @@
 """Kernel filters such as `tile_n >= 128 and pipeline == 'compv5'`: a small language over a kernel's fields.
 
-    filter      disjunction, and it must be true or false
+    filter      disjunction, which must be boolean
     disjunction conjunction { "or" conjunction }
     conjunction negation { "and" negation }
     negation    "not" negation | comparison
@@ -12,9 +12,9 @@
     list        "(" disjunction "," { disjunction "," } ")" | "[" disjunction { "," disjunction } "]"
 
 The semantics are Python's, including chained comparisons and the order of evaluation. The types are stricter:
-integers, texts and booleans do not mix, ordering and arithmetic are for integers only, and a list is valid
-only after `in` (`in` with a text field tests for a substring). Types are checked while parsing, and an error
-names the column, so a wrong filter cannot silently match nothing.
+integers, strings and booleans do not mix, ordering and arithmetic are for integers only, and a list is valid
+only after `in` (`in` with a string field tests for a substring). Types are checked while parsing, and an
+error names the column, so a wrong filter cannot silently match nothing.
 
 `syntax` has Python's parser build the syntax tree. `meaning` accepts only the nodes of the grammar above and
 turns them into functions of a kernel. No filter is compiled or evaluated as Python code.

@@ -1,4 +1,4 @@
-"""The meaning of kernel filters: a syntax tree's types are checked, and it becomes a function of a kernel."""
+"""Checks the types of a filter's syntax tree and turns it into a function of a kernel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cache, lru_cache
 from typing import Any
 
 from tile_oracle.json_tree import shown
-from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel
+from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
 from tile_oracle.kernel_filter.syntax import Syntax, Token
 from tile_oracle.operation import operation_named, operation_names
 from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
@@ -40,6 +40,20 @@ _WORDS = {
     "scheduler": SCHEDULERS,
     "epilogue": EPILOGUES,
 }
+
+_TEXT_SETTINGS = ("source", "function")
+_SETTINGS = dict.fromkeys(_TEXT_SETTINGS, _TEXT) | dict.fromkeys(
+    ("num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim", "kpack"),
+    _INTEGER,
+)
+"""Fields of a NamedKernel. Its other values are integers, and names in capitals (BLOCK_M)."""
+
+
+def _configured(kernel: Kernel) -> dict[str, int | bool | str]:
+    if not isinstance(kernel, NamedKernel):
+        return {}
+    return {"source": kernel.source, "function": kernel.function, **kernel.configuration}
+
 
 Value = Callable[[Kernel], Any]
 
@@ -76,7 +90,7 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 
 
 def meaning(text: str) -> Value:
-    """The function of a kernel that a filter stands for.
+    """The filter as a function of a kernel.
 
     Raises RuleError with the column of the error. The function raises RuleError for a division by zero, and
     for a field that kernels of the operation do not have.
@@ -193,6 +207,8 @@ class _Typing:
         )
 
     def field(self, name: str, column: int) -> _Node:
+        if name not in _all_fields() and (name in _SETTINGS or name.isupper()):
+            return _Node(_SETTINGS.get(name, _INTEGER), self.of_configuration(name, column), column, name)
         if name not in _all_fields():
             close = difflib.get_close_matches(name[:100], _all_fields(), 1, cutoff=0.5)
             hint = (
@@ -202,14 +218,29 @@ class _Typing:
             )
             quoted = f" (put a text in quotes: '{name}')" if PIPELINE_NAME.fullmatch(name) else ""
             self.fail(column, f"a kernel has no field {shown(name)}{quoted}; {hint}")
-        value: Value = operator.attrgetter(name)
-        if any(name not in filter_fields(op) for op in operation_names()):
-            value = self.of_one_operation(name, column)
-        return _Node(_all_fields()[name], value, column, field_name=name)
+        return _Node(_all_fields()[name], self.of_one_operation(name, column), column, field_name=name)
+
+    def of_configuration(self, name: str, column: int) -> Value:
+        def value(kernel: Kernel) -> Any:
+            found = _configured(kernel).get(name)
+            if found is None:
+                known = ", ".join(_configured(kernel)) or "none"
+                self.fail(column, f"{kernel.name} is not configured with {name}; it has: {known}")
+            if type(found) is bool:
+                return int(found)
+            if isinstance(found, str) != (name in _TEXT_SETTINGS):
+                self.fail(column, f"{name} = {shown(str(found))} of {kernel.name} is not an integer")
+            return found
+
+        return value
 
     def of_one_operation(self, name: str, column: int) -> Value:
         def value(kernel: Kernel) -> Any:
             if not hasattr(kernel, name):
+                if isinstance(kernel, NamedKernel):
+                    self.fail(
+                        column, f"{kernel.name} has no {name}; it has: {', '.join(_configured(kernel))}"
+                    )
                 known = ", ".join(filter_fields(kernel.op))
                 self.fail(column, f"{kernel.op} kernels have no {name}; fields: {known}")
             return getattr(kernel, name)
@@ -244,7 +275,7 @@ class _Typing:
             self.check_words(right, left)
 
     def check_words(self, field_: _Node, other: _Node) -> None:
-        """Refuses a text that the field can never have, which is probably a typing error."""
+        """Refuses a string that the field can never have: probably a typo."""
         name = field_.field_name
         if name == "pipeline":
             for word in other.literals:

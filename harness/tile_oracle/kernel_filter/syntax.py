@@ -1,4 +1,4 @@
-"""The syntax of kernel filters: what may follow what, the syntax tree, and the columns of its parts."""
+"""The syntax of kernel filters: the order of tokens, the syntax tree, and the columns of its parts."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Token:
 
 
 class Syntax:
-    """A filter's text, read.
+    """A parsed filter.
 
-    tree: its Python syntax tree, in which `col_offset` counts characters from 1, and each text is a
+    tree: its Python syntax tree, in which `col_offset` counts characters from 1, and each string literal is a
     placeholder: `text_at` has its characters.
     """
 
@@ -68,7 +68,7 @@ class Syntax:
         self.tree = ast.parse(f"({self._python()})", mode="eval").body
 
     def text_at(self, column: int) -> str:
-        """The characters of the text that starts in a column, without its quotes."""
+        """The characters of the string literal that starts in a column, without its quotes."""
         return self._tokens[self._index(column)].text[1:-1]
 
     def operator_before(self, operand: ast.expr) -> Token:
@@ -172,7 +172,7 @@ class Syntax:
             if token.kind == "text":
                 text = f"'{'_' * (len(text) - 2)}'"
             elif token.kind == "integer":
-                text = str(int(text)).rjust(len(text))  # 064 is no Python
+                text = str(int(text)).rjust(len(text))  # 064 is not valid Python
             line[token.column - 1 : token.column - 1 + len(text)] = text
         return "".join(line)
 

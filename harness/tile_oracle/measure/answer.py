@@ -1,4 +1,4 @@
-"""A worker's answer as a measurement."""
+"""Turns a worker's answer into a measurement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANSWER_FIELDS = (
 
 
 def measurement_of(problem: Problem, kernel: Kernel, answer: Message) -> Measurement:
-    """The measurement that a worker's answer says."""
+    """The measurement in a worker's answer."""
     values = {name: answer[name] for name in _ANSWER_FIELDS if name in answer}
     if "state" in answer:
         values["state"] = DeviceState(**answer["state"])

@@ -153,7 +153,7 @@ class Child:
             code = self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self.kill()
-            return self.with_output("closed its channel but went on running")
+            return self.with_output("closed its channel but kept running")
         self._drain.join(timeout=2)
         ending = next((line for line in self._verdict_lines() if not line.startswith("contained")), "")
         return self.with_output(_how(ending, code))
@@ -224,7 +224,7 @@ def _how(ending: str, code: int) -> str:
     if what == "signal":
         return _killed_by(int(number))
     if what == "memory":
-        return f"ended by the harness: its processes had {int(number) / 2**30:.1f} GiB of memory, too much"
+        return f"ended by the harness: its processes used {int(number) / 2**30:.1f} GiB of memory, too much"
     if what == "processes":
         return f"ended by the harness: it had {int(number):,} processes and threads, too many"
     if what == "stopped":

@@ -35,9 +35,9 @@ _numbers = itertools.count()
 class Containment:
     """How a worker is contained.
 
-    namespaces: whether to request namespaces; the guardian does without them where the system refuses.
-    memory_bytes: memory limit of all its processes together; 0 for none, since a GPU driver maps address
-    space that is no memory.
+    namespaces: whether to request namespaces; the guardian does without them if the system refuses.
+    memory_bytes: memory limit of all its processes together; 0 for no limit, since a GPU driver maps address
+    space without memory.
     file_bytes: the largest file that it may write.
     most_tasks: limit of its processes and threads.
     stopped_s: how long the harness may be stopped before the worker is killed.
@@ -112,14 +112,14 @@ def own_cgroup(root: Path = _CGROUPS) -> Path | None:
 def why_no_cgroup(group: Path | None) -> str:
     """Why no control groups with limits can be made below this one, or ""."""
     if group is None:
-        return "control groups of version 2 are not mounted"
+        return "cgroup v2 is not mounted"
     try:
         passed_on = (group / "cgroup.subtree_control").read_text().split()
     except OSError as error:
         return f"{group}: {error.strerror}"
     missing = [name for name in ("memory", "pids") if name not in passed_on]
     if missing:
-        return f"{group} passes on no {' and '.join(missing)} controller"
+        return f"{group} does not delegate the controllers {' and '.join(missing)}"
     return "" if os.access(group, os.W_OK) else f"{group} cannot be written"
 
 

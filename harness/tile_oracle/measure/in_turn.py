@@ -1,4 +1,4 @@
-"""Kernels of earlier measurements, timed again in turn in one worker: all meet the same conditions."""
+"""Times kernels of earlier measurements again, interleaved in one worker, so that conditions are equal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tile_oracle.target.base import Target
 
 
 class InTurn:
-    """Times kernels by a worker that somebody else opens and closes."""
+    """Times kernels in a worker that the caller opens and closes."""
 
     def __init__(self, link: WorkerLink, target: Target, settings: SweepSettings) -> None:
         self._link, self._target, self._settings = link, target, settings
@@ -25,8 +25,8 @@ class InTurn:
     def measure(
         self, problem: Problem, leaders: list[Measurement], round_: int, keep_samples: bool
     ) -> Iterator[Measurement]:
-        """Times the leaders' kernels in turn; yields rows of that round. Where the worker dies in a kernel,
-        the others go on in a new one; where none can be had, nothing more comes."""
+        """Times the leaders' kernels interleaved; yields measurements of that round. If the worker dies in a
+        kernel, the others continue in a new worker; if none can be started, the iteration ends."""
         groups = deque([leaders] if leaders else [])
         first: Measurement | None = None
         while groups:
@@ -60,8 +60,8 @@ class InTurn:
                 if culprit is None:
                     continue
                 if died.may_be_others and len(group) > 1:
-                    # Another leader in the same worker may be the cause: run each one again in a worker of
-                    # its own, this one first.
+                    # Another leader in the same worker may be the cause: run each one again in its own
+                    # worker, this one first.
                     first = Measurement(problem, culprit.kernel, died.status, died.detail, round_)
                     group.sort(key=lambda leader: leader is not culprit)
                     groups = deque([leader] for leader in group)

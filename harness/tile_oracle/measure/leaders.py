@@ -1,7 +1,7 @@
 """Chooses the kernels of a problem that are measured again, and for how long.
 
-The best of many noisy times is biased towards luck. So the leaders are measured again, interleaved, before
-one of them becomes the oracle.
+The best of many noisy times is biased. So the leaders are measured again, interleaved, before one of them
+becomes the oracle.
 """
 
 from __future__ import annotations

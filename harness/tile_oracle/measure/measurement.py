@@ -19,8 +19,8 @@ class Measurement:
 
     latency_ms: median of the samples. latency_min_ms: fastest sample. spread: interquartile range divided by
     the median. samples: number of samples. check: full, product, spot or none. busy_ms: time of warm-up and
-    timed runs by the device's clock. state: clocks, temperature and throttling, as far as known. facts: the
-    driver's facts about the loaded kernel, as far as known. known_failure: the status of the pair if the
+    timed runs by the device's clock. state: clocks, temperature and throttling, if known. facts: the driver's
+    facts about the loaded kernel, if known. known_failure: the status of the pair if the
     baseline lists it as a known failure, else "".
     """
 

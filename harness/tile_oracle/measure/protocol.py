@@ -28,7 +28,7 @@ class ChannelClosed(Exception):
 
 
 class ChannelGarbled(ChannelClosed):
-    """The other side, or a kernel that wrote to its socket, sent something that is no message."""
+    """The other side, or a kernel that wrote to its socket, sent something that is not a message."""
 
 
 class Channel:

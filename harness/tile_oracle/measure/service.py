@@ -1,5 +1,5 @@
-"""`measure(problem, kernel)` returns one pair. Behind it, whole problems are swept and recorded in
-advance."""
+"""Measures pairs on request: `measure(problem, kernel)` returns one pair, while whole problems are swept and
+recorded in advance."""
 
 from __future__ import annotations
 

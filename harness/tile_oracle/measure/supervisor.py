@@ -139,7 +139,7 @@ class Supervisor:
             if answer["tainted"] or answer["dirty"]:
                 self._link.drop()
             return Applied(answer["status"], answer["detail"])
-        raise TargetError(f"target {self.target.name}: the worker died again and again before the kernel ran")
+        raise TargetError(f"target {self.target.name}: the worker died repeatedly before the kernel ran")
 
     # ---- one problem ------------------------------------------------------------------------
 

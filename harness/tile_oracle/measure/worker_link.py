@@ -232,14 +232,14 @@ class WorkerLink:
             self.drop()
             self.distrust(good[1])
         if failure is not None:
-            raise Lost(f"a kernel that was good before {failure}")
+            raise Lost(f"a known-good kernel {failure}")
         self.suspect = False
 
     def trust(self, problem: Problem, binary: Path) -> None:
         self._good = [(problem, binary), *(good for good in self._good if good[1] != binary)][:2]
 
     def distrust(self, binary: Path) -> None:
-        """Stops using a kernel that has failed to judge the device by, if there is another."""
+        """Stops judging the device by a kernel that has failed, if there is another."""
         self._good = [good for good in self._good if good[1] != binary] or self._good
 
     def _try_good(self, problem: Problem, binary: Path) -> str | None:

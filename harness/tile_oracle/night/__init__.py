@@ -1,1 +1,1 @@
-"""Nights: sessions that come again and again, by a scheduler, and gate by what earlier ones left."""
+"""Nightly sessions, started by a scheduler, that keep baselines and a history."""

@@ -1,4 +1,4 @@
-"""What became of every night: one CSV row a night and problem set."""
+"""The history of nights: a CSV file with one row per night and problem set."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ from tile_oracle.text_table import text_table
 
 @dataclass(frozen=True)
 class Entry:
-    """night: its name, the UTC time at which it began. ended: when it ended, or was found to have been
-    killed. status: the exit status, "" for a killed night. outcome: in words. problem_set, problems, covered,
-    the three figures (percent) and device: of the verdict, "" where there is none. run: the run's folder."""
+    """One night on one problem set.
+
+    night: its name, the UTC time of its start. ended: when it ended, or was found to have been killed.
+    status: the exit status, "" for a killed night. outcome: in words. problem_set, problems, covered, the
+    three efficiencies (percent) and device: of the verdict, "" without one. run: the run's folder.
+    """
 
     night: str
     ended: str
@@ -38,7 +41,7 @@ COLUMNS = tuple(field.name for field in fields(Entry))
 
 
 def read_history(path: Path) -> list[Entry]:
-    """The rows of a history, oldest first; none where there is no file. Raises RecordError."""
+    """The rows of a history, oldest first; empty if there is no file. Raises RecordError."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
             rows = list(csv.reader(file, strict=True))
@@ -47,12 +50,12 @@ def read_history(path: Path) -> list[Entry]:
     except (OSError, ValueError, csv.Error) as error:
         raise RecordError(f"{path} cannot be read: {error}; remove it to begin a new history") from None
     if not rows or tuple(rows[0]) != COLUMNS or any(len(row) != len(COLUMNS) for row in rows):
-        raise RecordError(f"{path} is no history of nights; remove it to begin a new one")
+        raise RecordError(f"{path} is not a history of nights; remove it to begin a new one")
     return [Entry(*row) for row in rows[1:]]
 
 
 def add_to_history(path: Path, entries: Sequence[Entry]) -> None:
-    """The file with these rows behind its own. Raises RecordError."""
+    """Appends rows to the file. Raises RecordError."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

@@ -1,9 +1,9 @@
-"""The folder of a series of nights: what they keep, their runs, and which of them is not complete.
+"""The folder of a series of nights: baselines, history, runs, and which night is incomplete.
 
     kept/baselines/     the accepted efficiencies (--baseline-dir)
-    kept/history.csv    what became of every night
-    nights/NIGHT/       the runs of a night (--report-dir), named by the UTC time at which it began
-    unfinished.json     the night that began last and is not complete
+    kept/history.csv    the outcome of every night
+    nights/NIGHT/       the runs of a night (--report-dir), named by the UTC time of its start
+    unfinished.json     the last night, if it is incomplete
 
 `kept` is small and may be a clone of a branch. The rest stays on the machine, outside of any checkout.
 """
@@ -29,8 +29,8 @@ _NIGHT = re.compile(r"[0-9]{8}T[0-9]{6}Z(?:-[0-9]+)?")
 
 @dataclass(frozen=True)
 class Unfinished:
-    """A night that the next one may continue. ended: its end stands in the history; False where the night was
-    killed before it could write it."""
+    """A night that the next one may continue. ended: its end is in the history; False if the night was killed
+    before it could write it."""
 
     night: str
     ended: bool
@@ -38,7 +38,7 @@ class Unfinished:
 
 @dataclass(frozen=True)
 class NightState:
-    """The folder of one series of nights, and the folder of what they keep."""
+    """The folder of one series of nights, and the folder of their baselines and history."""
 
     folder: Path
     kept: Path
@@ -57,7 +57,7 @@ class NightState:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """While this process is the only one that uses the folder. Raises RecordError."""
+        """Locks the folder for this process. Raises RecordError if another process uses it."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -68,7 +68,7 @@ class NightState:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise RecordError(
-                    f"another night uses {self.folder}: wait for its end, or give --state another folder"
+                    f"another night uses {self.folder}: wait until it ends, or choose another --state"
                 ) from None
             yield
         finally:
@@ -77,7 +77,7 @@ class NightState:
     # ---- which night ------------------------------------------------------------------------
 
     def new_night(self) -> str:
-        """Makes the folder of a new night. Raises RecordError."""
+        """Creates the folder of a new night and returns the night's name. Raises RecordError."""
         name = base = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
         for count in range(2, 100):
             try:
@@ -90,7 +90,7 @@ class NightState:
         raise RecordError(f"too many nights at once in {self.folder}")
 
     def unfinished(self) -> Unfinished | None:
-        """The night that is not complete, if its runs are still there."""
+        """The incomplete night, if its runs still exist."""
         try:
             said = json.loads((self.folder / "unfinished.json").read_bytes())
             found = Unfinished(str(said["night"]), said["ended"] is True)
@@ -99,7 +99,7 @@ class NightState:
         return found if _NIGHT.fullmatch(found.night) and self.runs_of(found.night).is_dir() else None
 
     def set_unfinished(self, found: Unfinished | None) -> None:
-        """Raises RecordError."""
+        """Stores the incomplete night; None: there is none. Raises RecordError."""
         path = self.folder / "unfinished.json"
         try:
             if found is None:
@@ -110,7 +110,8 @@ class NightState:
             raise RecordError(f"cannot write {path}: {error.strerror}") from None
 
     def forget_old(self, keep: int, current: str) -> list[str]:
-        """Removes the runs of all but the newest nights; what was removed. The history stays."""
+        """Removes the runs of all but the `keep` newest nights and returns their names. The history is
+        kept."""
         there = sorted(
             path.name for path in (self.folder / "nights").iterdir() if _NIGHT.fullmatch(path.name)
         )

@@ -111,7 +111,7 @@ def pool_of_kind(
 def explain_pool_of_kind(
     kind: Kind, arch: str | Arch, rules: str = "default", where: KernelFilter | None = None
 ) -> PoolExplanation:
-    """The same with all that is not in the pool, and why. Raises RuleError as `kernel_pool` does."""
+    """The pool of a kind and the kernels left out of it, with reasons. Raises RuleError."""
     known = operation_named(kind.op).kind_fields
     for name, value in kind.fields:
         if value not in known[name]:
@@ -138,7 +138,7 @@ def explain_pool(
     rules: str = "default",
     where: KernelFilter | None = None,
 ) -> PoolExplanation:
-    """The same with all that is not in the pool, and why. Raises RuleError as `kernel_pool` does."""
+    """`kernel_pool` and the kernels left out of it, with reasons. Raises RuleError."""
     kind = Kind.of("grouped_conv", direction=direction, dtype=dtype, ndim=ndim)
     return explain_pool_of_kind(kind, arch, rules, where)
 

@@ -71,7 +71,7 @@ class BuilderConfigs:
                 for reason, count in counts.most_common()
             ),
             *(
-                [f"  {assumed} lines do not say how wide the result is stored: as wide as B is read"]
+                [f"  {assumed} lines do not give the vector width of the result: that of B is assumed"]
                 if assumed
                 else []
             ),
@@ -83,7 +83,7 @@ def read_builder_configs(name: str, folder: Path) -> BuilderConfigs:
     root = checkout_root(folder)
     if root is None:
         raise RuleError(
-            f"kernel set {name}: {shown(str(folder))} is no checkout of Composable Kernel: it has no {_IMPL}"
+            f"kernel set {name}: {shown(str(folder))} is not a checkout of Composable Kernel: no {_IMPL}"
         )
     paths = _config_files(root, name)
     if not paths:
@@ -113,7 +113,7 @@ def _read_files(
     """named: each file with the path to show in messages, which also gives data type and rank."""
     texts = [line for path, where in named for line in _lines(path, where)]
     if len(texts) > _MOST_LINES:
-        raise RuleError(f"{source}: more than {_MOST_LINES:,} lines: these are no config files")
+        raise RuleError(f"{source}: more than {_MOST_LINES:,} lines: these are not config files")
     lines: list[BuilderLine] = []
     left_out: list[tuple[str, str]] = []
     for where, number, text in texts:

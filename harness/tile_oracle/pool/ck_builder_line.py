@@ -204,11 +204,11 @@ def _split(text: str) -> Iterator[str]:
 def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> BuilderLine:
     direction = next((ours for theirs, ours in _DIRECTIONS if theirs in name), None)
     if direction is None:
-        raise UnreadableLineError(f"{name} does not say its direction")
+        raise UnreadableLineError(f"{name} has no direction in its name")
     if name.endswith("_DirectLoad") or value.get("DirectLoad", "false") in _YES:
-        raise UnreadableLineError(f"{name} loads straight to LDS, which none of the versions v1 to v5 does")
+        raise UnreadableLineError(f"{name} loads directly to LDS, which none of the versions v1 to v5 does")
     if "streamk" in re.split(r"[^a-z0-9]+", path.name.lower()):
-        raise UnreadableLineError("stream-K: no kernel here shares tiles among workgroups that way")
+        raise UnreadableLineError("stream-K: kernels here do not share tiles among workgroups")
     given = next((v for k, v in value.items() if k.endswith("Specialization")), "Default")
     if given not in _SPECIALIZATIONS:
         raise UnreadableLineError(f"specialization {given[:40]} is not one of {', '.join(_SPECIALIZATIONS)}")
@@ -217,9 +217,9 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
         for key in keys:
             if key in value:
                 if not re.fullmatch(r"[1-9][0-9]{0,6}", value[key]):
-                    raise UnreadableLineError(f"{key} is not a number from 1 up")
+                    raise UnreadableLineError(f"{key} is not a positive integer")
                 return int(value[key])
-        raise UnreadableLineError(f"{name} does not say {keys[0]}")
+        raise UnreadableLineError(f"{name} does not give {keys[0]}")
 
     k = number("K0PerBlock") * number("K1") if "K0PerBlock" in value else number("KPerBlock")
     tile = (number("MPerBlock"), number("NPerBlock"), k)
@@ -269,7 +269,7 @@ def _waves(tile: Triple, warp: tuple[int, int], each: tuple[int, int], threads: 
     for extent, size, count in zip(tile, warp, each, strict=False):
         if extent % (size * count):
             raise UnreadableLineError(
-                f"{count} matrix tiles of {size} a wave do not divide a tile of {extent}"
+                f"{count} matrix tiles of {size} per wave do not divide a tile of {extent}"
             )
         along.append(extent // (size * count))
     m, n = along
@@ -287,9 +287,9 @@ def _kind(value: Mapping[str, str], path: Path) -> tuple[str, int]:
     ranks = _said_by(path, _RANKS)
     if "NDimSpatial" not in value:
         if len(dtypes) != 1:
-            raise UnreadableLineError(f"its path does not say one data type of {', '.join(_DTYPES)}")
+            raise UnreadableLineError(f"its path does not name exactly one data type of {', '.join(_DTYPES)}")
         if len(ranks) != 1:
-            raise UnreadableLineError("its path does not say the layout, nhwgc or ndhwgc")
+            raise UnreadableLineError("its path does not name the layout, nhwgc or ndhwgc")
         return next(iter(dtypes)), next(iter(ranks))
     dtype, ndim = _checked_kind(value)
     if dtypes and dtypes != {dtype}:
@@ -319,12 +319,12 @@ def _checked_kind(value: Mapping[str, str]) -> tuple[str, int]:
     # bwd_data reads the output image and writes the input image; some lists name them in that order.
     if layouts not in (wanted, wanted[::-1]) and tuple(sorted(layouts)) != tuple(sorted(wanted)):
         shown = " ".join(layouts)[:80]
-        raise UnreadableLineError(f"layout {shown}: problems here lie as {' '.join(wanted)}")
+        raise UnreadableLineError(f"layout {shown}: problems here have {' '.join(wanted)}")
     if value.get("DsLayout", "EmptyTuple") not in ("EmptyTuple", "Tuple()"):
-        raise UnreadableLineError(f"DsLayout {value['DsLayout'][:40]}: kernels here add no further operand")
+        raise UnreadableLineError(f"DsLayout {value['DsLayout'][:40]}: kernels here have no further operand")
     for name in ("AElementwiseOp", "BElementwiseOp", "CElementwiseOp"):
         if value[name] != "PassThrough":
-            raise UnreadableLineError(f"{name} {value[name][:40]}: kernels here convolve and no more")
+            raise UnreadableLineError(f"{name} {value[name][:40]}: kernels here only convolve")
     dtype = value["ADataType"]
     if dtype not in _DTYPES:
         raise UnreadableLineError(f"data type {dtype[:40]} is not one of {', '.join(_DTYPES)}")

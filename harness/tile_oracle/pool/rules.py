@@ -1,39 +1,39 @@
 """Rule sets: data files that propose kernels (kernels/rules/*.json, or a user's file).
 
-A rule set is a list of blocks. A block is a cross product: every tile x every value of every other
-axis, for the architectures, directions, data types and ranks that it names. Kernels that the architecture
-refuses are dropped and counted, never changed.
+A rule set is a list of blocks. A block is a cross product, every tile x every value of every other axis, for
+the architectures, directions, data types and ranks that it names. Kernels that the architecture refuses are
+dropped and counted, never changed.
 
     {"about": "...", "blocks": [{
         "arch": ["gfx950"],                          names in kernels/arch_specs.json
-        "direction": [...], "dtype": [...], "ndim": [2, 3],         left out: all
+        "direction": [...], "dtype": [...], "ndim": [2, 3],         default: all
         "tiles": [{"tile": "64x128x64", "waves": "2x2x1", "warp_tile": "32x32x16"}, ...],
         "pipeline": ["compv3", "compv4"],
         "vectors": ["4x8x8"], ...}]}
 
 `tiles` may name one of the file's "tile_lists": {"name": [...]}. A tile's `waves` and `warp_tile` may be
-lists; a tile "64x128" takes its depths from the block's `tile_k`; a warp tile "32x32" takes the deepest
-K that the architecture lists for the data type and that divides the tile. `vectors` are widths, or a
-strategy: "max", "channels_multiple_of_4", "input_channels_multiple_of_1",
-"output_channels_multiple_of_2" (the widest load that such channel counts allow). `double_smem_buffer`
-left out means: where the pipeline requires it. The other axes, with what they are when left out:
-`scheduler` ["intrawave"], `epilogue` ["cshuffle"], `split_image` [false], `num_groups_to_merge` [1],
-`explicit_gemm` [false], `two_stage` [false], `padding` ["111"] (one digit for each of pad_m, pad_n, pad_k),
-`specialization` ["Default"].
+lists; a tile "64x128" takes its depths from the block's `tile_k`; a warp tile "32x32" takes the deepest K
+that the architecture lists for the data type and that divides the tile. `vectors` are widths, or a strategy:
+"max", "channels_multiple_of_4", "input_channels_multiple_of_1", "output_channels_multiple_of_2" (the widest
+load that such channel counts allow). The default of `double_smem_buffer` is what the pipeline requires. The
+other axes and their defaults: `scheduler` ["intrawave"], `epilogue` ["cshuffle"], `split_image` [false],
+`num_groups_to_merge` [1], `explicit_gemm` [false], `two_stage` [false], `padding` ["111"] (one digit for each
+of pad_m, pad_n, pad_k), `specialization` ["Default"].
 
-Rules for GEMM kernels are a list of blocks of their own, "gemm" beside "blocks"; either may be left out:
+Blocks of GEMM kernels are in a separate list, "gemm" beside "blocks"; either list may be omitted:
 
     {"gemm": [{
         "arch": ["gfx950"],
-        "dtype": [...], "layout": ["rcr"],                          left out: all
+        "dtype": [...], "layout": ["rcr"],                          default: all
         "tiles": [...], "pipeline": ["compv3", "preshufflev2"], ...}]}
 
 with `tile_k`, `scheduler`, `epilogue` and `padding` as above, and `persistent` [false].
 
-The sets `profiler` and `tests` are no files of ours: they are read from a checkout's CK Builder config files
-(tile_oracle.pool.ck_builder), and are named with it: `profiler@DIR` (`rules_of`). A set may also be one such
-file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A .json file may also be a
-list of Composable Kernel's dispatcher or tile_engine (tile_oracle.operation.kernel_lists).
+The sets `profiler` and `tests` do not ship with tile-oracle: they are read from a checkout's CK Builder
+config files (tile_oracle.pool.ck_builder), and their names include the checkout: `profiler@DIR` (`rules_of`).
+A set may also be one such file, by its path (`nhwgc_bf16.conf`, or `nhwgc_bf16.conf@DIR` with a checkout). A
+.json file may also be a kernel list of Composable Kernel's dispatcher or tile_engine
+(tile_oracle.operation.kernel_lists).
 """
 
 from __future__ import annotations
@@ -64,15 +64,16 @@ _LISTED_OP = "grouped_conv"
 """The operation of kernel lists and CK Builder config files, which do not name it."""
 
 MAX_CANDIDATES = 250_000
-"""Most candidates of all blocks of a set. More is probably a mistake, and would take minutes to check."""
+"""Limit on the candidates of all blocks of a set. More is probably a mistake, and would take minutes to
+check."""
 
 
 @dataclass(frozen=True, eq=False)
 class RuleSet:
     """A named rule set. blocks: operation -> its blocks. notes: messages for the user about the set.
 
-    left_out: (place, reason) of listed kernels that no block has. of_library: the kernels belong to a
-    library, so the lists of tile-oracle's family do not apply (`Arch.unlisted`).
+    left_out: (place, reason) of listed kernels without a block. of_library: the kernels belong to a library,
+    so the lists of tile-oracle's family do not apply (`Arch.unlisted`).
     """
 
     name: str
@@ -107,8 +108,8 @@ def rules_of(kernel_set: str, ck_tile: Path | None) -> str:
 
 
 def load_rule_set(name_or_path: str) -> RuleSet:
-    """Loads a shipped rule set by name, a user's by the path of its .json or .conf file, or one of a checkout
-    (`rules_of`).
+    """Loads a rule set: a shipped one by name, a user's by the path of its .json or .conf file, or one of a
+    checkout (`rules_of`).
 
     Raises RuleError.
     """
@@ -166,8 +167,8 @@ def _read(path: Path, name: str, mtime_ns: int, size_bytes: int, checkout: str =
         candidates = sum(block.candidates for block in of_op)
         if candidates > MAX_CANDIDATES:
             raise top[key].error(
-                f"the blocks propose {candidates:,} kernels for each kind of problem, and at most "
-                f"{MAX_CANDIDATES:,} are looked at: shorten their lists"
+                f"the blocks propose {candidates:,} kernels for each kind of problem; the limit is "
+                f"{MAX_CANDIDATES:,}: shorten their lists"
             )
     if not any(blocks.values()):
         raise top[needed].error("a rule set needs at least one block")

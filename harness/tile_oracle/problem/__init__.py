@@ -96,7 +96,7 @@ class _SumOfProducts(Problem, Protocol):
 def gemm_shape(problem: Problem) -> tuple[int, int, int]:
     """M, N and K of the (implicit) GEMM. Raises ProblemError if the results are not sums of products."""
     if not hasattr(problem, "gemm_shape"):
-        raise ProblemError(f"{problem.id} is no sum of products: {problem.op} has no GEMM")
+        raise ProblemError(f"{problem.id} is not a sum of products: {problem.op} has no GEMM")
     return cast(_SumOfProducts, problem).gemm_shape
 
 

@@ -29,7 +29,7 @@ def whole_number(name: str, value: Any) -> int:
 def values_of_row(problem: type[DataclassInstance], row: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a problem class from a row. Ignores other columns, accepts integers of any type.
 
-    Raises ProblemError when a field without a default is missing or a number is not whole.
+    Raises ProblemError when a field without a default is missing or a number is not an integer.
     """
     values: dict[str, Any] = {}
     for field in fields(problem):

@@ -1,13 +1,13 @@
 """Records which kernel a session was running when it died, to find kernels that kill sessions.
 
 A session has one small file in the run's folder, its slot, which it locks while it lives. The worker notes in
-it when a kernel is about to run and when it has returned. This is a write to the page cache, which survives
-the death of any process. When a problem begins, the slot is flushed to disk, so that after a crash of the
-machine at least the problem is known; on such a problem the next session flushes the start of every kernel. A
+it when a kernel is about to run and when it has returned. The note is a write to the page cache, which
+survives the death of any process. When a problem begins, the slot is flushed to disk, so at least the problem
+is known after the machine crashes. On that problem, the next session flushes the start of every kernel. A
 session that ends normally removes its slot.
 
-A slot without a lock holder is a death. After the second death at the same kernel the kernel is not run
-again.
+A slot that nobody locks is that of a dead session. After the second death at the same kernel, the kernel is
+not run again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def _page(problem: str, kernel: str, *, careful: bool, boot: str) -> bytes:
 
 
 class AttemptSlot:
-    """The worker's side of a slot. If it cannot be written, deaths are not detected; measurements
-    continue."""
+    """The worker's side of a slot. If the slot cannot be written, measurements continue and deaths are not
+    detected."""
 
     def __init__(self, path: Path) -> None:
         self._fd = -1
@@ -67,7 +67,7 @@ class AttemptSlot:
                 os.fdatasync(self._fd)
 
     def end(self) -> None:
-        """Notes that the kernel has returned, or cannot be the cause of the session's death any more."""
+        """Notes that the kernel has returned, or can no longer kill the session."""
         if self._fd >= 0:
             with suppress(OSError):
                 os.pwrite(self._fd, _AT_REST, 0)
@@ -78,7 +78,7 @@ class _Death:
     path: Path
     problem: str
     kernel: str
-    """"" if only the problem is known."""
+    """Empty if only the problem is known."""
 
 
 class Attempts:
@@ -104,7 +104,7 @@ class Attempts:
             os.pwrite(self._fd, (_AT_REST + page).ljust(_BYTES), 0)
 
     def sync(self) -> None:
-        """Flush the note of `note_problem` to the disk."""
+        """Flushes the note of `note_problem` to the disk."""
         with suppress(OSError):
             os.fdatasync(self._fd)
 
@@ -166,7 +166,7 @@ def _read_death(path: Path, page: bytes, boot: str) -> _Death | None:
     if not whole or not all(isinstance(text, str) for text in (problem, kernel, its_boot)):
         return None
     if its_boot != boot and not careful:
-        # The machine crashed, and the disk has an older state than the last write.
+        # The machine crashed: what is on disk may be older than the last write.
         return _Death(path, problem, "")
     if page[:1] != _RUNNING:
         return None

@@ -1,9 +1,9 @@
-"""Sweeps of CK DSL's convolutions: tables that name a kernel by its tile and pipeline.
+"""CK DSL's sweeps of convolutions: tables that name a kernel by its tile and pipeline.
 
     N,G,C,K,Hi,Wi,Y,X,stride_h,stride_w,pad_h,pad_w,tile_m,tile_n,tile_k,pipeline,tflops,latency_us
 
-The direction is forward. The table states neither the data type nor the waves and the warp tile of a kernel.
-Those of a published tile are known. For any other tile the table needs the columns warp_m, warp_n, warp_k and
+The direction is forward. The table states neither the data type nor a kernel's waves and warp tile. For
+published tiles these are known. For any other tile, the table needs the columns warp_m, warp_n, warp_k and
 warp_tile_m, warp_tile_n, warp_tile_k.
 """
 
@@ -29,17 +29,17 @@ def is_sweep(header: Collection[str]) -> bool:
 
 
 def sweep_dtype(path: Path, dtype: str | None) -> str:
-    """The data type that was asked for, else the one that the file's name says. Raises RecordError."""
+    """The requested data type, or the one in the file's name. Raises RecordError if there is none."""
     found = {dtype} if dtype is not None else set(_DTYPE.findall(path.stem.lower()))
     if len(found) != 1:
         raise RecordError(
-            f"{path} is a sweep of CK DSL, whose data type it does not say: give it with --dtype"
+            f"{path} is a CK DSL sweep whose file name does not state the data type: give it with --dtype"
         )
     return found.pop()
 
 
 def with_kernels(table: pd.DataFrame, dtype: str) -> pd.DataFrame:
-    """A sweep, all cells texts, with the columns `kernel` and `latency_ms` in place of its own."""
+    """A sweep (all cells are strings) with the columns `kernel` and `latency_ms` in place of its own."""
     names = f"grouped_conv_forward_{dtype}_2d_" + _by_x(table, _TILE) + "_" + table["pipeline"].str.strip()
     if {*_WAVES, *_WARP_TILE} <= set(table):
         names += "_w" + _by_x(table, _WAVES) + "_wt" + _by_x(table, _WARP_TILE)

@@ -40,12 +40,11 @@ def measurements_folder(run: Path) -> Path:
 def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None) -> pd.DataFrame:
     """Reads runs, folders of parts or parquet files as one frame with the schema's columns in order.
 
-    op: the operation that the records must be of; left out, it is the one that they are of.
-    Journals that dead processes left are sealed first. Columns that a file lacks are null, except `tflops`,
-    which follows from the latency.
-    Rows are in the order of their time; of rows with equal identity the newest stays. Raises RecordError
-    for what is missing, damaged or not a record, or of another operation, and for records of native and of
-    CK Tile's kernels together, which have the same names.
+    op: the operation that the records must belong to; None accepts any one operation. Journals left by dead
+    processes are sealed first. Columns that a file lacks are null, except `tflops`, which is computed from
+    the latency. Rows are sorted by time; of rows with the same identity, the newest is kept. Raises
+    RecordError for files that are missing, damaged, not records or of another operation, and for records of
+    native and CK Tile kernels together, because these share names.
     """
     import pandas as pd
 
@@ -61,10 +60,10 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
     if len(both) > 1:
         raise RecordError(
             f"the records are of several implementations, {' and '.join(both)}, whose kernels have the same "
-            "names: read each on its own"
+            "names: read them separately"
         )
     table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
-    # Without a run's name, two rows cannot be distinguished from one that was read twice.
+    # Without a run name, two measurements cannot be told from one that was read twice.
     again = table.duplicated(IDENTITY, keep="last") & table["run"].notna()
     return table.loc[~again, names].reset_index(drop=True)
 
@@ -99,7 +98,7 @@ def _read_frames(path: Path, op: str | None) -> list[pd.DataFrame]:
         raise RecordError(f"no records at {path}: give a run's folder, a folder of parts or a parquet file")
     folder = measurements_folder(path) if measurements_folder(path).is_dir() else path
     seal_abandoned(folder)
-    # Journals of running sessions first: one that is sealed in the meantime is read twice, never missed.
+    # Journals before parts: a journal that is sealed meanwhile is read twice, never missed.
     journals = journals_in(folder)
     frames = [frame for journal in journals if (frame := _journal_frame(journal)) is not None]
     parts = parts_in(folder) or [
@@ -116,7 +115,7 @@ def _journal_frame(journal: Path) -> pd.DataFrame | None:
     """The rows of an unsealed journal; None if there are none."""
     lines = read_journal(journal)
     if lines.damaged:
-        tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): what was in them is left out")
+        tell_in_log(f"{journal} has damaged lines ({len(lines.damaged)}): they are left out")
     return with_later_fields(rows_table(lines.rows)).to_pandas() if lines.rows else None
 
 

@@ -1,8 +1,8 @@
 """Writes records as one compact parquet file, whose bytes depend only on the rows.
 
-It is an ordinary file of records: `load_records` and pandas read it like a run's parts. It is small because
-of sorting (rows of a problem together), dictionaries, byte stream split of floats, and zstd. The footer
-describes the records (`read_about`).
+It is an ordinary file of records: `load_records` and pandas read it like a run's parts. Sorting (rows of a
+problem together), dictionaries, byte stream split of floats, and zstd keep it small. The footer describes the
+records (`read_about`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def in_order(records: pd.DataFrame) -> pd.DataFrame:
 
 
 def content_keys(records: pd.DataFrame) -> pd.Series:
-    """A text for each record, equal for records with equal columns. Raises RecordError."""
+    """A string for each record, equal for records with equal columns. Raises RecordError."""
     import pandas as pd
 
     # Via Arrow, which has the schema's types: pandas converts integers to floats in columns with nulls.
@@ -87,7 +87,7 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
 
 
 def with_about(table: pa.Table, about: Mapping[str, Any] | None) -> pa.Table:
-    """The table with what its file's footer says (`read_about`) as its only metadata."""
+    """The table with `about`, which `read_about` returns, as its only metadata."""
     footer = {_ABOUT: json.dumps(dict(about), sort_keys=True).encode()} if about else {}
     return table.replace_schema_metadata(footer)
 

@@ -15,7 +15,7 @@ from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
 
 Claim = Callable[[str, Problem], bool]
-"""Whether a row's text is so of its problem."""
+"""Tells whether the text that a row states holds for the row's problem."""
 
 _KEYS: Mapping[str, str] = MappingProxyType(
     {
@@ -30,10 +30,10 @@ _KEYS: Mapping[str, str] = MappingProxyType(
 
 @dataclass(frozen=True)
 class Dialect:
-    """One operation's words. `shape`: the dimensions whose mention in a log begins a new problem;
-    `kernel_word`: what a kernel's name looks like in running text; `any_case`: whether logs may write
-    dimensions in lower case. `claims`: what rows may say besides, which the kernel's name and the dimensions
-    say too."""
+    """One operation's names in foreign files. `shape`: the dimensions that begin a new problem when a log
+    mentions them. `kernel_word`: pattern of a kernel's name in running text. `any_case`: whether logs may
+    write dimensions in lower case. `claims`: columns that repeat what the kernel's name and the dimensions
+    state."""
 
     op: str
     defaults: Mapping[str, int]
@@ -44,7 +44,7 @@ class Dialect:
 
     @cached_property
     def dimensions(self) -> tuple[str, ...]:
-        """The numbers of a problem; what a kernel's name says (dtype, direction, ...) is not among them."""
+        """The numbers of a problem, without what a kernel's name states (dtype, direction, ...)."""
         return operation_named(self.op).free_fields
 
     @property
@@ -64,11 +64,11 @@ class Dialect:
         return re.compile(rf"\b({names})\s*[=:]\s*(\d+)", re.IGNORECASE if self.any_case else 0)
 
     def spelled(self, name: str) -> str:
-        """A dimension as it was found, in our own spelling."""
+        """Our spelling of a dimension that was found."""
         return self.keys[name.lower()] if self.any_case else name
 
     def holds(self, claim: str, value: str, problem: Problem) -> bool:
-        """Whether what a row says besides is so of its problem."""
+        """Whether what a row states in the column `claim` holds for its problem."""
         return self.claims[claim](value.strip(), problem)
 
     def kernel(self, name: str) -> Kernel:
@@ -114,7 +114,7 @@ def _layout(place: int) -> Claim:
 
 
 def _stride(place: int) -> Claim:
-    """Elements from one row (or column) in memory to the next; 0: as the matrix is dense."""
+    """Elements from one row (or column) in memory to the next; 0 means dense."""
 
     def holds(value: str, problem: Problem) -> bool:
         return value.removesuffix(".0") in ("", "0", str(problem.operand_shapes[place][-1]))
@@ -142,12 +142,12 @@ GEMMS = Dialect(
 
 
 def dialect_of_text(text: str) -> Dialect:
-    """The operation that a file's kernels are of; convolutions where it names none."""
+    """The dialect of the kernels that a file names; that of convolutions if it names none."""
     found = GEMMS.kernel_word.search(text)
     return GEMMS if found and not CONVOLUTIONS.kernel_word.search(text) else CONVOLUTIONS
 
 
 def dialect_of_header(names: Sequence[str]) -> Dialect:
-    """The operation that a table's columns are of."""
+    """The dialect of a table's columns."""
     lower = {name.strip().lower() for name in names}
     return GEMMS if "m" in lower and not {"c", "hi"} & lower else CONVOLUTIONS

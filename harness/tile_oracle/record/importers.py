@@ -1,7 +1,7 @@
 """Measurements of other tools -> records: published CSV and JSON results, benchmark logs, and own records.
 
-tile_oracle.kernel parses the kernel names. Every contradictory row is refused, or kept with
-status `wrong`, and counted: nothing is dropped silently.
+tile_oracle.kernel parses the kernel names. A row that contradicts itself is refused, or kept with status
+`wrong`, and counted: nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ZERO_SHARE_LIMIT = 0.02
 """A larger share of zeros in the output shows that the kernel did not write it."""
 
 TFLOPS_TOLERANCE = 0.01
-"""How far a stated TFLOPS may be from operations / latency before the row contradicts itself."""
+"""How far the stated TFLOPS may be from operations / latency."""
 
 _MAX_BYTES = 1 << 30
 _MAX_DEPTH = 12
@@ -73,7 +73,7 @@ class ImportSummary:
 
 @dataclass(frozen=True)
 class Imported:
-    """Records of one file (columns of tile_oracle.record.schema) and what was refused on the way."""
+    """Records of one file (columns of tile_oracle.record.schema) and a summary of what was refused."""
 
     records: pd.DataFrame
     summary: ImportSummary
@@ -93,13 +93,13 @@ class _Refusals:
 def import_file(
     path: Path | str, arch: str, trust_unverified: bool = False, dtype: str | None = None
 ) -> Imported:
-    """One file as records of an architecture.
+    """Reads one file as records of an architecture.
 
-    The kind is seen from the file: our own records (a run's folder, or parquet), parquet of others, CSV,
-    JSON, or else a log with JSON among other lines. Rows whose output was not written become `wrong`; with
-    `trust_unverified` they stay ok, as the published figures count them. dtype: that of a table that does not
-    say one, a sweep of CK DSL (record.ck_dsl). Raises RecordError for a file
-    that cannot be read or holds no measurement at all, RuleError for an unknown architecture.
+    The format is detected: our own records (a run's folder, or parquet), other parquet, CSV, JSON, or else a
+    log with JSON among other lines. Rows whose output was not written become `wrong`; with `trust_unverified`
+    they stay ok, as in the published figures. dtype: the data type of a CK DSL sweep that does not state one
+    (record.ck_dsl). Raises RecordError for a file that cannot be read or holds no measurement, RuleError for
+    an unknown architecture.
     """
     path = Path(path)
     load_arch(arch)
@@ -140,7 +140,7 @@ def import_file(
 
 
 def write_records(records: pd.DataFrame, out: Path | str) -> None:
-    """A parquet file of records of one operation, complete or not at all. Raises RecordError."""
+    """Writes records of one operation as a parquet file, atomically. Raises RecordError."""
     schema = arrow_schema(op_of(records["op"].unique()))
     table = pa.Table.from_pandas(records, schema=schema, preserve_index=False)
     buffer = io.BytesIO()
@@ -184,7 +184,7 @@ def _is_own(path: Path) -> bool:
     try:
         return {"status", "problem", "round"} <= set(pq.read_schema(path).names)
     except (OSError, pa.ArrowException):
-        return True  # load_records says what is wrong with it
+        return True  # load_records reports what is wrong with it
 
 
 def _parquet(path: Path) -> pd.DataFrame:
@@ -198,7 +198,7 @@ def _parquet(path: Path) -> pd.DataFrame:
 
 
 def _named(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
-    """The columns that are known, by our names."""
+    """The known columns, renamed to ours."""
     found = [dialect.keys.get(str(name).strip().lower()) for name in table.columns]
     missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in found]
     if missing:
@@ -211,12 +211,12 @@ def _named(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
 
 
 def _csv_rows(path: Path, text: str, header: list[str], dialect: Dialect) -> pd.DataFrame:
-    _named(path, pd.DataFrame(columns=header), dialect)  # a table without rows says what is missing first
+    _named(path, pd.DataFrame(columns=header), dialect)  # reports missing columns before the rows are read
     return _named(path, _csv_table(path, text, header), dialect)
 
 
 def _csv_table(path: Path, text: str, header: list[str]) -> pd.DataFrame:
-    """All rows as texts. Header rows in between, as concatenated shards have them, are left out."""
+    """All rows as strings, without the repeated header rows of concatenated shards."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error", pd.errors.ParserWarning)  # a row longer than the header
@@ -237,7 +237,7 @@ def _json_rows(path: Path, text: str, dialect: Dialect) -> pd.DataFrame:
 
 
 def _log_rows(text: str, refusals: _Refusals, dialect: Dialect) -> pd.DataFrame:
-    """JSON objects in a log, with the kernel's name and the dimensions in them or on lines before."""
+    """JSON objects in a log; the kernel's name and the dimensions are in them or on earlier lines."""
     decoder = json.JSONDecoder()
     rows: list[dict[str, Any]] = []
     context: dict[str, Any] = {}
@@ -276,7 +276,7 @@ def _log_rows(text: str, refusals: _Refusals, dialect: Dialect) -> pd.DataFrame:
 def _measurements(
     value: Any, around: Mapping[str, Any], depth: int, dialect: Dialect
 ) -> Iterator[dict[str, Any]]:
-    """Every object that, with what the objects around it say, has a kernel, a latency and dimensions."""
+    """Every object that has a kernel, a latency and dimensions, its enclosing objects included."""
     if depth > _MAX_DEPTH:
         return
     if isinstance(value, list):
@@ -306,8 +306,8 @@ def _measurements(
 
 @dataclass(frozen=True)
 class _Read:
-    """Rows of a file, with the kernels and problems that they name. kernel_of, problem_of: a row's index in
-    `kernels` and `problems`, -1 for none."""
+    """Rows of a file with their kernels and problems. kernel_of, problem_of: a row's index into `kernels` and
+    `problems`, or -1."""
 
     rows: pd.DataFrame
     dialect: Dialect
@@ -339,7 +339,7 @@ def _tflops(read: _Read) -> npt.NDArray[np.float64]:
 
 
 def _usable(read: _Read, tflops: npt.NDArray[np.float64], refusals: _Refusals) -> npt.NDArray[np.bool_]:
-    """Whether a row can be imported. The others are added to `refusals`, each with its first reason."""
+    """Which rows can be imported. The others are added to `refusals`, each with its first reason."""
     rows, latency = read.rows, read.latency_ms
     keep = read.problem_of >= 0
 
@@ -349,7 +349,7 @@ def _usable(read: _Read, tflops: npt.NDArray[np.float64], refusals: _Refusals) -
 
     refuse("latency is not a positive number", ~(np.isfinite(latency) & (latency > 0)))
     for name in (name for name in read.dialect.claims if name in rows):
-        refuse(f"{name} is not that of the kernel or of dense matrices", _false_claim(read, name, keep))
+        refuse(f"{name} contradicts the kernel or dense matrices", _false_claim(read, name, keep))
     refuse("latency is too small to be a time", ~np.isfinite(tflops))
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         agrees = np.abs(read.numbers["tflops"] / tflops - 1) <= TFLOPS_TOLERANCE
@@ -368,7 +368,7 @@ def _usable(read: _Read, tflops: npt.NDArray[np.float64], refusals: _Refusals) -
 
 
 def _false_claim(read: _Read, name: str, keep: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Whether a row of `keep` states something in a column that does not hold for its problem."""
+    """Which rows of `keep` state something in a column that does not hold for their problem."""
     said = list(zip(read.rows[name].astype(str), read.problem_of, strict=True))
     asked = keep & _stated(read.rows, name)
     holds = {
@@ -427,7 +427,7 @@ def _converted(
 
 
 def _records(columns: Mapping[str, Any], op: str, arch: str, source: str) -> pd.DataFrame:
-    """Records of the measured columns, with the columns that are the same for all imported rows."""
+    """Adds the columns that are the same for all imported rows."""
     table = dict(columns)
     count = len(table["problem"])
     constants = {
@@ -454,7 +454,7 @@ def _numbers(rows: pd.DataFrame, name: str, defaults: Mapping[str, int]) -> npt.
         return np.full(len(rows), float(defaults.get(name, np.nan)))
     try:
         value = pd.to_numeric(rows[name], errors="coerce").to_numpy(dtype=np.float64)
-    except (OverflowError, ValueError, TypeError):  # a number that no column holds is among them
+    except (OverflowError, ValueError, TypeError):  # one of the numbers fits no column type
         value = np.array([_number(one) for one in rows[name]], dtype=np.float64)
     if name in defaults:
         value = np.where(_stated(rows, name), value, float(defaults[name]))
@@ -462,17 +462,17 @@ def _numbers(rows: pd.DataFrame, name: str, defaults: Mapping[str, int]) -> npt.
 
 
 def plain_name(text: object) -> str:
-    """A text that every encoding holds: names of files and texts from JSON may be no UTF-8."""
+    """The text as valid UTF-8: file names and strings from JSON may hold lone surrogates."""
     return str(text).encode("utf-8", "backslashreplace").decode()
 
 
 def _whole(digits: str) -> float:
-    """A number of a log; infinite where no problem could have it (Python reads no int of 4,300 digits)."""
+    """A number of a log; infinite if it is too long for any problem (Python refuses ints of 4,300 digits)."""
     return int(digits) if len(digits) <= _LONGEST_NUMBER else np.inf
 
 
 def _held(value: str | int | float) -> str | int | float:
-    """A value of a JSON file as a table holds it: texts as UTF-8, whole numbers of 64 bits."""
+    """A JSON value that a table can hold: valid UTF-8, integers of 64 bits."""
     if isinstance(value, str):
         return plain_name(value)
     return value if isinstance(value, float) or abs(value) < 1 << 63 else np.inf
@@ -486,7 +486,7 @@ def _number(value: object) -> float:
 
 
 def _stated(rows: pd.DataFrame, name: str) -> npt.NDArray[np.bool_]:
-    """Whether a row says anything in a column."""
+    """Which rows have a value in a column."""
     if name not in rows:
         return np.zeros(len(rows), dtype=bool)
     return np.asarray(rows[name].notna() & (rows[name].astype(str).str.strip() != ""))
@@ -516,7 +516,7 @@ def _problems(
     refusals: _Refusals,
     dialect: Dialect,
 ) -> tuple[list[Problem], npt.NDArray[np.int64]]:
-    """The distinct problems, and each row's (-1 where the dimensions, or the kernel, cannot be right)."""
+    """The distinct problems, and each row's index into them (-1 if its dimensions or kernel are invalid)."""
     kinds = sorted({k.kind for k in kernels})
     kind_of_kernel = np.array([kinds.index(k.kind) for k in kernels] or [0], dtype=np.int64)
     dims = np.stack([numbers[name] for name in dialect.dimensions], axis=1)

@@ -32,17 +32,19 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TFLOPS_TOLERANCE = 1e-6
-"""Relative. Our own files keep every digit; published ones and what was made of them keep seven."""
+"""Relative. Our own files keep every digit; published files and imports of them keep seven."""
 
-_FIX = "the row is damaged or was edited: restore the file, or take the row out and measure the pair again"
+_FIX = "the row is damaged or was edited: restore the file, or remove the row and measure the pair again"
 _SHOWN = 160
 
 _Bad = npt.NDArray[np.bool_]
 
 
 def check_rows(table: pa.Table, op: str, where: Path | str) -> None:
-    """Raises RecordError for the first violation, with `where`, row, kernel and problem in one line. table:
-    records of one operation, with all columns of its schema."""
+    """Raises RecordError for the first violation; its one line names `where`, row, kernel and problem.
+
+    table: records of one operation, with all columns of its schema.
+    """
     if table.num_rows:
         _Rows(table, op, where).check()
 
@@ -75,7 +77,7 @@ class _Rows:
         self._refuse(fastest > latency, "latency_min_ms is more than latency_ms")
         for name in ("spread", "busy_ms"):
             values = self._numbers(name)
-            self._refuse((values < 0) | np.isinf(values), f"{name} is not a number from 0")
+            self._refuse((values < 0) | np.isinf(values), f"{name} is negative or infinite")
         self._refuse(_not_positive(tflops), "tflops is not a positive number")
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             expected = flops / (latency * 1e9)
@@ -92,9 +94,11 @@ class _Rows:
             try:
                 problem = problem_from_row({"op": self.op, **row})
             except (ProblemError, ValueError, TypeError) as error:
-                raise self._error(int(first[place]), f"its columns are no problem ({error})") from None
+                raise self._error(
+                    int(first[place]), f"its columns are not a valid problem ({error})"
+                ) from None
             if problem.id != problem_id:
-                raise self._error(int(first[place]), f"its columns are those of the problem {problem.id}")
+                raise self._error(int(first[place]), f"its columns describe the problem {problem.id}")
             flops[place] = float(problem.flops)
         self._check_alike(columns, of_row, first, "problem")
         return flops[of_row]
@@ -105,7 +109,7 @@ class _Rows:
         there = self.table.column_names
         columns = tuple(name for name in kernel_columns(self.op) if name not in LATER_FIELDS or name in there)
         if not any(self._is_there(column) for column in columns):
-            return  # older and foreign files have the name alone
+            return  # older and foreign files have only the name
         shared = [name for name in problem_columns(self.op) if name in _kernel_fields(self.op)]
         for place, (name, row) in enumerate(
             zip(names, self._rows_at(first, (*shared, *columns)), strict=True)
@@ -117,7 +121,9 @@ class _Rows:
             except (KernelError, ValueError, TypeError):
                 right = False
             if not right:
-                raise self._error(int(first[place]), "the kernel's name and its columns are of two kernels")
+                raise self._error(
+                    int(first[place]), "the kernel's name and columns describe different kernels"
+                )
         self._check_alike((*shared, *columns), of_row, first, "kernel")
 
     def _check_alike(
@@ -126,7 +132,7 @@ class _Rows:
         """Checks that every row agrees with the first row of the same problem, or kernel."""
         for name in columns:
             _, codes = self._encoded(name)
-            self._refuse(codes != codes[first][of_row], f"{name} is not that of the {what}")
+            self._refuse(codes != codes[first][of_row], f"{name} differs from earlier rows of the {what}")
 
     def _encoded(self, name: str) -> tuple[list[Any], npt.NDArray[np.int64]]:
         """The distinct values of a column, nulls included, and each row's index among them."""

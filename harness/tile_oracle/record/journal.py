@@ -1,16 +1,16 @@
 """Crash-safe recording: one journal per process, sealed into parquet parts that are complete or absent.
 
 A finished measurement is one line with a checksum, passed to the operating system in a single write before
-anything else happens; after that the death of a process cannot lose it. A thread flushes the journal to disk
-at most half a second later, so a power cut loses at most the rows of the last second. Every few hundred rows,
-and at the end, the journal is sealed: its rows become a parquet part (written to a temporary file, flushed,
-read back, renamed, folder flushed), and only then the journal is removed. A part is named after its journal,
-so sealing twice makes the same file, never a second copy.
+anything else happens; from then on, the death of a process cannot lose it. A thread flushes the journal to
+disk at most half a second later, so a power cut loses at most the rows of the last second. After 1,000 rows
+or 20 seconds, and at the end, the journal is sealed: its rows become a parquet part (written to a temporary
+file, flushed, read back, renamed, folder flushed), and only then is the journal removed. A part is named
+after its journal, so sealing twice makes the same file, not a second copy.
 
 The owner of a journal holds a lock on it. An unlocked journal belongs to a dead process: `seal_abandoned`
-turns it into a part. It is called by all readers, by resumed runs, and by the worker that outlives a killed
-pytest. Only the lock's holder writes the part, so the temporary file has a fixed name, and a leftover of a
-killed process is overwritten.
+turns it into a part. All readers call it, and so do resumed runs and the worker that outlives a killed
+pytest. Only the lock's holder writes the part, so the temporary file has a fixed name, and what a killed
+process left of it is overwritten.
 
 Unreadable data is never treated as empty. A damaged line is moved to a file whose name begins with
 `_damaged-`, which readers of parquet folders ignore; the other lines are kept.
@@ -53,7 +53,7 @@ ASIDE_PREFIX = "_damaged-"
 _SEAL_ROWS = 1000
 _SEAL_SECONDS = 20.0
 _SYNC_SECONDS = 0.5
-"""Maximum wait of a row before it is flushed to disk together with later ones, in seconds."""
+"""Longest time that a row waits to be flushed to disk with later ones, in seconds."""
 _IDLE_SECONDS = 5.0
 """Idle time after which the flushing thread ends, in seconds."""
 _NOT_OURS = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -121,7 +121,7 @@ class Journal:
     def seal(self) -> None:
         """Turns the rows appended so far into a parquet part.
 
-        Raises RecordError if that fails; the journal is kept then, and nothing is lost.
+        Raises RecordError if that fails; the journal is then kept, and nothing is lost.
         """
         if self._fd is None or self._path is None:
             return
@@ -156,14 +156,14 @@ class Journal:
             except OSError:
                 os.close(fd)
                 raise
-            # Before we had the lock, another process took the empty journal for abandoned and removed it.
+            # Before we held the lock, another process took the empty journal for abandoned and removed it.
             os.close(fd)
 
 
 class _Flusher:
     """Flushes a journal in a thread, so that measurements do not wait for the disk.
 
-    The thread lives while there are rows to flush. A failed flush is reported by the next row or by the seal.
+    The thread lives while there are rows to flush. A failed flush is reported at the next row or seal.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -180,7 +180,7 @@ class _Flusher:
         if self._failed:
             failed, self._failed = self._failed, ""
             raise RecordError(
-                f"cannot record to {self._folder}: the disk does not take what was written ({failed}); "
+                f"cannot record to {self._folder}: flushing to disk failed ({failed}); "
                 "the rows are in its journals: check the disk and --resume"
             )
         if self._fd is not None:
@@ -308,7 +308,7 @@ def _is_held(path: Path) -> bool:
 
 
 def read_journal(path: Path, offset: int = 0) -> JournalLines:
-    """The content of a journal from a byte offset on; empty if another process has sealed it.
+    """The content of a journal from a byte offset; empty if another process has sealed it.
 
     Raises RecordError if it cannot be read.
     """
@@ -324,7 +324,7 @@ def read_journal(path: Path, offset: int = 0) -> JournalLines:
 
 
 def read_lines(path: Path, offset: int = 0) -> tuple[list[dict[str, Any]], int]:
-    """The complete rows of a journal from a byte offset on, and the offset after them; see `read_journal`."""
+    """The complete rows of a journal from a byte offset, and the offset after them; see `read_journal`."""
     lines = read_journal(path, offset)
     return list(lines.rows), lines.end
 
@@ -364,7 +364,7 @@ def _seal(journal: Path, fd: int, tell: Tell) -> None:
 
 
 def _table_and_misfits(rows: Sequence[dict[str, Any]]) -> tuple[pa.Table | None, list[bytes]]:
-    """The rows as one table, and the lines of rows that match no record schema."""
+    """The rows as one table, and the lines of the rows that fit no record schema."""
     named = [row for row in rows if _is_named(row)]
     try:
         table = rows_table(named) if named else None
@@ -394,11 +394,12 @@ def _keep_damaged(journal: Path, damaged: Sequence[bytes], tell: Tell) -> None:
     except OSError as error:
         raise RecordError(f"cannot write {kept}: {error.strerror}") from None
     count = f"{len(damaged)} damaged line" + ("s" if len(damaged) > 1 else "")
-    tell(f"{journal} had {count}, set aside as {kept.name}: --resume measures what was in them again")
+    tell(f"{journal} had {count}, set aside as {kept.name}: --resume measures their pairs again")
 
 
 def _add_to_part(part: Path, table: pa.Table, tell: Tell) -> None:
-    """After a power cut the journal of a sealed part may reappear, with fewer rows than the part."""
+    """Writes the part, or adds the rows to it: after a power cut, the journal of a sealed part may reappear,
+    with fewer rows than the part."""
     import pyarrow as pa
 
     try:
@@ -443,8 +444,8 @@ def set_aside(path: Path, tell: Tell, why: str) -> Path:
 
 
 def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
-    """Sets damaged parts of a folder aside and returns their number. For the owner of a run, who measures
-    their pairs again. Raises RecordError if a part cannot be read at all, which does not count as damage."""
+    """Sets damaged parts of a folder aside and returns their number. Only for the owner of a run, which
+    measures their pairs again. Raises RecordError if a part cannot be read at all, which is not damage."""
     found = 0
     for part in parts_in(folder):
         try:
@@ -457,7 +458,7 @@ def set_damaged_aside(folder: Path, tell: Tell = tell_in_log) -> int:
 
 
 def forget_lost(folder: Path) -> int:
-    """Removes device_lost rows from the parts and returns their number. For a run that measures them again.
+    """Removes device_lost rows from the parts and returns their number, for a run that measures them again.
 
     Raises RecordError if a part cannot be read or rewritten.
     """
@@ -468,7 +469,7 @@ def forget_lost(folder: Path) -> int:
     except OSError as error:
         raise RecordError(f"{folder} cannot be read: {error.strerror}") from None
     try:
-        # Serializes sessions that resume the same run.
+        # Only one session at a time may rewrite the parts of a run.
         fcntl.flock(fd, fcntl.LOCK_EX)
         return sum(_forget_lost_in(part) for part in parts_in(folder))
     except OSError as error:

@@ -1,7 +1,7 @@
 """One row as a line of a journal: eight hexadecimal digits of CRC-32, a space, the row as JSON.
 
-Lines of versions without the checksum are JSON alone. They begin with a brace, which a single bit flip cannot
-make of a digit.
+Older versions wrote no checksum: a line is only JSON. It begins with a brace, which no single bit flip turns
+into a hexadecimal digit.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def decode_line(line: bytes) -> dict[str, Any] | None:
 
 @dataclass(frozen=True)
 class JournalLines:
-    """The content of a range of a journal. damaged: complete lines that are not rows. end: offset in bytes
-    after its last complete line. torn: the data after that."""
+    """The content of a range of a journal. damaged: complete lines that are not rows. end: byte offset after
+    the last complete line. torn: the data after that."""
 
     rows: tuple[dict[str, Any], ...]
     damaged: tuple[bytes, ...]
@@ -48,8 +48,8 @@ class JournalLines:
 
 
 def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
-    """Parses the lines of a journal from a byte offset on. An incomplete last line is not among the rows: it
-    is being written, or its process died."""
+    """Parses the lines of a journal from a byte offset. An incomplete last line is not among the rows: it is
+    being written, or its process died."""
     whole, _, torn = data.rpartition(b"\n")
     rows: list[dict[str, Any]] = []
     damaged: list[bytes] = []
@@ -64,7 +64,7 @@ def decode_lines(data: bytes, offset: int = 0) -> JournalLines:
 
 
 def _apart(line: bytes) -> tuple[bytes, ...]:
-    """Yields a line, or the two lines that a damaged line break has joined."""
+    """The line, or the two lines that a damaged line break has joined."""
     if line.startswith(b"{") or decode_line(line) is not None:
         return (line,)
     text = line[_CHECKSUM_BYTES + 1 :].decode("latin-1")

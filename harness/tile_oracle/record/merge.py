@@ -1,20 +1,18 @@
-"""Merges records of several runs, machines and parts into one table, without loss and without duplicates.
+"""Merges records of several runs, machines and parts into one table without loss or duplicates.
 
 The output depends only on the set of input measurements, not on their order or repetition. Merging merged
 records again changes nothing. The rules, in this order:
 
-1. A measurement is identified by run, problem, kernel, round and end time (microseconds), or without a time
-  by
-   all of its columns. Of duplicates one is kept: if the copies differ (files of older versions lack columns),
-   the one with the fewest nulls, then the one that sorts first.
+1. A measurement is identified by run, problem, kernel, round and end time (microseconds), or by all of its
+   columns if it has no time. Of duplicates one is kept: if the copies differ (files of older versions lack
+   columns), the one with the fewest nulls, then the one that sorts first.
 2. A device_lost row is dropped if the same run has another row of its pair and round: a resumed run measures
-  such
-   pairs again, and an older copy of its folder still has the row.
-3. Rows of one run that still share problem, kernel and round are of several runs that have one name. All
-   stay: the run of the second one (by time) is called NAME~2, and so on, so that `load_records` keeps them.
+   such pairs again, and an older copy of its folder still has the row.
+3. Rows of one run that still share problem, kernel and round come from several runs with the same name. All
+   are kept: the second run (by time) is renamed NAME~2, and so on, so that `load_records` keeps its rows.
 
-A pair that was measured in several runs keeps all its rows; so do devices, toolchains and sources that
-differ. They are counted, and users of the table choose among them (`tile_oracle.record.oracle_records`).
+All rows of a pair that was measured in several runs, on several devices or with several toolchains or sources
+are kept and counted; users of the table choose among them (`tile_oracle.record.oracle_records`).
 """
 
 from __future__ import annotations
@@ -49,12 +47,12 @@ _FAILED = ["wrong", "flaky", "crash", "timeout", "build_error"]
 class MergeSummary:
     """The result of a merge, in rows.
 
-    read: rows given. equal: copies of a row that is kept, the same in every column. differing: copies of a
-    measurement that differed in some column. lost: rows device_lost that were measured anew. renamed: rows
-    whose run shares its name with another one. kept: rows that came out. repeated_pairs: pairs measured in
-    several runs; disagreeing: those of them that are ok in one and failed in another; spread: of the repeated
-    ok pairs the median of (slowest / fastest - 1), None without any. rows_of: devices, toolchains and the
-    like -> value -> rows. binaries: kernels with several source hashes.
+    read: input rows. equal: dropped copies that equal the kept row in every column. differing: dropped copies
+    that differ in some column. lost: device_lost rows that were measured again. renamed: rows whose run
+    shares its name with another one. kept: output rows. repeated_pairs: pairs measured in several runs;
+    disagreeing: those that are ok in one run and failed in another; spread: median of (slowest / fastest - 1)
+    over the repeated ok pairs, None without any. rows_of: column (device, toolchain, ...) -> value -> rows.
+    binaries: kernels with several source hashes.
     """
 
     read: int
@@ -78,9 +76,9 @@ class MergeSummary:
         ]
         for number, what in (
             (self.equal, "given more than once"),
-            (self.differing, "given more than once and not the same: the fullest row is kept"),
-            (self.lost, "device_lost and measured anew since: left out"),
-            (self.renamed, "of a run that shares its name with another: it is called NAME~2 now"),
+            (self.differing, "given more than once with differences: the most complete row is kept"),
+            (self.lost, "device_lost and measured again since: left out"),
+            (self.renamed, "of a run that shares its name with another: it is now called NAME~2"),
         ):
             if number:
                 lines.append(f"  {number:,} rows {what}")
@@ -112,7 +110,7 @@ def merge_records(tables: Iterable[pd.DataFrame]) -> tuple[pd.DataFrame, MergeSu
     """
     given = [table for table in tables if len(table)]
     if not given:
-        raise RecordError("there is nothing to merge: none of these holds a record")
+        raise RecordError("there is nothing to merge: the inputs hold no records")
     op = op_of(op for table in given for op in table["op"].unique())
     names = [column.name for column in columns(op)]
     schema = arrow_schema(op)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 
 def not_built(records: pd.DataFrame) -> frozenset[str]:
-    """Names of the kernels that a library's checkout does not build according to all their rows: it has no
-    code for them, or their code did not compile. No model can pick them there.
+    """Names of the kernels that, in all their rows, a library's checkout has no code for or cannot compile. A
+    model cannot pick them there.
 
     Kernels of tile-oracle's own family are excluded: its rules guarantee that they build.
     """

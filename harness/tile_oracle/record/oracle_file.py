@@ -1,8 +1,8 @@
 """Writes the oracle file of replayed sessions: a file of records, compressed as far as parquet allows.
 
 Every column uses the encoding with the smallest result, at zstd's highest level. Stored values are
-bit-identical to the records. Columns that replays do not read are left out, and so is `tflops` if it follows
-from `latency_ms` (record.derived_columns).
+bit-identical to the records. Columns that replays do not read are left out, and so is `tflops` if it can be
+computed from `latency_ms` (record.derived_columns).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Selects the records of an oracle (one device, every kernel's newest binary) and those for training (one
-device, every pair's newest binary)."""
+"""Selects records for an oracle (one device, the newest binary of each kernel) and for training (one device,
+the newest binary of each pair)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tile_oracle.errors import RecordError
 
 @dataclass(frozen=True)
 class OracleSummary:
-    """Numbers of rows that were selected and left out. devices: device -> rows, for all devices."""
+    """Numbers of rows selected and left out. devices: device -> rows, for all devices."""
 
     rows: int
     pairs: int
@@ -65,9 +65,9 @@ def oracle_records(
 def records_to_learn_from(records: pd.DataFrame, device: str | None = None) -> pd.DataFrame:
     """The training rows of one device.
 
-    Of a pair measured with several binaries the last one counts. A pair that was only measured with an older
-    binary is kept: a new compiler release, for example, makes new binaries but rarely different code. Raises
-    RecordError if the records are of several devices and none is chosen, or of another device.
+    If a pair was measured with several binaries, the last one counts. A pair that was measured only with an
+    older binary is kept: a new compiler release, for example, makes new binaries but rarely different code.
+    Raises RecordError if the records are of several devices and none is chosen, or of another device.
     """
     return _newest_binaries(_one_device(records, device)[0], ["problem", "kernel"])
 
@@ -80,7 +80,7 @@ def _one_device(records: pd.DataFrame, device: str | None) -> tuple[pd.DataFrame
             raise RecordError(
                 f"the records are of {len(devices)} devices "
                 f"({', '.join(map(repr, sorted(devices.index)[:4]))}): "
-                "an oracle is of one, choose it with --device"
+                "choose one with --device"
             )
         device = str(devices.index[0]) if len(devices) else ""
     of_device = records[records["device"].astype(object).where(records["device"].notna(), "") == device]
@@ -93,8 +93,8 @@ def _one_device(records: pd.DataFrame, device: str | None) -> tuple[pd.DataFrame
 
 
 def _newest_binaries(records: pd.DataFrame, of: list[str]) -> pd.DataFrame:
-    """Of each kernel, or pair, the rows of the binary that was measured last. Rows without a binary stay:
-    what was refused by rule was never built. Equal times go to the hash that sorts last."""
+    """The rows of each kernel's, or pair's, last measured binary. Rows without a binary are kept: what a rule
+    refused was never built. Equal times go to the hash that sorts last."""
     built = records.dropna(subset=["source_hash"])
     last = built.groupby([*of, "source_hash"], observed=True)["time"].max().reset_index()
     last = last.sort_values([*of, "time", "source_hash"], na_position="first")

@@ -1,11 +1,11 @@
-"""Ownership of a run: one session, with its workers, may write to it.
+"""Ownership of a run: only one session and its workers may write to it.
 
-The session that opens a run locks the run's folder for as long as it lives; the kernel takes the lock from a
-process that dies. Workers of pytest-xdist belong to their controller: each holds a shared lock on the run's
-manifest, after which it makes sure that its controller still lives. A session that takes over from a dead one
-waits for those locks, so no orphaned worker writes beside it.
+The session that opens a run locks the run's folder for as long as it lives; the operating system releases the
+lock of a process that dies. Workers of pytest-xdist belong to their controller: each takes a shared lock on
+the run's manifest and then checks that its controller is still alive. A session that takes over from a dead
+one waits for those locks, so no orphaned worker writes at the same time.
 
-Locks belong to a process here: who opens a run twice in one process is one owner.
+Locks belong to a process: opening a run twice in one process makes one owner.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RunLock:
         self._close = weakref.finalize(self, os.close, handle)
 
     def release(self) -> None:
-        """Releases the run for others."""
+        """Releases the run."""
         self._close()
 
 
@@ -39,7 +39,7 @@ _owned: weakref.WeakValueDictionary[tuple[int, int], RunLock] = weakref.WeakValu
 
 
 def own(folder: Path, manifest: str) -> RunLock:
-    """Makes this process the run's owner, once the workers of a dead one have ended.
+    """Makes this process the run's owner, after the workers of a dead owner have ended.
 
     Raises RecordError while another process owns it.
     """
@@ -53,7 +53,7 @@ def own(folder: Path, manifest: str) -> RunLock:
             return held
         if not _locked(handle, fcntl.LOCK_EX, folder):
             raise RecordError(
-                f"{folder} is in use by another session{_whose(key[1])}: wait for its end, "
+                f"{folder} is in use by another session{_whose(key[1])}: wait until it ends, "
                 "or choose another --run-name"
             )
         _wait_for_workers(folder / manifest)
@@ -67,20 +67,20 @@ def own(folder: Path, manifest: str) -> RunLock:
 
 
 def name_of_owner() -> str:
-    """Names this process, so that its workers can tell whether it lives."""
+    """Identifies this process, so that its workers can tell whether it is alive."""
     return f"{_boot()} {os.getpid()} {_start_of(os.getpid())}"
 
 
 def join(folder: Path, manifest: str, owner: str) -> RunLock:
     """Makes this process a worker of the run's owner (see `name_of_owner`).
 
-    Raises RecordError where the owner has ended.
+    Raises RecordError if the owner has ended.
     """
     handle = _opened(folder / manifest, os.O_RDONLY)
     try:
         # Held only briefly, while a session that takes over checks the run.
         if not _locked(handle, fcntl.LOCK_SH, folder, _LONGEST_WAIT_S) or not _lives(owner):
-            raise RecordError(f"the session that {folder} belongs to has ended: --resume goes on with it")
+            raise RecordError(f"the session that owns {folder} has ended: continue it with --resume")
     except BaseException:
         os.close(handle)
         raise
@@ -112,7 +112,7 @@ def _wait_for_workers(manifest: Path) -> None:
 
 
 def _locked(handle: int, how: int, folder: Path, wait_s: float = 0.0) -> bool:
-    """Whether the lock was got. Raises RecordError where there are no locks."""
+    """Whether the lock was acquired. Raises RecordError if the file system has no locks."""
     deadline = time.monotonic() + wait_s
     pause = threading.Event()
     while True:
@@ -130,7 +130,7 @@ def _locked(handle: int, how: int, folder: Path, wait_s: float = 0.0) -> bool:
 
 
 def _whose(inode: int) -> str:
-    """Which process holds a lock, as far as the system says so."""
+    """Which process holds a lock, if the system tells."""
     with suppress(OSError, ValueError, IndexError):
         for line in Path("/proc/locks").read_text().splitlines():
             words = line.split()
@@ -141,7 +141,7 @@ def _whose(inode: int) -> str:
 
 def _lives(owner: str) -> bool:
     boot, pid, start = owner.split(" ")
-    # A worker on another machine cannot see the owner; its controller's connection tells it.
+    # A worker on another machine cannot see the owner's process; its connection to the controller must do.
     return boot != _boot() or start == _start_of(int(pid))
 
 
@@ -153,7 +153,7 @@ def _boot() -> str:
 
 
 def _start_of(pid: int) -> str:
-    """When a process began, which tells it from a later one with its number; "gone" where there is none."""
+    """When a process began, which tells it from a later one with the same id; "gone" if there is none."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""A run: one folder under reports/ with what was asked (run.json), the measurements and the reports."""
+"""A run: one folder under reports/ with its purpose (run.json), the measurements and the reports."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ ALREADY_KNOWN = (
     *("problem", "kernel", "round", "status", "detail", "latency_ms", "latency_min_ms", "spread", "samples"),
     *("check", "check_points"),
 )
-"""The columns that a resumed run needs of what is measured already."""
+"""The columns of earlier measurements that a resumed run needs."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run's folder and what it was asked to do. Two runs may be joined when `purpose` is equal.
+    """A run's folder and its purpose. A run may be resumed by a session with an equal `purpose`.
 
-    lock: what makes this process the run's owner, or a worker of the owner; None for readers.
+    lock: held by the run's owner and by the owner's workers; None for readers.
     """
 
     folder: Path
@@ -70,13 +70,13 @@ def open_run(
     resume: bool,
     tell: Tell = tell_in_log,
 ) -> Run:
-    """A new run's folder, or with `resume` the newest one with the same purpose (or the one named).
+    """Creates a run, or with `resume` opens the newest one with the same purpose (or the one named).
 
-    purpose: JSON values that decide the measurements (problem sets, kernels, target, sources, device).
-    stem: what a new run's name begins with. tell: takes a line on each damaged file. A resumed run loses its
-    rows `device_lost` and its damaged parts, which are set aside: those pairs are measured again. Raises
-    RecordError for a name that is no file name, one that is taken, or one to be resumed that was made for
-    something else, and for what cannot be read or written.
+    purpose: JSON values that determine the measurements (problem sets, kernels, target, sources, device).
+    stem: prefix of a new run's name. tell: called with a line for each damaged file. A resumed run loses its
+    device_lost rows, and its damaged parts are set aside: those pairs are measured again. Raises RecordError
+    for a name that is not a file name or is taken, for a run to resume that has another purpose, and for
+    files that cannot be read or written.
     """
     if name is not None and not _NAME.fullmatch(name):
         raise RecordError(
@@ -107,7 +107,7 @@ def _open_run(
     except OSError as error:
         raise RecordError(f"cannot write to {folder}: {error.strerror}") from None
     if not is_free:
-        raise RecordError(f"{folder} was just made by another session: wait for its end, then --resume")
+        raise RecordError(f"another session has just created {folder}: wait until it ends, then --resume")
     document = seal({"purpose": wanted, "started": datetime.now(UTC).isoformat(timespec="seconds")})
     try:
         write_atomically(folder / MANIFEST, (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
@@ -119,7 +119,7 @@ def _open_run(
 
 
 def join_run(folder: Path, owner: str, *, resumed: bool) -> Run:
-    """A run of which another process is the owner (`owner.name_of_owner`), for one of its workers.
+    """Opens a run in a worker of its owner, another process (`owner.name_of_owner`).
 
     Raises RecordError.
     """
@@ -171,7 +171,7 @@ def _folders_in(reports: Path) -> list[Path]:
 
 
 def purpose_of(folder: Path) -> dict[str, Any]:
-    """What a run was asked to do; empty for a folder without a manifest.
+    """The purpose of a run; empty for a folder without a manifest.
 
     Raises RecordError for a manifest that cannot be read or is damaged.
     """
@@ -182,13 +182,13 @@ def purpose_of(folder: Path) -> dict[str, Any]:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Whether its making was cut short before anything was written."""
+    """Whether the run was interrupted before anything was written."""
     return all(path.name.startswith(f".{MANIFEST}.") for path in folder.iterdir())
 
 
 def _purpose(folder: Path) -> dict[str, Any]:
-    """Raises FileNotFoundError where there is no manifest, RecordError for one that cannot be read, and
-    DamagedError for one that is not what was written."""
+    """Raises FileNotFoundError if there is no manifest, RecordError if it cannot be read, and DamagedError if
+    it is not what was written."""
     path = folder / MANIFEST
     try:
         document = json.loads(path.read_bytes().decode("utf-8"))
@@ -199,7 +199,7 @@ def _purpose(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise DamagedError(f"{path} is damaged: it is not JSON") from None
     if not isinstance(document, dict) or not isinstance(document.get("purpose"), dict):
-        raise DamagedError(f"{path} is damaged: it does not say what the run is for")
+        raise DamagedError(f"{path} is damaged: it does not state the run's purpose")
     check_seal(document, path, DamagedError, "its measurements can still be read and merged")
     purpose: dict[str, Any] = document["purpose"]
     return purpose
@@ -214,10 +214,10 @@ def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
             sync_folder(reports)
         except FileExistsError:
             if exact and take_empty and folder.is_dir():
-                return folder  # `_find` saw that its making was cut short
+                return folder  # `_find` saw that nothing was written to it
             if exact:
                 raise RecordError(
-                    f"{folder} exists already: add --resume to go on with it, or choose another --run-name"
+                    f"{folder} exists already: add --resume to continue it, or choose another --run-name"
                 ) from None
             continue
         except OSError as error:
@@ -229,7 +229,7 @@ def _make(reports: Path, base: str, *, exact: bool, take_empty: bool) -> Path:
 
 
 class RunLog:
-    """What one process records of a run, and what it and others have recorded of it before."""
+    """The rows that one process records in a run, and those that others have recorded in it."""
 
     def __init__(self, run: Run, writer: str) -> None:
         self.run = run
@@ -240,7 +240,7 @@ class RunLog:
         self._offsets: dict[str, int] = {}
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Make one measurement permanent; the run's name and the time are filled in."""
+        """Records one measurement durably; the run's name and the time are filled in."""
         stamped = {"run": self.run.name, "time": datetime.now(UTC).isoformat(), **row}
         self._journal.append(stamped)
 
@@ -248,12 +248,12 @@ class RunLog:
         self._journal.seal()
 
     def known(self, problem_id: str) -> list[dict[str, Any]]:
-        """What is recorded of a problem by others: earlier sessions, and sister processes, dead ones too."""
+        """The rows of a problem from others: earlier sessions and sibling processes, dead or alive."""
         self._refresh()
         return list(self._known[problem_id].values())
 
     def _refresh(self) -> None:
-        # Journals first: a row that is sealed meanwhile is then seen twice, not missed.
+        # Journals before parts: a row that is sealed meanwhile is read twice, never missed.
         for path in journals_in(self.run.measurements):
             if self._is_own(path):
                 continue

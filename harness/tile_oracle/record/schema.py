@@ -1,4 +1,4 @@
-"""The row of a measurement, column by column. docs/records.md is the prose of this table."""
+"""The columns of a measurement's row. docs/records.md explains them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "time
 ROUND_SWEEP = 0
 """Every pair once."""
 ROUND_FINAL = 1
-"""The leaders of a problem, measured again and interleaved before one is called the oracle."""
+"""The leaders of a problem, measured again, interleaved, to choose the oracle."""
 
 WARM, COLD = "warm", "cold"
 """Values of the column `cache`. Older rows have none and were measured warm."""
@@ -98,7 +98,7 @@ _TAIL = (
     Column(
         "loop_matrix_instructions",
         pa.int64(),
-        "GPU: matrix instructions in the body of the main loop: of one step of tile_k, or of some",
+        "GPU: matrix instructions in the body of the main loop: of one or several steps of tile_k",
     ),
     Column("seed", pa.int64(), "seed of the input data"),
 )
@@ -122,7 +122,7 @@ def _columns_of(operation: Operation) -> tuple[Column, ...]:
 
 PROBLEM_COLUMNS: tuple[str, ...] = PROBLEM_FIELDS
 KERNEL_COLUMNS: tuple[str, ...] = tuple(name for name in KERNEL_FIELDS if name not in PROBLEM_FIELDS)
-"""Those of a convolution; `problem_columns` and `kernel_columns` have those of any operation."""
+"""Of convolutions; `problem_columns` and `kernel_columns` return those of any operation."""
 
 
 def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
@@ -131,20 +131,20 @@ def problem_columns(op: str = "grouped_conv") -> tuple[str, ...]:
 
 
 def kernel_columns(op: str = "grouped_conv") -> tuple[str, ...]:
-    """The names of a kernel's own columns, those that its problem has too left out. Raises RecordError."""
+    """The names of a kernel's own columns, without those that its problem also has. Raises RecordError."""
     operation = _known(op)
     return tuple(name for name in operation.kernel_fields if name not in operation.problem_fields)
 
 
 def op_of(ops: Iterable[object]) -> str:
-    """The one operation of a table, from the values of its column `op`; grouped_conv where there are none.
+    """The one operation of a table, from the values of its column `op`; grouped_conv if there are none.
 
     Raises RecordError for an unknown operation, and for a table of several.
     """
     found = list(dict.fromkeys(op for op in ops if isinstance(op, str)))
     if len(found) > 1:
         raise RecordError(
-            f"the records are of several operations, {' and '.join(found[:5])}: read each on its own"
+            f"the records are of several operations, {' and '.join(found[:5])}: read them separately"
         )
     if not found:
         return "grouped_conv"
@@ -165,5 +165,5 @@ def columns(op: str = "grouped_conv") -> tuple[Column, ...]:
 
 
 def arrow_schema(op: str = "grouped_conv") -> pa.Schema:
-    """The same as an Arrow schema."""
+    """`columns` as an Arrow schema."""
     return pa.schema([(column.name, column.type) for column in columns(op)])

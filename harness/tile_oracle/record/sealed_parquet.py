@@ -1,13 +1,12 @@
 """Parquet files that carry a digest of all their bytes.
 
-The checksums of parquet pages cover neither the footer nor the headers of pages, so a flipped bit there can
-change what is read without an error. A file written here has 88 bytes between its last page and its footer:
-a mark and the BLAKE2b-256 of everything else. Parquet finds pages by offset and the footer from the end, so
-every reader ignores these bytes, and a program that writes the table anew leaves them out.
+Parquet's page checksums cover neither the footer nor the page headers, so a flipped bit there can change what
+is read without an error. A file written here has 88 bytes between its last page and its footer: a mark and
+the BLAKE2b-256 of everything else. Parquet finds pages by offset and the footer from the end, so every reader
+ignores these bytes, and a program that rewrites the table drops them.
 
-`read_table` reads a file once, compares the digest, and parses those very bytes. A file without a mark was
-written by an older version or another program: it is parsed as it is, page checksums included where it has
-them.
+`read_table` reads a file once, compares the digest, and parses the same bytes. A file without a mark was
+written by an older version or another program: only its page checksums, if any, are verified.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ class DamagedError(RecordError):
 
 
 def table_bytes(table: pa.Table, **options: Any) -> bytes:
-    """The table as a parquet file with page checksums and a digest. `options`: those of
+    """The table as a parquet file with page checksums and a digest. `options`: passed to
     pyarrow.parquet.write_table. Equal tables give equal bytes."""
     import pyarrow.parquet as pq
 
@@ -47,10 +46,10 @@ def table_bytes(table: pa.Table, **options: Any) -> bytes:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """The table in a file, or some of its columns (those that it has).
+    """The table in a file, or some of its columns (those that exist).
 
-    Raises RecordError where the file cannot be read, DamagedError where its content is not what was written
-    or is no parquet.
+    Raises RecordError if the file cannot be read, DamagedError if its content is not what was written or is
+    not parquet.
     """
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -68,7 +67,7 @@ def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def checked_bytes(path: Path) -> bytes:
-    """The bytes of a file, its digest compared where it has one. Raises as `read_table` does."""
+    """The bytes of a file; a digest is compared if there is one. Raises as `read_table` does."""
     try:
         data = path.read_bytes()
     except (OSError, ValueError) as error:
@@ -81,8 +80,7 @@ def checked_bytes(path: Path) -> bytes:
         end = begin + len(_MARK) + _HEX_BYTES
         if data[begin + len(_MARK) : end] != _digest(data[:begin], data[end:]).encode():
             raise DamagedError(
-                f"{path} is not a readable parquet file: it is damaged (its content does not agree with its "
-                "digest)"
+                f"{path} is not a readable parquet file: it is damaged (it does not match its digest)"
             )
     return data
 
@@ -100,5 +98,5 @@ def _digest(*pieces: bytes) -> str:
 
 
 def first_line(error: Exception) -> str:
-    """What an error says, as messages show it: PyArrow's run over many lines."""
+    """The first line of an error's message, for messages of one line."""
     return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -93,7 +93,18 @@ class LiveSession(Session):
         }
         rankings = rankings_of(self.offers.values(), sets.problems)
         native = self.options.sources.native
-        plan = make_plan(self.options, self.target.arch, sets, None, offered, rankings, native=native)
+        builder = self.target.builder
+        source = None if builder is None else builder.origin
+        plan = make_plan(
+            self.options,
+            self.target.arch,
+            sets,
+            None,
+            offered,
+            rankings,
+            native=native,
+            source=source,
+        )
         return replace(plan, notes=(*plan.notes, *(one.describe() for one in self.offers.values())))
 
     def open_run(self) -> Run:

@@ -95,7 +95,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="SOURCES",
         default="",
         help="where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
-        "default), and libraries whose algorithms are candidates: cublaslt (GEMM on sm_90), or cublaslt=PATH",
+        "default); kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
+        "folder that `tile-oracle build --kernels` made, or triton for those that ship; and libraries whose "
+        "algorithms are candidates: cublaslt (GEMM on sm_90), or cublaslt=PATH",
     )
     add(
         "--library-algorithms",
@@ -278,6 +280,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
     value = config.getoption
 
     from tile_oracle.build.source_providers import kernel_source_option
+    from tile_oracle.vendor.libraries import split_kernels
 
     def path(name: str) -> Path | None:
         given = value(name)
@@ -290,6 +293,8 @@ def read_options(config: pytest.Config) -> SessionOptions:
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")
     seed, jobs = value("--data-seed"), value("--build-jobs")
+    triton, libraries = split_kernels(value("--kernels"))
+    kernels, folder = _kernels(triton, value("--kernel-set"), here)
     if not 0 <= seed <= _LARGEST_SEED:
         raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
     samples = value("--samples")
@@ -302,7 +307,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
     return SessionOptions(
         problem_set=value("--problem-set"),
-        kernel_set=value("--kernel-set") or DEFAULT_KERNEL_SET,
+        kernel_set=value("--kernel-set") or (Path(kernels).name if kernels else DEFAULT_KERNEL_SET),
         kernel_set_asked=value("--kernel-set") is not None,
         kernel_filter=value("--kernel-filter"),
         pairs=path("--pairs"),
@@ -310,7 +315,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         oracle=path("--oracle"),
         toolchain=value("--toolchain"),
         isa=value("--isa"),
-        build_dir=path("--build-dir"),
+        build_dir=path("--build-dir") or folder,
         build_jobs=jobs,
         report_dir=path("--report-dir") or home / "reports",
         run_name=value("--run-name"),
@@ -325,7 +330,7 @@ def read_options(config: pytest.Config) -> SessionOptions:
         models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
         ck_tile=path("--ck-tile"),
-        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile")),
+        kernel_source=kernel_source_option(value("--kernel-source"), path("--ck-tile"), kernels),
         update_baseline=value("--update-baseline"),
         allowed=read_allowed(",".join(value("--allow") or ())),
         tolerances={
@@ -336,9 +341,25 @@ def read_options(config: pytest.Config) -> SessionOptions:
         abstain=value("--abstain"),
         rule=value("--criteria"),
         settle_budget_s=_settle_budget(value("--settle-budget")),
-        kernels=value("--kernels"),
+        kernels=libraries,
         library_algorithms=most,
     )
+
+
+def _kernels(given: str | None, kernel_set: str | None, here: Path) -> tuple[str | None, Path | None]:
+    """The Triton file of --kernels with an absolute path, and its prebuilt folder if it is one.
+
+    Raises HarnessError.
+    """
+    from tile_oracle.build.kernel_source import TRITON
+    from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
+
+    if given is None or given == TRITON:
+        return given, None
+    if kernel_set is not None:
+        raise HarnessError("--kernel-set is for rule sets: with --kernels use --kernel-filter")
+    path = here / Path(given).expanduser()
+    return str(path), path if is_prebuilt_folder(path) else None
 
 
 def _settle_budget(given: str | None) -> float | None:

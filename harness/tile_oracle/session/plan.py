@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from tile_oracle.build.kernel_source import KernelSource, PoolSource
 from tile_oracle.errors import ProblemSetError, RuleError
 from tile_oracle.judge.baseline_file import slug
 from tile_oracle.kernel import Kernel
@@ -118,6 +119,14 @@ def _of_rules(
     return pools, load_rule_set(rules).notes
 
 
+def _of_source(
+    source: PoolSource, kinds: Iterable[Kind], where: KernelFilter | None
+) -> tuple[Pools, tuple[str, ...]]:
+    """The pools of a source with kernels of its own, and its notes. Raises RuleError."""
+    pools = {kind: tuple(k for k in source.pool(kind) if where is None or where.matches(k)) for kind in kinds}
+    return pools, source.notes
+
+
 def make_plan(
     options: SessionOptions,
     arch: str,
@@ -127,9 +136,11 @@ def make_plan(
     rankings: Offered | None = None,
     *,
     native: bool = True,
+    source: KernelSource | None = None,
 ) -> Plan:
     """recorded: the candidates of a replay, which override the kernel set; None: those of the kernel set.
-    offered, rankings: see Plan. native: whether the kernels of the kernel set are candidates, too.
+    offered, rankings: see Plan. native: whether the kernels of the kernel set, or of the source, are
+    candidates. source: the kernel source of the session; its own kernels are the candidates if it has any.
 
     Raises ProblemSetError and RuleError for sets, rules, filters and pairs that cannot be used.
     """
@@ -144,7 +155,9 @@ def make_plan(
     pools: Pools = dict.fromkeys(kinds, ())
     notes: tuple[str, ...] = ()
     try:
-        if native:
+        if native and isinstance(source, PoolSource):
+            pools, notes = _of_source(source, kinds, where)
+        elif native:
             pools, notes = _of_rules(options, arch, kinds, where)
     except RuleError:
         if recorded is None:
@@ -155,6 +168,12 @@ def make_plan(
     for kind, pool in pools.items():
         if native and not pool:
             narrowed = f" with --kernel-filter {options.kernel_filter!r}" if where is not None else ""
+            if isinstance(source, PoolSource):
+                known = ", ".join(map(kind_text, source.kinds))
+                raise RuleError(
+                    f"{options.kernel_set}{narrowed} has no kernel for {kind_text(kind)} on {arch}, only for "
+                    f"{known}"
+                )
             raise RuleError(
                 f"--kernel-set {options.kernel_set}{narrowed} has no kernel for "
                 f"{kind_text(kind)} on {arch}: see `tile-oracle kernels`"

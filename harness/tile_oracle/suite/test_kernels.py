@@ -1,4 +1,4 @@
-"""One test a pair: the kernel builds, runs, is correct and is timed."""
+"""One test per pair: the kernel builds, runs, is correct and is timed."""
 
 from __future__ import annotations
 
@@ -9,5 +9,6 @@ from tile_oracle.session.pair_outcome import check_outcome
 
 
 def test_kernel(problem: Problem, kernel: Kernel, measure: Measure) -> None:
-    """The kernel is measured on the problem; the verdict on the model's picks comes at the session's end."""
+    """Measures the kernel on the problem. The verdict on the model's picks follows at the end of the
+    session."""
     check_outcome(measure(problem, kernel))

@@ -1,4 +1,4 @@
-"""One test a problem, for sessions that replay records: a test a pair would take longer than all the rest."""
+"""One test per problem, for replays: one test per pair would take longer than the rest of the session."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from tile_oracle.session.pair_outcome import check_outcomes
 
 
 def test_problem(problem: Problem, replayed: Replayed) -> None:
-    """The problem's records are taken; the verdict on the model's picks comes at the session's end."""
+    """Takes the problem's records. The verdict on the model's picks follows at the end of the session."""
     check_outcomes(replayed(problem))

@@ -1,4 +1,4 @@
-"""What the targets with AMD GPUs share: HIP's library and its variable."""
+"""The base class of targets with AMD GPUs: HIP's library and environment variable."""
 
 from __future__ import annotations
 

@@ -183,7 +183,7 @@ def why_not_readable(vendor: str) -> str:
     try:
         library.nvmlInit() if vendor == "nvidia" else library.amdsmi_init()
     except Exception as error:
-        return f"{module} finds no driver to ask: {_said(error)}"
+        return f"{module} finds no driver: {_said(error)}"
     return ""
 
 
@@ -209,7 +209,7 @@ class StateWatch:
         self._closed = threading.Event()
 
     def look(self) -> None:
-        """Takes one reading."""
+        """Reads once."""
         if self._reader is None:
             return
         state = self._reader.read()

@@ -27,7 +27,7 @@ class Presence:
     """usable: whether the target can be opened. why: what was found, or what is missing and how to get it.
 
     devices: number of devices, 0 when unknown. library: path or name of the runtime, or "". archs: the
-    architectures of AMD's devices, in their order; empty when the driver does not say them.
+    architectures of AMD's devices, in their order; empty when the driver does not report them.
     """
 
     usable: bool
@@ -37,7 +37,8 @@ class Presence:
     archs: tuple[str, ...] = ()
 
     def of(self, arch: str) -> Presence:
-        """The same for a target of this architecture, which cannot use GPUs that are known to be others."""
+        """The same for a target of this architecture; it cannot use GPUs of a different, known
+        architecture."""
         if not self.usable or not self.archs or arch in self.archs:
             return self
         found = " and ".join(dict.fromkeys(self.archs))
@@ -45,7 +46,7 @@ class Presence:
 
 
 def amd_presence() -> Presence:
-    """Checks for /dev/kfd, that this user may open it, and for libamdhip64."""
+    """Checks that /dev/kfd exists, that this user may open it, and that libamdhip64 exists."""
     if not KFD.exists():
         return Presence(False, f"no {KFD}: there is no AMD GPU, or the amdgpu driver is not loaded")
     if not os.access(KFD, os.R_OK | os.W_OK):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tile_oracle.build.builder import Builder, BuildResult
 
 NAME = "replay"
-_NO_DEVICE = "the target replay has no device: it has what was recorded, and measures nothing"
+_NO_DEVICE = "the target replay has no device: it reads records and measures nothing"
 
 
 @dataclass

@@ -54,10 +54,10 @@ _TARGETS: dict[str, Callable[[TargetOptions], Target]] = {
 
 
 def resolve_target(name: str, options: TargetOptions) -> tuple[Target, str]:
-    """The target, and why it was chosen. Raises TargetError for a name that is no target.
+    """The target, and why it was chosen. Raises TargetError for an unknown name.
 
-    `auto` takes the architecture of AMD's first GPU that is a target when AMD's driver and runtime are
-    present, else sm_90 when NVIDIA's are, else cpu. This is detected without touching a device.
+    `auto` is the architecture of the first AMD GPU with a target if AMD's driver and runtime are present,
+    else sm_90 if NVIDIA's are, else cpu. No device is touched to detect them.
     """
     if options.kernel_source:
         source = options.kernel_source.partition("=")[0]
@@ -88,13 +88,13 @@ def _what_there_is() -> tuple[str, str]:
 
 
 def amd_targets(found: Presence) -> tuple[str, ...]:
-    """The targets that AMD's GPUs are, in the order of the devices; gfx950 when the driver does not say."""
+    """The targets of AMD's GPUs, in the order of the devices; gfx950 if the driver does not report them."""
     if not found.archs:
         return AMD_ARCHS[:1]
     return tuple(arch for arch in dict.fromkeys(found.archs) if arch in AMD_ARCHS)
 
 
 def _first_of(archs: tuple[str, ...]) -> str:
-    """The one of a source's architectures that is there, else its first."""
+    """The first of a source's architectures whose GPU is present, else the first one."""
     found, _ = _what_there_is()
     return found if found in archs else archs[0]

@@ -108,6 +108,25 @@ def read_sources(text: str) -> Sources:
     return Sources(native, tuple(libraries.values()))
 
 
+def split_kernels(given: str) -> tuple[str | None, str]:
+    """The parts of --kernels: the kernels written in Triton (a file, a folder or `triton`), or None; and the
+    text of the others for `read_sources`, in which Triton's kernels take the place of the kernel set.
+
+    Raises BuildError when several parts are not known.
+    """
+    words = [word.strip() for word in given.split(",")] if given.strip() else []
+    others = [word for word in words if word == NATIVE or word.partition("=")[0] in _BY_NAME]
+    rest = [word for word in words if word not in others]
+    if len(rest) > 1 or (rest and NATIVE in others):
+        raise BuildError(
+            f"--kernels {given}: give one of {NATIVE}, triton, a Python file or a folder, and libraries "
+            f"({', '.join(_BY_NAME)})"
+        )
+    if not rest:
+        return None, given
+    return rest[0], ",".join((NATIVE, *others)) if others else ""
+
+
 def find_library(library: Library, given: str = "") -> Path:
     """The library's file: the given one, else a wheel's, else LD_LIBRARY_PATH's or the system's.
 

@@ -1,8 +1,7 @@
 """A verifier of gfx9 machine code: proves that all required waits, barriers and wait states are present.
 
-The order of the modules is the order of the work: `assembly` reads text, `registers` and `instructions` say
-what each instruction reads, writes and counts, `graph` makes blocks of a function, `counters` and
-`wait_states` follow what is outstanding along all paths, `rules` applies them, `findings` shows what was
-found, `verifier` is the entry. `sources` finds the text: the compiler's assembly, or a disassembly of a
-code object.
+The modules in the order of the work: `assembly` parses text; `registers` and `instructions` give what each
+instruction reads, writes and counts; `graph` builds the control-flow graph; `counters` and `wait_states`
+track what is outstanding along all paths; `rules` checks it; `findings` holds the results. `verifier` is the
+entry point. The text is the compiler's assembly or a disassembly (tile_oracle.build.disassembly).
 """

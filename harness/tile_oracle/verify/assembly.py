@@ -37,7 +37,7 @@ class Line:
 class Function:
     """Instructions in order, and the index that each label points to, which may be one past the end.
 
-    settings: the kernel's `.amdhsa_` directives; empty when the function is no kernel.
+    settings: the kernel's `.amdhsa_` directives; empty when the function is not a kernel.
     """
 
     name: str
@@ -61,7 +61,7 @@ _CONSTANTS = re.compile(r"\.set\s+([\w.$]+),\s*(\d+)\s*$")
 
 
 class _Reader:
-    """Takes the lines of a text one by one, and keeps what they say until the last one."""
+    """Reads a text line by line."""
 
     def __init__(self) -> None:
         self.functions: list[Function] = []
@@ -78,7 +78,7 @@ class _Reader:
         self._in_metadata = False
 
     def take(self, number: int, raw: str) -> None:
-        """Takes the line of a number, from 1."""
+        """Reads one line. number: from 1."""
         line = raw.strip()
         if self._in_metadata:
             self._in_metadata = line != ".end_amdgpu_metadata"

@@ -1,4 +1,4 @@
-"""What the instructions of CDNA 3 and 4 (gfx942, gfx950) read, write and count, by mnemonic.
+"""Decodes what the instructions of CDNA 3 and 4 (gfx942, gfx950) read, write and count, by mnemonic.
 
 Sources: AMD's "Instruction Set Architecture" documents for CDNA 3 and CDNA 4 (chapters "Data Dependency
 Resolution", "Manually Inserted Wait States", "Matrix Arithmetic Instructions"), LLVM's "User Guide for
@@ -39,7 +39,7 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction, as far as the verifier needs it. Register sets are masks (`registers`).
+    """The properties of one instruction that the verifier needs. Register sets are masks (`registers`).
 
     counts_vm: counted in vmcnt. counts_lgkm: its kind in lgkmcnt, or "". loads: registers written later, when
     the counter falls. lds_read, lds_write: accesses to LDS. to_lds: a direct copy from memory to LDS.

@@ -1,7 +1,7 @@
 """Classifies LDS reads by use, and finds accesses of different waves without a barrier in between.
 
-If the kernel has one LDS buffer for its tiles, no wave may write to LDS between two barriers between which
-another wave reads tiles. With two buffers, both happen at once in different halves, and only
+If the kernel has one LDS buffer for its tiles, no wave may write to LDS in an interval between barriers in
+which another wave reads tiles. With two buffers, both happen at once in different halves, and only
 `loops_without_barrier` applies. Data that an epilogue exchanges through LDS needs barriers on both sides in
 every kernel.
 """

@@ -18,7 +18,7 @@ RULES: dict[str, str] = {
     "read-across": "LDS is written while a read from before the last barrier may be outstanding in a wave",
     "async-reuse": "a copy to LDS is issued again before its last data was waited for and a barrier passed",
     "async-write": "LDS is written while a copy to LDS from before the last barrier may be in flight",
-    "loop-barrier": "a loop both writes and reads LDS and has a way round without a barrier",
+    "loop-barrier": "a loop both writes and reads LDS and has a cycle without a barrier",
     "race": "no barrier lies between accesses to the same LDS by different waves, one of which writes",
     "wait-states": "fewer wait states lie between two instructions than the hardware needs",
     "lds-bounds": "an access to LDS at a constant address lies outside the allocation",

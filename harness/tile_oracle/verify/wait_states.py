@@ -30,7 +30,7 @@ _Frozen = tuple[tuple[tuple[int, int, int], ...], tuple[tuple[int, ...], ...]]
 
 @dataclass(frozen=True)
 class Chip:
-    """What differs between architectures.
+    """The differences between architectures.
 
     extra: wait states that XDL instructions of more than two passes need in addition. double_ab, double_c:
     after fp64 16x16x4, before its result is a factor or overlaps in part with sums. separate_fp32: whether
@@ -172,7 +172,9 @@ class WaitStates:
             checks.append((_VALU, 2, vectors, "a vector instruction wrote what v_permlane exchanges"))
         if one.lane_access:
             if self.chip.forwards and one.line.mnemonic.startswith("v_read"):
-                checks.append((_VALU, 1, vectors, "a vector instruction wrote what a lane is read of"))
+                checks.append(
+                    (_VALU, 1, vectors, "a vector instruction wrote the register that a lane is read from")
+                )
             if self.chip.forwards:
                 checks.append((_VALU, 4, EXEC, "a vector instruction wrote exec before a lane is accessed"))
             checks.append((_VALU, 4, one.lane_select, "a vector instruction wrote the lane's number"))

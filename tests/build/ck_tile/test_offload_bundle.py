@@ -29,7 +29,7 @@ def test_code_objects_are_aligned_to_pages() -> None:
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"nothing", "no offload bundle"),
+        (b"nothing", "not an offload bundle"),
         (b"CCOB" + b"\0" * 50, "compressed"),
         (MAGIC, "damaged"),
         (MAGIC + struct.pack("<Q", 1 << 40), "too many entries"),

@@ -245,14 +245,16 @@ def test_a_version_names_the_kernel_that_it_lacks(changed: Path) -> None:
     header = "grouped_convolution/double.hpp"
     api = edit(changed, header, "struct GroupedConvolutionBackwardDataKernel", "struct SomethingElse")
     assert dict(api.missing) == {"bwd_data": "it has no GroupedConvolutionBackwardDataKernel"}
-    with pytest.raises(KernelError, match=r"CK Tile \(headers \w+\) cannot make bwd_data kernels: it has no"):
+    with pytest.raises(
+        KernelError, match=r"CK Tile \(headers \w+\) cannot build bwd_data kernels: it has no"
+    ):
         source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
     assert source_for(api, parse_kernel_name(FORWARD))
 
 
 def test_a_kernel_without_stated_layouts_is_missing(changed: Path) -> None:
     api = edit(changed, "grouped_convolution/double.hpp", "is_same_v<GemmBLayout", "is_like<GemmBLayout")
-    assert "does not say which GEMM layouts" in api.missing["forward"]
+    assert "does not state which GEMM layouts" in api.missing["forward"]
 
 
 def test_vector_widths_that_cannot_be_chosen_are_no_small_matter(changed: Path) -> None:

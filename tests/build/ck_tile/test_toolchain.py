@@ -63,7 +63,7 @@ def test_hipcc_of_rocm_is_taken_first(no_rocm: Path, headers: CkTileHeaders) -> 
 
 def test_another_program_is_not_hipcc(no_rocm: Path, headers: CkTileHeaders) -> None:
     other = program(no_rocm / "other", "Ubuntu clang version 18\n")
-    with pytest.raises(BuildError, match=r"is no hipcc: its --version says 'Ubuntu clang version 18'"):
+    with pytest.raises(BuildError, match=r"is not hipcc: its --version prints 'Ubuntu clang version 18'"):
         find_ck_tile_toolchain(str(other), "gfx950", headers, {})
 
 

@@ -126,6 +126,7 @@ SHAPES = "layout,M,N,K\nrcr,1,64,64\nrrr,24,40,56\ncrr,17,1,33\n"
 QUICK = ("--kernel-set", "tiny", *SHORTLY, "--kernel-filter", "tile_m == 16", "--allow=no-baseline")
 
 
+@pytest.mark.slow
 def test_a_session_measures_records_judges_and_resumes(make_project: Callable[[], Project]) -> None:
     project = make_project()
     project.write("mine.csv", SHAPES)

@@ -99,7 +99,7 @@ def test_another_value_in_any_field_is_another_key_and_another_id(
         ({"K": 3.0}, "K = 3.0 is not an integer"),
         ({"layout": "rcc"}, "layout 'rcc' is not one of rcr, rrr, crr, ccr"),
         ({"dtype": "fp64"}, "dtype 'fp64' is not one of bf16, fp16, fp8, fp32"),
-        ({"split_k": 8}, "split_k = 8 is more parts than K = 7 has elements"),
+        ({"split_k": 8}, "split_k = 8 is more than K = 7"),
         ({"M": 2**31 - 1, "N": 2**31 - 1, "K": 2**31 - 1}, "more than 2\\^62 bytes"),
     ],
 )

@@ -57,7 +57,7 @@ def test_a_set_comes_back_from_its_text(tmp_path: Path) -> None:
         ("M,N,K\n1,2,0\n", r"mine.csv:2: K = 0 is not an integer from 1"),
         ("M,N,K\n1,2,x\n", r"mine.csv:2: K = 'x' is not an integer"),
         ("layout,M,N,K\nrcc,1,2,3\n", r"layout 'rcc' is not one of"),
-        ("M,N,K,split_k\n1,2,3,4\n", r"split_k = 4 is more parts than K = 3"),
+        ("M,N,K,split_k\n1,2,3,4\n", r"split_k = 4 is more than K = 3"),
         ("M,M,N,K\n1,1,2,3\n", r"column M appears twice"),
     ],
 )

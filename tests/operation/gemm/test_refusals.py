@@ -122,7 +122,7 @@ def test_a_tile_that_threads_cannot_share_is_refused() -> None:
     assert load_arch("sm_90").refusal(small) is None
     assert load_arch("gfx950").refusal(small) is None
     few = GemmKernel("bf16", "rcr", 16, 512, 16, 1, 16, 1, 16, 32, 16, pipeline="mem")
-    said = "vectors: tile_m x tile_k = 256 elements are not dealt evenly to 512 threads"
+    said = "vectors: tile_m x tile_k = 256 elements are not a multiple of 512 threads"
     assert said in load_arch("sm_90").refusals(few)
 
 

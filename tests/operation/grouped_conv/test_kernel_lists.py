@@ -133,9 +133,9 @@ def test_the_command_writes_what_it_reads(tmp_path: Path, capsys: pytest.Capture
 
 def test_what_a_list_cannot_express_is_not_written() -> None:
     pool = kernel_pool("forward", "bf16", 2, "gfx950")
-    with pytest.raises(KernelError, match="traits cannot say these 299 kernels: they stand for 300"):
+    with pytest.raises(KernelError, match="traits cannot express these 299 kernels: they select 300"):
         traits_json(pool[1:], pool)
-    with pytest.raises(KernelError, match="of one direction, data type and rank"):
+    with pytest.raises(KernelError, match="has one direction, data type and rank"):
         instances_json([pool[0], replace(pool[0], dtype="fp16")])
-    with pytest.raises(KernelError, match="no word for paddings"):
+    with pytest.raises(KernelError, match="cannot express paddings"):
         instances_json([replace(pool[0], pad_m=False)])

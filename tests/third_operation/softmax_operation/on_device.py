@@ -100,9 +100,7 @@ class SoftmaxData:
         skew = 0 if flush else 4
         inputs = (holding(values, flush=flush, skew=skew),)
         out = GuardedBuffer(values.nbytes, flush=flush, skew=skew)
-        return SoftmaxCheck(
-            name, "before a page that cannot be touched" if flush else "skewed", inputs, out, values
-        )
+        return SoftmaxCheck(name, "before a guard page" if flush else "skewed", inputs, out, values)
 
     @property
     def timed(self) -> SoftmaxTimed:

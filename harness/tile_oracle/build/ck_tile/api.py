@@ -3,7 +3,7 @@
 CK Tile has no stable interface. Between versions, template parameters are added, removed and reordered, but
 their names hardly change. So this module never relies on positions: it reads the classes and the names of
 their parameters from the headers, and passes every argument by name. An unknown parameter without a default
-is reported by name. What a version lacks is no error but a reason for refusal: `CkTileApi.missing`.
+is reported by name. What a version lacks is not an error but a reason for refusal: `CkTileApi.missing`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ INCLUDES = (
     "ck_tile/ops/elementwise.hpp",
     "ck_tile/ops/grouped_convolution.hpp",
 )
-"""The headers that a translation unit includes, in order, as far as they exist."""
+"""The headers that a translation unit includes, in order, if they exist."""
 
 _LOOKED_AT = ("ops/gemm", "ops/epilogue", "ops/elementwise", "ops/grouped_convolution", "host")
 
@@ -248,7 +248,7 @@ def _default(parameter: Parameter, parameters: tuple[Parameter, ...], filled: li
 
 
 def detect(headers: CkTileHeaders) -> CkTileApi:
-    """Reads what this version has. Does not raise: what it lacks is in `missing`."""
+    """Detects what this version supports. Does not raise: what it lacks is in `missing`."""
     return _detect(headers)
 
 
@@ -382,7 +382,7 @@ def _missing_for_conv(
     needed = (*CONV_KERNELS[direction], "GroupedConvTraits", "GroupedConvHostArgs", "ConvParam", *_COMMON)
     lacking = _lacks(templates, pipelines, needed)
     if not lacking and direction not in layouts:
-        return f"its {CONV_KERNELS[direction][0]} does not say which GEMM layouts it takes"
+        return f"its {CONV_KERNELS[direction][0]} does not state which GEMM layouts it accepts"
     return lacking
 
 
@@ -393,5 +393,5 @@ def _lacks(
     if not any(name in templates for name in _PARTITIONERS):
         lacking.append(" or ".join(_PARTITIONERS))
     if not pipelines:
-        lacking.append("any pipeline that is known")
+        lacking.append("any known pipeline")
     return f"it has no {', '.join(lacking)}" if lacking else ""

@@ -70,7 +70,9 @@ class CkTileSource:
     def check_unchanged(self) -> None:
         theirs = self.api.headers
         if find_headers(theirs.folder).digest != theirs.digest:
-            raise BuildError(f"CK Tile's headers in {theirs.include} have changed since: start again")
+            raise BuildError(
+                f"CK Tile's headers in {theirs.include} have changed during the session: start again"
+            )
 
     def what_is_wrong(self, binary: Path, name: str, isa: Isa) -> str | None:
         return what_is_wrong_with_library(binary, self.arch)

@@ -26,18 +26,18 @@ def code_object_in(path: Path, arch: str) -> CodeObject:
     except OSError as error:
         raise BuildError(f"{path} cannot be read: {error.strerror}") from None
     except KeyError:
-        raise BuildError(f"{path} carries no code for a GPU: it has no section {_FAT_SECTION}") from None
+        raise BuildError(f"{path} contains no GPU code: it has no section {_FAT_SECTION}") from None
     except DAMAGED as error:
-        raise BuildError(f"{path}: its code for the GPU cannot be read: {error}") from None
+        raise BuildError(f"{path}: its GPU code cannot be read: {error}") from None
     for name, code in found.items():
         # The target name may have features: gfx950:sramecc+:xnack-.
         if name == target_name(arch) or name.startswith(target_name(arch) + ":"):
             return read_code_object(code, str(path))
-    raise BuildError(f"{path} carries code for {', '.join(found) or 'no GPU'}, not for {arch}")
+    raise BuildError(f"{path} contains code for {', '.join(found) or 'no GPU'}, not for {arch}")
 
 
 def instances(code: CodeObject) -> tuple[KernelFacts, ...]:
-    """The kernel's instances. Where the loop's tail is a template argument there is one for each tail."""
+    """The kernel's instances: one for each tail if the loop's tail is a template argument."""
     return tuple(facts for name, facts in sorted(code.kernels.items()) if _ENTRY in name)
 
 

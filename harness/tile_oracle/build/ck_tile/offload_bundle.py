@@ -1,4 +1,4 @@
-"""Reads and writes clang's offload bundles, in which a host library carries GPU code. Standard library only.
+"""Reads and writes clang's offload bundles, which embed GPU code in a host library. Standard library only.
 
 The format is documented under clang-offload-bundler: a magic, the number of entries, offset, size and target
 of each entry, then the contents. As a program, this module writes a bundle with one AMD code object and the
@@ -43,7 +43,7 @@ def code_objects(data: bytes) -> dict[str, bytes]:
     found: dict[str, bytes] = {}
     begin = data.find(MAGIC)
     if begin < 0:
-        raise ValueError("no offload bundle")
+        raise ValueError("not an offload bundle")
     while begin >= 0:
         found |= _entries(data, begin)
         begin = data.find(MAGIC, begin + len(MAGIC))

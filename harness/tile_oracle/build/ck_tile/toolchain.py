@@ -195,7 +195,7 @@ def _hipcc_toolchain(compiler: Path, name: str, arch: str, headers: CkTileHeader
     hip = next((line for line in lines if line.startswith("HIP version")), "")
     if not hip:
         said = lines[0][:80] if lines else ""
-        raise BuildError(f"toolchain {name!r} is no hipcc: its --version says {said!r}; {_HOW}")
+        raise BuildError(f"toolchain {name!r} is not hipcc: its --version prints {said!r}; {_HOW}")
     version = version_number(hip, name)
     identity = f"hipcc {version}, {headers.identity}"
     fingerprint = f"{'; '.join(lines[:3])}; {headers.digest}"

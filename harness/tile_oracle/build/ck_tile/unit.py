@@ -47,7 +47,7 @@ class UnitParts:
 def check_there(api: CkTileApi, what: str) -> None:
     """Raises KernelError when this CK Tile lacks the kernels of an operation or direction."""
     if what in api.missing:
-        raise KernelError(f"{api.headers.identity} cannot make {what} kernels: {api.missing[what]}")
+        raise KernelError(f"{api.headers.identity} cannot build {what} kernels: {api.missing[what]}")
 
 
 def pipeline_of(
@@ -66,8 +66,8 @@ def pipeline_of(
         raise KernelError(f"{found.name} of this CK Tile has no {kernel.scheduler} schedule")
     if found.along_rows and layouts[:2] != ("RowMajor", "ColumnMajor"):
         raise KernelError(
-            f"{found.name} of this CK Tile goes along the second axis of A and B whatever their layout: A "
-            f"must be row-major and B column-major, not {layouts[0]} and {layouts[1]}"
+            f"{found.name} of this CK Tile advances along the second axis of A and B in any layout: A must "
+            f"be row-major and B column-major, not {layouts[0]} and {layouts[1]}"
         )
     if found.alternates and kernel.waves != _TWO_GROUPS:
         raise KernelError(f"{found.name} of this CK Tile is for two groups of one wave: waves 1x1x2")
@@ -77,8 +77,8 @@ def pipeline_of(
         raise KernelError(f"{found.name} of this CK Tile takes one LDS buffer, not double_smem_buffer")
     if api.tails_are_arguments and not found.fixed_single and not found.tail_handler:
         raise KernelError(
-            f"{found.name} of this CK Tile fixes the loop's tail when a kernel is compiled and has no "
-            "TailHandler to choose by"
+            f"{found.name} of this CK Tile fixes the loop's tail at compile time and has no TailHandler to "
+            "choose it"
         )
     if kernel.dtype not in DTYPES:
         raise KernelError(f"dtype {kernel.dtype} is not one of {', '.join(DTYPES)}")

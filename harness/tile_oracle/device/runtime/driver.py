@@ -71,7 +71,7 @@ class RuntimeFailure(Exception):
 @dataclass(frozen=True)
 class DeviceProperties:
     """name: the device's name for itself. arch: gfx950, sm_90. identity: its PCI address, the same in every
-    process. compute_units: compute units or multiprocessors, 0 where the driver does not tell.
+    process. compute_units: compute units or multiprocessors, 0 if the driver does not report them.
     """
 
     name: str
@@ -212,11 +212,11 @@ class Driver(ABC):
         return free.value
 
     def copy_in(self, address: int, data: bytes) -> None:
-        """Host to device."""
+        """Copies data from host to device."""
         self.call("copy_in", address, data, len(data))
 
     def copy_out(self, address: int, size_bytes: int) -> bytes:
-        """Device to host, after everything launched before."""
+        """Copies data from device to host, after everything launched before."""
         self.synchronize()
         data = ctypes.create_string_buffer(size_bytes)
         self.call("copy_out", data, address, size_bytes)

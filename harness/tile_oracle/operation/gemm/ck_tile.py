@@ -20,8 +20,8 @@ def unit(api: CkTileApi, kernel: GemmKernel) -> str:
     pipeline = pipeline_of(api, kernel, double_buffer, layouts)
     if kernel.persistent and not pipeline.persistent:
         raise KernelError(
-            f"persistent: {pipeline.name} of this CK Tile does not say whether it is, and would be built as "
-            "a kernel of one tile a workgroup"
+            f"persistent: {pipeline.name} of this CK Tile does not declare it, and would be built as a "
+            "kernel of one tile per workgroup"
         )
     rows = {"r": "p.gemm_k", "c": "p.gemm_m"}[a], {"r": "p.gemm_n", "c": "p.gemm_k"}[b]
     stride_c = {"r": "p.gemm_n", "c": "p.gemm_m"}[c]

@@ -36,7 +36,7 @@ _STORE_BYTES = 16
 
 
 def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
-    """Refuses fp8 with other layouts than rcr or in another format than OCP's, and kernels that need too many
+    """Refuses fp8 with a layout other than rcr or a format other than OCP's, and kernels that need too many
     registers or too much LDS."""
     if kernel.dtype == "fp8" and kernel.layout != "rcr":
         return f"layout {kernel.layout!r} of fp8 has no code for GPUs: there is rcr"
@@ -46,16 +46,15 @@ def code_refusal(kernel: GemmKernel, arch: str) -> str | None:
 
 
 def _too_much_lds(kernel: GemmKernel, arch: str) -> str | None:
-    """Why the result that cshuffle exchanges does not fit into LDS, or None. It takes the place of the tiles,
-    which the architecture's own rules have checked."""
+    """Why the result that cshuffle exchanges does not fit in LDS, or None. It reuses the memory of the tiles,
+    whose size the architecture's own rules check."""
     rules = load_arch(arch)
     result_bytes = rules.element_bytes[RESULT_DTYPES[kernel.dtype]]
     needed = int(kernel.tile_m * kernel.tile_n * result_bytes) if kernel.epilogue == "cshuffle" else 0
     if needed <= rules.lds_limit_bytes:
         return None
     return (
-        f"LDS: {needed:,} bytes for the exchange of cshuffle are more than the {rules.lds_limit_bytes:,} "
-        f"of {arch}"
+        f"LDS: {needed:,} bytes for the exchange of cshuffle exceed the {rules.lds_limit_bytes:,} of {arch}"
     )
 
 
@@ -80,11 +79,11 @@ def _too_many_registers(kernel: GemmKernel, arch: str) -> str | None:
         most = _MOST_HELD_WITH_LITTLE_ELSE
     if sums + prefetched > most:
         return (
-            f"registers: {sums} for accumulators and {prefetched} for prefetched tiles are more than the "
+            f"registers: {sums} for accumulators and {prefetched} for prefetched tiles exceed the "
             f"{most} that {kernel.pipeline} has for them in a workgroup of {threads}"
         )
     if loads > _MOST_LOADS and not little_else:
-        return f"loads: {loads} of each work-item for a tile are too many, {_MOST_LOADS} is the most"
+        return f"loads: {loads} per work-item and tile are too many, at most {_MOST_LOADS}"
     return None
 
 

@@ -5,9 +5,9 @@ The name is the published one and has every field:
     gemm_{dtype}_{layout}_{pipeline}_{epilogue}_{scheduler}_{pad_m}_{pad_n}_{pad_k}_{persistent}
         _{tile}_{warps}_{warp tile}
 
-with True or False for the four flags and 256x128x64 for the three sizes. Published names that begin with
-gemm_universal_ or gemm_preshuffle_ are read too. Whether B is shuffled before the kernel runs follows
-from the pipeline: preshufflevN.
+with True or False for the four flags and sizes written as 256x128x64. Published names that begin with
+gemm_universal_ or gemm_preshuffle_ are also read. Pipelines preshufflevN take B shuffled before the kernel
+runs.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from tile_oracle.problem import Problem
 
 @dataclass(frozen=True)
 class GemmKernel:
-    """One GEMM kernel, every field that changes its code.
+    """One GEMM kernel: every field that changes its code.
 
     tile_{m,n,k}: rows, columns and depth of a workgroup's tile (elements). warp_{m,n,k}: waves along each
     axis of the tile. warp_tile_{m,n,k}: the tile of one matrix instruction sequence of a wave (on cpu: the
-    register micro-tile). pad_{m,n,k}: whether a partial tile along that axis is handled. persistent:
+    register micro-tile). pad_{m,n,k}: whether partial tiles along that axis are handled. persistent:
     workgroups stay on their compute unit and take further tiles.
 
     Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
@@ -109,7 +109,7 @@ class GemmKernel:
 
     @property
     def preshuffle(self) -> bool:
-        """Whether B is brought into the order of the matrix instructions before the kernel runs."""
+        """Whether B is reordered for the matrix instructions before the kernel runs."""
         return self.pipeline.startswith("preshuffle")
 
     @cached_property
@@ -140,9 +140,9 @@ class GemmKernel:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> GemmKernel:
-        """The inverse of `as_row`; other columns are ignored, integers and flags of any kind are taken.
+        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
 
-        Raises KernelError for a column that is missing or holds something else.
+        Raises KernelError for a missing column or a value of the wrong type.
         """
         return cls(**values_of_row(cls, row))
 

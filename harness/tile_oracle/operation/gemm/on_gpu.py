@@ -48,7 +48,7 @@ def plan_launch(p: GemmProblem, info: LaunchInfo, compute_units: int) -> LaunchP
     if max(p.gemm_shape) >= MOST_ROWS:
         raise Unlaunchable("M, N and K must stay below 2^31 - 2^16")
     if p.dtype == "fp8" and p.K % 2:
-        raise Unlaunchable(f"elements of fp8 travel in pairs: K = {p.K} must be even")
+        raise Unlaunchable(f"fp8 elements are loaded in pairs: K = {p.K} must be even")
     tiles = ceil_div(p.M, info.tile[0]) * ceil_div(p.N, info.tile[1])
     if tiles >= _MOST_TILES:
         raise Unlaunchable(f"it would need {tiles:,} workgroups")

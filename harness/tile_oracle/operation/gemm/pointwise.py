@@ -1,10 +1,10 @@
-"""A GEMM as a 1x1 convolution: the same numbers in the same places of memory.
+"""A GEMM as a 1x1 convolution: the same values at the same addresses.
 
 rcr   forward      image of M positions and K channels, N filters
 rrr   bwd_data     gradient of M positions and K channels, image of N channels
 crr   bwd_weight   K positions; M output channels, N input channels
-ccr   bwd_data     gradient of N positions and K channels (B), image of M channels: the result column by
-                   column, so it is written transposed
+ccr   bwd_data     gradient of N positions and K channels (B), image of M channels: C is computed column by
+                   column, so the result is written transposed
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
 DIRECTION_OF_LAYOUT: Mapping[str, str] = MappingProxyType(
     {"rcr": "forward", "rrr": "bwd_data", "crr": "bwd_weight", "ccr": "bwd_data"}
 )
-"""Layout of a GEMM -> direction of the convolution that it is."""
+"""Layout of a GEMM -> direction of the equal convolution."""
 
 
 def pointwise_conv(problem: GemmProblem) -> GroupedConvProblem:
-    """The convolution that computes the product. Its operands are A and B; of crr and ccr, B and A.
+    """The convolution that computes the product. Its operands are A and B, or B and A for crr and ccr.
 
     Raises ProblemError for a data type that convolutions do not have.
     """
@@ -33,10 +33,10 @@ def pointwise_conv(problem: GemmProblem) -> GroupedConvProblem:
 
 
 def operands_swapped(problem: GemmProblem) -> bool:
-    """Whether the convolution's operands are B and A, not A and B."""
+    """Whether the convolution's operands are B and A instead of A and B."""
     return problem.layout in ("crr", "ccr")
 
 
 def result_transposed(layout: str) -> bool:
-    """Whether the convolution must write its result transposed for it to be C."""
+    """Whether the convolution must write its result transposed to give C."""
     return layout == "ccr"

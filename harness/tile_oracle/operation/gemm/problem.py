@@ -1,7 +1,7 @@
 """GEMM problems: C = A B, one matrix product each.
 
-A is M x K, B is K x N, C is M x N. `layout` says how each of the three lies in memory, in this order: r
-for rows one after the other, c for columns. What memory holds, outermost extent first:
+A is M x K, B is K x N, C is M x N. `layout` gives the memory order of the three: r for row-major, c for
+column-major. Shapes in memory, outermost extent first:
 
     A   r (M, K)   c (K, M)
     B   r (K, N)   c (N, K)
@@ -28,16 +28,16 @@ GEMM_LAYOUTS = ("rcr", "rrr", "crr", "ccr")
 """Memory orders of A, B, C."""
 
 RESULT_DTYPES = {"bf16": "bf16", "fp16": "fp16", "fp8": "fp16", "fp32": "fp32"}
-"""Data type of A and B -> of C: a product of fp8 matrices is written as fp16."""
+"""Data type of A and B -> data type of C: a product of fp8 matrices is written as fp16."""
 
 _BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "fp32": 4}
 
 
 @dataclass(frozen=True)
 class GemmProblem:
-    """One matrix product. `split_k`: parts of the depth that are summed apart and then added up.
+    """One matrix product. `split_k`: number of parts of the depth that are summed separately and then added.
 
-    Raises ProblemError on construction when the dimensions cannot be right.
+    Raises ProblemError on construction when the dimensions are invalid.
     """
 
     dtype: str
@@ -58,7 +58,7 @@ class GemmProblem:
             if type(value) is not int or not 1 <= value <= MAX_EXTENT:
                 raise ProblemError(f"{name} = {value!r} is not an integer from 1 to 2^31 - 1")
         if self.split_k > self.K:
-            raise ProblemError(f"split_k = {self.split_k} is more parts than K = {self.K} has elements")
+            raise ProblemError(f"split_k = {self.split_k} is more than K = {self.K}")
         if self.bytes > MAX_BYTES or self.flops > MAX_BYTES:
             raise ProblemError("the matrices hold more than 2^62 bytes: no machine runs this problem")
 
@@ -66,7 +66,7 @@ class GemmProblem:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """All that tells this problem from another one. Join by this, never by an index."""
+        """The fields that identify the problem. Join by this, never by an index."""
         return (self.op, *(getattr(self, name) for name in GEMM_PROBLEM_FIELDS))
 
     @cached_property
@@ -76,7 +76,7 @@ class GemmProblem:
 
     @cached_property
     def kind(self) -> Kind:
-        """What problem and kernel must share: operation, dtype, layout."""
+        """The fields that problem and kernel must share: operation, dtype, layout."""
         return Kind.of(self.op, dtype=self.dtype, layout=self.layout)
 
     @cached_property
@@ -87,7 +87,7 @@ class GemmProblem:
 
     @classmethod
     def from_id(cls, text: str) -> GemmProblem:
-        """The inverse of `id`. Raises ProblemError for anything that `id` would not have written."""
+        """The inverse of `id`. Raises ProblemError for any text that `id` would not return."""
         match = _ID.fullmatch(text)
         if match is None:
             raise ProblemError(
@@ -96,7 +96,7 @@ class GemmProblem:
         m, n, k, split = (int(match[name] or 1) for name in ("m", "n", "k", "s"))
         problem = cls(match["dtype"], match["layout"], m, n, k, split)
         if problem.id != text:
-            raise ProblemError(f"{text!r} is not written as problem ids are: did you mean {problem.id!r}?")
+            raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
         return problem
 
     def as_row(self) -> dict[str, Any]:
@@ -105,9 +105,9 @@ class GemmProblem:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> GemmProblem:
-        """The inverse of `as_row`; other columns are ignored, integers of any kind are taken.
+        """The inverse of `as_row`; other columns are ignored, integers of any type are accepted.
 
-        Raises ProblemError when a field without a default is missing or a number is not whole.
+        Raises ProblemError when a field without a default is missing or a number is not an integer.
         """
         return cls(**values_of_row(cls, row))
 
@@ -115,7 +115,7 @@ class GemmProblem:
 
     @property
     def operand_shapes(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-        """A, B and C as they lie in memory, outermost extent first."""
+        """Shapes of A, B and C in memory, outermost extent first."""
         a = (self.M, self.K) if self.layout[0] == "r" else (self.K, self.M)
         b = (self.K, self.N) if self.layout[1] == "r" else (self.N, self.K)
         return (a, b, (self.M, self.N))

@@ -1,6 +1,6 @@
-"""What an architecture allows a GEMM kernel to be; see `Arch.refusals`.
+"""Why an architecture refuses a GEMM kernel; see `Arch.refusals`.
 
-Every reason begins with the word of the rule that it is about: `warp tile: ...`.
+Every reason begins with the name of its rule: `warp tile: ...`.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from tile_oracle.operation.gemm.kernel import GemmKernel
 from tile_oracle.operation.gemm.problem import GemmProblem
 
 PRESHUFFLE_LAYOUT = "rcr"
-"""B is shuffled column by column, so its columns must lie in one piece, and A's rows beside them."""
+"""B is shuffled column by column, so its columns must be contiguous, and so must A's rows."""
 
 _CPU = "cpu"
 
 
 def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
-    """All reasons against the kernel, in the order in which they are looked at."""
+    """All reasons against the kernel, in the order in which they are checked."""
     if kernel.dtype not in arch.warp_tiles:
         yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
         return
@@ -64,8 +64,8 @@ def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
         for axis, rows in (("m", kernel.tile_m), ("n", kernel.tile_n)):
             if rows * kernel.tile_k % threads:
                 yield (
-                    f"vectors: tile_{axis} x tile_k = {rows * kernel.tile_k:,} elements are not dealt evenly "
-                    f"to {threads} threads"
+                    f"vectors: tile_{axis} x tile_k = {rows * kernel.tile_k:,} elements are not a multiple "
+                    f"of {threads} threads"
                 )
     lds_bytes = arch.lds_bytes(kernel)
     if lds_bytes > arch.lds_limit_bytes:
@@ -85,7 +85,7 @@ def problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> It
     """Why a kernel that the architecture allows cannot compute this problem of its kind."""
     padded = dict(zip("mnk", kernel.paddings, strict=True))
     extents = dict(zip("mnk", problem.gemm_shape, strict=True))
-    # Each of the split_k parts of the depth is cut into tiles on its own.
+    # Each of the split_k parts of the depth has tiles of its own.
     tiles = {"m": kernel.tile_m, "n": kernel.tile_n, "k": kernel.tile_k * problem.split_k}
     for axis, tile in tiles.items():
         if not padded[axis] and extents[axis] % tile:

@@ -1,4 +1,4 @@
-"""Rule blocks of GEMM kernels: what stands under "gemm" in a rule set (see tile_oracle.pool.rules)."""
+"""Rule blocks of GEMM kernels: the list "gemm" of a rule set (see tile_oracle.pool.rules)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tile_oracle.pool.rule_parts import TileRule, filled, read_padding, read_pip
 
 @dataclass(frozen=True)
 class GemmRuleBlock:
-    """One cross product. `place` says where it stands, for messages."""
+    """One cross product. place: its place in the file, for messages."""
 
     place: str
     about: str
@@ -36,7 +36,7 @@ class GemmRuleBlock:
 
     @property
     def candidates(self) -> int:
-        """How many kernels the block proposes for one kind of problem, before any is refused."""
+        """Number of kernels proposed for one kind of problem, before any is refused."""
         tiles = sum(
             (len(self.tile_k) if rule.tile[2] is None else 1) * len(rule.waves) * len(rule.warp_tiles)
             for rule in self.tiles
@@ -45,7 +45,7 @@ class GemmRuleBlock:
         return tiles * math.prod(len(axis) for axis in axes)
 
     def covers(self, kind: Kind, arch: str) -> bool:
-        """Whether the block says anything about this kind of problem."""
+        """Whether the block applies to this kind of problem."""
         return arch in self.arch and all(value in getattr(self, name) for name, value in kind.fields)
 
     def kernels(self, kind: Kind, arch: Arch) -> Iterator[GemmKernel]:
@@ -72,7 +72,7 @@ _OPTIONAL = ("about", "dtype", "layout", "tile_k", "scheduler", "epilogue", "pad
 
 
 def read_block(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> GemmRuleBlock:
-    """A block of the list "gemm". Raises RuleError, naming the place."""
+    """Reads a block of the list "gemm". Raises RuleError, which names the place."""
     part = tree.known_members(_REQUIRED, _OPTIONAL)
 
     def texts(key: str, words: tuple[str, ...], default: tuple[str, ...]) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ def axes(arch: Arch, dtype: str) -> Axes:
 
 
 def kernel(arch: Arch, problem: GemmProblem, values: tuple[Any, ...]) -> GemmKernel:
-    """The kernel of one value an axis. Raises KernelError where there is none."""
+    """The kernel for one value per axis. Raises KernelError when there is none."""
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, epilogue, *flags = values
     pad_m, pad_n, pad_k, persistent = flags
     tile = tile_of(waves, warp_tile, (more_m, more_n, more_k))

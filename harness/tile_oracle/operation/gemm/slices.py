@@ -1,4 +1,4 @@
-"""The kinds of GEMM that a problem set is described by and that results are broken down into."""
+"""Slices of GEMMs, for describing problem sets and breaking down results."""
 
 from __future__ import annotations
 

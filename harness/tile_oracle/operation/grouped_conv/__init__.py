@@ -1,1 +1,1 @@
-"""Grouped convolution: what is particular to the operation."""
+"""The operation grouped convolution."""

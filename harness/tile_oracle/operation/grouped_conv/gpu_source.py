@@ -20,10 +20,10 @@ _ROW_BYTES, _ROW_BYTES_OF_ONE_IMAGE = 24, 16
 
 
 def code_refusal(kernel: GroupedConvKernel, arch: str) -> str | None:
-    """What kernels/gpu lacks: code for one specialization, or LDS for the tiles (the result that cshuffle
-    exchanges) and the table of rows that forward and bwd_data keep beside them."""
+    """Refuses specializations, and kernels whose tiles (or the result that cshuffle exchanges) do not fit in
+    LDS beside the table of rows of forward and bwd_data."""
     if kernel.specialization != "Default":
-        return f"specialization {kernel.specialization}: kernels/gpu has code for all filters alone"
+        return f"specialization {kernel.specialization}: kernels/gpu only has code for all filters"
     if GPU_MACHINES[arch] != "amdgcn":
         return None
     rules = load_arch(arch)
@@ -33,18 +33,18 @@ def code_refusal(kernel: GroupedConvKernel, arch: str) -> str | None:
     if kernel.epilogue == "cshuffle":
         stored = rules.element_bytes["fp32" if kernel.two_stage else kernel.dtype]
         exchanged = int(kernel.tile_m * kernel.tile_n * stored)
-    # The exchange takes the place of the tiles, the table has its own.
+    # The exchange reuses the memory of the tiles, the table does not.
     for needed, what in ((rules.lds_bytes(kernel), "tiles"), (exchanged, "the exchange of cshuffle")):
         if needed + table > rules.lds_limit_bytes:
             return (
-                f"LDS: {needed:,} bytes for {what} and {table:,} for the table of rows are more than the "
+                f"LDS: {needed:,} bytes for {what} and {table:,} for the table of rows exceed the "
                 f"{rules.lds_limit_bytes:,} of {arch}"
             )
     return None
 
 
 def macros(kernel: GroupedConvKernel, arch: str) -> dict[str, object]:
-    """Direction, rank, options, and vectors as the kernel says."""
+    """Direction, rank, options and vector widths of the kernel."""
     return {
         "TO_DIRECTION": f"TO_{kernel.direction.upper()}",
         "TO_NDIM": kernel.ndim,

@@ -1,17 +1,16 @@
 """Grouped convolution kernels: name and fields convert both ways without loss.
 
-A name is the published one, followed by a token for each field that differs from what the published
-system implies:
+A name is the published one, followed by a token for each field that differs from what a published name
+implies:
 
     grouped_conv_{direction}_{dtype}_{ndim}d_{tile}_{pipeline}_{scheduler}[_dsb][_si]
         [_w{waves}][_wt{warp tile}][_v{vector widths}][_epdefault][_gm{groups}][_eg][_2s]
         [_f1x1p0|_f1x1s1p0|_f3x3][_pad{mnk bits}]
 
-What is implied: waves and warp tile from the tile where it is one of the ten published tiles (any
-other tile names both), vector widths 4x8x8, epilogue cshuffle, one group a tile, specialization
-Default, all paddings on.
-Published names without a wave mode mean intrawave. The oldest of them say nothing of buffering either,
-so there compv4 and comp_async, which exist in two buffers only, mean double_smem_buffer.
+Implied are: waves and warp tile for the ten published tiles (names of other tiles state both), vector widths
+4x8x8, epilogue cshuffle, one group per tile, specialization Default, all paddings on. Published names without
+a scheduler mean intrawave. The oldest ones do not state buffering either: compv4 and comp_async, which exist
+only double-buffered, then mean double_smem_buffer.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[in
     (64, 64, 128): ((4, 1, 1), (16, 16, 32)),
     (128, 64, 128): ((8, 2, 1), (16, 16, 32)),
 }
-"""Published tile (m, n, k) -> (waves, warp tile). What a published name leaves unsaid."""
+"""Published tile (m, n, k) -> (waves, warp tile), which published names omit."""
 
 PUBLISHED_VECTORS = (4, 8, 8)
 
@@ -64,18 +63,17 @@ SPECIALIZATIONS = tuple(SPECIALIZATION_TOKENS)
 
 @dataclass(frozen=True)
 class GroupedConvKernel:
-    """One implicit-GEMM convolution kernel, every field that changes its code.
+    """One implicit-GEMM convolution kernel: every field that changes its code.
 
-    tile_{m,n,k}: output rows, output columns and depth of a workgroup's tile (elements).
-    wave_{m,n,k}: waves along each axis of the tile. warp_tile_{m,n,k}: what one matrix instruction
-    sequence of a wave covers (on cpu: the register micro-tile). vector_{a,b,c}: elements of a global
-    load or store of A, B and C. pad_{m,n,k}: whether a partial tile along that axis is handled.
-    specialization: the problems that the code is for. Default: all; Filter1x1Pad0: 1x1 filters without
-    padding; Filter1x1Stride1Pad0: of these, the ones with stride 1; Filter3x3: 3x3 (3x3x3) filters of one
-    input channel a group.
+    tile_{m,n,k}: output rows, output columns and depth of a workgroup's tile (elements). wave_{m,n,k}: waves
+    along each axis of the tile. warp_tile_{m,n,k}: the tile of one matrix instruction sequence of a wave (on
+    cpu: the register micro-tile). vector_{a,b,c}: elements per global load or store of A, B and C.
+    pad_{m,n,k}: whether partial tiles along that axis are handled. specialization: the problems that the code
+    is for. Default: all; Filter1x1Pad0: 1x1 filters without padding; Filter1x1Stride1Pad0: these with stride
+    1; Filter3x3: 3x3 (3x3x3) filters with one input channel per group.
 
-    Raises KernelError on construction when a field cannot be right on any architecture; what one
-    architecture allows is for tile_oracle.arch to say.
+    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
+    the limits of a single architecture.
     """
 
     direction: str
@@ -153,21 +151,21 @@ class GroupedConvKernel:
 
     @cached_property
     def kind(self) -> Kind:
-        """What problem and kernel must share: operation, direction, dtype, rank."""
+        """The fields that problem and kernel must share: operation, direction, dtype, rank."""
         return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
 
     def matches(self, problem: Problem) -> bool:
-        """Whether operation, direction, dtype and rank are the problem's."""
+        """Whether operation, direction, dtype and rank match the problem's."""
         return self.kind == problem.kind
 
     @cached_property
     def name(self) -> str:
-        """The full name: every field can be read back from it (`parse_grouped_conv_name`)."""
+        """The full name, from which every field can be read back (`parse_grouped_conv_name`)."""
         return f"{self.op}_{self.direction}_{self.dtype}_{self.ndim}d_{self.short_name}"
 
     @cached_property
     def short_name(self) -> str:
-        """The name without what a matching problem already says (operation, direction, dtype, rank)."""
+        """The name without operation, direction, dtype and rank, which a matching problem has."""
         tokens = [triple(self.tile), self.pipeline, self.scheduler]
         if self.double_smem_buffer:
             tokens.append("dsb")
@@ -200,9 +198,9 @@ class GroupedConvKernel:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> GroupedConvKernel:
-        """The inverse of `as_row`; other columns are ignored, integers and flags of any kind are taken.
+        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
 
-        Raises KernelError for a column that is missing or holds something else.
+        Raises KernelError for a missing column or a value of the wrong type.
         """
         return cls(**values_of_row(cls, row))
 
@@ -214,9 +212,9 @@ KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedCon
 
 @lru_cache(maxsize=65536)
 def parse_grouped_conv_name(name: str) -> GroupedConvKernel:
-    """The kernel that a full name means; published names with and without a wave mode are taken too.
+    """The kernel of a full name; published names with and without a scheduler are accepted too.
 
-    Raises KernelError, naming what cannot be read.
+    Raises KernelError, which names the part that cannot be read.
     """
     match = _NAME.fullmatch(name) if isinstance(name, str) else None
     if match is None:

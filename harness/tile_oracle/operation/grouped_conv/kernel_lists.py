@@ -1,12 +1,12 @@
-"""Kernel lists of Composable Kernel's dispatcher and tile_engine, in JSON: read as rules, and written.
+"""Reads and writes the JSON kernel lists of Composable Kernel's dispatcher and tile_engine.
 
 An instance list names every kernel of one kind, field by field:
 
     {"variant": "forward", "ndim_spatial": 2, "layout": "nhwgc", "datatype": "bf16",
      "instances": [{"id": 0, "tile_m": 256, ..., "warp_m": 2, ..., "pipeline": "compv3", ...}]}
 
-where warp_{m,n,k} are the waves, and compv1 is basic_v1. A trait list narrows the published tiles, which are
-the kernel set `default`, to the values that it gives:
+Here warp_{m,n,k} are the waves, and compv1 is basic_v1. A trait list restricts the published tiles (the
+kernel set `default`) to some values:
 
     {"variant": "forward", "trait_config": {"data_type": {"values": ["bf16"]},
      "pipeline": {"values": ["compv3"]}, "ndim_spatial": {"values": [2]}}}
@@ -72,7 +72,7 @@ class ListedKernel:
 
 @dataclass(frozen=True)
 class NarrowedBlock:
-    """A block of which only kernels with the values of some fields are taken."""
+    """A block restricted to kernels with given values of some fields."""
 
     place: str
     whole: RuleBlock
@@ -101,7 +101,7 @@ class NarrowedBlock:
 
 
 def read_kernel_list(tree: JsonTree, standard: Callable[[], Sequence[RuleBlock]]) -> KernelList:
-    """Reads either list. standard: the blocks that traits narrow. Raises RuleError."""
+    """Reads either list. standard: the blocks that traits restrict. Raises RuleError."""
     if TRAITS in tree.members():
         return _read_traits(tree, standard())
     return _read_instances(tree)
@@ -158,7 +158,7 @@ def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
 
 
 def _specialization(tree: JsonTree) -> str:
-    """Case and underscores do not count: default, filter1x1_pad0, Filter1x1Pad0."""
+    """Ignores case and underscores: default, filter1x1_pad0, Filter1x1Pad0."""
     known = {name.lower(): name for name in SPECIALIZATIONS}
     found = known.get(re.sub("_", "", tree.text()).lower())
     if found is None:
@@ -167,13 +167,13 @@ def _specialization(tree: JsonTree) -> str:
 
 
 def instances_json(kernels: Sequence[GroupedConvKernel]) -> str:
-    """The instance list of kernels of one kind, an instance a line. Raises KernelError for kernels of several
-    kinds, and for one that a list cannot say."""
+    """The instance list of kernels of one kind, one instance per line. Raises KernelError for kernels of
+    several kinds, and for kernels that a list cannot express."""
     if len({kernel.kind for kernel in kernels}) != 1:
-        raise KernelError("an instance list is of one direction, data type and rank: name them, or filter")
+        raise KernelError("an instance list has one direction, data type and rank: name them, or filter")
     for kernel in kernels:
         if not (kernel.pad_m and kernel.pad_n and kernel.pad_k):
-            raise KernelError(f"{kernel.name}: an instance list has no word for paddings that are off")
+            raise KernelError(f"{kernel.name}: an instance list cannot express paddings that are off")
     first = kernels[0]
     head = {
         "variant": first.direction, "ndim_spatial": first.ndim, "layout": _LAYOUTS[first.ndim],
@@ -211,7 +211,7 @@ def _read_traits(tree: JsonTree, standard: Sequence[RuleBlock]) -> KernelList:
             raise given.error("an empty list makes no kernels: leave the trait out, or name a value")
     place = f"{tree.file}: {top[TRAITS].path}"
     blocks = tuple(NarrowedBlock(place, block, direction, values) for block in standard)
-    return KernelList(f"the set default, narrowed by the traits of {tree.file}", blocks)
+    return KernelList(f"the set default, restricted by the traits of {tree.file}", blocks)
 
 
 def _leaf(tree: JsonTree) -> str | int | bool:
@@ -223,10 +223,10 @@ def _leaf(tree: JsonTree) -> str | int | bool:
 def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[GroupedConvKernel]) -> str:
     """The trait list of kernels of one kind. standard: the set `default` of that kind.
 
-    Raises KernelError where the traits stand for other kernels than these.
+    Raises KernelError when the traits would select other kernels.
     """
     if len({kernel.kind for kernel in kernels}) != 1:
-        raise KernelError("a trait list is of one direction here: name direction, data type and rank")
+        raise KernelError("a trait list has one direction, data type and rank: name them")
     values = {
         trait: sorted({getattr(kernel, field) for kernel in kernels})
         for trait, field in _TRAITS.items()
@@ -240,7 +240,7 @@ def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[Grouped
     }
     if meant != set(kernels):
         raise KernelError(
-            f"traits cannot say these {len(kernels):,} kernels: they stand for {len(meant):,} of the set "
+            f"traits cannot express these {len(kernels):,} kernels: they select {len(meant):,} of the set "
             "default; write an instance list"
         )
     config = {trait: {"values": taken} for trait, taken in values.items()}

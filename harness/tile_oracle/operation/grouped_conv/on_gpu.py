@@ -53,7 +53,7 @@ def plan_launch(p: GroupedConvProblem, info: LaunchInfo, compute_units: int) -> 
     """Grid, splits and workspace, by the formulas of kernels/gpu/abi.h. Raises Unlaunchable."""
     merge = info.groups_to_merge
     if p.G % merge:
-        raise Unlaunchable(f"it merges {merge} groups a tile, and G = {p.G}")
+        raise Unlaunchable(f"it merges {merge} groups per tile, and G = {p.G}")
     _check_extents(p)
     tile_m, tile_n, tile_k = info.tile
     rows, columns, z = _gemm(p, merge)

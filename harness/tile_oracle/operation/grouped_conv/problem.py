@@ -31,7 +31,7 @@ DTYPE_BYTES = {"bf16": 2, "fp16": 2, "fp32": 4}
 class GroupedConvProblem:
     """One grouped convolution: forward, data gradient or weight gradient, in 2D or 3D.
 
-    Raises ProblemError on construction when the dimensions cannot be right.
+    Raises ProblemError on construction when the dimensions are invalid.
     """
 
     direction: str
@@ -100,7 +100,7 @@ class GroupedConvProblem:
 
     @cached_property
     def key(self) -> tuple[Any, ...]:
-        """All that tells this problem from another one. Join by this, never by an index."""
+        """The fields that identify the problem. Join by this, never by an index."""
         return (self.op, *(getattr(self, name) for name in PROBLEM_FIELDS))
 
     @cached_property
@@ -110,7 +110,7 @@ class GroupedConvProblem:
 
     @cached_property
     def kind(self) -> Kind:
-        """What problem and kernel must share: operation, direction, dtype, rank."""
+        """The fields that problem and kernel must share: operation, direction, dtype, rank."""
         return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
 
     @cached_property
@@ -127,7 +127,7 @@ class GroupedConvProblem:
 
     @classmethod
     def from_id(cls, text: str) -> GroupedConvProblem:
-        """The inverse of `id`. Raises ProblemError for anything that `id` would not have written."""
+        """The inverse of `id`. Raises ProblemError for any text that `id` would not return."""
         match = _ID.fullmatch(text)
         if match is None:
             raise ProblemError(
@@ -150,7 +150,7 @@ class GroupedConvProblem:
                 row |= {f"{name}_{axis}": value for axis, value in zip(axes, values, strict=False)}
         problem = cls(**row)
         if problem.id != text:
-            raise ProblemError(f"{text!r} is not written as problem ids are: did you mean {problem.id!r}?")
+            raise ProblemError(f"{text!r} is not a problem id: did you mean {problem.id!r}?")
         return problem
 
     def as_row(self) -> dict[str, Any]:
@@ -159,9 +159,9 @@ class GroupedConvProblem:
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> GroupedConvProblem:
-        """The inverse of `as_row`; other columns are ignored, integers of any kind are taken.
+        """The inverse of `as_row`; other columns are ignored, integers of any type are accepted.
 
-        Raises ProblemError when a field without a default is missing or a number is not whole.
+        Raises ProblemError when a field without a default is missing or a number is not an integer.
         """
         return cls(**values_of_row(cls, row))
 
@@ -261,7 +261,7 @@ class GroupedConvProblem:
 
     @cached_property
     def flops(self) -> int:
-        """2·N·K·out·(C/G)·filter in every direction, padding counted, as published benchmarks count it."""
+        """2·N·K·out·(C/G)·filter in every direction, padding included, as in the published benchmarks."""
         return 2 * math.prod(self.output_shape) * (self.C // self.G) * math.prod(self.filter)
 
     @cached_property

@@ -1,6 +1,6 @@
-"""What an architecture allows a convolution kernel to be.
+"""Why an architecture refuses a convolution kernel.
 
-Every reason begins with the word of the rule that it is about: `warp tile: ...`.
+Every reason begins with the name of its rule: `warp tile: ...`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GEMM axis that these channels lie on."""
 
 
 def refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
-    """All reasons against the kernel, in the order in which they are looked at."""
+    """All reasons against the kernel, in the order in which they are checked."""
     if kernel.dtype not in arch.warp_tiles:
         yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
         return
@@ -42,7 +42,7 @@ def _pipeline_refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
     if pipeline is None:
         return
     if pipeline.double_smem_buffer == "required" and not kernel.double_smem_buffer:
-        yield f"double_smem_buffer: {name} on {arch.name} works in two buffers and needs it on"
+        yield f"double_smem_buffer: {name} on {arch.name} has two buffers and needs it on"
     if pipeline.double_smem_buffer == "refused" and kernel.double_smem_buffer:
         yield f"double_smem_buffer: {name} on {arch.name} has one buffer and needs it off"
     if kernel.epilogue not in arch.kernels.epilogues:
@@ -173,7 +173,7 @@ def _filter_refusals(kernel: GroupedConvKernel, problem: GroupedConvProblem) -> 
     special = kernel.specialization
     if special == "Filter3x3":
         if set(problem.filter) != {3} or problem.C != problem.G:
-            yield f"specialization: {special} is for filters of extent 3 and one input channel a group"
+            yield f"specialization: {special} is for filters of extent 3 and one input channel per group"
     elif special != "Default":
         stride_1 = special == "Filter1x1Stride1Pad0"
         strides = set(problem.stride) if not stride_1 else {1}

@@ -24,7 +24,7 @@ def axes(arch: Arch, dtype: str) -> Axes:
 
 
 def kernel(arch: Arch, problem: GroupedConvProblem, values: tuple[Any, ...]) -> GroupedConvKernel:
-    """The kernel of one value an axis. Raises KernelError where there is none."""
+    """The kernel for one value per axis. Raises KernelError when there is none."""
     waves, warp_tile, more_m, more_n, more_k, pipeline, scheduler, two_buffers, split = values
     tile = tile_of(waves, warp_tile, (more_m, more_n, more_k))
     widths = arch.widest_vectors(problem.dtype, tile, waves)

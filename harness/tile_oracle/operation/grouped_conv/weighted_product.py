@@ -48,7 +48,7 @@ def weighted_product(
     forward = p.direction == "forward"
     c, k = p.C // p.G, p.K // p.G
     w = second.reshape(p.G, k, taps, c)
-    if forward:  # (tap, C): the weights of all output channels in one
+    if forward:  # (tap, C): summed over the output channels
         one = np.einsum("gktc,gk->tgc", w, weights.reshape(p.G, k), optimize=True).reshape(taps, p.C)
     else:  # (tap, K)
         one = np.einsum("gktc,gc->tgk", w, weights.reshape(p.G, c), optimize=True).reshape(taps, p.K)

@@ -1,0 +1,155 @@
+"""What a user's file declares for an architecture, as data."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from tile_oracle.atomic_file import write_atomically
+from tile_oracle.build.source import Headers
+from tile_oracle.build.triton.child_process import ask_child, triton_version
+from tile_oracle.errors import BuildError, HarnessError
+from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
+from tile_oracle.triton.expression import Tree, checked
+
+DESCRIPTION = "triton.json"
+"""The file of a prebuilt folder that describes its kernels, for machines without Triton."""
+
+_FORMAT = "tile-oracle triton kernels 1"
+_MOST_FILES, _MOST_FILE_BYTES = 1000, 16 << 20
+_NOT_COMPILED = ("constraints", "config")
+"""Parts of a specification that do not change the binary."""
+
+
+@dataclass(frozen=True)
+class Description:
+    """The kernels of a file. units: kernel -> its specification (tile_oracle.build.triton.specify).
+
+    left_out: (function, why, number of configurations). pruned: functions with pruning functions.
+    headers: the user's files, as they were when they were described; without files in a prebuilt folder.
+    identity: hash of files, Triton's version and architecture.
+    """
+
+    name: str
+    arch: str
+    triton: str
+    units: Mapping[NamedKernel, Mapping[str, Any]]
+    left_out: tuple[tuple[str, str, int], ...]
+    pruned: tuple[str, ...]
+    headers: Headers
+    identity: str
+
+    @cached_property
+    def constraints(self) -> Mapping[NamedKernel, tuple[tuple[Tree, str], ...]]:
+        """Kernel -> the conditions under which it computes a problem, with their texts."""
+        return {
+            kernel: tuple((tree, text) for tree, text in unit["constraints"])
+            for kernel, unit in self.units.items()
+        }
+
+    def unit(self, kernel: NamedKernel) -> str:
+        """What compiling the kernel needs, as text."""
+        told = {name: value for name, value in self.units[kernel].items() if name not in _NOT_COMPILED}
+        return json.dumps(told, sort_keys=True)
+
+    def write(self, folder: Path) -> None:
+        """Writes the description into a prebuilt folder."""
+        told = {
+            "format": _FORMAT,
+            "name": self.name,
+            "arch": self.arch,
+            "triton": self.triton,
+            "identity": self.identity,
+            "left_out": self.left_out,
+            "pruned": self.pruned,
+            "kernels": {kernel.name: unit for kernel, unit in self.units.items()},
+        }
+        try:
+            write_atomically(folder / DESCRIPTION, json.dumps(told, sort_keys=True).encode())
+        except OSError as error:
+            raise BuildError(f"{folder} cannot be written: {error.strerror or error}") from None
+
+
+def describe_file(path: Path, arch: str) -> Description:
+    """Describes the kernels of a Python file, in a child process. Raises BuildError with one line."""
+    version = triton_version()
+    before = _read(path)
+    told = ask_child("describe.py", str(path), arch, what=path.name)
+    files = _files(path, told)
+    if dict(files)[path.name] != before:
+        raise BuildError(f"{path} changed while it was read: start again")
+    headers = Headers(path.parent, files)
+    identity = hashlib.sha256(f"{_FORMAT}\n{version}\n{arch}\n{headers.digest}\n".encode()).hexdigest()
+    return _description(path.name, arch, version, told, headers, identity, path.name)
+
+
+def read_description(folder: Path, arch: str) -> Description:
+    """The description in a prebuilt folder. Raises BuildError."""
+    path = folder / DESCRIPTION
+    try:
+        told = json.loads(path.read_bytes())
+        if told["format"] != _FORMAT:
+            raise ValueError("another format")
+        name, triton, identity = (str(told[key]) for key in ("name", "triton", "identity"))
+        built_for = str(told["arch"])
+    except FileNotFoundError:
+        raise BuildError(
+            f"{folder} holds no {DESCRIPTION}: name a Python file of kernels, or a folder of `tile-oracle "
+            "build --kernels FILE`"
+        ) from None
+    except OSError as error:
+        raise BuildError(f"{path} cannot be read: {error.strerror}") from None
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise BuildError(f"{path} is damaged: make the folder with tile-oracle build again") from None
+    if built_for != arch:
+        raise BuildError(f"{folder} holds kernels for {built_for}, not for {arch}")
+    return _description(name, arch, triton, told, Headers(folder, ()), identity, str(path))
+
+
+def _description(
+    name: str, arch: str, version: str, told: Mapping[str, Any], headers: Headers, identity: str, where: str
+) -> Description:
+    try:
+        units = {parse_named_kernel(kernel): unit for kernel, unit in told["kernels"].items()}
+        for unit in units.values():
+            unit["constraints"] = [[checked(tree), str(text)] for tree, text in unit["constraints"]]
+        left_out = tuple((str(who), str(why), int(count)) for who, why, count in told["left_out"])
+        pruned = tuple(map(str, told["pruned"]))
+    except (KeyError, TypeError, ValueError, AttributeError, HarnessError) as error:
+        raise BuildError(f"{where}: its description cannot be used ({error})") from None
+    if not units:
+        why = f": {left_out[0][1]}" if left_out else ""
+        raise BuildError(f"{where} has no kernel for {arch}{why}")
+    return Description(name, arch, version, units, left_out, pruned, headers, identity)
+
+
+def _files(path: Path, told: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:
+    """The user's files that were imported, which the compiling processes need, too."""
+    names = told.get("files")
+    if not isinstance(names, list) or len(names) > _MOST_FILES:
+        raise BuildError(f"{path.name}: its process left an answer that names no files")
+    found = {path.name: _read(path)}
+    for name in names:
+        relative = PurePosixPath(str(name))
+        if relative.is_absolute() or ".." in relative.parts or relative.suffix != ".py":
+            raise BuildError(
+                f"{path.name}: it imports {str(name)[:100]!r}, which is no Python file beside it"
+            )
+        found[relative.as_posix()] = _read(path.parent / relative)
+    return tuple(sorted(found.items()))
+
+
+def _read(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(_MOST_FILE_BYTES + 1)
+    except OSError as error:
+        raise BuildError(f"the kernels in {path} cannot be read: {error.strerror}") from None
+    if len(content) > _MOST_FILE_BYTES:
+        raise BuildError(f"{path} is larger than {_MOST_FILE_BYTES >> 20} MiB: not a file of kernels")
+    return content

@@ -1,0 +1,47 @@
+"""Triton as a toolchain: every kernel is compiled in a child process of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from tile_oracle.build.isa import Isa
+from tile_oracle.build.toolchain import INCLUDE_FOLDER, check_found_for
+from tile_oracle.build.triton.child_process import child_command, triton_version
+from tile_oracle.errors import BuildError
+from tile_oracle.triton.archive import SUFFIX
+
+
+@dataclass(frozen=True)
+class TritonToolchain:
+    """The installed Triton. See tile_oracle.build.toolchain.Toolchain."""
+
+    arch: str
+    version: str
+    name: str = "triton"
+    suffix: str = SUFFIX
+
+    @property
+    def identity(self) -> str:
+        return f"triton {self.version}"
+
+    @property
+    def fingerprint(self) -> str:
+        return self.identity
+
+    def flags(self, arch: str, isa: Isa) -> tuple[str, ...]:
+        check_found_for(self.name, self.arch, arch)
+        return ("--fp-fusion", "--no-line-info")
+
+    def prepare(self, work: Path) -> None:
+        """Does nothing: the folder of headers has the user's files."""
+
+    def commands(self, source: str, output: str, flags: tuple[str, ...]) -> tuple[tuple[str, ...], ...]:
+        return (child_command("compile_unit.py", source, INCLUDE_FOLDER, output),)
+
+
+def find_triton(name: str, arch: str) -> TritonToolchain:
+    """The installed Triton. Raises BuildError when there is none, or `name` is another toolchain."""
+    if name not in ("auto", "triton"):
+        raise BuildError(f"toolchain {name!r} does not compile Triton kernels: leave --toolchain out")
+    return TritonToolchain(arch, triton_version())

@@ -1,0 +1,180 @@
+"""Launches kernels that Triton compiled ahead. Needs neither Triton nor the file that declares them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from ctypes import c_float, c_int32, c_int64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.runtime.driver import Arguments, Driver, Geometry, Launch, RuntimeFailure
+from tile_oracle.problem import Problem
+from tile_oracle.triton.archive import ArchivedArgument, ArchivedLaunch, Variant, read_archive
+from tile_oracle.triton.expression import ExpressionError, evaluate
+from tile_oracle.triton.views import FIRST, OUT, SECOND, WORKSPACE, values_of
+
+_ALIGNMENT = 256
+_MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+_MOST_WORKSPACE_BYTES = 1 << 40
+
+
+@dataclass(frozen=True)
+class _Loaded:
+    """A launch whose code is on the device. module, function: the driver's handles. why_not: why the driver
+    refuses its LDS, or ""."""
+
+    told: ArchivedLaunch
+    module: int
+    function: int
+    why_not: str
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """A launch for one problem. values: of its arguments, None for pointers. scratch: its place in the
+    workspace."""
+
+    loaded: _Loaded
+    geometry: Geometry
+    values: tuple[Any, ...]
+    offsets: tuple[int, ...]
+    scratch: int | None
+
+
+@dataclass(frozen=True)
+class TritonPlan:
+    """How the kernel runs one problem."""
+
+    workspace_bytes: int
+    needs: str
+    planned: tuple[_Planned, ...]
+
+    def launches(self, first: int, second: int, out: int, workspace: int) -> tuple[Launch, ...]:
+        """The launches for these addresses."""
+        places = {FIRST: first, SECOND: second, OUT: out, WORKSPACE: workspace}
+        return tuple(
+            Launch(one.loaded.function, one.geometry, Arguments(*_packed(one, places)))
+            for one in self.planned
+        )
+
+
+class TritonKernel:
+    """See tile_oracle.device.loaded_kernel.LoadedKernel."""
+
+    def __init__(self, driver: Driver, binary: Path, compute_units: int) -> None:
+        """Raises RuntimeFailure, OSError, and ValueError for a file that is no archive."""
+        self._driver, self._units = driver, compute_units
+        self._archive = read_archive(binary)
+        self._loaded: dict[str, tuple[_Loaded, ...]] = {}
+        try:
+            self._of(self._archive.variants[0])
+        except RuntimeFailure as failure:
+            if not failure.sticky:
+                self.unload()
+            raise
+
+    def _of(self, variant: Variant) -> tuple[_Loaded, ...]:
+        """A variant's launches, whose code is loaded when it is first needed."""
+        if variant.name not in self._loaded:
+            self._loaded[variant.name] = ()
+            for told in variant.launches:
+                self._loaded[variant.name] += (self._load(told),)
+        return self._loaded[variant.name]
+
+    def _load(self, told: ArchivedLaunch) -> _Loaded:
+        module = self._driver.load_module(told.image)
+        function = self._driver.function(module, told.function)
+        why_not = ""
+        try:
+            self._driver.allow_lds(function, told.lds_bytes)
+        except RuntimeFailure as failure:
+            if failure.sticky:
+                raise
+            why_not = f"needs {told.lds_bytes:,} bytes of LDS, which the device does not have: {failure}"
+        return _Loaded(told, module, function, why_not)
+
+    def plan(self, problem: Problem) -> TritonPlan:
+        """Raises Unlaunchable with the reason when it cannot run the problem."""
+        values = values_of(problem, self._units)
+        try:
+            variant = next(one for one in self._archive.variants if evaluate(one.when, values))
+            workspace = evaluate(self._archive.workspace_bytes, values)
+            if not 0 <= workspace <= _MOST_WORKSPACE_BYTES:
+                raise Unlaunchable(f"a workspace of {workspace:,} bytes cannot be")
+            planned = []
+            for loaded in self._of(variant):
+                one, workspace = self._planned(loaded, values, workspace)
+                planned.append(one)
+        except ExpressionError as error:
+            raise Unlaunchable(str(error)) from None
+        except StopIteration:
+            raise Unlaunchable("it was compiled for none of the problem's alignments") from None
+        most = max(planned, key=lambda one: one.geometry.lds_bytes).geometry
+        needs = f"{most.block[0]} threads and {most.lds_bytes:,} bytes of LDS"
+        return TritonPlan(workspace, needs, tuple(planned))
+
+    def _planned(self, loaded: _Loaded, values: Mapping[str, int], workspace: int) -> tuple[_Planned, int]:
+        """The launch, and the size of the workspace with its scratch memory."""
+        told = loaded.told
+        if loaded.why_not:
+            raise Unlaunchable(loaded.why_not)
+        x, y, z = (evaluate(axis, values) for axis in told.grid)
+        for extent, most in zip((x, y, z), _MOST_BLOCKS, strict=True):
+            if not 1 <= extent <= most:
+                raise Unlaunchable(f"its grid would be {x:,} x {y:,} x {z:,}")
+        scratch = None
+        if told.scratch_bytes:
+            scratch = _aligned(workspace, math.lcm(told.scratch_align, _ALIGNMENT))
+            workspace = scratch + x * y * z * told.scratch_bytes
+            if workspace > _MOST_WORKSPACE_BYTES:
+                raise Unlaunchable(f"a workspace of {workspace:,} bytes cannot be")
+        geometry = Geometry((x, y, z), (told.threads, 1, 1), told.lds_bytes)
+        numbers = tuple(_number(argument, values) for argument in told.arguments)
+        offsets = tuple(
+            evaluate(one.value, values) if one.role and not isinstance(one.value, float) else 0
+            for one in told.arguments
+        )
+        return _Planned(loaded, geometry, numbers, offsets, scratch), workspace
+
+    def facts(self) -> Mapping[str, int]:
+        first = self._of(self._archive.variants[0])[0]
+        return self._driver.function_facts(first.function, first.told.threads, first.told.lds_bytes)
+
+    def unload(self) -> None:
+        """Free its memory."""
+        loaded, self._loaded = self._loaded, {}
+        for launches in loaded.values():
+            for one in launches:
+                self._driver.unload_module(one.module)
+
+
+def _aligned(size: int, step: int) -> int:
+    return -(-size // step) * step
+
+
+def _number(argument: ArchivedArgument, values: Mapping[str, int]) -> Any:
+    """The value of an argument that is no pointer; None for a pointer. Raises Unlaunchable."""
+    if argument.role:
+        return None
+    if isinstance(argument.value, float):
+        return c_float(argument.value)
+    value = evaluate(argument.value, values)
+    bits = 64 if argument.type == "i64" else 32
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise Unlaunchable(f"its argument {argument.name} = {value:,} does not fit into {bits} bits")
+    return c_int64(value) if bits == 64 else c_int32(value)
+
+
+def _packed(planned: _Planned, places: Mapping[str, int]) -> Sequence[Any]:
+    """The arguments as the binary takes them: those declared, scratch memory, that of a profiler."""
+    values = [
+        c_void_p(places[told.role] + offset) if told.role else number
+        for told, number, offset in zip(
+            planned.loaded.told.arguments, planned.values, planned.offsets, strict=True
+        )
+    ]
+    scratch = None if planned.scratch is None else places[WORKSPACE] + planned.scratch
+    return [*values, c_void_p(scratch), c_void_p(None)]

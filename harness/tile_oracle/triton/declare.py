@@ -1,0 +1,162 @@
+"""Declares which operation a Triton function computes, and how it is launched."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tile_oracle.triton.expression import Expression, ExpressionError, Number
+from tile_oracle.triton.views import GemmView, GroupedConvView
+
+Function = TypeVar("Function")
+View = GemmView | GroupedConvView
+Arguments = Callable[[Any], Mapping[str, object]]
+"""Problem view -> the value of each argument of the function that no configuration sets."""
+Meta = Mapping[str, Any]
+"""All arguments of the function: configured values as they are, the others as expressions or pointers."""
+Grid = Callable[[Meta], Sequence[Number]] | Sequence[Number]
+Constraint = Expression | bool | tuple[Expression | bool, str]
+"""A condition under which the kernel computes a problem, with or without the reason in words."""
+
+
+class DeclarationError(ExpressionError):
+    """A declaration that cannot be used. The message says where it stands."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch of a function with the same configuration. See `launch`."""
+
+    function: Any
+    grid: Grid
+    arguments: Arguments | None = None
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a decorator said about a function. place: FILE:LINE of the declaration."""
+
+    view: type[View]
+    kinds: Mapping[str, tuple[str | int, ...]]
+    main: Launch
+    after: tuple[Launch, ...]
+    configs: Any
+    constraints: Callable[[Any, Meta], Iterable[Constraint]] | None
+    workspace_bytes: Callable[[Any, Meta], Number] | None
+    aligned: tuple[str, ...] | None
+    archs: tuple[str, ...] | None
+    place: str
+
+
+_DECLARED: list[Declaration] = []
+
+
+def declared() -> list[Declaration]:
+    """The declarations of this process, in their order, and forgets them."""
+    found = list(_DECLARED)
+    _DECLARED.clear()
+    return found
+
+
+def launch(function: Any, *, grid: Grid, arguments: Arguments | None = None) -> Launch:
+    """A further launch, after the declared function's, such as the sum of split-K's parts.
+
+    `function` is a @triton.jit function. Its constexpr arguments take the values of the configuration.
+    `arguments` and `grid` are as in `gemm`.
+    """
+    return Launch(function, grid, arguments)
+
+
+def gemm(
+    *,
+    grid: Grid,
+    dtypes: Sequence[str] = ("bf16", "fp16"),
+    layouts: Sequence[str] = ("rcr", "rrr", "crr", "ccr"),
+    arguments: Arguments | None = None,
+    configs: Any = None,
+    constraints: Callable[[GemmView, Meta], Iterable[Constraint]] | None = None,
+    workspace_bytes: Callable[[GemmView, Meta], Number] | None = None,
+    after: Sequence[Launch] = (),
+    aligned: Sequence[str] | None = None,
+    archs: Sequence[str] | None = None,
+) -> Callable[[Function], Function]:
+    """Declares that a Triton function computes matrix products. The function itself is unchanged.
+
+    grid: the numbers of programs, or a function of all arguments, as Triton's own grids are.
+    dtypes, layouts: the kinds of problems, as in problem sets.
+    arguments: takes a GemmView and returns the value of each argument that no configuration sets. Left out:
+    the argument names of Triton's tutorials (a_ptr, M, stride_am, ...).
+    configs: triton.Config objects or dicts, or a function that takes the view and returns them. Left out:
+    those of @triton.autotune.
+    constraints: takes the view and all arguments, and yields the conditions under which the function is
+    right.
+    workspace_bytes: size of the memory behind `view.workspace()`.
+    after: launches that follow (`launch`).
+    aligned: names of numbers. The function is compiled twice: for problems in which all of them are multiples
+    of 16, and for all others. Left out: the extents of the contiguous axes.
+    archs: the architectures it is for. Left out: all.
+    """
+    kinds = {"dtype": tuple(dtypes), "layout": tuple(layouts)}
+    return _declaration(
+        GemmView, kinds, grid, arguments, configs, constraints, workspace_bytes, after, aligned, archs
+    )
+
+
+def grouped_conv(
+    *,
+    grid: Grid,
+    dtypes: Sequence[str] = ("bf16", "fp16"),
+    directions: Sequence[str] = ("forward",),
+    ndims: Sequence[int] = (2,),
+    arguments: Arguments | None = None,
+    configs: Any = None,
+    constraints: Callable[[GroupedConvView, Meta], Iterable[Constraint]] | None = None,
+    workspace_bytes: Callable[[GroupedConvView, Meta], Number] | None = None,
+    after: Sequence[Launch] = (),
+    aligned: Sequence[str] | None = None,
+    archs: Sequence[str] | None = None,
+) -> Callable[[Function], Function]:
+    """Declares that a Triton function computes grouped convolutions. See `gemm`.
+
+    arguments: takes a GroupedConvView. Left out: the arrays as NAME_ptr (x_ptr, w_ptr, y_ptr), and the
+    problem's numbers under their names.
+    """
+    kinds: dict[str, tuple[str | int, ...]] = {
+        "direction": tuple(directions),
+        "dtype": tuple(dtypes),
+        "ndim": tuple(ndims),
+    }
+    return _declaration(
+        GroupedConvView, kinds, grid, arguments, configs, constraints, workspace_bytes, after, aligned, archs
+    )
+
+
+def _declaration(
+    view: type[View],
+    kinds: Mapping[str, tuple[str | int, ...]],
+    grid: Grid,
+    arguments: Arguments | None,
+    configs: Any,
+    constraints: Callable[[Any, Meta], Iterable[Constraint]] | None,
+    workspace_bytes: Callable[[Any, Meta], Number] | None,
+    after: Sequence[Launch],
+    aligned: Sequence[str] | None,
+    archs: Sequence[str] | None,
+) -> Callable[[Function], Function]:
+    caller = sys._getframe(2)
+    place = f"{caller.f_code.co_filename}:{caller.f_lineno}"
+
+    def declare(function: Function) -> Function:
+        main = Launch(function, grid, arguments)
+        _DECLARED.append(
+            Declaration(
+                *(view, kinds, main, tuple(after), configs, constraints, workspace_bytes),
+                *(None if aligned is None else tuple(aligned), None if archs is None else tuple(archs)),
+                place,
+            )
+        )
+        return function
+
+    return declare

@@ -1,0 +1,96 @@
+"""Kernels of a source with configurations of its own: the name holds everything, and reads back."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tile_oracle.arch import load_arch
+from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.kernel import kernel_from_row, parse_kernel_name
+from tile_oracle.kernel.named import NamedKernel
+from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.operation import Kind
+from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.session.pair_id import pair_id, pair_of
+
+KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
+KERNEL = NamedKernel(KIND, "triton", "matmul", (("num_warps", 8), ("BLOCK_M", 128), ("EVEN_K", True)))
+PROBLEM = GemmProblem("bf16", "rcr", 512, 256, 128)
+
+
+def test_the_name_has_kind_function_and_sorted_values() -> None:
+    assert KERNEL.name == "gemm_bf16_rcr_triton.matmul.BLOCK_M=128.EVEN_K=True.num_warps=8"
+    assert KERNEL.short_name == "triton.matmul.BLOCK_M=128.EVEN_K=True.num_warps=8"
+    assert parse_kernel_name(KERNEL.name) == KERNEL
+    conv = NamedKernel(Kind.of("grouped_conv", direction="forward", dtype="fp16", ndim=3), "lib", "f")
+    assert conv.name == "grouped_conv_forward_fp16_3d_lib.f"
+    assert parse_kernel_name(conv.name) == conv
+
+
+_WORDS = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,20}", fullmatch=True)
+
+
+@given(
+    function=_WORDS,
+    values=st.dictionaries(
+        _WORDS, st.booleans() | st.integers(0, 10**9) | _WORDS.filter(str.isalpha), max_size=6
+    ),
+)
+def test_names_read_back(function: str, values: dict[str, int | bool | str]) -> None:
+    values = {name: value for name, value in values.items() if value not in ("True", "False")}
+    kernel = NamedKernel(KIND, "triton", function, tuple(values.items()))
+    assert parse_kernel_name(kernel.name) == kernel
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, None, "a-b", "", "7", "True", "é"])
+def test_values_that_a_name_cannot_hold_are_refused(value: object) -> None:
+    with pytest.raises(KernelError, match=r"X = .* cannot be part of a kernel's name"):
+        NamedKernel(KIND, "triton", "f", (("X", value),))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gemm_bf16_rcr_triton.f.num_warps=8.BLOCK_M=4",
+        "gemm_bf16_xyz_triton.f",
+        "triton.f",
+        "gemm_bf16_rcr_triton.",
+        "gemm_bf16_rcr_triton.f.A=1.A=2",
+        "x." * 500,
+    ],
+)
+def test_other_names_are_refused(name: str) -> None:
+    with pytest.raises(KernelError):
+        parse_kernel_name(name)
+
+
+def test_a_row_of_records_gives_the_kernel_by_its_name() -> None:
+    row = {"kernel": KERNEL.name, "tile_m": None, **KERNEL.as_row()}
+    assert kernel_from_row(row, "gemm") == KERNEL
+    assert KERNEL.as_row() == {"dtype": "bf16", "layout": "rcr"}
+
+
+def test_the_architecture_leaves_its_limits_to_the_source() -> None:
+    arch = load_arch("sm_90")
+    assert arch.refusal(KERNEL) is None
+    assert arch.problem_refusal(KERNEL, PROBLEM) is None
+    other = GemmProblem("fp16", "rcr", 512, 256, 128)
+    assert "kind: the kernel is for gemm bf16 rcr" in str(arch.problem_refusal(KERNEL, other))
+
+
+def test_a_test_id_names_the_pair() -> None:
+    one = pair_id(PROBLEM, KERNEL)
+    assert pair_of(f"sweep.py::test_pair[{one}]") == (PROBLEM.id, KERNEL.short_name)
+    assert pair_of(f"sweep.py::test_pair[3-{one}-x]")[0] == PROBLEM.id
+
+
+def test_filters_use_the_configured_values() -> None:
+    assert KernelFilter("BLOCK_M >= 128 and num_warps == 8 and function == 'matmul'").matches(KERNEL)
+    assert KernelFilter("EVEN_K == 1 and dtype == 'bf16'").matches(KERNEL)
+    assert not KernelFilter("BLOCK_M < 128").matches(KERNEL)
+    with pytest.raises(RuleError, match=r"is not configured with BLOCK_N; it has: source, function, BLOCK_M"):
+        KernelFilter("BLOCK_N == 1").matches(KERNEL)
+    with pytest.raises(RuleError, match="a kernel has no field 'blok_m'"):
+        KernelFilter("blok_m == 1")
+    with pytest.raises(RuleError, match="has no tile_m; it has: source, function, BLOCK_M"):
+        KernelFilter("tile_m == 64").matches(KERNEL)
