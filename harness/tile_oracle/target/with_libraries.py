@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
@@ -17,23 +18,18 @@ from tile_oracle.vendor.algorithm_file import AlgorithmFile
 from tile_oracle.vendor.libraries import library_of
 from tile_oracle.vendor.offers import Offers
 
-_FOLDER = "algorithms"
-"""In the build folder."""
-
 
 class WithLibraries:
     """See tile_oracle.target.base.Target. All but the libraries' algorithms is the other target's."""
 
     def __init__(self, target: Target, offers: Sequence[Offers]) -> None:
-        """Raises BuildError for a target without a build folder."""
-        if target.builder is None:
-            raise BuildError(f"target {target.name} builds nothing, so it runs no library's algorithms")
         self._target, self._offers = target, tuple(offers)
         self.name, self.arch = target.name, target.arch
         self.device_module, self.device_name = target.device_module, target.device_name
         self.implementation = target.implementation
         self.builder: Builder | None = target.builder
-        self._folder: Path = target.builder.cache.folder / _FOLDER
+        # Not in the build folder: kernels built elsewhere may lie where nothing can be written.
+        self._folder = tempfile.TemporaryDirectory(prefix="tile-oracle-algorithms-")
         self._files = {kernel: file for one in self._offers for kernel, file in _files(one)}
 
     def refusal(self, kernel: Kernel, problem: Problem) -> str | None:
@@ -46,7 +42,7 @@ class WithLibraries:
             return self._target.build(kernel)
         future: Future[BuildResult] = Future()
         try:
-            binary = self._files[kernel].binary(self._folder, self.arch)
+            binary = self._files[kernel].binary(Path(self._folder.name), self.arch)
             future.set_result(BuildResult(kernel, "ok", binary, "", 0.0, cached=True))
         except KeyError:
             log = f"{library_of(kernel)} offers no such algorithm"
@@ -69,6 +65,7 @@ class WithLibraries:
 
     def close(self) -> None:
         self._target.close()
+        self._folder.cleanup()
 
 
 def _files(offers: Offers) -> list[tuple[Kernel, AlgorithmFile]]:
