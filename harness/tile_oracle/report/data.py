@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tile_oracle.oracle import final_measurements, find_oracles, problem_table
 from tile_oracle.problem import Problem
 from tile_oracle.problem_slices import slice_names, slices_of
 from tile_oracle.record.schema import STATUSES
+from tile_oracle.report.sources import sources_by_problem
 from tile_oracle.selection import COVERED, Efficiency, fixed_choice, kernel_table, select, summarise
 
 FOLDER = "folder"
@@ -184,6 +186,11 @@ class ReportData:
     extrapolating: Extrapolating = field(default_factory=Extrapolating)
     alone: tuple[str, ...] = ()
     """Problems with one candidate: 100 % by construction, and left out of the verdict."""
+
+    @cached_property
+    def by_source(self) -> pd.DataFrame:
+        """Which source of kernels is fastest on which problem (report.sources.sources_by_problem)."""
+        return sources_by_problem(self.final, self.selection)
 
     def efficiency_where(self, in_sample: bool) -> Efficiency:
         """The metrics over the problems that the model was trained on, or over the others."""

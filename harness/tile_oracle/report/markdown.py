@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
+from tile_oracle.report.sources import source_figures
 
 _NAMED_FAILURES = 10
 _WORST = 10
@@ -51,6 +52,7 @@ def summary_markdown(data: ReportData) -> str:
     parts.append(_table(("figure", "value"), [tuple(map(text, row)) for row in table]))
     parts += _verdict(data)
     parts += _worst(data)
+    parts += _sources(data)
     parts += _failures(data)
     parts += _surroundings(data)
     return "\n\n".join(parts) + "\n"
@@ -110,6 +112,19 @@ def _worst(data: ReportData) -> list[str]:
         for row in rows
     ]
     return ["## Worst problems", _table(("efficiency", "problem", "pick", "oracle", "why"), table)]
+
+
+def _sources(data: ReportData) -> list[str]:
+    rows = [
+        (
+            text(one.source),
+            f"{one.wins} of {one.problems}",
+            *(wording.percent(one.mean_percent), wording.percent(one.worst_percent)),
+        )
+        for one in source_figures(data.by_source)
+    ]
+    head = ("source", "fastest on", "its best / the oracle, geometric mean", "worst")
+    return ["## Sources of kernels", _table(head, rows)] if rows else []
 
 
 def _failures(data: ReportData) -> list[str]:

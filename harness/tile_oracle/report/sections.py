@@ -14,6 +14,7 @@ from tile_oracle.judge.verdict import FAILED, PASSED
 from tile_oracle.report import charts, wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.report.page_table import Cell, Column, Table, number, numbers, percent, tflops, times, whole
+from tile_oracle.report.sources import source_figures
 from tile_oracle.selection import COVERED, TOP_K
 
 View = dict[str, Any]
@@ -239,6 +240,49 @@ def _choice(data: ReportData) -> View | None:
     return {"chart": Markup(chart), "table": Table("Speed-up of the oracle", columns, rows, narrow=True)}
 
 
+def _sources(data: ReportData) -> View | None:
+    by_problem = data.by_source
+    figures = source_figures(by_problem)
+    if not figures:
+        return None
+    columns = [
+        Column("source"),
+        Column("fastest on", "num", "problems whose oracle is its"),
+        Column("problems", "num", "problems on which it has an ok kernel"),
+        Column("geometric mean", "num", "of its best kernel's TFLOPS / the oracle's"),
+        Column("worst", "num", "the least of these"),
+    ]
+    rows = [
+        [
+            Cell(one.source),
+            *(whole(one.wins), whole(one.problems)),
+            *(percent(one.mean_percent), percent(one.worst_percent)),
+        ]
+        for one in figures
+    ]
+    names = [one.source for one in figures]
+    lead = Column("lead", "num", "the oracle's TFLOPS / those of the best kernel of the other sources")
+    cells = [
+        [
+            Cell(row["problem"]),
+            Cell(row["winner"]),
+            times(row["lead"]),
+            *(percent(100.0 * row[name]) for name in names),
+        ]
+        for row in wording.rows(by_problem)
+    ]
+    heads = [Column("problem", "name"), Column("fastest"), lead, *numbers(*names)]
+    return {
+        "table": Table("Sources of kernels", columns, rows, narrow=True),
+        "problems": Table(
+            "Best kernel of each source / oracle, greatest lead first",
+            *(heads, cells),
+            name="sources-by-problem",
+            sortable=True,
+        ),
+    }
+
+
 _STATUS_CSS = {
     "ok": "s-ok",
     "unsupported": "s-other",
@@ -426,6 +470,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("worst", "Worst problems", _worst),
     ("slices", "Kinds of problem", _slices),
     ("choice", "What the choice is worth", _choice),
+    ("sources", "Sources of kernels", _sources),
     ("pairs", "Pairs by status", _pairs),
     ("problems", "Problems", _problems),
     ("kernels", "Kernels", _kernels),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tile_oracle.report import wording
 from tile_oracle.report.data import HELD, THROTTLED, ReportData
+from tile_oracle.report.sources import source_figures
 from tile_oracle.text_table import text_table
 
 _NAMED_FAILURES = 3
@@ -77,6 +78,15 @@ def _figures(data: ReportData) -> list[str]:
                 ("over worst", wording.times(over_worst)),
             )
         )
+    lines += [
+        _pairs(
+            "sources" if not place else "",
+            (f"{one.source}: fastest on", f"{one.wins} of {wording.count(one.problems, 'problem')}"),
+            ("its best, geometric mean", wording.percent(one.mean_percent)),
+            ("worst", wording.percent(one.worst_percent)),
+        )
+        for place, one in enumerate(source_figures(data.by_source))
+    ]
     lines.append(_pairs("coverage", ("", wording.coverage_sentence(data))))
     counts = ", ".join(f"{number:,} {status}" for status, number in wording.status_counts(data))
     lines.append(_pairs("pairs", ("", counts or "none measured")))
