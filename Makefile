@@ -23,8 +23,9 @@ test-slow: $(VENV)/installed-dev
 test-ck-tile: $(VENV)/installed-dev
 	TILE_ORACLE_CK_TILE=1 $(BIN)/python -m pytest tests/ck_tile -rs $(PYTEST_ARGS)
 
-# Compiles the whole default pool for a GPU and fails when a kernel that the rules allow spills, uses scratch
-# memory, needs too much LDS or does not compile and, for gfx9, when the verifier finds a missing wait. Binaries are kept in POOL_CACHE, so it is short the next time.
+# Compiles the whole default pool of convolutions for a GPU, and for gfx9 a sample of the GEMMs. Fails when a kernel
+# that the rules allow spills, uses scratch memory, needs too much LDS or does not compile and, for gfx9, when the
+# verifier finds a missing wait. Binaries are kept in POOL_CACHE, so it is short the next time.
 POOL_ARCH ?= gfx950
 # POOL_ARCH=gfx942 or gfx90a compiles a sample: the set tiny in bf16, 48 kernels.
 POOL_SAMPLED := $(filter gfx942 gfx90a,$(POOL_ARCH))
@@ -32,11 +33,14 @@ POOL_SET ?= $(if $(POOL_SAMPLED),tiny,default)
 POOL_DTYPES ?= bf16 $(if $(POOL_SAMPLED),,fp16) $(if $(filter gfx950,$(POOL_ARCH)),fp32)
 POOL_CACHE ?= .pool-cache
 POOL_CHECKS ?= --facts $(if $(filter gfx%,$(POOL_ARCH)),--verify)
+# GEMMs of the set default, of every type and layout, chosen at random; POOL_GEMMS=10000 compiles them all.
+POOL_GEMMS ?= $(if $(POOL_SAMPLED),24,60)
 
 pool: $(VENV)/installed-dev
 	for dtype in $(POOL_DTYPES); do \
 	  $(BIN)/tile-oracle kernels --arch $(POOL_ARCH) --kernel-set $(POOL_SET) --dtype $$dtype $(POOL_CHECKS) --build-dir $(POOL_CACHE) || exit 1; \
 	done
+	$(if $(filter gfx%,$(POOL_ARCH)),$(BIN)/tile-oracle kernels --op gemm --arch $(POOL_ARCH) $(POOL_CHECKS) --sample $(POOL_GEMMS) --build-dir $(POOL_CACHE))
 
 # Wheels in dist/: for Linux on x86-64 and aarch64 with the compiled native selector, and one for any platform, which
 # compiles it when it is first needed.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,6 +144,27 @@ def test_the_command_verifies_a_pool_and_a_file(
     file.write_text("\n".join(MUTANTS[0].mutate(text.splitlines())), "utf-8")
     assert main(("kernels", "--verify", str(file))) == 1
     assert "[vmcnt]" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_sample_of_a_pool_is_verified_and_a_seed_names_it(
+    builder: Builder, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pool = ("kernels", "--op", "gemm", "--arch", "gfx950", "--dtype", "bf16", "--layout", "rcr", "--verify")
+    some = ("--kernel-filter", "tile_m == 64 and tile_n == 64 and tile_k == 64 and pipeline == 'mem'")
+    shared = ("--build-dir", str(builder.cache.folder), "--list", "--facts")
+
+    def names(*more: str) -> set[str]:
+        assert main((*pool, *some, *shared, *more)) == 0
+        said = capsys.readouterr().out
+        assert f"a sample of {more[1]} of " in said
+        return set(re.findall(r"gemm_bf16_rcr_\w+", said))
+
+    two = names("--sample", "2")
+    assert len(two) == 2
+    assert names("--sample", "2", "--seed", "1") == two
+    assert main(("kernels", "--sample", "2")) != 0
+    assert "--sample is for --facts and --verify" in capsys.readouterr().err
 
 
 def test_the_command_verifies_for_gfx950_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import random
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,6 +64,8 @@ examples:
                                                            compile them: registers, LDS, spills, occupancy
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
                                                            compile them, and verify the waits in their code
+  tile-oracle kernels --arch gfx950 --kernel-set full --verify --sample 300 --seed 2
+                                                           the same for 300 kernels of a large set
   tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
   tile-oracle kernels --diff kernels-old kernels-new       what changed between two folders of tile-oracle
                                                            build, build caches or lists of names
@@ -164,6 +167,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(with --list: all of them). With a path as NAME: verify that file, assembly or a code object",
     )  # fmt: skip
     parser.add_argument(
+        "--sample", type=_count, metavar="N",
+        help="--facts and --verify for N of the kernels, chosen at random",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, default=1, metavar="S",
+        help="--sample chooses others with another S (default: %(default)s)",
+    )  # fmt: skip
+    parser.add_argument(
         "--diff", nargs=2, type=Path, metavar=("A", "B"),
         help="compare two versions of a pool: folders of tile-oracle build, build caches (--build-dir), or "
         "text files with one kernel name per line; exit status 1 when they differ",
@@ -190,6 +201,8 @@ def run(args: argparse.Namespace) -> int:
         found = drift(*map(read_version, args.diff))
         print(diff_json(found) if args.json else "\n".join(diff_lines(found, args.first)))
         return 1 if found else 0
+    if args.sample is not None and not (args.facts or args.verify):
+        raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json:
         raise RuleError("--json is for --diff: give --diff A B, or leave --json out")
     if args.name is not None and args.verify:
@@ -269,6 +282,10 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
     if not kernels:
         why = f"none has code: {next(iter(reasons))}" if reasons else "--refused says why"
         raise RuleError(f"there is no kernel for {arch.name} to compile: {why}")
+    of_all = ""
+    if args.sample is not None and args.sample < len(kernels):
+        of_all = f"a sample of {args.sample:,} of {len(kernels):,} kernels (--seed {args.seed})"
+        kernels = random.Random(args.seed).sample(kernels, args.sample)
     jobs = args.jobs or usable_cores()
     verify = NOTE if args.verify else ""
     with Builder(args.arch, args.toolchain, args.build_dir, jobs, runs_here=False, verify=verify) as builder:
@@ -276,7 +293,7 @@ def _print_facts(kinds: Sequence[_Kind], args: argparse.Namespace) -> int:
             found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
         verified = verify_kernels(builder, (one.kernel for one in found if one.binary_bytes), args.verify)
         rows = fact_rows(found, arch, each=args.list)
-        verdict = verdict_lines(found, arch, builder)
+        verdict = [*verdict_lines(found, arch, builder), *([of_all] if of_all else [])]
     verdict += [
         f"{count:,} more {'have' if count > 1 else 'has'} no code: {reason}"
         for reason, count in reasons.most_common()
