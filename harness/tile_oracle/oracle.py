@@ -6,7 +6,7 @@ whose id does not match their key columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any
 
@@ -118,17 +118,27 @@ def _settle_over_rounds(final: pd.DataFrame, frame: pd.DataFrame) -> None:
     again = again[measured_kernels(again) == again["kernel"].astype(object)]  # a copy is no further timing
     if again.empty:
         return
-    settled: dict[tuple[str, str], float] = {}
-    for problem, rows in again.groupby("problem", observed=True):
-        table = rows.pivot_table(index="kernel", columns="round", values="latency_ms", aggfunc="last")
-        latencies = latencies_over_rounds(table.to_numpy(dtype=np.float64))
-        settled |= {(str(problem), str(name)): one for name, one in zip(table.index, latencies, strict=True)}
+    settled = dict(_settled_latencies(again.drop_duplicates(["problem", "kernel", "round"], keep="last")))
     pairs = zip(final["problem"], measured_kernels(final), strict=True)
     found = pd.Series([settled.get(pair, np.nan) for pair in pairs], index=final.index)
     found = found.where((final["status"] == "ok") & (final["round"] >= ROUND_FINAL))
     faster = (final["latency_ms"] / found).fillna(1.0)
     final["tflops"] = final["tflops"] * faster
     final["latency_ms"] = found.fillna(final["latency_ms"])
+
+
+def _settled_latencies(again: pd.DataFrame) -> Iterator[tuple[tuple[str, str], float]]:
+    """(problem, kernel) and its latency in ms over all rounds. again: ok rows, one per pair and round."""
+    columns = ("problem", "kernel", "round", "latency_ms")
+    problems, kernels, rounds, latencies = (again[name].to_numpy(dtype=object) for name in columns)
+    order = np.argsort(problems, kind="stable")
+    for rows in np.split(order, np.flatnonzero(problems[order][1:] != problems[order][:-1]) + 1):
+        names, kernel = np.unique(kernels[rows], return_inverse=True)
+        numbers, round_ = np.unique(rounds[rows], return_inverse=True)
+        table = np.full((len(names), len(numbers)), np.nan)
+        table[kernel, round_] = latencies[rows]
+        for name, latency in zip(names, latencies_over_rounds(table), strict=True):
+            yield (str(problems[rows[0]]), str(name)), float(latency)
 
 
 def latencies_over_rounds(latency_ms: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
