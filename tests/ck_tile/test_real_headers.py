@@ -7,6 +7,7 @@ CK Tile's own host code, called through the library, supports, refuses and launc
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ from tile_oracle.build.ck_tile.library import code_object_in, instances
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.build.ck_tile.toolchain import HIP_HEADERS, find_ck_tile_toolchain
 from tile_oracle.build.code_facts import code_facts
+from tile_oracle.cli import main
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
@@ -32,6 +34,7 @@ from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.pool import kernel_pool, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
+from tile_oracle.problem import problem_from_id
 
 DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double" / "build.py"
 
@@ -175,6 +178,23 @@ def test_the_default_pool_of_november_2025(headers: Path) -> None:
     taken, reasons = pool_of(api, "bwd_weight")
     assert taken == 40
     assert along in reasons
+
+
+def test_the_shipped_model_picks_what_november_2025_has(
+    headers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Without the headers 182 of these picks are compv5, which this version has not for the pool's waves."""
+    source = CkTileSource("gfx950", api_of(headers, "ck-newer"))
+    found = []
+    for given in ([], ["--ck-tile", str(headers / "ck-newer")]):
+        picked = ["pick", "forward_validation_300", "--arch", "gfx950", "--engine", "python", "--json"]
+        assert main([*picked, *given]) == 0
+        rows = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        pairs = [(parse_kernel_name(row["picks"][0]["kernel"]), row["problem"]) for row in rows]
+        refused = [kernel for kernel, name in pairs if source.refusal(kernel, problem_from_id(name))]
+        found.append((len(pairs), len(refused)))
+        assert sum(bool(row["outside_training"]) for row in rows) == 70
+    assert found == [(299, 182), (299, 0)]
 
 
 @pytest.mark.parametrize("name", [name for kernels in BUILT.values() for name in kernels])

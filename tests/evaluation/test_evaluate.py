@@ -125,6 +125,36 @@ def test_a_model_that_orders_kernels_is_not_judged_as_if_it_predicted_times(
     assert "predicted TFLOPS" not in printed
 
 
+def test_what_is_outside_of_the_training_is_counted_or_left_out(
+    records: pd.DataFrame, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    most = int(records["C"].median())
+    train(records[records["C"] <= most], recipe_named("log_time").with_trees(20), n_splits=2).save(
+        tmp_path / "narrow"
+    )
+    wide = set(records.loc[records["C"] > most, "problem"])
+    write_dataset(records.assign(time=pd.Timestamp("2026-01-01", tz="UTC")), tmp_path / "all.parquet")
+    given = ["evaluate", str(tmp_path / "narrow"), str(tmp_path / "all.parquet"), "--json"]
+
+    assert main([*given, str(tmp_path / "all.json")]) == 0
+    found = json.loads((tmp_path / "all.json").read_text())["extrapolating"]
+    assert wide <= found["picks"].keys()
+    assert all("C = " in found["picks"][problem] for problem in wide)
+    assert f"{len(found['picks'])} picks extrapolate: " in capsys.readouterr().out
+
+    assert main([*given, str(tmp_path / "abstains.json"), "--abstain"]) == 0
+    document = json.loads((tmp_path / "abstains.json").read_text())
+    assert wide <= document["extrapolating"]["abstained"].keys()
+    assert document["extrapolating"]["picks"] == {}
+    abstained = len(document["extrapolating"]["abstained"])
+    assert document["efficiency"]["covered"] == records["problem"].nunique() - abstained
+    assert f"narrow picked nothing for {abstained} problems" in capsys.readouterr().out
+
+    (tmp_path / "picks.csv").write_text("")
+    assert main(["evaluate", str(tmp_path / "picks.csv"), str(tmp_path / "all.parquet"), "--abstain"]) != 0
+    assert "--abstain needs a model folder that names its training problems" in capsys.readouterr().err
+
+
 def test_always_the_second_best(records: pd.DataFrame) -> None:
     found = evaluate("second", records, second_best(records))
     ratio = records.groupby("problem")["tflops"].agg(lambda t: t.nlargest(2).iloc[1] / t.max())

@@ -14,7 +14,7 @@ from tests.made_records import make_problems
 from tests.pytest_project import Project
 from tests.session.recorded import SET, Recorded, make_recorded, records_of, train_model
 from tile_oracle.cli import main
-from tile_oracle.session.extrapolation import Extrapolation
+from tile_oracle.training.extrapolation import Extrapolation
 
 REPLAY = ("--problem-set", SET, "--target", "replay", "--model", "narrow")
 

@@ -18,7 +18,9 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records
+from tile_oracle.training.extrapolation import abstaining, extrapolating_picks, problems_outside
 from tile_oracle.training.trained_on import overlap
+from tile_oracle.training.training_range import TrainingRange
 
 HELP = "judge a model's picks by recorded measurements"
 
@@ -53,6 +55,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="the model's training records: marks problems outside their range",
     )
     parser.add_argument(
+        "--abstain",
+        action="store_true",
+        help="the model picks nothing for problems outside of what it was trained on",
+    )
+    parser.add_argument(
         "--worst", type=int, default=10, metavar="N", help="problems to show (default: %(default)s)"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the bootstrap (default: %(default)s)")
@@ -66,7 +73,12 @@ def run(args: argparse.Namespace) -> int:
     records = load_records(args.records)
     trained_on = load_records(args.trained_on) if args.trained_on else None
     name = Path(args.model).name
-    if Path(args.model).suffix == ".csv":
+    folder = None if Path(args.model).suffix == ".csv" else Path(args.model)
+    trained = None if folder is None else TrainingRange.of(folder)
+    if args.abstain and trained is None:
+        raise ModelError(f"--abstain needs a model folder that names its training problems, not {name}")
+    abstained: dict[str, tuple[str, ...]] = {}
+    if folder is None:
         picks = read_picks_file(args.model, problems_of(records))
         if picks.note:
             print(f"{name}: {picks.note}")
@@ -74,12 +86,26 @@ def run(args: argparse.Namespace) -> int:
     else:
         predictor = Predictor.load(args.model)
         rankings = rank_recorded(predictor, records)
+        if args.abstain:
+            abstained = problems_outside(lambda problem: trained, problems_of(records))
+            rankings = abstaining(rankings, abstained)
         evaluation = evaluate(name, records, rankings, trained_on, args.seed, predictor)
+    picked = evaluation.selection.dropna(subset=["pick_kernel"])
+    pick_of = dict(zip(picked["problem"].astype(str), picked["pick_kernel"].astype(str), strict=True))
+    beyond = extrapolating_picks(lambda problem: trained, problems_of(records), pick_of)
     print(render(evaluation, args.worst))
-    print("\n".join(training_lines([args.model], records)))
+    if abstained:
+        print(f"{name} picked nothing for {len(abstained)} problems outside of its training")
+    for line in filter(None, (beyond.note, *training_lines([args.model], records))):
+        print(line)
     try:
         if args.json:
-            Path(args.json).write_text(json.dumps(evaluation.as_json(), indent=2, default=str) + "\n")
+            document = evaluation.as_json()
+            document["extrapolating"] = {
+                "picks": beyond.why,
+                "abstained": {problem: "; ".join(reasons) for problem, reasons in abstained.items()},
+            }
+            Path(args.json).write_text(json.dumps(document, indent=2, default=str) + "\n")
         if args.parquet:
             evaluation.selection.to_parquet(args.parquet, index=False)
         if args.figures:

@@ -33,11 +33,12 @@ from tile_oracle.report.data import (
     analyse,
 )
 from tile_oracle.report.files import write_report
-from tile_oracle.session.extrapolation import Ranges, abstaining
+from tile_oracle.session.extrapolation import Ranges
 from tile_oracle.session.models import NONE, ModelChoice, baseline_file, baseline_for, held_picks, rank
 from tile_oracle.session.outcome import Outcome
 from tile_oracle.session.plan import set_name, without
 from tile_oracle.session.session import Session
+from tile_oracle.training.extrapolation import abstaining
 from tile_oracle.version import __version__
 
 SUSPECTS = "suspects.csv"
@@ -115,7 +116,7 @@ def analyse_set(
         baseline = baseline_for(choice, part, device, options, session.target) if device else None
         held = held_picks(choice, baseline, options)
         rankings, ranked_by = rank(choice, without(plan, lacking), part, own, session.target.arch, held)
-        if options.abstain:
+        if options.abstain and rankings is not None:
             rankings = abstaining(rankings, ranges.outside(part.problems))
     else:
         rankings, ranked_by, baseline = before.rankings, before.ranked_by, before.baseline
