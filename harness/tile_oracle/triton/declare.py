@@ -46,6 +46,7 @@ class Declaration:
     constraints: Callable[[Any, Meta], Iterable[Constraint]] | None
     workspace_bytes: Callable[[Any, Meta], Number] | None
     aligned: tuple[str, ...] | None
+    general: Callable[[Any, Meta], bool] | bool
     archs: tuple[str, ...] | None
     place: str
 
@@ -80,6 +81,7 @@ def gemm(
     workspace_bytes: Callable[[GemmView, Meta], Number] | None = None,
     after: Sequence[Launch] = (),
     aligned: Sequence[str] | None = None,
+    general: Callable[[GemmView, Meta], bool] | bool = True,
     archs: Sequence[str] | None = None,
 ) -> Callable[[Function], Function]:
     """Declares that a Triton function computes matrix products. The function itself is unchanged.
@@ -96,11 +98,23 @@ def gemm(
     after: launches that follow (`launch`).
     aligned: names of numbers. The function is compiled twice: for problems in which all of them are multiples
     of 16, and for all others. Left out: the extents of the contiguous axes.
+    general: whether it is compiled for those others, or a function of the view and all arguments that says
+    so.
     archs: the architectures it is for. Left out: all.
     """
     kinds = {"dtype": tuple(dtypes), "layout": tuple(layouts)}
     return _declaration(
-        GemmView, kinds, grid, arguments, configs, constraints, workspace_bytes, after, aligned, archs
+        GemmView,
+        kinds,
+        grid,
+        arguments,
+        configs,
+        constraints,
+        workspace_bytes,
+        after,
+        aligned,
+        general,
+        archs,
     )
 
 
@@ -116,6 +130,7 @@ def grouped_conv(
     workspace_bytes: Callable[[GroupedConvView, Meta], Number] | None = None,
     after: Sequence[Launch] = (),
     aligned: Sequence[str] | None = None,
+    general: Callable[[GroupedConvView, Meta], bool] | bool = True,
     archs: Sequence[str] | None = None,
 ) -> Callable[[Function], Function]:
     """Declares that a Triton function computes grouped convolutions. See `gemm`.
@@ -129,7 +144,17 @@ def grouped_conv(
         "ndim": tuple(ndims),
     }
     return _declaration(
-        GroupedConvView, kinds, grid, arguments, configs, constraints, workspace_bytes, after, aligned, archs
+        GroupedConvView,
+        kinds,
+        grid,
+        arguments,
+        configs,
+        constraints,
+        workspace_bytes,
+        after,
+        aligned,
+        general,
+        archs,
     )
 
 
@@ -143,6 +168,7 @@ def _declaration(
     workspace_bytes: Callable[[Any, Meta], Number] | None,
     after: Sequence[Launch],
     aligned: Sequence[str] | None,
+    general: Callable[[Any, Meta], bool] | bool,
     archs: Sequence[str] | None,
 ) -> Callable[[Function], Function]:
     caller = sys._getframe(2)
@@ -153,8 +179,8 @@ def _declaration(
         _DECLARED.append(
             Declaration(
                 *(view, kinds, main, tuple(after), configs, constraints, workspace_bytes),
-                *(None if aligned is None else tuple(aligned), None if archs is None else tuple(archs)),
-                place,
+                *(None if aligned is None else tuple(aligned), general),
+                *(None if archs is None else tuple(archs), place),
             )
         )
         return function

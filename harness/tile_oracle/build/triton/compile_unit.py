@@ -33,6 +33,10 @@ def compile_unit(unit: dict[str, Any], folder: Path, archive: Path) -> None:
     from tile_oracle.build.triton.user_file import FileFailure, import_declarations, jit_function
     from tile_oracle.triton.archive import write_archive
 
+    # Otherwise each process reads the whole compiler, half a gigabyte, for the key of a cache that is not
+    # used.
+    cache: Any = importlib.import_module("triton.runtime.cache")
+    cache.triton_key = lambda: "unused"
     declaration = import_declarations(folder / unit["file"])[unit["declaration"]]
     functions = [declaration.main.function, *(one.function for one in declaration.after)]
     images: dict[str, bytes] = {}

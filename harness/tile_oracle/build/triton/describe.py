@@ -25,7 +25,7 @@ def describe(path: Path, arch: str) -> dict[str, object]:
     left_out: Counter[tuple[str, str]] = Counter()
     pruned = []
     for number, declaration in enumerate(declarations):
-        specifier = Specifier(declaration, number, path.parent, arch)
+        specifier = Specifier(declaration, number, path, arch)
         if prunes(declaration):
             pruned.append(specifier.function)
         for kernel, unit in specifier.kernels():

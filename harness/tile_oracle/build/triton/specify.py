@@ -83,9 +83,11 @@ def settings_of(config: Any) -> dict[str, Any]:
 class Specifier:
     """The kernels of one declaration on one architecture. Failures are FileFailures with file and line."""
 
-    def __init__(self, declaration: Declaration, number: int, folder: Path, arch: str) -> None:
-        """number: the declaration's place in its file."""
-        self._declared, self._number, self._folder, self._arch = declaration, number, folder, arch
+    def __init__(self, declaration: Declaration, number: int, main: Path, arch: str) -> None:
+        """main: the user's file, which may import the declaration's. number: its place among all."""
+        self._declared, self._number, self._main, self._arch = declaration, number, main.name, arch
+        self._folder = main.parent
+        folder = main.parent
         place, _, line = declaration.place.rpartition(":")
         self._file, self._line = Path(place).name, int(line)
         self._options = backend_options(arch)
@@ -176,15 +178,19 @@ class Specifier:
             launches.append(self._launch(number, jit, after, own_meta, own))
         wanted = self._declared.workspace_bytes
         workspace = tree_of(wanted(view, meta)) if wanted is not None else 0
-        aligned = self._declared.aligned
+        aligned, general = self._declared.aligned, self._declared.general
+        variants = _variants(view, [args for _, args in launches], aligned, self._arch)
+        if len(variants) > 1 and not (general(view, meta) if callable(general) else general):
+            del variants[1]
+            constraints = [*constraints, [variants[0]["when"], _only_aligned(variants[0]["when"])]]
         unit = {
-            "file": self._file,
+            "file": self._main,
             "declaration": self._number,
             "function": self.function,
             "arch": self._arch,
             "options": {key: value for key, value in options.items() if key != "num_ctas"},
             "launches": [one for one, _ in launches],
-            "variants": _variants(view, [args for _, args in launches], aligned, self._arch),
+            "variants": variants,
             "workspace_bytes": workspace,
             "constraints": constraints,
         }
@@ -217,7 +223,8 @@ class Specifier:
                     "in arguments, or in every configuration"
                 )
         if launch.arguments is not None:
-            extra = [name for name in given if name not in jit.arg_names]
+            known = {*jit.arg_names, *view.usual_arguments()}  # type: ignore[attr-defined]
+            extra = [name for name in given if name not in known]
             if extra:
                 raise FileFailure(f"{self._file}:{self._line}: {jit.__name__} has no argument {extra[0]}")
         return {**options, **found}, found
@@ -333,6 +340,11 @@ def _variants(
     for condition in conditions:
         when = condition if when == 1 else ["&", when, condition]
     return [{"name": "aligned", "when": when, "multiples": multiples, "near": near}, general]
+
+
+def _only_aligned(when: Tree) -> str:
+    extents = sorted(names_in(when))
+    return f"it is compiled for multiples of {_ALIGNMENT} only: {', '.join(extents)}"
 
 
 def _multiples(arguments: Mapping[str, Any], multiples: frozenset[str]) -> list[str]:

@@ -1,0 +1,131 @@
+"""Runs kernels of a description in Triton's interpreter, on NumPy arrays: python interpreted.py CASES.
+
+CASES is a JSON file: the file of kernels, and for each case a specification (build.triton.specify), the
+problem's id and the number of compute units. Prints one line a case: ok, or the first wrong value. Needs no
+torch: the interpreter wants objects that look a little like tensors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ["TRITON_INTERPRET"] = "1"
+
+import ml_dtypes
+import numpy as np
+
+_TYPES = {"bf16": ml_dtypes.bfloat16, "fp16": np.float16, "fp32": np.float32}
+_TORCH_NAMES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+
+
+class Tensor:
+    """As much of a torch tensor as the interpreter asks for. Host and device are the same memory."""
+
+    def __init__(self, values: Any, dtype: str) -> None:
+        self.values, self.dtype = values, _TORCH_NAMES[dtype]
+
+    def data_ptr(self) -> int:
+        return int(self.values.ctypes.data)
+
+    def untyped_storage(self) -> Tensor:
+        return self
+
+    def cpu(self) -> Tensor:
+        return self
+
+    def new_empty(self, *_: Any, **__: Any) -> Tensor:
+        return Tensor.__new__(Tensor)
+
+    def set_(self, storage: Tensor, *_: Any) -> None:
+        self.__dict__ = storage.__dict__
+
+    def storage_offset(self) -> int:
+        return 0
+
+    def size(self) -> tuple[int, ...]:
+        return tuple(self.values.shape)
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(step // self.values.itemsize for step in self.values.strides)
+
+    def copy_(self, other: Tensor) -> None:
+        assert other.values is self.values
+
+
+def run(
+    unit: dict[str, Any], functions: list[Any], problem: Any, arrays: dict[str, Tensor], units: int
+) -> None:
+    """Runs all launches as the worker would."""
+    from tile_oracle.triton.expression import evaluate
+    from tile_oracle.triton.views import WORKSPACE, values_of
+
+    values = values_of(problem, units)
+    workspace = np.full(evaluate(unit["workspace_bytes"], values) // 4 + 1, np.nan, np.float32)
+    arrays = arrays | {WORKSPACE: Tensor(workspace, "fp32")}
+    for launch in unit["launches"]:
+        arguments = dict(launch["constants"])
+        for name, _, value in launch["arguments"]:
+            if isinstance(value, dict):
+                assert value["offset"] == 0
+                arguments[name] = arrays[value["pointer"]]
+            else:
+                arguments[name] = evaluate(value, values)
+        grid = tuple(evaluate(axis, values) for axis in launch["grid"])
+        functions[launch["number"]][grid](**arguments)
+
+
+def small_integers(shape: tuple[int, ...], dtype: str, seed: int) -> Tensor:
+    """Values whose products and sums fp32 holds exactly."""
+    values = np.random.default_rng(seed).integers(-3, 4, shape)
+    return Tensor(values.astype(_TYPES[dtype]), dtype)
+
+
+def main(path: str) -> None:
+    from tile_oracle.build.triton.user_file import import_declarations
+    from tile_oracle.problem import problem_from_id
+
+    told = json.loads(Path(path).read_text("utf-8"))
+    declarations = import_declarations(Path(told["file"]))
+    for case in told["cases"]:
+        unit, problem = case["unit"], problem_from_id(case["problem"])
+        declaration = declarations[unit["declaration"]]
+        functions = [declaration.main.function, *(one.function for one in declaration.after)]
+        functions = [
+            getattr(one, "fn", one) if type(one).__name__ == "Autotuner" else one for one in functions
+        ]
+        first, second, out = problem.operand_shapes
+        arrays = {
+            "first": small_integers(first, problem.dtype, 1),
+            "second": small_integers(second, problem.dtype, 2),
+            "out": Tensor(np.full(out, np.nan, _TYPES[problem.result_dtype]), problem.result_dtype),
+        }
+        run(unit, functions, problem, arrays, case["compute_units"])
+        got = arrays["out"].values.astype(np.float64)
+        want = expected(problem, arrays).astype(_TYPES[problem.result_dtype]).astype(np.float64)
+        wrong = np.argwhere(~(got == want))
+        where = tuple(map(int, wrong[0])) if len(wrong) else ()
+        print(
+            "ok"
+            if not len(wrong)
+            else f"{len(wrong)} wrong, first at {where}: {got[where]} not {want[where]}"
+        )
+
+
+def expected(problem: Any, arrays: dict[str, Tensor]) -> Any:
+    """The exact result."""
+    first, second = (arrays[role].values.astype(np.float64) for role in ("first", "second"))
+    if problem.op == "gemm":
+        return (first if problem.layout[0] == "r" else first.T) @ (
+            second if problem.layout[1] == "r" else second.T
+        )
+    from tile_oracle.device.reference import convolution
+
+    return convolution(problem, first, second)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

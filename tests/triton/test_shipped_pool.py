@@ -1,0 +1,97 @@
+"""The Triton kernels that ship: they compute what they declare, in Triton's interpreter, and compile."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.code_facts import code_facts
+from tile_oracle.build.triton.child_process import triton_folder
+from tile_oracle.build.triton.kernel_source import TritonSource, open_triton, shipped_file
+from tile_oracle.kernel import NamedKernel
+from tile_oracle.operation import Kind
+from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.problem import Problem
+
+pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
+INTERPRETED = Path(__file__).with_name("interpreted.py")
+SHAPES = ((70, 48, 96), (33, 17, 65), (1, 32, 160), (130, 136, 40))
+
+
+@pytest.fixture(scope="module")
+def hopper() -> TritonSource:
+    return open_triton("sm_90", "")
+
+
+def small(kernel: NamedKernel) -> bool:
+    """Small tiles: the interpreter takes long for large ones."""
+    values = kernel.configuration
+    return int(values["BLOCK_M"]) * int(values["BLOCK_N"]) <= 64 * 128
+
+
+def cases(
+    source: TritonSource, kernels: Iterator[NamedKernel], problems: list[Problem]
+) -> list[dict[str, object]]:
+    return [
+        {"unit": dict(source.description.units[kernel]), "problem": problem.id, "compute_units": 3}
+        for kernel in kernels
+        for problem in problems
+        if source.refusal(kernel, problem) is None
+    ]
+
+
+def interpret(tmp_path: Path, told: list[dict[str, object]]) -> list[str]:
+    path = tmp_path / "cases.json"
+    path.write_text(json.dumps({"file": str(shipped_file()), "cases": told}))
+    done = subprocess.run(
+        [sys.executable, str(INTERPRETED), str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()
+
+
+def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
+    assert len(hopper.kinds) == 8
+    for layout in GEMM_LAYOUTS:
+        pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
+        assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
+            *("tiles", "persistent", "tma", "split_k"),
+        }
+        assert len(pool) == 38
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("function", ["tiles", "persistent", "tma", "split_k"])
+@pytest.mark.parametrize("layout", GEMM_LAYOUTS)
+def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, function: str) -> None:
+    pool = hopper.pool(Kind.of("gemm", dtype="fp16", layout=layout))
+    kernels = [one for one in pool if isinstance(one, NamedKernel) and one.function == function]
+    chosen = [one for one in kernels if small(one)][:2]
+    problems: list[Problem] = [GemmProblem("fp16", layout, *shape) for shape in SHAPES]
+    problems.append(GemmProblem("fp16", layout, 80, 64, 1024))
+    told = cases(hopper, iter(chosen), problems)
+    assert told
+    said = interpret(tmp_path, told)
+    wrong = [(one["problem"], line) for one, line in zip(told, said, strict=True) if line != "ok"]
+    assert not wrong
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
+def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
+    source = open_triton(arch, "")
+    pool = source.pool(Kind.of("gemm", dtype="bf16", layout="rrr"))
+    of_function = {
+        kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
+    }
+    with Builder(arch, build_dir=tmp_path / "cache", source=source, runs_here=False) as builder:
+        for kernel in of_function.values():
+            result = builder.submit(kernel).result()
+            assert result.binary is not None, result.log
+            assert code_facts(result.binary.path, arch).spills == 0
