@@ -9,35 +9,9 @@
  *          a launch fails.
  * The library's ranking: 7, then 66, then 1 with tile 18. OFFERS_DIE=M: asked for a ranking of this M, it ends the process.
  */
-typedef unsigned long size_t;
-typedef unsigned char u8;
-typedef unsigned short u16;
-typedef unsigned int u32;
-typedef unsigned long long u64;
+#include "library.h"
 
-int dprintf(int, const char *, ...);
-int open(const char *, int, ...);
-char *getenv(const char *);
-void *malloc(size_t);
-void free(void *);
-void *memcpy(void *, const void *, size_t);
-void *memset(void *, int, size_t);
-void abort(void);
-int atoi(const char *);
-void *dlopen(const char *, int);
-void *dlsym(void *, const char *);
-
-#define API __attribute__((visibility("default")))
 enum { FINE = 0, INVALID_VALUE = 7, EXECUTION_FAILED = 13, NOT_SUPPORTED = 15, COMPUTE_32F = 68 };
-enum { R_32F = 0, R_16F = 2, R_16BF = 14 };
-
-static void note(const char *name, int a, int b) {
-  static int record = -1;
-  const char *path = getenv("RECORD_TO");
-  if (!path) return;
-  if (record < 0) record = open(path, 02 | 0100 | 02000, 0600);
-  dprintf(record, "%s %d %d\n", name, a, b);
-}
 
 /* In cublasLtMatmulAlgo_t: the attributes of a configuration by number, then bits without one. */
 enum { ID, TILE, SPLIT_K, REDUCTION, SWIZZLE, CUSTOM, STAGES, INNER, CLUSTER, HIDDEN };
@@ -47,7 +21,6 @@ typedef struct { int compute, scale, transa, transb; } desc;
 typedef struct { int type; u64 rows, cols; long ld; } layout;
 typedef struct { size_t workspace; u32 reductions; } preference;
 
-static void *zeroed(size_t bytes) { return memset(malloc(bytes), 0, bytes); }
 
 API size_t cublasLtGetVersion(void) { return 130100; }
 API int cublasLtCreate(void **handle) { note("create", 0, 0); *handle = zeroed(8); return FINE; }
@@ -169,45 +142,9 @@ API int cublasLtMatmulAlgoGetHeuristic(void *h, desc *d, layout *a, layout *b, l
   return FINE;
 }
 
-/* ---- numbers ---- */
-
-static float as_float(u32 bits) { float f; memcpy(&f, &bits, 4); return f; }
-static u32 as_bits(float f) { u32 bits; memcpy(&bits, &f, 4); return bits; }
-static float half_to_float(u16 h) {
-  u32 sign = (u32)(h >> 15) << 31, exponent = h >> 10 & 31, fraction = h & 1023;
-  if (exponent == 31) return as_float(sign | 0x7f800000u | fraction << 13);
-  if (exponent) return as_float(sign | (exponent + 112) << 23 | fraction << 13);
-  float tiny = (float)fraction / 16777216.0f;
-  return sign ? -tiny : tiny;
-}
-static u16 float_to_half(float f) { /* the nearest of all, ties to even, by looking for it */
-  u16 sign = f < 0 ? 0x8000 : 0;
-  float positive = f < 0 ? -f : f;
-  u16 low = 0, high = 0x7c00;
-  if (!(positive == positive)) return 0x7e00;
-  while (high - low > 1) {
-    u16 middle = (low + high) / 2;
-    if (half_to_float(middle) <= positive) low = middle; else high = middle;
-  }
-  double below = positive - (double)half_to_float(low);
-  double above = (high == 0x7c00 ? 65536.0 : (double)half_to_float(high)) - positive;
-  return sign | (above < below || (above == below && low % 2) ? high : low);
-}
-static float load(const void *from, u64 at, int type) {
-  if (type == R_32F) return ((const float *)from)[at];
-  u16 bits = ((const u16 *)from)[at];
-  return type == R_16F ? half_to_float(bits) : as_float((u32)bits << 16);
-}
-static void store(void *to, u64 at, int type, float f) {
-  if (type == R_32F) ((float *)to)[at] = f;
-  else if (type == R_16F) ((u16 *)to)[at] = float_to_half(f);
-  else { u32 bits = as_bits(f); ((u16 *)to)[at] = (u16)((bits + 0x7fff + (bits >> 16 & 1)) >> 16); }
-}
-
 /* ---- the product, when the stream comes to it ---- */
 
 typedef struct { desc d; layout a, b, c; algo with; const void *first, *second; void *out; } work;
-static void (*takes_ns)(double);
 static void multiply(void *data) {
   work *w = data;
   shape s;
@@ -234,10 +171,7 @@ API int cublasLtMatmul(void *h, desc *d, const float *alpha, const void *first, 
   if (needed.workspace > bytes || (needed.workspace && !workspace)) return INVALID_VALUE;
   if (with->is[STAGES] == 9) return EXECUTION_FAILED;
   if (with->is[SWIZZLE] && with->is[TILE] == 18 && with->is[SPLIT_K] == 1) abort();
-  void *driver = dlopen("libcuda.so.1", 2);
-  int (*launch)(void *, void (*)(void *), void *) = dlsym(driver, "cuLaunchHostFunc");
-  takes_ns = dlsym(driver, "emulated_host_takes_ns");
   work *w = malloc(sizeof(work)); /* a captured launch may run at any later time */
   *w = (work){*d, *a, *b, *to, *with, first, second, out};
-  return launch(stream, multiply, w) ? EXECUTION_FAILED : FINE;
+  return run_on(stream, multiply, w) ? EXECUTION_FAILED : FINE;
 }

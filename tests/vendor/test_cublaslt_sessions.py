@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
-
 import pandas as pd
 import pytest
 
-from tests.kernels.emulated_gpu import machine as emulated
-from tests.pytest_project import SHORTLY, Finished, Project
-from tests.shims.libraries import build_library
 from tests.shims.recording import read_record
-from tile_oracle.vendor.offers import Offers, load_offers, offers_file
+from tests.vendor.conftest import Machine, MakeMachine
 
 PROBLEM = "gemm-bf16-rcr-m5-n7-k24"
 OTHERS = (
@@ -30,47 +23,11 @@ FAILING = "cublaslt.a66.stages=9.tile=20"
 SPLIT = "cublaslt.a1.reduction=2.split_k=2.stages=8.tile=18"
 
 
-@dataclass(frozen=True)
-class Machine:
-    """A project on a machine with an emulated H200 and the library."""
-
-    project: Project
-    gpu: emulated.EmulatedMachine
-    library: Path
-    calls: Path
-
-    def run(self, *more: str, environment: dict[str, str] | None = None) -> Finished:
-        options = ["--target=sm_90", "--problem-set=one.csv", f"--kernels=cublaslt={self.library}"]
-        options += ["-v", "-p", emulated.PLUGIN, f"--toolchain={self.gpu.compiler}", *SHORTLY, *more]
-        variables = {**self.gpu.environment(), "RECORD_TO": str(self.calls), **(environment or {})}
-        return self.project.pytest(*options, environment=variables)
-
-    @property
-    def offers(self) -> Offers:
-        (run,) = self.project.runs
-        return load_offers(offers_file(run, "cublaslt"))
-
-    def sweep(self) -> pd.DataFrame:
-        records = self.project.records()
-        return records[records["round"] == 0].assign(
-            name=lambda rows: rows["kernel"].str.split("_", n=3).str[3]
-        )
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_library("cublaslt", tmp_path_factory.mktemp("cublaslt"))
-
-
 @pytest.fixture
-def machine(
-    project: Project,
-    library: Path,
-    emulated_machine: Callable[[str], emulated.EmulatedMachine],
-    tmp_path: Path,
-) -> Machine:
-    project.problem_set("one.csv", (PROBLEM,))
-    return Machine(project, emulated_machine("sm_90"), library, tmp_path / "calls")
+def machine(machine_with: MakeMachine) -> Machine:
+    machine = machine_with("cublaslt")
+    machine.problems(PROBLEM)
+    return machine
 
 
 def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
@@ -103,7 +60,7 @@ def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
 
 
 def test_a_process_that_dies_while_it_asks_loses_one_problem(machine: Machine) -> None:
-    machine.project.problem_set("one.csv", (PROBLEM, *OTHERS))
+    machine.problems(PROBLEM, *OTHERS)
     finished = machine.run("--collect-only", environment={"OFFERS_DIE": "5"})
     assert f"{PROBLEM}-cublaslt" not in finished.output
     assert all(f"{problem}-cublaslt" in finished.output for problem in OTHERS)
@@ -111,7 +68,7 @@ def test_a_process_that_dies_while_it_asks_loses_one_problem(machine: Machine) -
 
 @pytest.mark.slow
 def test_every_layout_is_right_and_workers_agree_on_the_pool(machine: Machine) -> None:
-    machine.project.problem_set("one.csv", OTHERS)
+    machine.problems(*OTHERS)
     finished = machine.run("--library-algorithms=3", "-n", "2", "--resume")
     sweep = machine.sweep()
     assert finished.counts()["passed"] >= 12, finished.output[-4000:]

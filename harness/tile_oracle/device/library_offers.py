@@ -14,8 +14,9 @@ from pathlib import Path
 
 import msgspec
 
+from tile_oracle.device.library import cublaslt_pool, cudnn_pool
 from tile_oracle.device.library.cublaslt import CublasLt
-from tile_oracle.device.library.cublaslt_pool import offers_for
+from tile_oracle.device.library.cudnn import Cudnn
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
 from tile_oracle.problem import Problem, problem_from_row
@@ -48,13 +49,15 @@ def main(arguments: list[str]) -> int:
 
 
 def _opened(question: Question) -> tuple[About, _Ask]:
-    driver = open_cuda()
-    library = CublasLt(Path(question.path))
-    properties = driver.properties()
-
-    def ask(problem: Problem) -> ProblemOffers:
-        return offers_for(library, problem, question.most)
-
+    properties = open_cuda().properties()
+    path, most = Path(question.path), question.most
+    library: CublasLt | Cudnn
+    if question.library == "cudnn":
+        library = cudnn = Cudnn(path)
+        ask: _Ask = lambda problem: cudnn_pool.offers_for(cudnn, problem, most)  # noqa: E731
+    else:
+        library = cublaslt = CublasLt(path)
+        ask = lambda problem: cublaslt_pool.offers_for(cublaslt, problem, most)  # noqa: E731
     return About(version=library.version, device=properties.name, driver=properties.driver), ask
 
 

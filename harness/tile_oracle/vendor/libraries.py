@@ -49,6 +49,15 @@ _ALL = (
         ("nvidia/cu13/lib", "nvidia/cublas/lib", "torch/lib"),
         "nvidia-cublas or nvidia-cublas-cu12",
     ),
+    Library(
+        "cudnn",
+        "cuDNN",
+        "grouped_conv",
+        ("sm_90",),
+        ("libcudnn.so.9",),
+        ("nvidia/cudnn/lib", "torch/lib"),
+        "nvidia-cudnn-cu13 or nvidia-cudnn-cu12",
+    ),
 )
 _BY_NAME = {one.name: one for one in _ALL}
 _SYSTEM_FOLDERS = (

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -14,8 +16,9 @@ from tile_oracle.operation import Kind, operation_named
 from tile_oracle.problem import Problem
 
 _FILE = "library_{}.json"
-WORKSPACE_BYTES = 32 << 20
-"""Most workspace of an algorithm: what PyTorch gives cuBLASLt on a Hopper GPU."""
+WORKSPACE_BYTES: Mapping[str, int] = MappingProxyType({"cublaslt": 32 << 20, "cudnn": 1 << 30})
+"""Library -> the most workspace of an algorithm. PyTorch gives cuBLASLt as much on a Hopper GPU; it gives
+cuDNN what is free."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ class Offers:
         without = sum(not one.offers for one in several)
         parts = [f"{self.library}: {self.version}, {offered:,} of {accepted:,} algorithms that it accepts"]
         if large:
-            parts.append(f"{large:,} need more than {WORKSPACE_BYTES >> 20} MiB of workspace")
+            parts.append(f"{large:,} need more than {WORKSPACE_BYTES[self.library] >> 20} MiB of workspace")
         if without:
             parts.append(f"none for {without} problems")
         return ", ".join(parts)

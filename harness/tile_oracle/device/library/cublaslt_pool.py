@@ -56,7 +56,7 @@ class _Enumeration:
     checks: int = 0
 
     def offers(self, most: int) -> ProblemOffers:
-        for result in self.product.heuristic(_MOST_RANKED, WORKSPACE_BYTES):
+        for result in self.product.heuristic(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"]):
             rank = len(self.ranked)
             offer = self._offer(result.algorithm, int(result.workspace_bytes), rank)
             self.ranked.setdefault(offer.algorithm, offer)
@@ -101,7 +101,7 @@ class _Enumeration:
         code, result = self.product.check(algorithm)
         if code:
             return False
-        if result.workspace_bytes > WORKSPACE_BYTES:
+        if result.workspace_bytes > WORKSPACE_BYTES["cublaslt"]:
             self.too_large += 1
         else:
             offer = self._offer(algorithm, int(result.workspace_bytes), None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import msgspec
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, Product
+from tile_oracle.device.library.cudnn import Convolution, Cudnn, Plan, of_data
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
 from tile_oracle.problem import Problem
@@ -17,39 +18,14 @@ from tile_oracle.vendor.algorithm_file import AlgorithmFile
 from tile_oracle.vendor.offers import WORKSPACE_BYTES
 
 
-class CublasLtKernel:
-    """One algorithm of cuBLASLt. See tile_oracle.device.loaded_kernel.LoadedKernel."""
+class AlgorithmKernel:
+    """One algorithm. See tile_oracle.device.loaded_kernel.LoadedKernel."""
 
-    def __init__(self, described: AlgorithmFile) -> None:
-        """Raises OSError and ValueError for a library that cannot be loaded, LibraryFailure."""
-        self._opened = _opened(described.path)
-        self._library = self._opened.library
-        if self._library.version != described.version:
-            found = self._library.version
-            raise ValueError(f"{described.path} is {found}, not {described.version}: start again")
-        self._algorithm = Algorithm.of(described.data)
+    def __init__(self, run: Callable[[Problem], Run]) -> None:
+        self._run = run
 
     def plan(self, problem: Problem) -> Run:
-        if problem.op != "gemm":
-            raise Unlaunchable(f"cuBLASLt multiplies matrices, not {problem.op}")
-        product = self._opened.product(problem)
-        code, demands = product.check(self._algorithm)
-        if code:
-            raise Unlaunchable(f"cublasLtMatmulAlgoCheck: {self._library.calls.name_of(code)} ({code})")
-        workspace_bytes = int(demands.workspace_bytes)
-        if workspace_bytes > WORKSPACE_BYTES:
-            raise Unlaunchable(
-                f"it needs {workspace_bytes:,} bytes of workspace, {WORKSPACE_BYTES:,} are the most"
-            )
-
-        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
-            def start(stream: int) -> int:
-                product.start(self._algorithm, (first, second, out, scratch), workspace_bytes, stream)
-                return 0
-
-            return (LibraryLaunch("cublasLtMatmul", start),)
-
-        return Run(workspace_bytes, f"{workspace_bytes:,} bytes of workspace", launches)
+        return self._run(problem)
 
     def facts(self) -> Mapping[str, int]:
         """Empty: the library does not say which code it launches."""
@@ -59,27 +35,110 @@ class CublasLtKernel:
         """Does nothing: the library keeps its code."""
 
 
-class _Opened:
-    """The library and the products that it was asked for, whose descriptors the kernels share."""
-
-    def __init__(self, path: str) -> None:
-        self.library = CublasLt(Path(path))
-        self._products: dict[str, Product] = {}
-
-    def product(self, problem: Problem) -> Product:
-        """Raises Unlaunchable, LibraryFailure."""
-        if problem.id not in self._products:
-            self._products[problem.id] = Product(self.library, problem)
-        return self._products[problem.id]
-
-
-_opened = lru_cache(maxsize=4)(_Opened)
-
-
-def load_algorithm(path: Path) -> CublasLtKernel:
-    """Raises ValueError for a file that describes no algorithm, and as CublasLtKernel does."""
+def load_algorithm(path: Path) -> AlgorithmKernel:
+    """Raises ValueError for a file that describes no algorithm, OSError and ValueError for a library that
+    cannot be loaded or is another one by now, LibraryFailure."""
     try:
         described = msgspec.json.decode(path.read_bytes(), type=AlgorithmFile)
     except msgspec.MsgspecError as error:
         raise ValueError(f"it describes no algorithm: {error}") from None
-    return CublasLtKernel(described)
+    opened = _open(described.library, described.path)
+    if opened.version != described.version:
+        raise ValueError(f"{described.path} is {opened.version}, not {described.version}: start again")
+    return AlgorithmKernel(opened.kernel(described.data))
+
+
+class _OpenedCublasLt:
+    """The library and the products that it was asked for, whose descriptors the kernels share."""
+
+    def __init__(self, path: str) -> None:
+        self._library = CublasLt(Path(path))
+        self._products: dict[str, Product] = {}
+
+    @property
+    def version(self) -> str:
+        return self._library.version
+
+    def kernel(self, data: str) -> Callable[[Problem], Run]:
+        algorithm = Algorithm.of(data)
+        return lambda problem: self._run(algorithm, problem)
+
+    def _run(self, algorithm: Algorithm, problem: Problem) -> Run:
+        if problem.op != "gemm":
+            raise Unlaunchable(f"cuBLASLt multiplies matrices, not {problem.op}")
+        if problem.id not in self._products:
+            self._products[problem.id] = Product(self._library, problem)
+        product = self._products[problem.id]
+        code, demands = product.check(algorithm)
+        if code:
+            raise Unlaunchable(f"cublasLtMatmulAlgoCheck: {self._library.calls.name_of(code)} ({code})")
+        needed = _bounded("cublaslt", int(demands.workspace_bytes))
+
+        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
+            def start(stream: int) -> int:
+                product.start(algorithm, (first, second, out, scratch), needed, stream)
+                return 0
+
+            return (LibraryLaunch("cublasLtMatmul", start),)
+
+        return Run(needed, f"{needed:,} bytes of workspace", launches)
+
+
+class _OpenedCudnn:
+    """The library, and the plans of the problem that it was asked for last."""
+
+    def __init__(self, path: str) -> None:
+        self._library = Cudnn(Path(path))
+        self._problem = ""
+        self._convolution: Convolution | None = None
+        self._plans: dict[str, Plan] = {}
+
+    @property
+    def version(self) -> str:
+        return self._library.version
+
+    def kernel(self, data: str) -> Callable[[Problem], Run]:
+        of_data(data)
+        return lambda problem: self._run(data, problem)
+
+    def _run(self, data: str, problem: Problem) -> Run:
+        if problem.op != "grouped_conv":
+            raise Unlaunchable(f"cuDNN is asked for convolutions, not for {problem.op}")
+        if problem.id != self._problem or self._convolution is None:
+            self._forget()
+            self._convolution, self._problem = Convolution(self._library, problem), problem.id
+        if data not in self._plans:
+            self._plans[data] = self._convolution.plan(*of_data(data))
+        plan = self._plans[data]
+        needed = _bounded("cudnn", plan.workspace_bytes)
+
+        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
+            pack = plan.pack(first, second, out, scratch)
+
+            def start(stream: int) -> int:
+                plan.start(pack, stream)
+                return 0
+
+            return (LibraryLaunch("cudnnBackendExecute", start),)
+
+        return Run(needed, f"{needed:,} bytes of workspace", launches)
+
+    def _forget(self) -> None:
+        """Destroys the plans of another problem, which are large."""
+        for plan in self._plans.values():
+            plan.close()
+        self._plans.clear()
+        if self._convolution is not None:
+            self._convolution.close()
+
+
+def _bounded(library: str, workspace_bytes: int) -> int:
+    most = WORKSPACE_BYTES[library]
+    if workspace_bytes > most:
+        raise Unlaunchable(f"it needs {workspace_bytes:,} bytes of workspace, {most:,} are the most")
+    return workspace_bytes
+
+
+@lru_cache(maxsize=4)
+def _open(library: str, path: str) -> _OpenedCublasLt | _OpenedCudnn:
+    return _OpenedCudnn(path) if library == "cudnn" else _OpenedCublasLt(path)

@@ -1,0 +1,393 @@
+"""cuDNN's backend interface, as far as convolutions need it.
+
+Functions, descriptors and numbers are those that NVIDIA documents in "cuDNN Backend API", chapter
+"libcudnn_graph" (docs.nvidia.com/deeplearning/cudnn), for version 9.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from ctypes import byref, c_float, c_int, c_int64, c_size_t, c_void_p
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.library.calls import Calls, LibraryFailure
+from tile_oracle.problem import Problem
+
+_V = c_void_p
+_SIGNATURES: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "cudnnCreate": (_V,),
+        "cudnnSetStream": (_V, _V),
+        "cudnnBackendCreateDescriptor": (c_int, _V),
+        "cudnnBackendDestroyDescriptor": (_V,),
+        "cudnnBackendFinalize": (_V,),
+        "cudnnBackendSetAttribute": (_V, c_int, c_int, c_int64, _V),
+        "cudnnBackendGetAttribute": (_V, c_int, c_int, c_int64, _V, _V),
+        "cudnnBackendExecute": (_V, _V, _V),
+    }
+)
+_STATUSES: Mapping[int, str] = MappingProxyType(
+    {
+        1001: "CUDNN_STATUS_NOT_INITIALIZED",
+        1007: "CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED",
+        2000: "CUDNN_STATUS_BAD_PARAM",
+        3000: "CUDNN_STATUS_NOT_SUPPORTED",
+        4000: "CUDNN_STATUS_INTERNAL_ERROR",
+        5000: "CUDNN_STATUS_EXECUTION_FAILED",
+    }
+)
+
+# Types of attributes.
+_HANDLE, _DATA_TYPE, _INT64, _FLOAT, _POINTER, _MODE, _HEURISTIC, _KNOB, _DESCRIPTOR = (
+    0,
+    1,
+    3,
+    4,
+    6,
+    7,
+    8,
+    9,
+    15,
+)
+_C_TYPES: Mapping[int, Any] = MappingProxyType(
+    {
+        **dict.fromkeys((_DATA_TYPE, _MODE, _HEURISTIC, _KNOB), c_int),
+        **dict.fromkeys((_HANDLE, _POINTER, _DESCRIPTOR), c_void_p),
+        _INT64: c_int64,
+        _FLOAT: c_float,
+    }
+)
+
+# Types of descriptors.
+_CONVOLUTION, _ENGINE, _CONFIGURATION, _RANKING, _PLAN, _CHOICE, _GRAPH, _PACK, _TENSOR = (
+    1,
+    2,
+    3,
+    4,
+    5,
+    7,
+    15,
+    16,
+    17,
+)
+_OPERATIONS: Mapping[str, tuple[int, tuple[int, ...]]] = MappingProxyType(
+    {
+        "forward": (10, (700, 701, 702, 704, 703, 705)),
+        "bwd_data": (12, (706, 707, 708, 711, 709, 710)),
+        "bwd_weight": (11, (712, 713, 714, 716, 717, 715)),
+    }
+)
+"""Direction -> the operation's descriptor, and its attributes: alpha, beta, convolution, first operand,
+second operand, result."""
+
+_TYPES: Mapping[str, int] = MappingProxyType({"fp32": 0, "fp16": 2, "bf16": 9})
+_COMPUTED_IN = 0
+_CROSS_CORRELATION = 1
+_ALIGNMENT_BYTES = 16
+RANKINGS = (3, 1, 2)
+"""Modes of heuristics: the decision tree (A), the neural network (B), engines that always work."""
+_MOST_CHOICES = 64
+
+KNOBS: Mapping[int, str] = MappingProxyType(
+    {
+        1: "swizzle",
+        2: "tile_size",
+        4: "edge",
+        11: "multiply",
+        12: "split_k_buf",
+        13: "tile_k",
+        14: "stages",
+        15: "reduction",
+        17: "split_k_slices",
+        18: "index",
+        23: "filter",
+        24: "kernel",
+        25: "workspace",
+        27: "cluster_m",
+        28: "cluster_n",
+        29: "block",
+        30: "occupancy",
+        31: "array",
+        33: "split_columns",
+        34: "tile_rows",
+        35: "tile_columns",
+        36: "load",
+        37: "workgroups",
+        38: "stream_k",
+        39: "split_p_slices",
+        40: "tile_m",
+        41: "tile_n",
+        42: "warps",
+        43: "swap",
+        44: "tma_in",
+        45: "tma_out",
+    }
+)
+"""cudnnBackendKnobType_t -> its word in an algorithm's name."""
+
+Choices = tuple[tuple[int, int], ...]
+"""Knobs and their values, by knob."""
+
+
+class Descriptor:
+    """One descriptor of the backend. `close` destroys it."""
+
+    def __init__(self, calls: Calls, kind: int) -> None:
+        self._calls = calls
+        self.handle = c_void_p()
+        calls("cudnnBackendCreateDescriptor", kind, byref(self.handle))
+
+    def set(self, attribute: int, kind: int, *values: Any) -> None:
+        """Sets an attribute. Raises LibraryFailure."""
+        array = (_C_TYPES[kind] * len(values))(*values)
+        self._calls("cudnnBackendSetAttribute", self.handle, attribute, kind, len(values), array)
+
+    def finalize(self) -> None:
+        """Raises LibraryFailure where the library does not take the descriptor."""
+        self._calls("cudnnBackendFinalize", self.handle)
+
+    def get(self, attribute: int, kind: int) -> int:
+        """An attribute that is one number. Raises LibraryFailure."""
+        value, count = _C_TYPES[kind](), c_int64()
+        self._calls("cudnnBackendGetAttribute", self.handle, attribute, kind, 1, byref(count), byref(value))
+        return int(value.value)
+
+    def fill(self, attribute: int, into: Sequence[Descriptor]) -> int:
+        """Fills descriptors with those of an attribute, and returns how many were filled."""
+        count, array = c_int64(), (c_void_p * len(into))(*(one.handle for one in into))
+        asked = (attribute, _DESCRIPTOR, len(into), byref(count), array)
+        self._calls("cudnnBackendGetAttribute", self.handle, *asked)
+        return min(count.value, len(into))
+
+    def count(self, attribute: int) -> int:
+        """How many descriptors an attribute has."""
+        count = c_int64()
+        asked = (attribute, _DESCRIPTOR, 0, byref(count), None)
+        self._calls("cudnnBackendGetAttribute", self.handle, *asked)
+        return count.value
+
+    def close(self) -> None:
+        """Destroys the descriptor."""
+        self._calls.status("cudnnBackendDestroyDescriptor", self.handle)
+
+
+class Cudnn:
+    """The loaded library with a handle for the current device.
+
+    Raises OSError and ValueError when it cannot be loaded, LibraryFailure when it cannot be initialized.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.calls = Calls(path, _SIGNATURES, _STATUSES)
+        number = self.calls.library.cudnnGetVersion
+        number.argtypes, number.restype = (), c_size_t
+        found = int(number())
+        self.version = f"{found // 10000}.{found // 100 % 100}.{found % 100}"
+        self.handle = self.calls.made("cudnnCreate")
+        self._stream: int | None = None
+
+    def descriptor(self, kind: int) -> Descriptor:
+        return Descriptor(self.calls, kind)
+
+    def use_stream(self, stream: int) -> None:
+        """Lets executions start on the stream."""
+        if stream != self._stream:
+            self.calls("cudnnSetStream", self.handle, stream)
+            self._stream = stream
+
+
+class Convolution:
+    """A problem's convolution as the library sees it: an operation graph of one operation."""
+
+    def __init__(self, library: Cudnn, problem: Problem) -> None:
+        """problem: of the operation grouped_conv. Raises LibraryFailure for one that the library does not
+        take."""
+        self._library = library
+        self._kept: list[Descriptor] = []
+        row = problem.as_row()
+        axes = ("d", "h", "w")[3 - row["ndim"] :]
+        convolution = self._made(_CONVOLUTION)
+        convolution.set(100, _DATA_TYPE, _COMPUTED_IN)
+        convolution.set(101, _MODE, _CROSS_CORRELATION)
+        convolution.set(106, _INT64, len(axes))
+        for attribute, name in ((102, "dilation"), (103, "stride"), (104, "pad"), (105, "pad")):
+            convolution.set(attribute, _INT64, *(row[f"{name}_{axis}"] for axis in axes))
+        convolution.finalize()
+        kind, (alpha, beta, described, *places) = _OPERATIONS[row["direction"]]
+        operation = self._made(kind)
+        operation.set(alpha, _FLOAT, 1.0)
+        operation.set(beta, _FLOAT, 0.0)
+        operation.set(described, _DESCRIPTOR, convolution.handle)
+        weight = {"forward": 1, "bwd_data": 1, "bwd_weight": 2}[row["direction"]]
+        for place, (attribute, shape) in enumerate(zip(places, problem.operand_shapes, strict=True)):
+            tensor = self._tensor(place, shape, problem.dtype, weight=place == weight)
+            operation.set(attribute, _DESCRIPTOR, tensor.handle)
+        operation.finalize()
+        self.graph = self._made(_GRAPH)
+        self.graph.set(800, _HANDLE, library.handle)
+        self.graph.set(801, _DESCRIPTOR, operation.handle)
+        self.graph.finalize()
+
+    def _made(self, kind: int) -> Descriptor:
+        made = self._library.descriptor(kind)
+        self._kept.append(made)
+        return made
+
+    def _tensor(self, identity: int, shape: Sequence[int], dtype: str, *, weight: bool) -> Descriptor:
+        """A tensor in channels-last order. shape: as in memory, with the groups beside the channels."""
+        if weight:
+            groups, outputs, *extents, channels = shape
+            outer = groups * outputs
+        else:
+            outer, *extents, groups, inner = shape
+            channels = groups * inner
+        in_memory = (outer, *extents, channels)
+        strides = [math.prod(in_memory[place + 1 :]) for place in range(len(in_memory))]
+        tensor = self._made(_TENSOR)
+        tensor.set(901, _DATA_TYPE, _TYPES[dtype])
+        tensor.set(902, _INT64, outer, channels, *extents)
+        tensor.set(903, _INT64, strides[0], strides[-1], *strides[1:-1])
+        tensor.set(906, _INT64, identity)
+        tensor.set(900, _INT64, _ALIGNMENT_BYTES)
+        tensor.finalize()
+        return tensor
+
+    def close(self) -> None:
+        """Destroys its descriptors."""
+        for made in reversed(self._kept):
+            made.close()
+        self._kept.clear()
+
+    def ranking(self, mode: int) -> list[tuple[int, Choices]]:
+        """Engines and their choices in the order of a mode of heuristics; empty where it has none."""
+        heuristic = self._library.descriptor(_RANKING)
+        configurations: list[Descriptor] = []
+        try:
+            heuristic.set(201, _DESCRIPTOR, self.graph.handle)
+            heuristic.set(200, _HEURISTIC, mode)
+            heuristic.finalize()
+            count = heuristic.count(202)
+            configurations = [self._library.descriptor(_CONFIGURATION) for _ in range(count)]
+            filled = heuristic.fill(202, configurations) if configurations else 0
+            return [self._read(one) for one in configurations[:filled]]
+        except LibraryFailure:
+            return []
+        finally:
+            for one in (*configurations, heuristic):
+                one.close()
+
+    def _read(self, configuration: Descriptor) -> tuple[int, Choices]:
+        """The engine and the choices of a configuration."""
+        engine = self._library.descriptor(_ENGINE)
+        choices = [self._library.descriptor(_CHOICE) for _ in range(_MOST_CHOICES)]
+        try:
+            configuration.fill(300, [engine])
+            filled = configuration.fill(302, choices)
+            found = sorted((one.get(600, _KNOB), one.get(601, _INT64)) for one in choices[:filled])
+            return engine.get(1301, _INT64), tuple(found)
+        finally:
+            for one in (engine, *choices):
+                one.close()
+
+    @property
+    def engines(self) -> int:
+        """How many engines there are for the operation."""
+        return self.graph.get(802, _INT64)
+
+    def plan(self, number: int, choices: Choices) -> Plan:
+        """The plan of an engine with these choices, the others as the engine has them. Raises Unlaunchable
+        where the library does not take it."""
+        made: list[Descriptor] = []
+
+        def descriptor(kind: int) -> Descriptor:
+            made.append(self._library.descriptor(kind))
+            return made[-1]
+
+        try:
+            engine = descriptor(_ENGINE)
+            engine.set(1300, _DESCRIPTOR, self.graph.handle)
+            engine.set(1301, _INT64, number)
+            engine.finalize()
+            configuration = descriptor(_CONFIGURATION)
+            configuration.set(300, _DESCRIPTOR, engine.handle)
+            chosen = []
+            for knob, value in choices:
+                choice = descriptor(_CHOICE)
+                choice.set(600, _KNOB, knob)
+                choice.set(601, _INT64, value)
+                choice.finalize()
+                chosen.append(choice.handle)
+            if chosen:
+                configuration.set(302, _DESCRIPTOR, *chosen)
+            configuration.finalize()
+            plan = descriptor(_PLAN)
+            plan.set(400, _HANDLE, self._library.handle)
+            plan.set(401, _DESCRIPTOR, configuration.handle)
+            plan.finalize()
+            return Plan(self._library, plan, made, plan.get(402, _INT64))
+        except LibraryFailure as failure:
+            for one in reversed(made):
+                one.close()
+            raise Unlaunchable(str(failure)) from None
+
+
+class Plan:
+    """An execution plan. `close` destroys it."""
+
+    def __init__(
+        self, library: Cudnn, plan: Descriptor, kept: Sequence[Descriptor], workspace_bytes: int
+    ) -> None:
+        self._library, self._plan, self._kept = library, plan, list(kept)
+        self.workspace_bytes = workspace_bytes
+
+    def pack(self, first: int, second: int, out: int, workspace: int) -> Descriptor:
+        """The addresses of both operands, the result and the workspace, for `start`."""
+        pack = self._library.descriptor(_PACK)
+        self._kept.append(pack)
+        pack.set(1000, _INT64, 0, 1, 2)
+        pack.set(1001, _POINTER, first, second, out)
+        pack.set(1003, _POINTER, workspace)
+        pack.finalize()
+        return pack
+
+    def start(self, pack: Descriptor, stream: int) -> None:
+        """Starts a run on a stream. Raises LibraryFailure."""
+        self._library.use_stream(stream)
+        self._library.calls("cudnnBackendExecute", self._library.handle, self._plan.handle, pack.handle)
+
+    def close(self) -> None:
+        """Destroys its descriptors."""
+        for one in reversed(self._kept):
+            one.close()
+
+
+def algorithm_name(engine: int, choices: Choices) -> str:
+    """e38.split_k_slices=1.stages=4: the engine, then its knobs by name."""
+    words = sorted((KNOBS.get(knob, f"knob{knob}"), value) for knob, value in choices)
+    return ".".join((f"e{engine}", *(f"{word}={_word(value)}" for word, value in words)))
+
+
+def _word(value: int) -> str:
+    return str(value) if value >= 0 else f"minus{-value}"
+
+
+def as_data(engine: int, choices: Choices) -> str:
+    """The algorithm's description: 38,14:4,17:1."""
+    return ",".join((str(engine), *(f"{knob}:{value}" for knob, value in choices)))
+
+
+def of_data(text: str) -> tuple[int, Choices]:
+    """The inverse of `as_data`. Raises ValueError."""
+    engine, *pairs = text.split(",")
+    knobs = (pair.partition(":") for pair in pairs)
+    return int(engine), tuple((int(knob), int(value)) for knob, _, value in knobs)
+
+
+def distinct(rankings: Sequence[Sequence[tuple[int, Choices]]]) -> list[tuple[int, Choices]]:
+    """All of them one after the other, each once."""
+    return list(dict.fromkeys(itertools.chain(*rankings)))

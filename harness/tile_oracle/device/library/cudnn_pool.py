@@ -1,0 +1,49 @@
+"""The algorithms that cuDNN offers for a convolution: its own rankings, and every engine as it is."""
+
+from __future__ import annotations
+
+from tile_oracle.device.gpu_abi import Unlaunchable
+from tile_oracle.device.library.cudnn import (
+    RANKINGS,
+    Choices,
+    Convolution,
+    Cudnn,
+    algorithm_name,
+    as_data,
+    distinct,
+)
+from tile_oracle.problem import Problem
+from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
+
+
+def offers_for(library: Cudnn, problem: Problem, most: int) -> ProblemOffers:
+    """At most `most` offers: the ranking of mode A, then those of the other modes, then the other engines.
+
+    An algorithm counts as accepted when an execution plan can be made of it. Raises LibraryFailure.
+    """
+    convolution = Convolution(library, problem)
+    try:
+        rankings = [convolution.ranking(mode) for mode in RANKINGS]
+        ranked = next((several for several in rankings if several), [])
+        others: list[tuple[int, Choices]] = [(engine, ()) for engine in range(convolution.engines)]
+        offers: list[Offer] = []
+        too_large = 0
+        for engine, choices in distinct([*rankings, others]):
+            if len(offers) == most:
+                break
+            try:
+                plan = convolution.plan(engine, choices)
+            except Unlaunchable:
+                continue
+            needed = plan.workspace_bytes
+            plan.close()
+            if needed > WORKSPACE_BYTES["cudnn"]:
+                too_large += 1
+                continue
+            rank = sum(one.rank is not None for one in offers) if (engine, choices) in ranked else None
+            name = algorithm_name(engine, choices)
+            offers.append(Offer(name, as_data(engine, choices), needed, rank))
+    finally:
+        convolution.close()
+    why_none = "" if offers else "the library has no algorithm for it"
+    return ProblemOffers(tuple(offers), why_none, len(offers) + too_large, too_large)

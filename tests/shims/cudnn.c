@@ -1,0 +1,175 @@
+/* The functions of cuDNN's backend that tile_oracle.device.library.cudnn calls, over the emulated GPU (its memory is the
+ * host's). Convolutions are computed by their definition, from the dimensions and strides of the descriptors. Each call of
+ * cudnnBackendExecute is noted in the file RECORD_TO.
+ *
+ * Its engines:
+ *   0  right and slow, without knobs
+ *   1  right and fast; knob 14 (stages) from 2 to 3, and with 3 it leaves out the first channel: wrong. Needs 4 KiB
+ *   2  no plan can be made of it
+ * Heuristics of mode A name engine 0, then engine 1 with 2 stages; the fallback names engine 1 with 3. There is no mode B.
+ */
+#include "library.h"
+
+enum { FINE = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000 };
+enum { CONVOLUTION = 1, ENGINE, CONFIGURATION, RANKING, PLAN, CHOICE = 7, FORWARD = 10, WEIGHT, DATA, GRAPH = 15, PACK, TENSOR };
+enum { MOST = 48, VALUES = 8 };
+
+typedef struct { int name, count; u64 values[VALUES]; } attribute;
+typedef struct { int kind, done, count; attribute several[MOST]; } desc;
+
+static size_t size_of(int type) { return type == 1 || type == 4 || (type >= 7 && type <= 9) ? 4 : 8; }
+static attribute *find(const desc *d, int name) {
+  for (int i = 0; i < d->count; ++i)
+    if (d->several[i].name == name) return (attribute *)d->several + i;
+  return 0;
+}
+static u64 value(const desc *d, int name) { return find(d, name) ? find(d, name)->values[0] : 0; }
+static desc *inner(const desc *d, int name) { return (desc *)value(d, name); }
+static void put(desc *d, int name, u64 one) {
+  attribute *a = find(d, name);
+  if (!a) a = d->several + d->count++;
+  *a = (attribute){name, 1, {one}};
+}
+
+API size_t cudnnGetVersion(void) { return 92801; }
+API int cudnnCreate(void **handle) { *handle = zeroed(8); return FINE; }
+API int cudnnSetStream(void **handle, void *stream) { *handle = stream; return FINE; }
+API int cudnnBackendCreateDescriptor(int kind, desc **made) {
+  *made = zeroed(sizeof(desc));
+  (*made)->kind = kind;
+  return FINE;
+}
+API int cudnnBackendDestroyDescriptor(desc *d) { free(d); return FINE; }
+API int cudnnBackendSetAttribute(desc *d, int name, int type, long count, const void *from) {
+  if (d->done || count > VALUES) return BAD_PARAM;
+  attribute *a = find(d, name);
+  if (!a) a = d->several + d->count++;
+  *a = (attribute){name, (int)count, {0}};
+  for (long i = 0; i < count; ++i) memcpy(a->values + i, (const u8 *)from + i * size_of(type), size_of(type));
+  return FINE;
+}
+static void choose(desc *configuration, int engine, int stages) {
+  desc *one = zeroed(sizeof(desc));
+  one->kind = ENGINE;
+  put(one, 1301, engine);
+  put(configuration, 300, (u64)one);
+  if (!stages) return;
+  desc *choice = zeroed(sizeof(desc));
+  choice->kind = CHOICE;
+  put(choice, 600, 14);
+  put(choice, 601, stages);
+  put(configuration, 302, (u64)choice);
+}
+API int cudnnBackendGetAttribute(desc *d, int name, int type, long most, long *count, void *to) {
+  if (!d->done && d->kind != CONFIGURATION && d->kind != ENGINE && d->kind != CHOICE) return BAD_PARAM;
+  if (name == 202) {
+    int mode = (int)value(d, 200);
+    *count = mode == 3 ? 2 : 1;
+    if (!to) return FINE;
+    if (most < *count) return BAD_PARAM;
+    desc **several = to;
+    if (mode == 3) choose(several[0], 0, 0), choose(several[1], 1, 2);
+    else choose(several[0], 1, 3);
+    return FINE;
+  }
+  if (name == 802) put(d, 802, 3);
+  attribute *a = find(d, name);
+  *count = a ? a->count : 0;
+  if (!to) return FINE;
+  for (long i = 0; a && i < a->count && i < most; ++i) {
+    if (type == 15) *((desc **)to)[i] = *(desc *)a->values[i];
+    else memcpy((u8 *)to + i * size_of(type), a->values + i, size_of(type));
+  }
+  return FINE;
+}
+
+/* Groups, from the channels of the input and those of a filter. */
+static int fits(const desc *operation) {
+  int at = operation->kind == FORWARD ? 703 : operation->kind == DATA ? 709 : 715;
+  int in = operation->kind == FORWARD ? 704 : operation->kind == DATA ? 710 : 716;
+  attribute *x = find(inner(operation, in), 902), *w = find(inner(operation, at), 902);
+  return x && w && w->values[1] && x->values[1] % w->values[1] == 0;
+}
+API int cudnnBackendFinalize(desc *d) {
+  if (d->kind == RANKING && value(d, 200) == 1) return NOT_SUPPORTED;
+  if (d->kind == ENGINE && value(d, 1301) >= 3) return BAD_PARAM;
+  if (d->kind == GRAPH && (!inner(d, 801)->done || !fits(inner(d, 801)))) return BAD_PARAM;
+  if (d->kind == CHOICE && (value(d, 600) != 14 || value(d, 601) < 2 || value(d, 601) > 3)) return NOT_SUPPORTED;
+  if (d->kind == PLAN) {
+    desc *engine = inner(inner(d, 401), 300);
+    if (!value(d, 400) || value(engine, 1301) == 2) return NOT_SUPPORTED;
+    put(d, 402, value(engine, 1301) == 1 ? 4096 : 0);
+  }
+  d->done = 1;
+  return FINE;
+}
+
+/* ---- the convolution, when the stream comes to it ---- */
+
+typedef struct { attribute dims, strides; int type; void *memory; } tensor;
+typedef struct { int kind, rank, engine, stages; attribute dilation, stride, pad; tensor x, w, y; } work;
+
+static int type_of(const tensor *t) { return t->type == 0 ? R_32F : t->type == 2 ? R_16F : R_16BF; }
+static u64 total(const tensor *t) {
+  u64 all = 1;
+  for (int i = 0; i < t->dims.count; ++i) all *= t->dims.values[i];
+  return all;
+}
+static void place(const tensor *t, u64 number, u64 *at) {
+  for (int i = t->dims.count; i-- > 0; number /= t->dims.values[i]) at[i] = number % t->dims.values[i];
+}
+static u64 offset(const tensor *t, const u64 *at) {
+  u64 sum = 0;
+  for (int i = 0; i < t->dims.count; ++i) sum += at[i] * t->strides.values[i];
+  return sum;
+}
+static void convolve(void *data) {
+  work *w = data;
+  tensor *result = w->kind == FORWARD ? &w->y : w->kind == DATA ? &w->x : &w->w;
+  float *sums = zeroed(4 * total(result));
+  u64 outputs = total(&w->y), taps = total(&w->w) / w->w.dims.values[0], of_group = w->w.dims.values[1];
+  u64 groups = w->x.dims.values[1] / of_group, per_group = w->w.dims.values[0] / groups;
+  u64 first = w->stages == 3 ? taps / of_group : 0;
+  for (u64 o = 0; o < outputs; ++o) {
+    u64 out[VALUES], tap[VALUES], in[VALUES];
+    place(&w->y, o, out);
+    for (u64 t = first; t < taps; ++t) {
+      place(&w->w, out[1] * taps + t, tap);
+      in[0] = out[0];
+      in[1] = out[1] / per_group * of_group + tap[1];
+      int inside = 1;
+      for (int i = 0; i < w->rank; ++i) {
+        long at = (long)(out[2 + i] * w->stride.values[i] + tap[2 + i] * w->dilation.values[i]) - (long)w->pad.values[i];
+        inside &= at >= 0 && at < (long)w->x.dims.values[2 + i];
+        in[2 + i] = (u64)at;
+      }
+      if (!inside) continue;
+      u64 x = offset(&w->x, in), f = offset(&w->w, tap), y = offset(&w->y, out);
+      if (w->kind == FORWARD) sums[y] += load(w->x.memory, x, type_of(&w->x)) * load(w->w.memory, f, type_of(&w->w));
+      else if (w->kind == DATA) sums[x] += load(w->y.memory, y, type_of(&w->y)) * load(w->w.memory, f, type_of(&w->w));
+      else sums[f] += load(w->x.memory, x, type_of(&w->x)) * load(w->y.memory, y, type_of(&w->y));
+    }
+  }
+  for (u64 i = 0; i < total(result); ++i) store(result->memory, i, type_of(result), sums[i]);
+  free(sums);
+  takes_ns(w->engine == 1 ? 10000 : 20000);
+}
+static tensor tensor_of(const desc *operation, int name, const desc *pack) {
+  const desc *t = inner(operation, name);
+  return (tensor){*find(t, 902), *find(t, 903), (int)value(t, 901), (void *)find(pack, 1001)->values[value(t, 906)]};
+}
+API int cudnnBackendExecute(void **handle, desc *plan, desc *pack) {
+  static const int names[3][4] = {{702, 704, 703, 705}, {714, 716, 715, 717}, {708, 710, 709, 711}};
+  if (!plan->done || !pack->done || plan->kind != PLAN || pack->kind != PACK) return BAD_PARAM;
+  if (value(plan, 402) && !value(pack, 1003)) return BAD_PARAM;
+  const desc *configuration = inner(plan, 401), *engine = inner(configuration, 300);
+  const desc *operation = inner(inner(engine, 1300), 801), *choice = inner(configuration, 302);
+  const int *name = names[operation->kind - FORWARD];
+  const desc *c = inner(operation, name[0]);
+  work *w = zeroed(sizeof(work)); /* a captured launch may run at any later time */
+  *w = (work){operation->kind, (int)value(c, 106), (int)value(engine, 1301), choice ? (int)value(choice, 601) : 2,
+              *find(c, 102), *find(c, 103), *find(c, 105), tensor_of(operation, name[1], pack),
+              tensor_of(operation, name[2], pack), tensor_of(operation, name[3], pack)};
+  note("execute", w->engine, w->stages);
+  return run_on(*handle, convolve, w) ? 5000 : FINE;
+}
