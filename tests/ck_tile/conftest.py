@@ -15,7 +15,7 @@ _UNREACHABLE = 3
 
 @pytest.fixture(scope="session")
 def headers() -> Path:
-    """The folder of headers, made now unless it is there. Skips where packages cannot be had."""
+    """The folder of headers, made now unless it exists. Skips if packages cannot be downloaded."""
     if os.environ.get("TILE_ORACLE_CK_TILE") != "1":
         pytest.skip("compiles CK Tile's kernels out of public packages: set TILE_ORACLE_CK_TILE=1")
     done = subprocess.run([sys.executable, str(_SCRIPT)], capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""The implicit GEMM of a launch, on the host, by CK Tile's index arithmetic (implicit_gemm.hpp)."""
+"""Computes the implicit GEMM of a launch on the host with CK Tile's index arithmetic (implicit_gemm.hpp)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def carried_out(
 ) -> list[str]:
     """For each problem "right", "refused", or how many values of the result are wrong.
 
-    two_stage: the sums are in the workspace, and the second kernel is not carried out.
+    two_stage: the sums are in the workspace, and the second kernel is not executed.
     """
     rows: list[dict[str, Any]] = [{"op": "grouped_conv", **problem.as_row()} for problem in problems]
     asked = {"library": str(library), "runtime": str(runtime), "problems": rows, "two_stage": two_stage}

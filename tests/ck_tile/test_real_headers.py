@@ -1,7 +1,7 @@
 """CK Tile itself, three public versions: detected, compiled for gfx950, its host code run on a recording HIP.
 
-Nothing here has a GPU: what is checked is that the kernels compile, what they take of the hardware, and that
-CK Tile's own host code, called through the library, supports, refuses and launches what it should.
+No GPU is needed: the tests check that the kernels compile, which resources they use, and that CK Tile's own
+host code, called through the library, supports, refuses and launches what it should.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def api_of(headers: Path, folder: str) -> CkTileApi:
 
 @pytest.fixture(scope="module")
 def libraries(headers: Path) -> Iterator[dict[str, Path]]:
-    """Kernel -> its library, from the user's own cache, where the next run finds them."""
+    """Kernel -> its library, in the user's own cache, where the next run finds it."""
     found: dict[str, Path] = {}
     builders = []
     for folder, kernels in BUILT.items():
@@ -126,7 +126,7 @@ def test_the_version_of_mid_2025_has_all_but_bwd_data(headers: Path) -> None:
         "compv5": ["intrawave"],
     }
     assert (16, 16, 32) in api.warp_tiles["bf16"]
-    # There is one, taken out by #if 0.
+    # There is one, disabled by #if 0.
     assert api.missing_for_two_stage == "it has no UnaryConvert"
     with pytest.raises(KernelError, match="cannot build bwd_data kernels: it has no GroupedConv"):
         source_for(api, parse_kernel_name(FORWARD.replace("forward", "bwd_data")))
@@ -141,7 +141,7 @@ def test_the_version_of_early_2025_has_gemm_alone(headers: Path) -> None:
 
 
 def pool_of(api: CkTileApi, direction: str) -> tuple[int, set[str]]:
-    """How many kernels of the default pool a version has, and why not the others."""
+    """How many kernels of the default pool a version has, and why it lacks the others."""
     taken, reasons = 0, set()
     for kernel in kernel_pool(direction, "bf16", 2, "gfx950"):
         try:
@@ -210,7 +210,7 @@ def test_a_kernel_compiles_for_gfx950(libraries: dict[str, Path], name: str) -> 
     assert all(instance.wavefront_size == 64 for instance in found)
     assert all(instance.most_threads == 256 for instance in found)
     tile_m, tile_n, tile_k = parse_kernel_name(name).tile
-    # The tiles of both operands, of two bytes a value; the output's way through LDS takes less here.
+    # The tiles of both operands, two bytes per value; the epilogue's use of LDS is smaller here.
     assert facts.lds_bytes == 2 * tile_k * (tile_m + tile_n)
 
 
@@ -323,7 +323,7 @@ AWKWARD_3D: tuple[dict[str, int], ...] = (
 def carried_out(
     headers: Path, folder: Path, name: str, fields: Sequence[dict[str, int]], version: str = "ck-newer"
 ) -> dict[GroupedConvProblem, str]:
-    """What CK Tile's own descriptors make of some small problems; see implicit_gemm.py."""
+    """Small problems, computed with CK Tile's own descriptors; see implicit_gemm.py."""
     api = api_of(headers, version)
     toolchain = find_ck_tile_toolchain("ziglang", "gfx950", api.headers, {HIP_HEADERS: str(headers)})
     kernel = parse_kernel_name(name)
@@ -349,7 +349,7 @@ def carried_out(
 def test_the_implicit_gemm_is_the_convolution(
     headers: Path, tmp_path: Path, version: str, direction: str, ndim: int
 ) -> None:
-    """Every index of a launch, by CK Tile's own descriptors, in whole numbers against the definition."""
+    """Every index of a launch, by CK Tile's own descriptors, in integers, compared with the definition."""
     name = f"grouped_conv_{direction}_bf16_{ndim}d_64x64x64_compv3_intrawave"
     found = carried_out(headers, tmp_path, name, AWKWARD if ndim == 2 else AWKWARD_3D, version)
     assert set(found.values()) == {"right"}, found

@@ -19,7 +19,7 @@ FAULTS = 10
 
 @pytest.fixture(scope="module")
 def trial(make_project: Callable[[], Project], tmp_path_factory: pytest.TempPathFactory) -> Trial:
-    """A run that was killed, resumed and checked, with the kernels that the tests of this session share."""
+    """A run that was killed, resumed and checked; the tests of this session share its kernels."""
     cache = Path(make_project().environment["TILE_ORACLE_CACHE"])
     trial = Trial(1, random.Random(5), tmp_path_factory.mktemp("kills") / "trial", cache, FAULTS)
     trial.go(3.0)

@@ -22,7 +22,7 @@ def test_a_repeat_is_judged_by_the_picks_of_its_baseline(
     setting = Setting(
         problem_set=str(project.problem_set("four.csv", PROBLEMS)),
         keep=tmp_path,
-        # Efficiencies of kernels of a microsecond, timed for a millisecond, are different ones in every run.
+        # Efficiencies of microsecond kernels, timed for a millisecond, differ in every run.
         extra=(*TWO_KERNELS, "--model", "out-of-fold", "--problem-tolerance=100", "--p10-tolerance=100"),
     )
     outcome = unchanged.run(1, 0, setting)

@@ -19,7 +19,7 @@ PROBLEMS = tuple(
 
 @pytest.fixture
 def identity() -> str:
-    """What records say of kernels that nvcc built."""
+    """Records of kernels built with nvcc."""
     presence = nvidia_presence()
     if not presence.usable:
         pytest.skip(presence.why)

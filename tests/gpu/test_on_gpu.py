@@ -1,6 +1,7 @@
 """On a GPU: misbehaving kernels run by the real worker; the next kernel is still correct.
 
-Without a compiler there (a wheel, or clang) the kernels come from a folder that this file made elsewhere:
+On a machine without a compiler (a wheel, or clang), the kernels come from a folder that this file built
+elsewhere:
 
     python tests/gpu/test_on_gpu.py sm_90 FOLDER              and there:
     TILE_ORACLE_GPU_TEST_KERNELS=FOLDER pytest tests/gpu
@@ -168,7 +169,7 @@ REFERENCE_PROBLEMS = [
 
 @pytest.mark.parametrize("problem", REFERENCE_PROBLEMS, ids=lambda problem: problem.id)
 def test_the_devices_reference_is_exact(problem: GroupedConvProblem, target: GpuUnderTest) -> None:
-    """The kernel that every other one is compared with, against integers on the host."""
+    """Compares the reference kernel, with which all others are compared, with integers on the host."""
     from tile_oracle.device.gpu_work import Buffer, DeviceWork
 
     driver = open_driver(target.name)

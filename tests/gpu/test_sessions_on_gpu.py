@@ -1,13 +1,13 @@
 """Whole pytest sessions on a GPU: normal, killed and resumed, several workers, with a budget, with faults.
 
 Each runs on this machine's GPU, and on an emulated one of either architecture behind HIP's or CUDA's own
-functions (tests/kernels/emulated_gpu): there nothing is known about time, and the problems are small.
+functions (tests/kernels/emulated_gpu), where times mean nothing and the problems are small.
 
 TILE_ORACLE_FIGURES_KERNELS names a folder that `tile-oracle build` made, for machines without a compiler,
 TILE_ORACLE_FIGURES_FILTER the --kernel-filter that it was made with, and TILE_ORACLE_GPU_TEST_KERNELS one of
 the kernels that misbehave (test_on_gpu.py).
-TILE_ORACLE_FIGURES_TARGET=cpu runs all of it on the CPU, to find out whether it would run at all.
-TILE_ORACLE_EMULATED_SESSIONS=all runs all of it on both emulated GPUs, not only some of it on each.
+TILE_ORACLE_FIGURES_TARGET=cpu runs everything on the CPU, as a dry run.
+TILE_ORACLE_EMULATED_SESSIONS=all runs everything on both emulated GPUs, not only a part on each.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ IN_EVERY_TEST_RUN = {
     "test_a_line_that_is_wrong_in_a_kernel_makes_it_wrong": ("sm_90",),
     "test_a_launch_may_ask_for_all_that_it_gets_unasked": ("sm_90",),
 }
-"""Of the sessions on emulated GPUs: test -> architectures. The others take minutes together."""
+"""Sessions on emulated GPUs: test -> architectures. The others together take minutes."""
 
 
 @dataclass(frozen=True)
 class Where:
-    """A GPU and what its sessions are asked for. gpus: that there are. machine: None for real ones."""
+    """A GPU and the options of its sessions. gpus: number of GPUs. machine: None for real ones."""
 
     target: str
     problems: tuple[str, ...]
@@ -97,7 +97,7 @@ def real_gpu() -> Where:
     if name == "cpu":
         return Where(name, PROBLEMS, pipelines, ("--kernel-set=tiny",))
     pipelines += " and tile_m == 64" + (f" and ({KERNELS_FILTER})" if KERNELS_FILTER else "")
-    if emulated.NODES in os.environ:  # dry_run.py: it is no real one, after all
+    if emulated.NODES in os.environ:  # dry_run.py: it is not a real GPU
         return Where(name, SMALL_PROBLEMS, pipelines, ("-p", emulated.PLUGIN, *SHORTLY))
     chosen = [one for one in os.environ.get(emulated.VISIBLE[name], "").split(",") if one.strip()]
     return Where(name, PROBLEMS, pipelines, gpus=max(1, len(chosen) or there[name].devices))
@@ -129,7 +129,7 @@ class GpuProject:
         project.problem_set("four.csv", where.problems)
 
     def options(self, *more: str) -> list[str]:
-        """Values in one word with their option: pytest takes a folder behind a space for a test's."""
+        """Joins options and values with =, since pytest takes a separate folder for a test path."""
         options = [
             f"--target={self.target}",
             "--problem-set=four.csv",
@@ -163,7 +163,7 @@ def gpu(request: pytest.FixtureRequest, project: Project, where: Where) -> GpuPr
 
 
 def complete(gpu: GpuProject, finished: Finished) -> pd.DataFrame:
-    """The first round of a session that measured all that it was asked for."""
+    """The first round of a session that measured everything it was asked to."""
     assert finished.status == 0, finished.output[-4000:]
     records = gpu.records
     assert not len(twice(records))
@@ -189,7 +189,7 @@ def test_a_session_measures_and_records_what_made_it(gpu: GpuProject) -> None:
     assert (ok["busy_ms"] > 0).all()
     if gpu.target == "cpu":
         return
-    # Short kernels are timed some at a time: what one sample takes is longer than the kernel.
+    # Short kernels are timed several at a time: a sample takes longer than the kernel.
     short = ok[ok["latency_ms"] < 0.1]
     assert (short["busy_ms"] >= short["samples"] * (100 * short["latency_ms"]).clip(upper=0.2)).all()
     if gpu.where.machine is not None:
@@ -249,7 +249,7 @@ def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_p
         if gpus > 1 and gpu.where.gpus < gpus:
             pytest.skip(f"needs {gpus} GPUs")
         gpus = min(2, gpu.where.gpus)
-    # A folder for locks of its own: their names say which GPUs were timed on.
+    # A separate lock folder: the names of the locks show which GPUs were used for timing.
     finished = gpu.run("-n", "2", gpus=gpus, environment={LOCK_DIR_VARIABLE: str(tmp_path / "locks")})
     complete(gpu, finished)
     (run,) = gpu.project.runs
@@ -260,7 +260,7 @@ def test_two_workers_share_what_gpus_there_are(gpu: GpuProject, gpus: int, tmp_p
 
 
 def test_a_budget_ends_a_session_that_can_go_on(gpu: GpuProject) -> None:
-    """How far it comes is the machine's affair; what it began is complete, and the rest is done later."""
+    """How far it gets depends on the machine; what it began is complete, and the rest is measured later."""
     finished = gpu.run("--budget=1s", "--kernel-budget=50ms", "--resume")
     assert finished.status in (0, 12), finished.output[-3000:]
     (run,) = gpu.project.runs
@@ -281,7 +281,7 @@ def test_cold_caches_are_slower(gpu: GpuProject) -> None:
     ratio = (both["latency_ms_cold"] / both["latency_ms_warm"]).dropna()
     assert ratio.median() > 1.0
     if gpu.where.machine is not None:
-        # Its clock is exact, and adds the same to every run that finds the caches cold, and to no other.
+        # Its clock is exact, and adds the same time to every run with cold caches, and to no other.
         assert (ratio > 1.0).all()
 
 
@@ -322,7 +322,7 @@ def test_other_kinds_of_problems(gpu: GpuProject, problems: tuple[str, ...], ker
 
 @pytest.mark.slow
 def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
-    """48 KiB: with the little that the kernel declares it is more, which CUDA must be told before."""
+    """48 KiB plus the LDS that the kernel declares exceeds the default limit, which CUDA must raise first."""
     if gpu.target != "sm_90" or (KERNELS_FILTER and gpu.where.machine is None):
         pytest.skip("needs sm_90, and a kernel of its own")
     gpu.project.problem_set("one.csv", gpu.where.problems[1:2])
@@ -337,7 +337,7 @@ def test_a_launch_may_ask_for_all_that_it_gets_unasked(gpu: GpuProject) -> None:
     assert (records["lds_bytes"] > 48 << 10).all()
 
 
-# ---- binaries of another machine, and what comes of records ------------------------------------------
+# ---- binaries of another machine, and use of records -------------------------------------------------
 
 
 def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_path: Path) -> None:
@@ -355,7 +355,7 @@ def test_binaries_that_were_built_before_need_no_compiler(gpu: GpuProject, tmp_p
 
 
 def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
-    """A model that was trained on a session's records, by the gate; on a clock that is always the same."""
+    """A model trained on a session's records is judged by the gate, with a deterministic clock."""
     if gpu.where.machine is None:
         pytest.skip("another session's times differ")
     from tests.session.recorded import train_model  # LightGBM is not everywhere where there is a GPU
@@ -365,7 +365,7 @@ def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
     train_model(records, models / "right")
     upside_down = records.groupby("problem")["latency_ms"].transform(lambda times: times.max() / times)
     train_model(records.assign(latency_ms=upside_down, tflops=1 / upside_down), models / "wrong")
-    seen = "--allow=in-sample"  # trained on the problems that it is judged by, for want of more
+    seen = "--allow=in-sample"  # trained on the problems that it is judged by: there are no others
     accepted = gpu.run("--model=right", "--update-baseline", "--run-name=accepted", seen)
     assert "baseline written" in accepted.output, accepted.output[-3000:]
     again = gpu.run("--model=right", "--run-name=again", seen)

@@ -17,11 +17,11 @@ class Family:
     """One way to misbehave.
 
     does: a sentence. statuses: those that the kernel may get; any other is a failure. launch: the body of
-    `to_launch(const to_conv_args *a)`; `convolve(a)` computes the right result, and TO_OK is returned at its
-    end. time: the body of `to_time(a, count, nanoseconds)`, "" for an honest one. declarations: C++ before
-    both, in a namespace of the family's own. workspace: `to_workspace_bytes`, an expression. detail: what
-    the measurement's detail must hold. limit_s: the time limit of a kernel. own_session: the session runs in
-    a process of its own, which may be stopped or killed; it is resumed until it ends. uncontained: without
+    `to_launch(const to_conv_args *a)`; `convolve(a)` computes the correct result, and TO_OK is returned at
+    the end. time: the body of `to_time(a, count, nanoseconds)`, "" for an honest one. declarations: C++
+    before both, in the family's own namespace. workspace: `to_workspace_bytes`, an expression. detail: text
+    that the measurement's detail must contain. limit_s: the time limit of a kernel. own_session: the session
+    runs in its own process, which may be stopped or killed; it is resumed until it ends. uncontained: without
     namespaces, in which the kernel could not see its victim. machine: the only machine that has it ("" for
     any). quick: part of the sample that the normal suite runs.
     """
@@ -47,7 +47,7 @@ class Family:
 
     @property
     def possible_here(self) -> bool:
-        """Whether this machine can do it."""
+        """Whether the family can run on this machine."""
         return self.machine in ("", platform.machine())
 
 

@@ -45,7 +45,7 @@ int32_t to_time(const to_conv_args *a, int64_t count, uint64_t *nanoseconds) {
 
 
 def library_source(families: Sequence[Family]) -> str:
-    """The header that takes the place of kernels/cpu/grouped_conv.hpp."""
+    """The header that replaces kernels/cpu/grouped_conv.hpp."""
     parts = ['#include "prelude.hpp"']
     for i, family in enumerate(families):
         timed = family.time or "return time_honestly(a, count, nanoseconds);"
@@ -65,7 +65,7 @@ def library_source(families: Sequence[Family]) -> str:
 
 
 class FamilyTarget(EvilTarget):
-    """tile_oracle.target.base.Target over the families; kernels of a family differ in their variant alone."""
+    """tile_oracle.target.base.Target over the families; kernels of a family differ only in their variant."""
 
     def __init__(self, folder: Path, families: Sequence[Family], timeout_s: float = 2.0) -> None:
         self.families = (INNOCENT, *families)
@@ -79,7 +79,7 @@ class FamilyTarget(EvilTarget):
         self._folder = folder / "libraries"
 
     def kernel(self, family: Family, variant: int = 1) -> GroupedConvKernel:
-        """The kernel that does what the family does."""
+        """The kernel of a family."""
         number = next(i for i, known in enumerate(self.families) if known.name == family.name)
         return GroupedConvKernel("forward", "fp32", 2, number + 1, variant, 1, 1, 1, 1, 1, 1, 1)
 

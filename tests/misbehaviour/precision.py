@@ -60,4 +60,4 @@ PRECISION = (
     _family("sums_in_bf16_digits", "Adds with 8 bits.", "SAME", "SAME", "NEAR(8)"),
     _family("sums_in_20_bits", "Adds with 20 bits.", "SAME", "SAME", "NEAR(20)"),
 )
-"""Operands and sums of fp32 with fewer bits than 24."""
+"""fp32 operands and sums with fewer than 24 bits."""

@@ -28,7 +28,7 @@ _LONGEST_S = 90.0
 _MOST_SESSIONS = 4
 _MEMORY_BYTES = 2 << 30
 BEFORE, AFTER = 2, 3
-"""Innocent kernels on both sides of the family's. More wait in the worker's queue than it has run."""
+"""Innocent kernels before and after the family's. More wait in the worker's queue than it has run."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a session: its measurements, and how many sessions it took to get to the end."""
+    """The result of a session: its measurements, and how many sessions were needed to complete it."""
 
     seen: tuple[Seen, ...]
     sessions: int
@@ -52,7 +52,7 @@ class Outcome:
     ended: bool = True
 
     def broken(self, family: Family) -> list[str]:
-        """What was promised and does not hold, in sentences."""
+        """The broken promises, as sentences."""
         if not self.ended:
             return [f"the session did not end: {self.sessions} sessions in {self.seconds:.0f} s"]
         wrong = []
@@ -88,7 +88,7 @@ class Lab:
     def __init__(self, folder: Path, families: Sequence[Family]) -> None:
         self.folder = folder
         self.target = FamilyTarget(folder, families)
-        # Little memory: a test of a kernel that takes all of it must not take the machine's.
+        # A low limit: the test of a kernel that takes all memory must not take all of the machine's.
         held = replace(containment_for("cpu"), memory_bytes=_MEMORY_BYTES)
         self.supervisor = Supervisor(self.target, SETTINGS, containment=held)
         self._next_size = 0
@@ -110,7 +110,7 @@ class Lab:
         return Outcome(tuple(seen), 1, time.monotonic() - began)
 
     def _in_own_session(self, family: Family) -> Outcome:
-        """In a process that may die: it is started again, as a person would resume, until it ends."""
+        """Runs in a process that may die; it is resumed until the session ends."""
         began = time.monotonic()
         with tempfile.TemporaryDirectory(dir=self.folder) as reports:
             for number in range(1, _MOST_SESSIONS + 1):
@@ -129,7 +129,7 @@ class Lab:
 
 
 def _run_session(folder: Path, family: Family, reports: Path, limit_s: float) -> list[Seen] | None:
-    """What a session in a process of its own measured; [] when it died, None when it had to be stopped."""
+    """The measurements of a session in its own process; [] when it died, None when it had to be stopped."""
     here = Path(__file__).parent
     search = [search_path(), str(here.parent / "evil_kernels")]
     held = {VARIABLE: "limits"} if family.uncontained else {}

@@ -1,7 +1,7 @@
 """Kernels that compute the right result but change the state of the process that ran them.
 
-Their own result stands, for it is right and was timed before anything of it could do harm; their worker is
-replaced, so that the kernels after them run in one that is as it should be.
+Their own result counts, because it is correct and was timed before the change could do harm. Their worker is
+replaced, so the kernels after them run in an unchanged one.
 """
 
 # ruff: noqa: E501 - C++ in one line.

@@ -40,7 +40,7 @@ def test_the_table_names_each_family_once_and_says_what_it_does() -> None:
 
 
 def test_a_broken_promise_is_told(the_lab: Lab) -> None:
-    """The judge itself: a family that expects another status than it gets is a failure."""
+    """Tests the check itself: a family that gets an unexpected status is a failure."""
     family = next(one for one in FAMILIES if one.name == "segfault")
     outcome = the_lab.measure(family)
     assert not outcome.broken(family)

@@ -35,7 +35,7 @@ FAULTS = {
 """Fault -> `fault` of precision_faults.hpp."""
 
 HARMLESS = {("operands in bf16", "bf16")}
-"""What is no fault in a dtype."""
+"""Faults that do not exist in a dtype."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_every_fault_is_seen(dtype: str, channels: int, device: CpuDevice, libra
 
 
 def test_small_integers_alone_would_not_do(device: CpuDevice, library: Path) -> None:
-    """Of the same kernels the check with integers from -4 to 4 lets most pass."""
+    """The check with integers from -4 to 4 passes most of the same kernels."""
     from tile_oracle.device.reference import exact_output, integer_operands
     from tile_oracle.number_formats import encode
 

@@ -8,7 +8,7 @@ _OK, _WRONG, _FLAKY = one("ok"), one("wrong"), one("flaky")
 
 _CALLS = "static long calls = 0;"
 _TIMED = "const bool timed = ++calls > 3;"
-"""An fp32 kernel that is right runs three times before it is timed."""
+"""A correct fp32 kernel runs three times before it is timed."""
 
 _SAVED = """
 static float saved[1 << 16];

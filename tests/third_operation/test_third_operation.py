@@ -1,6 +1,6 @@
 """An operation of another distribution, row-wise softmax, from measurement to verdict.
 
-The folder stands on PYTHONPATH as an installed distribution would: its dist-info declares the entry point.
+The folder is on PYTHONPATH like an installed distribution: its dist-info declares the entry point.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Called as `compiler.py WORK CODE clang ARGUMENTS...` or `... /path/of/ptxas ARGUMENTS...`, with the arguments
 that build.gpu_toolchain.GpuToolchain gives to a clang or to ptxas, in a work folder of its builder.
-WORK is for emulated libraries; CODE is where runtime.cpp looks for them, by the sha256 of the real binary.
+WORK holds emulated libraries; runtime.cpp looks for them in CODE, under the sha256 of the real binary.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 
 if __name__ == "__main__":
-    # The builder hands on no PYTHONPATH.
+    # The builder does not pass PYTHONPATH on.
     _CHECKOUT = Path(__file__).resolve().parents[3]
     sys.path[:0] = [str(_CHECKOUT / "harness"), str(_CHECKOUT)]
 
@@ -32,7 +32,8 @@ _ARCH = re.compile(r"--(?:offload-arch|cuda-gpu-arch)=(\S+)")
 
 
 def image_key(image: bytes) -> str:
-    """What runtime.cpp calls an image: the sha256 of its content, as long as the image itself says it is."""
+    """The name of an image for runtime.cpp: the sha256 of its content, with the length that its header
+    states."""
     return hashlib.sha256(image[: _image_bytes(image)]).hexdigest()
 
 
@@ -56,7 +57,7 @@ def emulated_library(gpu: EmulatedGpu, source: str, arch: str, include: Path | N
 
 
 def file_under(binary: Path, library: Path, code: Path) -> None:
-    """Says that the emulated library is what a real binary does. Whole or not there."""
+    """Registers the emulated library for a real binary, atomically."""
     place = code / f"{image_key(binary.read_bytes())}.emulated"
     scratch = place.with_name(f"{place.name}.{os.getpid()}")
     shutil.copyfile(library, scratch)
@@ -64,7 +65,7 @@ def file_under(binary: Path, library: Path, code: Path) -> None:
 
 
 def clang(arch: str) -> GpuToolchain:
-    """What makes the real binaries: of sm_90 PTX."""
+    """The toolchain of the real binaries; PTX for sm_90."""
     return replace(find_gpu_toolchain("ziglang", arch), ptxas=None)
 
 

@@ -1,7 +1,7 @@
-"""The GPU kernels on this machine's processor: compiled from kernels/gpu, run by emulator.cpp, watched by it.
+"""Compiles kernels/gpu for this machine's processor; emulator.cpp runs and checks the kernels.
 
-`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one,
-by the same launch plan as on a GPU, and says what went wrong, or that nothing did.
+`EmulatedGpu` compiles kernels for either architecture; `EmulatedKernel.run` computes a problem with one, with
+the same launch plan as on a GPU, and returns what went wrong, or None.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _FLAGS = (
 )
 _WATCHED = (
     *("-O1", "-fsanitize=thread", "-mllvm", "-tsan-instrument-func-entry-exit=0"),
-    # A store must not hide a load before it: the load may be the one that is out of bounds.
+    # A store must not replace an earlier load, which may be the access that is out of bounds.
     *("-mllvm", "-tsan-instrument-read-before-write=1"),
     "-ftrap-function=emu_trap",
 )
@@ -92,7 +92,7 @@ class Buffer:
 
 
 def buffer(name: str, size_bytes: int, fill: int = 0xFF, once: bool = False) -> Buffer:
-    """Filled with a byte; `once`: nothing may be written twice, which is then watched."""
+    """Filled with a byte. once: nothing may be written twice, which is checked."""
     room = np.full(size_bytes + 64, fill, np.uint8)
     start = -room.ctypes.data % 64
     return Buffer(
@@ -101,13 +101,13 @@ def buffer(name: str, size_bytes: int, fill: int = 0xFF, once: bool = False) -> 
 
 
 class EmulatedGpu:
-    """Compiles what it is asked for into `folder`; equal sources are compiled once.
+    """Compiles kernels into `folder`; equal sources are compiled once.
 
     `vector_classes`: with the vectors that nvcc gets (kernels/gpu/types.hpp) instead of clang's; sm_90 only.
     """
 
     _emulator: ClassVar[ctypes.CDLL | None] = None
-    """One for the process: kernels find its functions by name, and the first that is loaded has them."""
+    """One per process: kernels find its functions by name, and the first loaded library provides them."""
 
     def __init__(self, folder: Path, vector_classes: bool = False) -> None:
         self._folder = folder
@@ -116,7 +116,7 @@ class EmulatedGpu:
     def kernel(
         self, kernel: Kernel, arch: str, changes: Mapping[str, tuple[str, str]] | None = None
     ) -> EmulatedKernel:
-        """`changes`: header of kernels/gpu -> (text, what to put in its place): a mistake to be found.
+        """`changes`: header of kernels/gpu -> (text, its replacement): a mistake to be found.
 
         Raises subprocess.CalledProcessError with the compiler's message on stderr.
         """
@@ -124,7 +124,7 @@ class EmulatedGpu:
         return EmulatedKernel(self.module(library))
 
     def module(self, library: Path) -> EmulatedModule:
-        """A library that was made here, loaded."""
+        """Loads a library that was built here."""
         return EmulatedModule(library, self._run())
 
     def library(
@@ -134,9 +134,9 @@ class EmulatedGpu:
         changes: Mapping[str, tuple[str, str]] | None = None,
         include: Path | None = None,
     ) -> Path:
-        """Any source with the headers of kernels/gpu. What is to be launched needs TO_LAUNCHER(name).
+        """Compiles any source with the headers of kernels/gpu. Kernels to be launched need TO_LAUNCHER(name).
 
-        include: a folder of headers that are taken instead of those of the same names.
+        include: a folder of headers that replace those of the same names.
         """
         folders = (HEADERS,) if include is None else (HEADERS, include)
         headers = {path.name: path.read_text() for folder in folders for path in sorted(folder.iterdir())}
@@ -167,7 +167,9 @@ class EmulatedGpu:
         if made.exists():
             return made
         self._folder.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f"{key}.", dir=self._folder))  # others may be making the same
+        work = Path(
+            tempfile.mkdtemp(prefix=f"{key}.", dir=self._folder)
+        )  # others may be building the same library
         toolchain = find_toolchain("ziglang")
         toolchain.prepare(work)
         for include in (own, headers):
@@ -207,7 +209,8 @@ class EmulatedModule:
     def launch(
         self, kernel: str, geometry: Geometry, arguments: Arguments, buffers: Sequence[tuple[Buffer, int]]
     ) -> str | None:
-        """What was wrong, or None. buffers: all that the kernel may touch, with READS and WRITES."""
+        """Returns what went wrong, or None. buffers: the memory that the kernel may access, with READS and
+        WRITES."""
         ranges = (_Range * len(buffers))()
         for entry, (memory, rights) in zip(ranges, buffers, strict=True):
             entry.first, entry.bytes = memory.address, memory.data.nbytes
@@ -239,9 +242,9 @@ class EmulatedKernel:
         return read_launch_info(self._module.launch_info())
 
     def run(self, problem: Problem, seed: int = 1, compute_units: int = 4) -> str | None:
-        """Computes the problem over small integers; what was wrong, or None. Raises Unlaunchable.
+        """Computes the problem over small integers; returns what went wrong, or None. Raises Unlaunchable.
 
-        `compute_units`: of these a two-stage kernel makes its split_k.
+        `compute_units`: determines the split_k of two-stage kernels.
         """
         first, second = integer_operands(problem, seed)
         inputs = []

@@ -1,4 +1,4 @@
-"""The emulated device behind the interface of HIP's and CUDA's drivers, as far as checks need it."""
+"""The emulated device behind the driver interface of HIP and CUDA: the part that checks need."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ _VIOLATION = 700
 
 
 class EmulatedDriver(Driver):
-    """Memory is this process's own; kernels may touch what was allocated. Launches run at once."""
+    """Device memory is this process's; kernels may access what was allocated. Launches run immediately."""
 
     symbols: Mapping[str, str] = {}
     sticky_codes: frozenset[int] = frozenset()
 
     def __init__(self, gpu: EmulatedGpu, arch: str, folder: Path) -> None:
-        """`folder`: where modules go to be loaded."""
+        """`folder`: modules are written to it to be loaded."""
         self._gpu, self._arch, self._folder = gpu, arch, folder
         self._memory: dict[int, Buffer] = {}
         self._numbers = itertools.count(1)
@@ -39,7 +39,7 @@ class EmulatedDriver(Driver):
         """There is nothing to open."""
 
     def allow_lds(self, function: int, lds_bytes: int) -> None:
-        """Any amount is allowed: launches are held to what they ask for."""
+        """Any amount is allowed: launches may use only what they request."""
 
     def function_facts(self, function: int, threads: int, lds_bytes: int) -> dict[str, int]:
         return {}

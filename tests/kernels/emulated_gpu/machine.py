@@ -1,7 +1,7 @@
-"""A machine with emulated GPUs: what a process needs to find them, as a user's process finds real ones.
+"""A machine with emulated GPUs, which a process finds like real ones.
 
-As a plugin (`-p tests.kernels.emulated_gpu.machine`) it shows the harness device nodes that are not there;
-the rest is the environment: libraries, their emulated code, a compiler.
+As a plugin (`-p tests.kernels.emulated_gpu.machine`) it shows simulated device nodes to the harness; the rest
+is in the environment: libraries, their emulated code, a compiler.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NODES = "EMULATED_NODES"
 
 @dataclass(frozen=True)
 class EmulatedMachine:
-    """A machine with GPUs of one architecture, in a folder of its own.
+    """A machine with GPUs of one architecture, in its own folder.
 
     compiler: for --toolchain; its binaries run here. code: where libraries for binaries of others are filed.
     """
@@ -52,9 +52,9 @@ class EmulatedMachine:
         return self.folder / "lib" / LIBRARIES[self.arch]
 
     def environment(self, gpus: int = 1) -> dict[str, str]:
-        """Variables of a process that shall find this many GPUs."""
+        """Environment variables for a process that should find this many GPUs."""
         search = {name: os.environ.get(name, "") for name in ("LD_LIBRARY_PATH", "PYTHONPATH", "PATH")}
-        # A user's choice among real GPUs is none among these: an empty variable counts as none.
+        # The user's selection of real GPUs does not apply here: an empty variable means no selection.
         chosen = {name: "" for name in (*VISIBLE.values(), "ROCR_VISIBLE_DEVICES") if name in os.environ}
         first = {"LD_LIBRARY_PATH": self.folder / "lib", "PYTHONPATH": ROOT, "PATH": self.folder / "bin"}
         return {
@@ -86,14 +86,14 @@ def make_machine(folder: Path, arch: str) -> EmulatedMachine:
     ]
     for name, (program, says_version) in programs.items():
         run = shlex.join([*words, program])
-        # A version is asked for often, and Python takes its time to start.
+        # The version is queried often, and Python starts slowly.
         script = f'#!/bin/sh\n[ "$1" = --version ] && exec {says_version}\nexec {run} "$@"\n'
         _put(folder / "bin" / name, script.encode(), 0o755)
     return machine
 
 
 def _put(path: Path, content: bytes, mode: int) -> None:
-    """In one piece: others may be using what is there."""
+    """Writes atomically: other processes may be using the old file."""
     scratch = path.with_name(f".{path.name}.{os.getpid()}")
     scratch.write_bytes(content)
     scratch.chmod(mode)

@@ -9,10 +9,10 @@ _2D = (
     "n1-c1-k1-i5x5-f3x3-p1",
     "n2-c3-k7-i9x7-f3x3-s2-p1",
     "n2-g3-c9-k21-i6x5-f3x2-p1x0",
-    # Depthwise, and little more, with groups enough to be merged.
+    # Depthwise or nearly so, with enough groups to be merged.
     "n2-g64-c64-k64-i5x6-f3x3-p1",
     "n1-g32-c64-k128-i4x5-f2x2",
-    # Strides of three, and above the filter; dilation; filters of one row and of one column.
+    # Strides of three, and larger than the filter; dilation; filters of one row and of one column.
     "n1-c16-k24-i11x10-f3x3-s3-p1",
     "n2-c16-k8-i7x9-f1x1-s2x3",
     "n1-c8-k8-i13x11-f3x3-p4-d4",

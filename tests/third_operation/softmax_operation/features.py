@@ -1,4 +1,4 @@
-"""What models read of a softmax."""
+"""The features of softmax for models."""
 
 from __future__ import annotations
 

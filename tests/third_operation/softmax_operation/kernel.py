@@ -1,4 +1,4 @@
-"""Softmax kernels: `block` elements of a row are reduced side by side."""
+"""Softmax kernels: `block` elements of a row are reduced in parallel."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from tile_oracle.device.stray_values import POISON_BYTE, unwritten
 Values = npt.NDArray[np.float32]
 
 _TOLERANCE = 1e-5
-"""Relative; a kernel's exp and its sums in fp32 are within 3e-6 of the reference."""
+"""Relative. A kernel's fp32 exp and sums are within 3e-6 of the reference."""
 _ROUNDS = 4
 _WATCHED = 16
 
@@ -63,7 +63,7 @@ class SoftmaxCheck:
 
 
 class SoftmaxTimed:
-    """Random rows, others for every batch of runs."""
+    """Random rows, different for every batch of runs."""
 
     def __init__(self, problem: SoftmaxProblem, seed: int) -> None:
         self.problem = problem
