@@ -20,8 +20,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.toolchain import INCLUDE_FOLDER
 from tile_oracle.data_files import data_folder
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 PEAK_SOURCE = Path(__file__).with_name("cpu_peak.cpp")
 LARGE = "n1-c256-k256-i56x56-f3x3-p1"

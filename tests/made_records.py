@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.schema import arrow_schema
 
 

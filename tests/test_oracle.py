@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import RecordError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import (
     KEY_COLUMNS,
     final_measurements,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.report.records_factory import frame, record, some_kernels, some_problems
 from tile_oracle.errors import ModelError
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.selection import TOP_K, fixed_choice, kernel_table, select, summarise
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_set import format_problem_set, load_problem_set
 from tile_oracle.spreadsheet import cell_text, safe_cell
 

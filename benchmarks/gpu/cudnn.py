@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_set import load_problem_sets
 
 _GRAPH_MS = 1.0

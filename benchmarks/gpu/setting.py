@@ -16,7 +16,7 @@ import pandas as pd
 
 from benchmarks.gpu.run import load_plugin
 from tile_oracle.arch import load_arch
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Problem
 from tile_oracle.problem_set import format_problem_set, load_problem_sets

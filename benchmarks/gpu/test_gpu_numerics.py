@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.gpu.figures import numerics
 from benchmarks.gpu.setting import HERE, Setting, note, run_session, write_problems
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.problem_set import load_problem_sets
 
 ONCE = ("--samples=1", "--kernel-budget=1ms")

@@ -11,7 +11,7 @@ import pytest
 
 from tile_oracle.build.builder import Builder
 from tile_oracle.data_files import data_folder
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 SMALL_FAMILY = """\
 #include "abi.h"

@@ -18,7 +18,7 @@ from tile_oracle.build.isa import Isa, resolve_isa, this_cpu
 from tile_oracle.build.toolchain import Toolchain, find_toolchain
 from tile_oracle.build.use_marks import GUARD, USE_FOLDER
 from tile_oracle.errors import BuildError
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
 MakeKernel = Callable[..., GroupedConvKernel]

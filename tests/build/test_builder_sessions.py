@@ -16,7 +16,7 @@ import pytest
 from tile_oracle.build.builder import Builder
 from tile_oracle.build.cache import BuildCache
 from tile_oracle.build.use_marks import GUARD
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 MakeKernel = Callable[..., GroupedConvKernel]
 

@@ -15,7 +15,7 @@ from tile_oracle.build.prebuild import prebuild
 from tile_oracle.build.prebuilt_folder import MANIFEST
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
 MakeKernel = Callable[..., GroupedConvKernel]

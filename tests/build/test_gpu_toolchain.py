@@ -19,7 +19,7 @@ from tile_oracle.build.source import DEVICE_WORK, source_for, source_suffix
 from tile_oracle.build.toolchain import zig_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 ARCHS = ("gfx950", "sm_90")
 KERNEL = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_basic_v1_interwave")

@@ -13,7 +13,7 @@ from tile_oracle.build.builder import Builder
 from tile_oracle.build.inspect import EXPORTS, inspect_binary
 from tile_oracle.build.isa import this_cpu
 from tile_oracle.errors import BuildError
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 
 @pytest.fixture

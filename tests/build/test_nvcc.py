@@ -28,7 +28,7 @@ from tile_oracle.commands import doctor
 from tile_oracle.device.gpu_work import WORK_KERNELS
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.operation.gemm.kernel import parse_gemm_name
+from tile_oracle.operations.gemm.kernel import parse_gemm_name
 
 SAYS = (
     "nvcc: NVIDIA (R) Cuda compiler driver\nCopyright (c) 2005-2025 NVIDIA Corporation\n"

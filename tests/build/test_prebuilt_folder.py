@@ -17,7 +17,7 @@ from tile_oracle.build.isa import Cpu, this_cpu
 from tile_oracle.build.prebuild import Progress, prebuild
 from tile_oracle.build.prebuilt_folder import MANIFEST, PrebuiltFolder
 from tile_oracle.errors import BuildError
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 MakeBuilder = Callable[..., Builder]
 MakeKernel = Callable[..., GroupedConvKernel]

@@ -16,9 +16,9 @@ from tile_oracle.build.source import ABI_VERSION, gpu_code_refusal, headers_for,
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.gemm import gpu_source
-from tile_oracle.operation.gemm.kernel import parse_gemm_name
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.gemm import gpu_source
+from tile_oracle.operations.gemm.kernel import parse_gemm_name
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 
 def test_a_translation_unit_describes_the_kernel(make_kernel: Callable[..., GroupedConvKernel]) -> None:

@@ -29,9 +29,9 @@ from tile_oracle.cli import main
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.pool import kernel_pool, rules_of
 from tile_oracle.pool.ck_builder import read_builder_configs
 from tile_oracle.problem import problem_from_id

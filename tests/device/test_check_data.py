@@ -24,8 +24,8 @@ from tile_oracle.device.check_data import (
 from tile_oracle.device.product_check import product_check
 from tile_oracle.device.reference import exact_output, exact_values
 from tile_oracle.number_formats import decode, encode
-from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import Problem
 
 _REST = (

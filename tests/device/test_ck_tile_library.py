@@ -27,8 +27,8 @@ from tile_oracle.build.run_identity import run_identity
 from tile_oracle.cli import main
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.gpu import GpuTarget
 from tile_oracle.target.gpu_presence import Presence
 
@@ -239,7 +239,7 @@ def test_operands_beyond_32_bit_offsets_are_refused(
     script = f"""
 import ctypes
 from pathlib import Path
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.device.ck_tile_library import CkTileLibrary
 from tile_oracle.device.gpu_abi import Unlaunchable
 library = CkTileLibrary(Path({str(libraries[FORWARD])!r}), ctypes.CDLL({str(runtime)!r}))

@@ -19,8 +19,8 @@ from tile_oracle.device.gpu_abi import (
     plan_launch,
     read_launch_info,
 )
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 HEADER = (data_folder("kernels") / "gpu" / "abi.h").read_text()
 

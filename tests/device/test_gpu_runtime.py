@@ -32,8 +32,8 @@ from tile_oracle.device.runtime.driver import (
     RuntimeMissing,
 )
 from tile_oracle.device.runtime.hip import open_hip
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.base import DataFiles
 
 SHIMS = Path(__file__).parent.parent / "shims"
@@ -527,7 +527,7 @@ def test_after_a_fault_the_process_ends_and_says_why(
 ) -> None:
     script = (
         "import sys; from pathlib import Path\n"
-        "from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem\n"
+        "from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem\n"
         "from tile_oracle.device.gpu import GpuDevice\n"
         "from tile_oracle.device.runtime.cuda import open_cuda\n"
         "from tile_oracle.device.runtime.hip import open_hip\n"

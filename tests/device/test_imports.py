@@ -52,7 +52,7 @@ def imports(module: str) -> frozenset[str]:
 
 
 def is_descriptor(module: str) -> bool:
-    return module.startswith("operation.") and module.endswith(".descriptor")
+    return module.startswith("operations.") and module.endswith(".descriptor")
 
 
 _MODULE = re.compile(r"tile_oracle(?:\.\w+)+:\w+")
@@ -88,7 +88,7 @@ def test_the_parent_imports_nothing_of_the_device_folder() -> None:
 @pytest.mark.slow
 def test_the_parent_asks_no_operation_for_the_parts_of_a_worker() -> None:
     reached = reached_from("operation.registry")
-    assert {"operation.gemm.descriptor", "operation.gemm.ck_tile", "operation.gemm.rules"} <= reached
+    assert {"operations.gemm.descriptor", "operations.gemm.ck_tile", "operations.gemm.rules"} <= reached
     commands = [f"commands.{path.stem}" for path in (ROOT / "commands").glob("*.py")]
     for module in reached_from(*PARENTS, *commands) - {"operation.descriptor"}:
         file = file_of(module)

@@ -27,7 +27,7 @@ from tile_oracle.device.reference import (
 )
 from tile_oracle.errors import ProblemError
 from tile_oracle.number_formats import STORAGE, decode, encode
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 
 @st.composite

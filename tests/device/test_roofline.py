@@ -13,8 +13,8 @@ from tile_oracle.data_files import data_folder
 from tile_oracle.device.gpu_limits import gpu_limits
 from tile_oracle.device.reference import exact_output
 from tile_oracle.device.roofline import MARGIN, Limits, bytes_read, impossible, least_flops
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import problem_from_row
 from tile_oracle.target.cpu_info import cpu_peak_flops
 

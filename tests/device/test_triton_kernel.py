@@ -13,7 +13,7 @@ import pytest
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.loaded_kernel import load_kernel
 from tile_oracle.device.runtime.driver import Launch, RuntimeFailure
-from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.triton.archive import write_archive
 
 PROBLEM = GemmProblem("bf16", "rcr", 500, 256, 128)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.pytest_project import Finished, Project, twice
 from tests.warm_python import run_warm
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
 
 PAGE = Path(__file__).parents[2] / "docs" / "campaign.md"

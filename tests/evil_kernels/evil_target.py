@@ -14,8 +14,8 @@ from pathlib import Path
 
 from tile_oracle.build.builder import Builder, BuildResult
 from tile_oracle.data_files import data_folder
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 _HEADER = Path(__file__).with_name("grouped_conv.hpp")
 

@@ -27,8 +27,8 @@ from tile_oracle.build.prebuild import prebuild
 from tile_oracle.device import check_data, reference
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.target.gpu_presence import amd_presence, nvidia_presence
 from tile_oracle.target.resolve import AMD_ARCHS
 

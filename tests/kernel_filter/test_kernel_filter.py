@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tile_oracle.errors import RuleError
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.kernel_filter import MAX_CHARACTERS, MAX_DEPTH, MAX_TOKENS, KernelFilter, filter_fields
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.pool import kernel_pool
 
 POOL = (

@@ -24,9 +24,9 @@ from tile_oracle.device.reference import exact_output
 from tile_oracle.device.runtime.driver import Launch
 from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.number_formats import STORAGE, Array, decode, encode
-from tile_oracle.operation.gemm.kernel import parse_gemm_name
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.kernel import parse_gemm_name
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem
 
 PROBLEMS = (

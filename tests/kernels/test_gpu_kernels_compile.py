@@ -20,8 +20,8 @@ from tile_oracle.build.source import source_for
 from tile_oracle.build.toolchain import compiler_environment
 from tile_oracle.data_files import data_folder
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.operation.gemm.kernel import parse_gemm_name
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.gemm.kernel import parse_gemm_name
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.pool import kernel_pool
 
 HEADERS = data_folder("kernels") / "gpu"

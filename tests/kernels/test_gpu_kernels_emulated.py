@@ -18,10 +18,10 @@ from tests.samples import sampled
 from tile_oracle.arch import load_arch
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.kernel import Kernel, parse_kernel_name
-from tile_oracle.operation.gemm.kernel import parse_gemm_name
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.kernel import parse_gemm_name
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import Problem
 

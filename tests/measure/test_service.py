@@ -17,8 +17,8 @@ from tile_oracle.measure.service import MeasureService
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import IDENTITY
 from tile_oracle.record.run import RunLog, open_run
 

@@ -22,7 +22,7 @@ from tile_oracle.measure.measurement import Measurement
 from tile_oracle.measure.supervisor import Supervisor
 from tile_oracle.measure.sweep_settings import SweepSettings
 from tile_oracle.measure.timing_plan import TimingPlan
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 from tile_oracle.record.schema import ROUND_FINAL, ROUND_SWEEP, STATUSES
 
 SETTINGS = SweepSettings(

@@ -15,8 +15,8 @@ import pytest
 from tile_oracle.build.builder import Builder
 from tile_oracle.data_files import data_folder
 from tile_oracle.device.cpu import CpuDevice, open_device
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 _HEADER = Path(__file__).with_name("precision_faults.hpp")
 

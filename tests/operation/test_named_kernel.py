@@ -10,7 +10,7 @@ from tile_oracle.kernel import kernel_from_row, parse_kernel_name
 from tile_oracle.kernel.named import NamedKernel
 from tile_oracle.kernel_filter import KernelFilter
 from tile_oracle.operation import Kind
-from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.session.pair_id import pair_id, pair_of
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")

@@ -13,7 +13,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.cli import main
 from tile_oracle.errors import RuleError
 from tile_oracle.operation import Kind, operation_named
-from tile_oracle.operation.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
 from tile_oracle.pool import explain_pool, kernel_pool, load_rule_set, rules_of
 from tile_oracle.pool.ck_builder_line import FORMS, UnreadableLineError, read_line
 

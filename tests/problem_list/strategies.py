@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
 
 
 def _extent(least: int = 1) -> st.SearchStrategy[int]:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.problem_list.strategies import problems
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_list import tile_engine
 from tile_oracle.problem_set import ProblemSet, load_problem_set, load_problem_sets
 

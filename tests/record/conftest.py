@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 Row = dict[str, Any]
 

@@ -12,9 +12,9 @@ import pytest
 
 from tile_oracle.errors import RecordError
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.operation.gemm.kernel import GemmKernel
-from tile_oracle.operation.gemm.problem import GEMM_PROBLEM_FIELDS, GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.kernel import GemmKernel
+from tile_oracle.operations.gemm.problem import GEMM_PROBLEM_FIELDS, GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import final_measurements, find_oracles, key_columns, problem_table, problems_of
 from tile_oracle.pool import gemm_pool
 from tile_oracle.record.dataset import load_records

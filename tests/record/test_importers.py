@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tile_oracle.errors import RecordError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.importers import import_file, write_records
 from tile_oracle.record.schema import arrow_schema

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.registry.measuring import PoolMeasurements, best_of

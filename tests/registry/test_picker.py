@@ -18,7 +18,7 @@ from tile_oracle.kernel import Kernel
 from tile_oracle.measure.measurement import Measurement
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.trees import TreeSettings
-from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.problem import problem_from_id
 from tile_oracle.problem_set import load_problem_set

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from tile_oracle.operation.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES, GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.record.schema import columns
 
 PIPELINES = ("compv3", "compv4", "compv5")

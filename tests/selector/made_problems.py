@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
 
 

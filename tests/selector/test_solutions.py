@@ -13,7 +13,7 @@ from tile_oracle.cli import main
 from tile_oracle.data_files import data_folder
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 NAMES = data_folder("selector") / "example" / "dispatch" / "names.txt"
 VECTORS = (8, 1, 4)

@@ -13,7 +13,7 @@ from tests.pytest_project import Project
 from tests.report.records_factory import frame, record
 from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.kernel import Kernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import pool_of_kind
 from tile_oracle.problem_set import load_problem_set
 from tile_oracle.record.dataset_file import write_dataset

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import gemm_pool, kernel_pool
 from tile_oracle.problem_set import list_problem_sets, load_problem_set
 from tile_oracle.session.pair_id import pair_id, pair_of

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import BuildError, TargetError
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 from tile_oracle.target import TargetOptions, resolve_target
 

@@ -34,9 +34,9 @@ from tile_oracle.model.aliases import find_aliases, merge
 from tile_oracle.model.physics import PhysicalModel
 from tile_oracle.model.predictor import Predictor, find_model_of
 from tile_oracle.operation import Kind
-from tile_oracle.operation.gemm.kernel import GemmKernel
-from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.kernel import GemmKernel
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import problems_of
 from tile_oracle.pool import gemm_pool
 from tile_oracle.record.importers import write_records

@@ -18,7 +18,7 @@ from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.tree_targets import TARGETS
 from tile_oracle.model.trees import TreeSettings
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.cross_validation import cross_validate, out_of_fold
 from tile_oracle.training.fit import Effort, fit
 from tile_oracle.training.hard_examples import mine_hard_examples

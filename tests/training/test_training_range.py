@@ -14,7 +14,7 @@ from tile_oracle.cli import main
 from tile_oracle.data_files import data_folder
 from tile_oracle.model.aliases import no_aliases
 from tile_oracle.model.store import MANIFEST_FILE, OUT_OF_FOLD_FILE
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.recipe import recipe_named
 from tile_oracle.training.train import train
 from tile_oracle.training.training_range import TrainingRange

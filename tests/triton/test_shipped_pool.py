@@ -16,7 +16,7 @@ from tile_oracle.build.triton.child_process import triton_folder
 from tile_oracle.build.triton.kernel_source import TritonSource, open_triton, shipped_file
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind
-from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")

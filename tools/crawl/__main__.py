@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tools.command_line import run_tool
 from tools.crawl.catalogue import (
     SAMPLE,

@@ -13,7 +13,7 @@ import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from tile_oracle.operation.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
 
 Shapes = dict[GemmProblem, str]
 """Problem -> its source, in the order of the set."""

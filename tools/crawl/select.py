@@ -15,8 +15,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from tile_oracle.operation.grouped_conv.problem import DTYPE_BYTES, GroupedConvProblem
-from tile_oracle.operation.grouped_conv.slices import has_odd_channels, is_depthwise, is_gemm_like
+from tile_oracle.operations.grouped_conv.problem import DTYPE_BYTES, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.slices import has_odd_channels, is_depthwise, is_gemm_like
 from tools.crawl.synthetic import synthetic_problems
 from tools.crawl.trace import Trace
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 _Row = dict[str, Any]
 _BATCHES = (1, 2, 4, 8, 16, 32)

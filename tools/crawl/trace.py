@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tools.crawl.catalogue import Architecture, import_libraries
 
 _BATCH = 2

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tile_oracle.errors import HarnessError, ProblemError, ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tools.crawl.trace import Trace
 
 _MAX_LINE_BYTES = 4 * 2**20

@@ -25,7 +25,7 @@ from tile_oracle.model.store import (
     read_json,
     read_manifest,
 )
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.report.markdown import code, text
 from tools.results.published import HARDWARE, PUBLISHED, SOURCE
 

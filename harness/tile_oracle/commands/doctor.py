@@ -27,7 +27,7 @@ from tile_oracle.errors import HarnessError, KernelError
 from tile_oracle.measure.child import what_holds
 from tile_oracle.measure.containment import VARIABLE as CONTAINMENT_VARIABLE
 from tile_oracle.measure.containment import containment_for, own_cgroup, why_no_cgroup
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tile_oracle.pool import kernel_pool
 from tile_oracle.target.device_state import DeviceState, open_reader, why_not_readable
 from tile_oracle.target.gpu_presence import Presence, amd_presence, nvidia_presence

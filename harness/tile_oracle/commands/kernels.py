@@ -33,8 +33,8 @@ from tile_oracle.errors import RuleError
 from tile_oracle.kernel import Kernel, TiledKernel, parse_kernel_name, tiled
 from tile_oracle.kernel_filter import KernelFilter, filter_fields
 from tile_oracle.operation import Operation, operation_named, operation_names
-from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 from tile_oracle.pool import (
     PoolExplanation,
     RuleSet,

@@ -17,7 +17,7 @@ from tile_oracle.build.source_providers import kernel_source_option
 from tile_oracle.commands.options import add_build_dir, add_toolchain
 from tile_oracle.commands.problem_arguments import PROBLEM_HELP, problems_of_arguments
 from tile_oracle.errors import ModelError, NoModelError, TargetError
-from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.pool.rules import rules_of
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.aiter import Winner, tuned_table

@@ -14,8 +14,8 @@ from tile_oracle.json_tree import shown
 from tile_oracle.kernel import EPILOGUES, PIPELINE_NAME, SCHEDULERS, Kernel, NamedKernel
 from tile_oracle.kernel_filter.syntax import Syntax, Token
 from tile_oracle.operation import operation_named, operation_names
-from tile_oracle.operation.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, DTYPES
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
 
 _INTEGER, _TEXT, _FLAG = "an integer", "a text", "true or false"
 

@@ -1,8 +1,8 @@
 """Operations: one descriptor each, `Operation`, found by name (`operation_named`).
 
-The descriptor has all that is particular to an operation; the rest of the package asks it. The package has
-two operations, `operation.grouped_conv` and `operation.gemm`. Installed distributions add their own through
-the entry point group `tile_oracle.operations`.
+The descriptor has all that is particular to an operation; the rest of the package asks it. The package's own
+operations are in `tile_oracle.operations`. Installed distributions add theirs through the entry point group
+of that name.
 """
 
 from __future__ import annotations

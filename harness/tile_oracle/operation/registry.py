@@ -23,8 +23,8 @@ ENTRY_POINTS = "tile_oracle.operations"
 """The entry point group."""
 
 _OWN = {
-    "grouped_conv": "tile_oracle.operation.grouped_conv.descriptor:GROUPED_CONV",
-    "gemm": "tile_oracle.operation.gemm.descriptor:GEMM",
+    "grouped_conv": "tile_oracle.operations.grouped_conv.descriptor:GROUPED_CONV",
+    "gemm": "tile_oracle.operations.gemm.descriptor:GEMM",
 }
 DEFAULT_OPERATION = "grouped_conv"
 """The operation of tables that name none, as older records do."""

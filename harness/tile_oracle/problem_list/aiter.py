@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 from tile_oracle.spreadsheet import cell_text, safe_cell
 

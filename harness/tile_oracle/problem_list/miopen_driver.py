@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import cast
 
 from tile_oracle.errors import ProblemError
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem import Problem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 

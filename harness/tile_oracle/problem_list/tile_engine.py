@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tile_oracle.errors import ProblemError, ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_list.list_file import ListFile, quoted
 from tile_oracle.user_file import open_regular
 

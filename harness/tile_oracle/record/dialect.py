@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
 
 Claim = Callable[[str, Problem], bool]

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from tile_oracle.errors import RecordError
 from tile_oracle.operation import Operation, find_operation, operation_names
-from tile_oracle.operation.grouped_conv.kernel import KERNEL_FIELDS
-from tile_oracle.operation.grouped_conv.problem import PROBLEM_FIELDS
+from tile_oracle.operations.grouped_conv.kernel import KERNEL_FIELDS
+from tile_oracle.operations.grouped_conv.problem import PROBLEM_FIELDS
 
 STATUSES = ("ok", "unsupported", "build_error", "wrong", "flaky", "crash", "timeout", "device_lost", "noisy")
 """The statuses of a pair. Only `ok` counts for an oracle."""

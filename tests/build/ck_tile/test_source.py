@@ -14,7 +14,7 @@ from tile_oracle.build.ck_tile.headers import find_headers
 from tile_oracle.build.ck_tile.source import source_for
 from tile_oracle.errors import KernelError
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
 
 DOUBLE = Path(__file__).parents[1] / "ck_tile_double"
 FORWARD = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"

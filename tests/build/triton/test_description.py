@@ -16,7 +16,7 @@ from tile_oracle.build.triton.description import describe_file, read_description
 from tile_oracle.build.triton.kernel_source import TritonSource, open_triton
 from tile_oracle.errors import BuildError
 from tile_oracle.operation import Kind
-from tile_oracle.operation.gemm.problem import GemmProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
 
 KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
 

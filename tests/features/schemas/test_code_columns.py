@@ -24,8 +24,8 @@ from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.model.ranker import tree_members
 from tile_oracle.model.trees import TreeSettings
-from tile_oracle.operation.gemm.problem import GemmProblem
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import train
 

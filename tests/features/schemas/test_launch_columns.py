@@ -15,8 +15,8 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.pool import kernel_pool
 
 SCHEMA = schema_named("grouped_conv_own_3")

@@ -9,7 +9,7 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, work_of
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 OWN = schema_named("grouped_conv_own_1")
 KERNEL = "grouped_conv_{}_bf16_2d_32x128x64_compv3"

@@ -14,8 +14,8 @@ from tile_oracle.features.columns import pair_columns
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named, schema_with
 from tile_oracle.kernel import parse_kernel_name
-from tile_oracle.operation.grouped_conv.kernel import PUBLISHED_TILES
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import PUBLISHED_TILES
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 HARDWARE = dict(
     zip(

@@ -29,7 +29,7 @@ from tile_oracle.device.reference import exact_output, integer_operands
 from tile_oracle.device.runtime.driver import Arguments, Geometry
 from tile_oracle.kernel import Kernel
 from tile_oracle.number_formats import STORAGE, Array, encode
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem
 
 HERE = Path(__file__).parent

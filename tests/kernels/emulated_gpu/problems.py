@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 
 _2D = (
     # One channel, three to seven, and groups of three channels and seven.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem_set import load_problem_set
 from tools.crawl import __main__ as crawl
 from tools.crawl.trace import Trace

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tools.crawl.select import (
     PINNED_TO_TRAINING,
     TRAINING_LIMITS,

@@ -7,7 +7,7 @@ from functools import cache
 
 import pytest
 
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, GroupedConvProblem
 from tile_oracle.problem_set import ProblemSet, load_problem_set
 from tile_oracle.problem_slices import slices_of
 from tools.crawl.select import kind_of

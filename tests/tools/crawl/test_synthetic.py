@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from tile_oracle.operation.grouped_conv.problem import DIRECTIONS
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS
 from tools.crawl.synthetic import synthetic_problems
 
 

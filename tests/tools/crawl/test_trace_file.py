@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tile_oracle.errors import ProblemSetError
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tools.crawl.trace import Trace
 from tools.crawl.trace_file import TraceFile, default_trace_file
 

@@ -15,8 +15,8 @@ import pandas as pd
 from tile_oracle.commands.oracle import write_oracle
 from tile_oracle.judge.criteria import Criteria
 from tile_oracle.measure.measurement import Measurement
-from tile_oracle.operation.grouped_conv.kernel import GroupedConvKernel
-from tile_oracle.operation.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.oracle import problems_of
 from tile_oracle.record.dataset import load_records, measurements_folder, read_rows
 from tile_oracle.record.dataset_file import write_dataset

@@ -1,0 +1,1 @@
+"""The package's own operations, one folder each. The other packages ask their descriptors."""

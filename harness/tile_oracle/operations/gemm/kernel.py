@@ -1,0 +1,185 @@
+"""GEMM kernels. Name and fields convert both ways without loss.
+
+The name is the published one and has every field:
+
+    gemm_{dtype}_{layout}_{pipeline}_{epilogue}_{scheduler}_{pad_m}_{pad_n}_{pad_k}_{persistent}
+        _{tile}_{warps}_{warp tile}
+
+with True or False for the four flags and sizes written as 256x128x64. Published names that begin with
+gemm_universal_ or gemm_preshuffle_ are also read. Pipelines preshufflevN take B shuffled before the kernel
+runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel.fields import (
+    EPILOGUES,
+    MAX_NUMBER,
+    PIPELINE_NAME,
+    SCHEDULERS,
+    shortened,
+    triple,
+    triple_of,
+    values_of_row,
+)
+from tile_oracle.operation.kind import Kind
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS
+from tile_oracle.problem import Problem
+
+
+@dataclass(frozen=True)
+class GemmKernel:
+    """One GEMM kernel: every field that changes its code.
+
+    tile_{m,n,k}: rows, columns and depth of a workgroup's tile (elements). warp_{m,n,k}: waves along each
+    axis of the tile. warp_tile_{m,n,k}: the tile of one matrix instruction sequence of a wave (on cpu: the
+    register micro-tile). pad_{m,n,k}: whether partial tiles along that axis are handled. persistent:
+    workgroups stay on their compute unit and take further tiles.
+
+    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
+    the limits of a single architecture.
+    """
+
+    dtype: str
+    layout: str
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    warp_m: int
+    warp_n: int
+    warp_k: int
+    warp_tile_m: int
+    warp_tile_n: int
+    warp_tile_k: int
+    pipeline: str = "compv3"
+    scheduler: str = "intrawave"
+    epilogue: str = "cshuffle"
+    pad_m: bool = False
+    pad_n: bool = False
+    pad_k: bool = False
+    persistent: bool = False
+
+    op: ClassVar[str] = "gemm"
+    double_smem_buffer: ClassVar[None] = None
+    """The pipeline decides."""
+
+    def __post_init__(self) -> None:
+        for name, words in (
+            ("dtype", GEMM_DTYPES),
+            ("layout", GEMM_LAYOUTS),
+            ("scheduler", SCHEDULERS),
+            ("epilogue", EPILOGUES),
+        ):
+            if getattr(self, name) not in words:
+                raise KernelError(f"{name} {shortened(getattr(self, name))} is not one of {', '.join(words)}")
+        if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
+            raise KernelError(
+                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
+                "basic_async_vN or preshufflevN"
+            )
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.type == "bool" and type(value) is not bool:
+                raise KernelError(f"{field.name} = {shortened(value)} is not True or False")
+            if field.type == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
+                raise KernelError(f"{field.name} = {shortened(value)} is not an integer from 1 to 2^20")
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return (self.tile_m, self.tile_n, self.tile_k)
+
+    @property
+    def waves(self) -> tuple[int, int, int]:
+        return (self.warp_m, self.warp_n, self.warp_k)
+
+    @property
+    def warp_tile(self) -> tuple[int, int, int]:
+        return (self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
+
+    @property
+    def paddings(self) -> tuple[bool, bool, bool]:
+        return (self.pad_m, self.pad_n, self.pad_k)
+
+    @property
+    def preshuffle(self) -> bool:
+        """Whether B is reordered for the matrix instructions before the kernel runs."""
+        return self.pipeline.startswith("preshuffle")
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The fields that problem and kernel must share: operation, dtype, layout."""
+        return Kind.of(self.op, dtype=self.dtype, layout=self.layout)
+
+    def matches(self, problem: Problem) -> bool:
+        """Whether operation, dtype and layout match the problem's."""
+        return self.kind == problem.kind
+
+    @cached_property
+    def name(self) -> str:
+        """The full name, from which every field can be read back (`parse_gemm_name`)."""
+        return f"{self.op}_{self.dtype}_{self.layout}_{self.short_name}"
+
+    @cached_property
+    def short_name(self) -> str:
+        """The name without operation, dtype and layout, which a matching problem has."""
+        flags = (*self.paddings, self.persistent)
+        sizes = (self.tile, self.waves, self.warp_tile)
+        tokens = (self.pipeline, self.epilogue, self.scheduler, *map(str, flags), *map(triple, sizes))
+        return "_".join(tokens)
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping, in the order of GEMM_KERNEL_FIELDS."""
+        return {name: getattr(self, name) for name in GEMM_KERNEL_FIELDS}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> GemmKernel:
+        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
+
+        Raises KernelError for a missing column or a value of the wrong type.
+        """
+        return cls(**values_of_row(cls, row))
+
+
+GEMM_KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GemmKernel))
+
+
+@lru_cache(maxsize=65536)
+def parse_gemm_name(name: str) -> GemmKernel:
+    """The GEMM kernel of a full name. Raises KernelError, which names the part that cannot be read."""
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise KernelError(
+            f"{shortened(name)} is not a GEMM kernel name; one looks like "
+            "gemm_bf16_rcr_compv3_cshuffle_intrawave_False_False_False_False_256x128x64_2x2x1_32x32x16"
+        )
+    part = match.groupdict()
+    return GemmKernel(
+        part["dtype"],
+        part["layout"],
+        *triple_of(part["tile"]),
+        *triple_of(part["warps"]),
+        *triple_of(part["warp_tile"]),
+        pipeline=part["pipeline"],
+        scheduler=part["scheduler"],
+        epilogue=part["epilogue"],
+        pad_m=part["pad_m"] == "True",
+        pad_n=part["pad_n"] == "True",
+        pad_k=part["pad_k"] == "True",
+        persistent=part["persistent"] == "True",
+    )
+
+
+_T = r"[1-9][0-9]{0,6}x[1-9][0-9]{0,6}x[1-9][0-9]{0,6}"
+_FLAGS = "".join(f"_(?P<{flag}>True|False)" for flag in ("pad_m", "pad_n", "pad_k", "persistent"))
+_NAME = re.compile(
+    rf"gemm_(?:universal_|preshuffle_)?(?P<dtype>[a-z0-9]+)_(?P<layout>[a-z]{{3}})"
+    rf"_(?P<pipeline>{PIPELINE_NAME.pattern})_(?P<epilogue>{'|'.join(EPILOGUES)})"
+    rf"_(?P<scheduler>{'|'.join(SCHEDULERS)}){_FLAGS}_(?P<tile>{_T})_(?P<warps>{_T})_(?P<warp_tile>{_T})"
+)

@@ -1,0 +1,109 @@
+"""GEMM in a worker process (see `tile_oracle.operation.on_device`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.check_data import Axis, Columns
+from tile_oracle.device.cpu_data import ProblemData
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.product_check import Vector, times, weighted_rows
+from tile_oracle.device.reference import Integers
+from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
+from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.operations.gemm.pointwise import operands_swapped, pointwise_conv
+from tile_oracle.operations.gemm.problem import GemmProblem
+from tile_oracle.operations.grouped_conv import on_device as convolution
+
+_BLOCK = 1 << 20
+"""Products computed at a time."""
+
+
+def cpu_data(problem: GemmProblem, seed: int) -> ProblemData:
+    """Integer data, as for every sum of products."""
+    return ProblemData(problem, seed)
+
+
+def cpu_arguments(
+    problem: GemmProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
+) -> convolution.ConvArgs:
+    """The arguments of the 1x1 convolution that computes the GEMM on cpu."""
+    if operands_swapped(problem):
+        operands = operands[::-1]
+    return convolution.cpu_arguments(pointwise_conv(problem), operands, out)
+
+
+def least_flops(problem: GemmProblem) -> float:
+    """Operations that any known exact algorithm needs."""
+    return problem.flops / FEWER_PRODUCTS_OF_MATRICES
+
+
+def bytes_read(problem: GemmProblem) -> int:
+    """Bytes of A and B."""
+    return STORAGE[problem.dtype].itemsize * (problem.M + problem.N) * problem.K
+
+
+def fold_axes(problem: GemmProblem) -> tuple[Axis, Axis]:
+    """The axis of each operand along which the second half of the depth repeats the first."""
+    first = Axis(1 if problem.layout[0] == "r" else problem.M, problem.K)
+    return first, Axis(problem.N if problem.layout[1] == "r" else 1, problem.K)
+
+
+def columns_of_second(problem: GemmProblem) -> Columns:
+    """The elements of B that determine a column of the result: negating them negates it."""
+    return Columns(problem.N if problem.layout[1] == "r" else 1, problem.K)
+
+
+def columns_of_result(problem: GemmProblem) -> Columns:
+    """The same columns in the result."""
+    return Columns(problem.N, problem.M)
+
+
+def exact_output(problem: GemmProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
+    """The whole output. It is exact because all sums stay below 2^24."""
+    a, b = _matrices(problem, first, second)
+    return np.asarray(a.astype(np.float32) @ b.astype(np.float32))
+
+
+def _matrices(problem: GemmProblem, first: Integers, second: Integers) -> tuple[Integers, Integers]:
+    """A as (M, K) and B as (K, N), whatever their order in memory."""
+    a = first if problem.layout[0] == "r" else first.T
+    b = second if problem.layout[1] == "r" else second.T
+    return a, b
+
+
+def exact_values(
+    problem: GemmProblem,
+    first: Integers,
+    second: Integers,
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Single output values in 64-bit integers, computed by the definition of the operation."""
+    a, b = _matrices(problem, first, second)
+    rows, columns = np.divmod(points, problem.N)
+    total = np.empty(len(points), np.int64)
+    at_once = max(1, _BLOCK // problem.K)
+    for start in range(0, len(points), at_once):
+        part = slice(start, start + at_once)
+        products = a[rows[part]].astype(np.int64) * b[:, columns[part]].T
+        total[part] = products.sum(axis=1)
+    return total
+
+
+def weighted(problem: GemmProblem, out: Array, weights: Vector) -> Vector:
+    """C times the weights of its columns."""
+    return weighted_rows(out, problem.result_dtype, weights)
+
+
+def first_of_row(problem: GemmProblem, row: int) -> int:
+    """The flat index of the first value of a row of C."""
+    return row * problem.N
+
+
+def weighted_product(problem: GemmProblem, first: Integers, second: Integers, weights: Vector) -> Vector:
+    """The value of `weighted` for the correct result: A (B r)."""
+    a, b = _matrices(problem, first, second)
+    return times(a, times(b, weights))

@@ -1,0 +1,98 @@
+"""Why an architecture refuses a GEMM kernel; see `Arch.refusals`.
+
+Every reason begins with the name of its rule: `warp tile: ...`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tile_oracle.arch import Arch, listed
+from tile_oracle.kernel.fields import triple
+from tile_oracle.operations.gemm.kernel import GemmKernel
+from tile_oracle.operations.gemm.problem import GemmProblem
+
+PRESHUFFLE_LAYOUT = "rcr"
+"""B is shuffled column by column, so its columns must be contiguous, and so must A's rows."""
+
+_CPU = "cpu"
+
+
+def refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    """All reasons against the kernel, in the order in which they are checked."""
+    if kernel.dtype not in arch.warp_tiles:
+        yield f"dtype: {arch.name} does not multiply {kernel.dtype}, only {', '.join(arch.dtypes(kernel.op))}"
+        return
+    yield from _pipeline_refusals(arch, kernel)
+    yield from _tile_refusals(arch, kernel)
+    if not all(kernel.paddings) and not arch.kernels.paddings_may_be_off:
+        yield f"padding: {arch.name} kernels always handle partial tiles: pad_m, pad_n, pad_k must be on"
+    if arch.kernels.name == _CPU:
+        yield from _cpu_refusals(arch, kernel)
+
+
+def _pipeline_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    yield from arch.pipeline_refusals(kernel)
+    if kernel.pipeline not in arch.kernels.pipelines:
+        return
+    if kernel.epilogue not in arch.kernels.epilogues:
+        allowed = " or ".join(arch.kernels.epilogues)
+        yield f"epilogue: kernels on {arch.name} end in {allowed}, not {kernel.epilogue}"
+    if kernel.preshuffle and kernel.layout != PRESHUFFLE_LAYOUT:
+        yield (
+            f"layout: {kernel.pipeline} shuffles B column by column, which {PRESHUFFLE_LAYOUT} matrices "
+            f"allow, not {kernel.layout}"
+        )
+
+
+def _tile_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    if kernel.waves not in arch.waves:
+        yield f"waves: {triple(kernel.waves)} is not one of {listed(arch.waves)} on {arch.name}"
+    there, whose = arch.warp_tiles[kernel.dtype], "for"
+    if kernel.preshuffle:
+        there, whose = arch.preshuffle_warp_tiles.get(kernel.dtype, ()), "for preshuffled"
+    if kernel.warp_tile not in there:
+        yield (
+            f"warp tile: {triple(kernel.warp_tile)} is not one of {listed(there) or 'none'} "
+            f"{whose} {kernel.dtype} on {arch.name}"
+        )
+    for axis, tile, waves, warp in zip("mnk", kernel.tile, kernel.waves, kernel.warp_tile, strict=True):
+        if tile % (waves * warp):
+            yield f"tile: tile_{axis} = {tile} is not a multiple of waves x warp tile = {waves} x {warp}"
+    if arch.kernels.whole_loads:
+        threads = arch.workgroup_threads(kernel)
+        for axis, rows in (("m", kernel.tile_m), ("n", kernel.tile_n)):
+            if rows * kernel.tile_k % threads:
+                yield (
+                    f"vectors: tile_{axis} x tile_k = {rows * kernel.tile_k:,} elements are not a multiple "
+                    f"of {threads} threads"
+                )
+    lds_bytes = arch.lds_bytes(kernel)
+    if lds_bytes > arch.lds_limit_bytes:
+        buffers = "in two buffers " if arch.double_smem_buffer_required(kernel.pipeline) else ""
+        yield (
+            f"LDS: {triple(kernel.tile)} {kernel.dtype} {buffers}needs {lds_bytes:,} bytes, "
+            f"{kernel.pipeline} on {arch.name} has {arch.lds_limit_bytes:,}"
+        )
+
+
+def _cpu_refusals(arch: Arch, kernel: GemmKernel) -> Iterator[str]:
+    if kernel.persistent:
+        yield f"persistent: {arch.name} has one thread, which takes every tile anyway: leave it off"
+
+
+def problem_refusals(arch: Arch, kernel: GemmKernel, problem: GemmProblem) -> Iterator[str]:
+    """Why a kernel that the architecture allows cannot compute this problem of its kind."""
+    padded = dict(zip("mnk", kernel.paddings, strict=True))
+    extents = dict(zip("mnk", problem.gemm_shape, strict=True))
+    # Each of the split_k parts of the depth has tiles of its own.
+    tiles = {"m": kernel.tile_m, "n": kernel.tile_n, "k": kernel.tile_k * problem.split_k}
+    for axis, tile in tiles.items():
+        if not padded[axis] and extents[axis] % tile:
+            parts = f" x split_k {problem.split_k}" if axis == "k" and problem.split_k > 1 else ""
+            yield (
+                f"padding: pad_{axis} is off and {axis.upper()} = {extents[axis]} is not a multiple of "
+                f"tile_{axis} = {kernel.tile['mnk'.index(axis)]}{parts}"
+            )
+    if problem.split_k > 1 and arch.kernels.name == _CPU:
+        yield f"split_k: {arch.name} kernels do not split the depth: split_k = {problem.split_k} must be 1"

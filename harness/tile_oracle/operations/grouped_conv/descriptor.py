@@ -1,0 +1,164 @@
+"""The descriptor of grouped convolution."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tile_oracle.operation.bands import BANDS
+from tile_oracle.operation.descriptor import Operation, RuleBlock
+from tile_oracle.operations.grouped_conv.arguments import arguments
+from tile_oracle.operations.grouped_conv.columns import FOREIGN_COLUMNS
+from tile_oracle.operations.grouped_conv.cpu_source import cpu_source
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel, parse_grouped_conv_name
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES, GroupedConvProblem
+from tile_oracle.operations.grouped_conv.slices import CONV_SLICES
+
+if TYPE_CHECKING:
+    from tile_oracle.arch import Arch
+    from tile_oracle.features.operation_features import OperationFeatures
+    from tile_oracle.json_tree import JsonTree
+    from tile_oracle.operation.ck_tile import CkTileUnits
+    from tile_oracle.operation.gpu_source import GpuSource
+    from tile_oracle.operation.kernel_lists import KernelLists
+    from tile_oracle.operation.on_device import OnDevice
+    from tile_oracle.operation.on_gpu import OnGpu
+    from tile_oracle.operation.search_axes import SearchAxes
+
+_DEPTH_DEFAULTS = {"Di": 1, "Z": 1, "stride_d": 1, "pad_d": 0, "dilation_d": 1}
+
+
+def _completed(values: dict[str, Any]) -> dict[str, Any]:
+    """Adds missing values: one group; 3D if a depth column is not its default, else 2D; the padding of an
+    axis for which only the output extent is given."""
+    deep = any(values.get(name, default) != default for name, default in _DEPTH_DEFAULTS.items())
+    deep |= values.get("Do", 1) > 1
+    pads = {f"pad_{axis}": pad for axis in "dhw" if (pad := _pad_of_output(values, axis)) is not None}
+    return {"G": 1, "ndim": 3 if deep else 2} | pads | values
+
+
+def _pad_of_output(values: Mapping[str, Any], axis: str) -> int | None:
+    """The smallest symmetric padding that gives the stated output extent."""
+    inside, taps, outside = {"d": ("Di", "Z", "Do"), "h": ("Hi", "Y", "Ho"), "w": ("Wi", "X", "Wo")}[axis]
+    if f"pad_{axis}" in values or outside not in values:
+        return None
+    reach = (values.get(taps, 1) - 1) * values.get(f"dilation_{axis}", 1) + 1
+    covered = (values[outside] - 1) * values.get(f"stride_{axis}", 1) + reach
+    return int(max(0, -((values.get(inside, 1) - covered) // 2)))
+
+
+def _timed_like(kernel: GroupedConvKernel) -> GroupedConvKernel | None:
+    """compv5 has the times of compv3, as the public gfx950 measurements show."""
+    return replace(kernel, pipeline="compv3") if kernel.pipeline == "compv5" else None
+
+
+def _read_rules(tree: JsonTree, tile_lists: Mapping[str, JsonTree]) -> RuleBlock:
+    from tile_oracle.operations.grouped_conv.rules import read_block
+
+    return read_block(tree, tile_lists)
+
+
+def _kernel_lists() -> KernelLists:
+    from tile_oracle.operations.grouped_conv import kernel_lists
+
+    return kernel_lists
+
+
+def _refusals(arch: Arch, kernel: GroupedConvKernel) -> Iterator[str]:
+    from tile_oracle.operations.grouped_conv.refusals import refusals
+
+    return refusals(arch, kernel)
+
+
+def _problem_refusals(arch: Arch, kernel: GroupedConvKernel, problem: GroupedConvProblem) -> Iterator[str]:
+    from tile_oracle.operations.grouped_conv.refusals import problem_refusals
+
+    return problem_refusals(arch, kernel, problem)
+
+
+def _cpu_source(kernel: GroupedConvKernel) -> str:
+    return cpu_source(kernel, kernel.direction, kernel.ndim)
+
+
+def _gpu_source() -> GpuSource:
+    from tile_oracle.operations.grouped_conv import gpu_source
+
+    return gpu_source
+
+
+def _ck_tile() -> CkTileUnits:
+    from tile_oracle.operations.grouped_conv import ck_tile
+
+    return ck_tile
+
+
+def _on_device() -> OnDevice:
+    from tile_oracle.operations.grouped_conv import on_device
+
+    return on_device
+
+
+def _on_gpu() -> OnGpu:
+    from tile_oracle.operations.grouped_conv import on_gpu
+
+    return on_gpu
+
+
+def _search() -> SearchAxes:
+    from tile_oracle.operations.grouped_conv import search
+
+    return search
+
+
+def _features() -> OperationFeatures:
+    from tile_oracle.features.schemas import GROUPED_CONV_FEATURES
+
+    return GROUPED_CONV_FEATURES
+
+
+GROUPED_CONV = Operation(
+    name=GroupedConvProblem.op,
+    plural="convolutions",
+    problem=GroupedConvProblem,
+    kernel=GroupedConvKernel,
+    parse_kernel=parse_grouped_conv_name,
+    kind_fields={"direction": DIRECTIONS, "dtype": DTYPES, "ndim": (2, 3)},
+    kind_words="direction, dtype and rank",
+    kind_format="{direction} {dtype} {ndim}D",
+    kernel_prefix_format="grouped_conv_{direction}_{dtype}_{ndim}d_",
+    id_prefixes=tuple(f"{direction}-" for direction in DIRECTIONS),
+    id_pattern=rf"(?:{'|'.join(DIRECTIONS)})-[a-z0-9]+-n[0-9]+-[a-z0-9-]*?f[0-9x]+(?:-[spd][0-9x]+)*",
+    short_names=r"[0-9]+x[0-9]+x[0-9]+_[a-z0-9_]+",
+    marks=("direction",),
+    required=("N", "C", "K", "Hi", "Wi", "Y", "X"),
+    model_type="grouped_conv",
+    outputs=("Do", "Ho", "Wo"),
+    foreign_columns=FOREIGN_COLUMNS,
+    models_by=("direction", "dtype"),
+    defaults={"direction": "forward", "dtype": "bf16"},
+    completed=_completed,
+    family_varies=("N", "Di", "Hi", "Wi"),
+    slices=CONV_SLICES,
+    bands={
+        "2D": lambda p: p.ndim == 2,
+        **BANDS,
+        "K no multiple of 16": lambda p: bool(p.K // p.G % 16),
+    },
+    rules_key="blocks",
+    read_rules=_read_rules,
+    kernel_lists=_kernel_lists,
+    refusals=_refusals,
+    problem_refusals=_problem_refusals,
+    cpu_source=_cpu_source,
+    gpu_source=_gpu_source,
+    ck_tile=_ck_tile,
+    on_device=_on_device,
+    on_gpu=_on_gpu,
+    arguments=arguments,
+    features=_features,
+    search=_search,
+    derived_columns=("Ho", "Wo"),
+    timed_like=_timed_like,
+)
+"""Grouped convolution: forward, data gradient, weight gradient, in 2D and 3D."""

@@ -1,0 +1,270 @@
+"""Grouped convolution kernels: name and fields convert both ways without loss.
+
+A name is the published one, followed by a token for each field that differs from what a published name
+implies:
+
+    grouped_conv_{direction}_{dtype}_{ndim}d_{tile}_{pipeline}_{scheduler}[_dsb][_si]
+        [_w{waves}][_wt{warp tile}][_v{vector widths}][_epdefault][_gm{groups}][_eg][_2s]
+        [_f1x1p0|_f1x1s1p0|_f3x3][_pad{mnk bits}]
+
+Implied are: waves and warp tile for the ten published tiles (names of other tiles state both), vector widths
+4x8x8, epilogue cshuffle, one group per tile, specialization Default, all paddings on. Published names without
+a scheduler mean intrawave. The oldest ones do not state buffering either: compv4 and comp_async, which exist
+only double-buffered, then mean double_smem_buffer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel.fields import (
+    EPILOGUES,
+    MAX_NUMBER,
+    PIPELINE_NAME,
+    SCHEDULERS,
+    shortened,
+    triple,
+    triple_of,
+    values_of_row,
+)
+from tile_oracle.operation.kind import Kind
+from tile_oracle.operations.grouped_conv.problem import DIRECTIONS, DTYPES
+from tile_oracle.problem import Problem
+
+PUBLISHED_TILES: dict[tuple[int, int, int], tuple[tuple[int, int, int], tuple[int, int, int]]] = {
+    (16, 64, 64): ((1, 4, 1), (16, 16, 16)),
+    (32, 64, 64): ((2, 2, 1), (16, 16, 16)),
+    (64, 64, 64): ((4, 1, 1), (16, 16, 16)),
+    (32, 128, 64): ((1, 4, 1), (32, 32, 16)),
+    (64, 128, 64): ((2, 2, 1), (32, 32, 16)),
+    (128, 128, 64): ((4, 4, 1), (32, 32, 16)),
+    (16, 64, 128): ((1, 4, 1), (16, 16, 32)),
+    (32, 64, 128): ((2, 2, 1), (16, 16, 32)),
+    (64, 64, 128): ((4, 1, 1), (16, 16, 32)),
+    (128, 64, 128): ((8, 2, 1), (16, 16, 32)),
+}
+"""Published tile (m, n, k) -> (waves, warp tile), which published names omit."""
+
+PUBLISHED_VECTORS = (4, 8, 8)
+
+_TWO_BUFFERS_ONLY = ("compv4", "comp_async")
+
+SPECIALIZATION_TOKENS = {
+    "Default": "", "Filter1x1Pad0": "f1x1p0", "Filter1x1Stride1Pad0": "f1x1s1p0", "Filter3x3": "f3x3"
+}  # fmt: skip
+"""Convolution specialization, as Composable Kernel calls it -> its token in a kernel's name."""
+SPECIALIZATIONS = tuple(SPECIALIZATION_TOKENS)
+
+
+@dataclass(frozen=True)
+class GroupedConvKernel:
+    """One implicit-GEMM convolution kernel: every field that changes its code.
+
+    tile_{m,n,k}: output rows, output columns and depth of a workgroup's tile (elements). wave_{m,n,k}: waves
+    along each axis of the tile. warp_tile_{m,n,k}: the tile of one matrix instruction sequence of a wave (on
+    cpu: the register micro-tile). vector_{a,b,c}: elements per global load or store of A, B and C.
+    pad_{m,n,k}: whether partial tiles along that axis are handled. specialization: the problems that the code
+    is for. Default: all; Filter1x1Pad0: 1x1 filters without padding; Filter1x1Stride1Pad0: these with stride
+    1; Filter3x3: 3x3 (3x3x3) filters with one input channel per group.
+
+    Raises KernelError on construction when a field is invalid on every architecture. tile_oracle.arch checks
+    the limits of a single architecture.
+    """
+
+    direction: str
+    dtype: str
+    ndim: int
+    tile_m: int
+    tile_n: int
+    tile_k: int
+    wave_m: int
+    wave_n: int
+    wave_k: int
+    warp_tile_m: int
+    warp_tile_n: int
+    warp_tile_k: int
+    vector_a: int = PUBLISHED_VECTORS[0]
+    vector_b: int = PUBLISHED_VECTORS[1]
+    vector_c: int = PUBLISHED_VECTORS[2]
+    pipeline: str = "compv3"
+    scheduler: str = "intrawave"
+    epilogue: str = "cshuffle"
+    double_smem_buffer: bool = False
+    split_image: bool = False
+    num_groups_to_merge: int = 1
+    explicit_gemm: bool = False
+    two_stage: bool = False
+    pad_m: bool = True
+    pad_n: bool = True
+    pad_k: bool = True
+    specialization: str = "Default"
+
+    op: ClassVar[str] = "grouped_conv"
+
+    def __post_init__(self) -> None:
+        for name, words in (
+            ("direction", DIRECTIONS),
+            ("dtype", DTYPES),
+            ("ndim", (2, 3)),
+            ("scheduler", SCHEDULERS),
+            ("epilogue", EPILOGUES),
+            ("specialization", SPECIALIZATIONS),
+        ):
+            if getattr(self, name) not in words:
+                raise KernelError(
+                    f"{name} {shortened(getattr(self, name))} is not one of {', '.join(map(str, words))}"
+                )
+        if not isinstance(self.pipeline, str) or not PIPELINE_NAME.fullmatch(self.pipeline):
+            raise KernelError(
+                f"pipeline {shortened(self.pipeline)} is not mem, comp_async, compvN, basic_vN, "
+                "basic_async_vN or preshufflevN"
+            )
+        for name, kind in _FIELD_TYPES:
+            value = getattr(self, name)
+            if kind == "bool" and type(value) is not bool:
+                raise KernelError(f"{name} = {shortened(value)} is not True or False")
+            if kind == "int" and (type(value) is not int or not 1 <= value <= MAX_NUMBER):
+                raise KernelError(f"{name} = {shortened(value)} is not an integer from 1 to 2^20")
+        if self.two_stage and self.direction != "bwd_weight":
+            raise KernelError(f"two_stage is for bwd_weight, not {self.direction}")
+
+    @property
+    def tile(self) -> tuple[int, int, int]:
+        return (self.tile_m, self.tile_n, self.tile_k)
+
+    @property
+    def waves(self) -> tuple[int, int, int]:
+        return (self.wave_m, self.wave_n, self.wave_k)
+
+    @property
+    def warp_tile(self) -> tuple[int, int, int]:
+        return (self.warp_tile_m, self.warp_tile_n, self.warp_tile_k)
+
+    @property
+    def vectors(self) -> tuple[int, int, int]:
+        return (self.vector_a, self.vector_b, self.vector_c)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The fields that problem and kernel must share: operation, direction, dtype, rank."""
+        return Kind.of(self.op, direction=self.direction, dtype=self.dtype, ndim=self.ndim)
+
+    def matches(self, problem: Problem) -> bool:
+        """Whether operation, direction, dtype and rank match the problem's."""
+        return self.kind == problem.kind
+
+    @cached_property
+    def name(self) -> str:
+        """The full name, from which every field can be read back (`parse_grouped_conv_name`)."""
+        return f"{self.op}_{self.direction}_{self.dtype}_{self.ndim}d_{self.short_name}"
+
+    @cached_property
+    def short_name(self) -> str:
+        """The name without operation, direction, dtype and rank, which a matching problem has."""
+        tokens = [triple(self.tile), self.pipeline, self.scheduler]
+        if self.double_smem_buffer:
+            tokens.append("dsb")
+        if self.split_image:
+            tokens.append("si")
+        implied = PUBLISHED_TILES.get(self.tile)
+        if implied is None or implied[0] != self.waves:
+            tokens.append("w" + triple(self.waves))
+        if implied is None or implied[1] != self.warp_tile:
+            tokens.append("wt" + triple(self.warp_tile))
+        if self.vectors != PUBLISHED_VECTORS:
+            tokens.append("v" + triple(self.vectors))
+        if self.epilogue != "cshuffle":
+            tokens.append("ep" + self.epilogue)
+        if self.num_groups_to_merge != 1:
+            tokens.append(f"gm{self.num_groups_to_merge}")
+        if self.explicit_gemm:
+            tokens.append("eg")
+        if self.two_stage:
+            tokens.append("2s")
+        if self.specialization != "Default":
+            tokens.append(SPECIALIZATION_TOKENS[self.specialization])
+        if not (self.pad_m and self.pad_n and self.pad_k):
+            tokens.append(f"pad{self.pad_m:d}{self.pad_n:d}{self.pad_k:d}")
+        return "_".join(tokens)
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping, in the order of KERNEL_FIELDS."""
+        return {name: getattr(self, name) for name in KERNEL_FIELDS}
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> GroupedConvKernel:
+        """The inverse of `as_row`; other columns are ignored, integers and flags of any type are accepted.
+
+        Raises KernelError for a missing column or a value of the wrong type.
+        """
+        return cls(**values_of_row(cls, row))
+
+
+_FIELD_TYPES = tuple((field.name, field.type) for field in fields(GroupedConvKernel))
+
+KERNEL_FIELDS: tuple[str, ...] = tuple(field.name for field in fields(GroupedConvKernel))
+
+
+@lru_cache(maxsize=65536)
+def parse_grouped_conv_name(name: str) -> GroupedConvKernel:
+    """The kernel of a full name; published names with and without a scheduler are accepted too.
+
+    Raises KernelError, which names the part that cannot be read.
+    """
+    match = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if match is None:
+        raise KernelError(
+            f"{shortened(name)} is not a kernel name; one looks like "
+            "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave_dsb_si"
+        )
+    part = match.groupdict()
+    tile = triple_of(part["tile"])
+    waves, warp_tile = PUBLISHED_TILES.get(tile, (None, None))
+    if part["w"]:
+        waves = triple_of(part["w"])
+    if part["wt"]:
+        warp_tile = triple_of(part["wt"])
+    if waves is None or warp_tile is None:
+        raise KernelError(
+            f"{shortened(name)} must name its waves and warp tile (_w1x4x1_wt16x16x16): "
+            f"{part['tile']} is not one of the published tiles, which imply them"
+        )
+    pads = part["pad"] or "111"
+    return GroupedConvKernel(
+        part["direction"],
+        part["dtype"],
+        int(part["ndim"]),
+        *tile,
+        *waves,
+        *warp_tile,
+        *(triple_of(part["v"]) if part["v"] else PUBLISHED_VECTORS),
+        pipeline=part["pipeline"],
+        scheduler=part["scheduler"] or "intrawave",
+        epilogue=part["ep"] or "cshuffle",
+        double_smem_buffer=part["dsb"] is not None
+        or (part["scheduler"] is None and part["pipeline"] in _TWO_BUFFERS_ONLY),
+        split_image=part["si"] is not None,
+        num_groups_to_merge=int(part["gm"] or 1),
+        explicit_gemm=part["eg"] is not None,
+        two_stage=part["two"] is not None,
+        pad_m=pads[0] == "1",
+        pad_n=pads[1] == "1",
+        pad_k=pads[2] == "1",
+        specialization=_SPECIALIZATION_OF[part["special"] or ""],
+    )
+
+
+_SPECIALIZATION_OF = {token: name for name, token in SPECIALIZATION_TOKENS.items()}
+_T = r"[1-9][0-9]{0,6}x[1-9][0-9]{0,6}x[1-9][0-9]{0,6}"
+_NAME = re.compile(
+    rf"grouped_conv_(?P<direction>{'|'.join(DIRECTIONS)})_(?P<dtype>[a-z0-9]+)_(?P<ndim>[23])d_(?P<tile>{_T})"
+    rf"_(?P<pipeline>{PIPELINE_NAME.pattern})(?:_(?P<scheduler>intrawave|interwave))?(?P<dsb>_dsb)?(?P<si>_si)?"
+    rf"(?:_w(?P<w>{_T}))?(?:_wt(?P<wt>{_T}))?(?:_v(?P<v>{_T}))?(?:_ep(?P<ep>default))?"
+    rf"(?:_gm(?P<gm>[1-9][0-9]{{0,6}}))?(?P<eg>_eg)?(?P<two>_2s)?"
+    rf"(?:_(?P<special>{'|'.join(filter(None, SPECIALIZATION_TOKENS.values()))}))?(?:_pad(?P<pad>[01]{{3}}))?"
+)

@@ -1,0 +1,275 @@
+"""Reads and writes the JSON kernel lists of Composable Kernel's dispatcher and tile_engine.
+
+An instance list names every kernel of one kind, field by field:
+
+    {"variant": "forward", "ndim_spatial": 2, "layout": "nhwgc", "datatype": "bf16",
+     "instances": [{"id": 0, "tile_m": 256, ..., "warp_m": 2, ..., "pipeline": "compv3", ...}]}
+
+Here warp_{m,n,k} are the waves, and compv1 is basic_v1. A trait list restricts the published tiles (the
+kernel set `default`) to some values:
+
+    {"variant": "forward", "trait_config": {"data_type": {"values": ["bf16"]},
+     "pipeline": {"values": ["compv3"]}, "ndim_spatial": {"values": [2]}}}
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tile_oracle.arch import Arch, known_archs
+from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.json_tree import JsonTree
+from tile_oracle.operation.descriptor import RuleBlock
+from tile_oracle.operation.kernel_lists import INSTANCES, TRAITS, KernelList
+from tile_oracle.operation.kind import Kind
+from tile_oracle.operations.grouped_conv.kernel import SPECIALIZATIONS, GroupedConvKernel
+from tile_oracle.operations.grouped_conv.rules import ConvRuleBlock, VectorRule
+from tile_oracle.pool.ck_builder_line import BuilderLine
+from tile_oracle.pool.rule_parts import TileRule
+
+_DIRECTIONS = {
+    "forward": "forward", "fwd": "forward", "bwd_data": "bwd_data", "backward_data": "bwd_data",
+    "bwd_weight": "bwd_weight", "backward_weight": "bwd_weight",
+}  # fmt: skip
+_LAYOUTS = {2: "nhwgc", 3: "ndhwgc"}
+_NUMBERS = {
+    **{f"tile_{axis}": f"tile_{axis}" for axis in "mnk"},
+    **{f"wave_{axis}": f"warp_{axis}" for axis in "mnk"},
+    **{f"warp_tile_{axis}": f"warp_tile_{axis}" for axis in "mnk"},
+    **{f"vector_{operand}": f"vector_size_{operand}" for operand in "abc"},
+}
+"""Field of a kernel -> key of an instance."""
+_WORDS = ("pipeline", "scheduler", "epilogue")
+_FLAGS = ("double_smem_buffer", "split_image", "explicit_gemm", "two_stage")
+_MERGED, _GROUPS = "num_groups_to_merge", "num_wave_groups"
+_TWO_WAVE_GROUPS = "compv5"
+_TRAITS: Mapping[str, str] = {
+    "data_type": "dtype", "ndim_spatial": "ndim",
+    **{name: name for name in (*_WORDS, *_FLAGS, _MERGED, "pad_m", "pad_n", "pad_k")},
+}  # fmt: skip
+"""Trait -> field of a kernel."""
+
+
+@dataclass(frozen=True)
+class ListedKernel:
+    """A block of one kernel. See `tile_oracle.operation.descriptor.RuleBlock`."""
+
+    place: str
+    arch: tuple[str, ...]
+    kernel: GroupedConvKernel
+    candidates: int = 1
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        return arch in self.arch and kind == self.kernel.kind
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[GroupedConvKernel]:
+        yield self.kernel
+
+
+@dataclass(frozen=True)
+class NarrowedBlock:
+    """A block restricted to kernels with given values of some fields."""
+
+    place: str
+    whole: RuleBlock
+    direction: str
+    values: Mapping[str, tuple[str | int | bool, ...]]
+
+    @property
+    def arch(self) -> tuple[str, ...]:
+        return self.whole.arch
+
+    @property
+    def candidates(self) -> int:
+        return self.whole.candidates
+
+    def covers(self, kind: Kind, arch: str) -> bool:
+        words = kind.words
+        wanted = {"direction": (self.direction,), **self.values}
+        return self.whole.covers(kind, arch) and all(
+            words[name] in wanted.get(name, (words[name],)) for name in words
+        )
+
+    def kernels(self, kind: Kind, arch: Arch) -> Iterator[Any]:
+        for kernel in self.whole.kernels(kind, arch):
+            if all(getattr(kernel, name) in values for name, values in self.values.items()):
+                yield kernel
+
+
+def read_kernel_list(tree: JsonTree, standard: Callable[[], Sequence[RuleBlock]]) -> KernelList:
+    """Reads either list. standard: the blocks that traits restrict. Raises RuleError."""
+    if TRAITS in tree.members():
+        return _read_traits(tree, standard())
+    return _read_instances(tree)
+
+
+# ---- instances --------------------------------------------------------------------------------------
+
+
+def _read_instances(tree: JsonTree) -> KernelList:
+    top = tree.known_members(("variant", "ndim_spatial", "datatype", INSTANCES), ("layout",))
+    ndim = top["ndim_spatial"].integer(2)
+    if ndim not in _LAYOUTS:
+        raise top["ndim_spatial"].error("ndim_spatial is 2 or 3")
+    if "layout" in top:
+        top["layout"].text((_LAYOUTS[ndim],))
+    kind: dict[str, Any] = {
+        "direction": _DIRECTIONS[top["variant"].text(_DIRECTIONS)],
+        "dtype": top["datatype"].text(("bf16", "fp16", "fp32")),
+        "ndim": ndim,
+    }
+    archs = tuple(arch for arch in known_archs() if arch.startswith("gfx9"))
+    blocks: list[RuleBlock] = []
+    left_out: list[tuple[str, str]] = []
+    for item in top[INSTANCES].items():
+        place = f"{item.file}: {item.path}"
+        try:
+            blocks.append(ListedKernel(place, archs, _instance(item, kind)))
+        except (RuleError, KernelError) as error:
+            left_out.append((place, str(error).removeprefix(f"{place}: ").removeprefix(f"{item.file}: ")))
+    if not blocks:
+        first = f": {left_out[0][0]}: {left_out[0][1]}" if left_out else ""
+        raise top[INSTANCES].error(f"no instance is a kernel{first}")
+    about = f"{len(blocks)} instances of {kind['direction']} {kind['dtype']} {ndim}D"
+    return KernelList(about, tuple(blocks), tuple(left_out), names_instances=True)
+
+
+def _instance(tree: JsonTree, kind: Mapping[str, Any]) -> GroupedConvKernel:
+    """The kernel of one instance. Raises RuleError or KernelError."""
+    options = (*_FLAGS, "scheduler", "epilogue", _MERGED, _GROUPS, "specialization", "id")
+    part = tree.known_members((*_NUMBERS.values(), "pipeline"), options)
+    values: dict[str, Any] = {field: part[key].integer(1) for field, key in _NUMBERS.items()}
+    values |= {name: part[name].text() for name in _WORDS if name in part}
+    values |= {name: part[name].flag() for name in _FLAGS if name in part}
+    if _MERGED in part:
+        values[_MERGED] = part[_MERGED].integer(1)
+    if values["pipeline"] == "compv1":
+        values["pipeline"] = "basic_v1"
+    groups = part[_GROUPS].integer(1) if _GROUPS in part else 1
+    if groups != 1 and (groups, values["pipeline"]) != (2, _TWO_WAVE_GROUPS):
+        raise part[_GROUPS].error(f"{_GROUPS} is 1, or 2 for {_TWO_WAVE_GROUPS}")
+    if "specialization" in part:
+        values["specialization"] = _specialization(part["specialization"])
+    return GroupedConvKernel(**kind, **values)
+
+
+def _specialization(tree: JsonTree) -> str:
+    """Ignores case and underscores: default, filter1x1_pad0, Filter1x1Pad0."""
+    known = {name.lower(): name for name in SPECIALIZATIONS}
+    found = known.get(re.sub("_", "", tree.text()).lower())
+    if found is None:
+        raise tree.error(f"{tree} is not one of {', '.join(SPECIALIZATIONS)}")
+    return found
+
+
+def instances_json(kernels: Sequence[GroupedConvKernel]) -> str:
+    """The instance list of kernels of one kind, one instance per line. Raises KernelError for kernels of
+    several kinds, and for kernels that a list cannot express."""
+    if len({kernel.kind for kernel in kernels}) != 1:
+        raise KernelError("an instance list has one direction, data type and rank: name them, or filter")
+    for kernel in kernels:
+        if not (kernel.pad_m and kernel.pad_n and kernel.pad_k):
+            raise KernelError(f"{kernel.name}: an instance list cannot express paddings that are off")
+    first = kernels[0]
+    head = {
+        "variant": first.direction, "ndim_spatial": first.ndim, "layout": _LAYOUTS[first.ndim],
+        "datatype": first.dtype,
+    }  # fmt: skip
+    rows = (json.dumps({"id": number, **_as_instance(kernel)}) for number, kernel in enumerate(kernels))
+    return json.dumps(head)[:-1] + ', "instances": [\n' + ",\n".join(rows) + "\n]}\n"
+
+
+def _as_instance(kernel: GroupedConvKernel) -> dict[str, Any]:
+    special = kernel.specialization
+    return {
+        **{key: getattr(kernel, field) for field, key in _NUMBERS.items()},
+        "pipeline": "compv1" if kernel.pipeline == "basic_v1" else kernel.pipeline,
+        "scheduler": kernel.scheduler,
+        "epilogue": kernel.epilogue,
+        **{name: getattr(kernel, name) for name in _FLAGS},
+        _MERGED: kernel.num_groups_to_merge,
+        _GROUPS: 2 if kernel.pipeline == _TWO_WAVE_GROUPS else 1,
+        "specialization": "default" if special == "Default" else special,
+    }
+
+
+# ---- traits -----------------------------------------------------------------------------------------
+
+
+def _read_traits(tree: JsonTree, standard: Sequence[RuleBlock]) -> KernelList:
+    top = tree.known_members(("variant", TRAITS))
+    direction = _DIRECTIONS[top["variant"].text(_DIRECTIONS)]
+    values: dict[str, tuple[str | int | bool, ...]] = {}
+    for trait, part in top[TRAITS].known_members((), _TRAITS).items():
+        given = part.known_members(("values",))["values"]
+        values[_TRAITS[trait]] = tuple(_leaf(item) for item in given.items())
+        if not values[_TRAITS[trait]]:
+            raise given.error("an empty list makes no kernels: leave the trait out, or name a value")
+    place = f"{tree.file}: {top[TRAITS].path}"
+    blocks = tuple(NarrowedBlock(place, block, direction, values) for block in standard)
+    return KernelList(f"the set default, restricted by the traits of {tree.file}", blocks)
+
+
+def _leaf(tree: JsonTree) -> str | int | bool:
+    if not isinstance(tree.value, str | int):
+        raise tree.error(f"{tree} is not a word, a number, or true or false")
+    return "basic_v1" if tree.value == "compv1" else tree.value
+
+
+def traits_json(kernels: Sequence[GroupedConvKernel], standard: Sequence[GroupedConvKernel]) -> str:
+    """The trait list of kernels of one kind. standard: the set `default` of that kind.
+
+    Raises KernelError when the traits would select other kernels.
+    """
+    if len({kernel.kind for kernel in kernels}) != 1:
+        raise KernelError("a trait list has one direction, data type and rank: name them")
+    values = {
+        trait: sorted({getattr(kernel, field) for kernel in kernels})
+        for trait, field in _TRAITS.items()
+        if trait in ("data_type", "ndim_spatial", "pipeline")
+        or len({getattr(kernel, field) for kernel in standard}) > 1
+    }
+    meant = {
+        kernel
+        for kernel in standard
+        if all(getattr(kernel, _TRAITS[trait]) in taken for trait, taken in values.items())
+    }
+    if meant != set(kernels):
+        raise KernelError(
+            f"traits cannot express these {len(kernels):,} kernels: they select {len(meant):,} of the set "
+            "default; write an instance list"
+        )
+    config = {trait: {"values": taken} for trait, taken in values.items()}
+    return json.dumps({"variant": kernels[0].direction, TRAITS: config}) + "\n"
+
+
+# ---- config files of CK Builder -------------------------------------------------------------------
+
+
+def builder_block(line: BuilderLine, archs: tuple[str, ...]) -> ConvRuleBlock:
+    """The block of one line of a config file of CK Builder."""
+    return ConvRuleBlock(
+        place=line.place,
+        about="",
+        arch=archs,
+        direction=(line.direction,),
+        dtype=(line.dtype,),
+        ndim=(line.ndim,),
+        tiles=(TileRule(line.tile, (line.waves,), (line.warp_tile,)),),
+        tile_k=(),
+        pipeline=(line.pipeline,),
+        scheduler=(line.scheduler,),
+        epilogue=("cshuffle",),
+        double_smem_buffer=(line.double_smem_buffer,),
+        split_image=(line.split_image,),
+        num_groups_to_merge=(line.num_groups_to_merge,),
+        explicit_gemm=(line.explicit_gemm,),
+        two_stage=(line.two_stage,),
+        vectors=(VectorRule(line.vectors),),
+        padding=((True, True, True),),
+        specialization=(line.specialization,),
+    )

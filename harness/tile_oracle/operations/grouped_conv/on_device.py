@@ -1,0 +1,252 @@
+"""Grouped convolution in a worker process (see `tile_oracle.operation.on_device`)."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tile_oracle.device.check_data import Axis, Columns
+from tile_oracle.device.cpu_data import ProblemData
+from tile_oracle.device.guarded_memory import GuardedBuffer
+from tile_oracle.device.reference import Integers
+from tile_oracle.device.roofline import FEWER_PRODUCTS_OF_MATRICES
+from tile_oracle.number_formats import STORAGE, Array
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
+from tile_oracle.operations.grouped_conv.weighted_product import first_of_row, weighted, weighted_product
+
+__all__ = [
+    "bytes_read",
+    "columns_of_result",
+    "columns_of_second",
+    "cpu_arguments",
+    "cpu_data",
+    "exact_output",
+    "exact_values",
+    "first_of_row",
+    "fold_axes",
+    "least_flops",
+    "weighted",
+    "weighted_product",
+]
+
+Index = tuple[Any, ...]
+"""An index along several axes of an array."""
+
+_FEWER_PRODUCTS = 4
+"""Reduction of multiplications by Winograd's algorithm, for filters with several taps."""
+
+_EXTENTS = (
+    *("N", "C", "K", "G", "Di", "Hi", "Wi", "Z", "Y", "X", "Do", "Ho", "Wo"),
+    *("stride_d", "stride_h", "stride_w", "pad_d", "pad_h", "pad_w"),
+    *("dilation_d", "dilation_h", "dilation_w"),
+)
+
+
+class ConvArgs(ctypes.Structure):
+    """kernels/cpu/abi.h: to_conv_args."""
+
+    _fields_ = (
+        *((name, ctypes.c_void_p) for name in ("in0", "in1", "out", "workspace")),
+        *((name, ctypes.c_int64) for name in _EXTENTS),
+    )
+
+
+def cpu_data(problem: GroupedConvProblem, seed: int) -> ProblemData:
+    """Integer data, as for every sum of products."""
+    return ProblemData(problem, seed)
+
+
+def cpu_arguments(
+    problem: GroupedConvProblem, operands: Sequence[GuardedBuffer], out: GuardedBuffer
+) -> ConvArgs:
+    """Extents and addresses."""
+    first, second = operands
+    args = ConvArgs(first.address, second.address, out.address, 0)
+    for name in _EXTENTS:
+        setattr(args, name, getattr(problem, name))
+    return args
+
+
+def least_flops(problem: GroupedConvProblem) -> float:
+    """Operations that any known exact algorithm needs."""
+    taps = math.prod(problem.filter)
+    inside = math.prod(len(_meetings(problem, axis)) for axis in range(problem.ndim))
+    products = problem.N * problem.G * (problem.C // problem.G) * (problem.K // problem.G) * inside
+    return 2 * products / (_FEWER_PRODUCTS if taps > 1 else FEWER_PRODUCTS_OF_MATRICES)
+
+
+def bytes_read(problem: GroupedConvProblem) -> int:
+    """Bytes of the operands that the result depends on."""
+    size = STORAGE[problem.dtype].itemsize
+    p = problem
+    used = [[set(places) for places in zip(*_meetings(p, axis), strict=True)] for axis in range(p.ndim)]
+    if any(not axis for axis in used):
+        return 0
+    images = p.N * p.C * math.prod(len(axis[0]) for axis in used)
+    weights = p.K * (p.C // p.G) * math.prod(len(axis[1]) for axis in used)
+    results = p.N * p.K * math.prod(len(axis[2]) for axis in used)
+    first, second = {
+        "forward": (images, weights),
+        "bwd_data": (results, weights),
+        "bwd_weight": (images, results),
+    }[p.direction]
+    return size * (first + second)
+
+
+def _meetings(p: GroupedConvProblem, axis: int) -> list[tuple[int, int, int]]:
+    """(input, tap, output) positions along an axis that are combined inside the image."""
+    stride, pad, dilation = p.stride[axis], p.pad[axis], p.dilation[axis]
+    extent = p.input_spatial[axis]
+    return [
+        (place, tap, out)
+        for tap in range(p.filter[axis])
+        for out in range(p.output_spatial[axis])
+        if 0 <= (place := out * stride + tap * dilation - pad) < extent
+    ]
+
+
+def fold_axes(problem: GroupedConvProblem) -> tuple[Axis, Axis]:
+    """The axis of each operand along which the second half of the depth repeats the first."""
+    c, k = problem.C // problem.G, problem.K // problem.G
+    if problem.direction == "forward":
+        return Axis(1, c), Axis(1, c)
+    if problem.direction == "bwd_data":
+        return Axis(1, k), Axis(math.prod(problem.filter) * c, k)
+    images = (math.prod(problem.input_spatial) * problem.C, math.prod(problem.output_spatial) * problem.K)
+    return Axis(images[0], problem.N), Axis(images[1], problem.N)
+
+
+def columns_of_second(problem: GroupedConvProblem) -> Columns:
+    """The elements of the second operand that determine a column of the result: negating them negates it."""
+    c, k, taps = problem.C // problem.G, problem.K // problem.G, math.prod(problem.filter)
+    if problem.direction == "forward":
+        return Columns(1, taps * c)
+    if problem.direction == "bwd_data":
+        return Columns(c, k * taps)
+    return Columns(problem.K, math.prod(problem.operand_shapes[1]) // problem.K)
+
+
+def columns_of_result(problem: GroupedConvProblem) -> Columns:
+    """The same columns in the result."""
+    shape = problem.operand_shapes[2]
+    values = math.prod(shape)
+    if problem.direction == "bwd_weight":
+        return Columns(1, values // problem.K)
+    count = problem.K if problem.direction == "forward" else problem.C
+    return Columns(count, values // count)
+
+
+def _window(problem: GroupedConvProblem, tap: tuple[int, ...]) -> Index:
+    """The positions in the padded input that a filter tap combines with each output position."""
+    windows = (
+        slice(t * d, t * d + (o - 1) * s + 1, s)
+        for t, d, o, s in zip(tap, problem.dilation, problem.output_spatial, problem.stride, strict=True)
+    )
+    return (slice(None), *windows)
+
+
+def _by_group(array: Array, group: int, channels: int) -> npt.NDArray[np.float32]:
+    """(..., G, channels) as (G, rows, channels)."""
+    return np.ascontiguousarray(array.reshape(-1, group, channels).transpose(1, 0, 2), dtype=np.float32)
+
+
+def exact_output(problem: GroupedConvProblem, first: Integers, second: Integers) -> npt.NDArray[np.float32]:
+    """The whole output, with one matrix product per filter tap. It is exact because sums stay below 2^24."""
+    p = problem
+    groups, c, k = p.G, p.C // p.G, p.K // p.G
+    padding = [(0, 0), *((pad, pad) for pad in p.pad), (0, 0), (0, 0)]
+    at: Index
+    taps = list(itertools.product(*(range(extent) for extent in p.filter)))
+    rows_shape = (p.N, *p.output_spatial, groups)
+    if p.direction == "forward":
+        padded = np.pad(first, padding)
+        out = np.zeros((groups, math.prod(rows_shape[:-1]), k), np.float32)
+        for tap in taps:
+            at = (slice(None), slice(None), *tap)
+            weight = second[at].astype(np.float32)  # (G, K/G, C/G)
+            out += _by_group(padded[_window(p, tap)], groups, c) @ weight.transpose(0, 2, 1)
+        return np.ascontiguousarray(out.transpose(1, 0, 2)).reshape(p.output_shape)
+    if p.direction == "bwd_data":
+        gradient = _by_group(first, groups, k)
+        extents = [i + 2 * pad for i, pad in zip(p.input_spatial, p.pad, strict=True)]
+        out = np.zeros((p.N, *extents, groups, c), np.float32)
+        for tap in taps:
+            at = (slice(None), slice(None), *tap)
+            weight = second[at].astype(np.float32)
+            rows = (gradient @ weight).transpose(1, 0, 2)
+            out[_window(p, tap)] += rows.reshape(*rows_shape, c)
+        inner: Index = tuple(slice(pad, pad + i) for i, pad in zip(p.input_spatial, p.pad, strict=True))
+        whole: Index = (slice(None), *inner)
+        return np.ascontiguousarray(out[whole])
+    padded = np.pad(first, padding)
+    gradient = np.ascontiguousarray(_by_group(second, groups, k).transpose(0, 2, 1))
+    out = np.empty(p.weight_shape, np.float32)
+    for tap in taps:
+        at = (slice(None), slice(None), *tap)
+        out[at] = gradient @ _by_group(padded[_window(p, tap)], groups, c)
+    return out
+
+
+def exact_values(
+    problem: GroupedConvProblem,
+    first: Integers,
+    second: Integers,
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """Single output values in 64-bit integers, computed by the definition of the operation."""
+    if problem.direction == "bwd_weight":
+        return _exact_weight_gradients(problem, first, second, points)
+    p = problem
+    forward = p.direction == "forward"
+    n, *position, group, channel = np.unravel_index(points, p.operand_shapes[2])
+    total = np.zeros(len(points), np.int64)
+    bounds = p.input_spatial if forward else p.output_spatial
+    for tap in itertools.product(*(range(extent) for extent in p.filter)):
+        inside = np.ones(len(points), bool)
+        where = []
+        for axis, at in enumerate(position):
+            offset = tap[axis] * p.dilation[axis] - p.pad[axis]
+            if forward:
+                source = at * p.stride[axis] + offset
+            else:
+                source, remainder = np.divmod(at - offset, p.stride[axis])
+                inside &= remainder == 0
+            inside &= (source >= 0) & (source < bounds[axis])
+            where.append(np.clip(source, 0, bounds[axis] - 1))
+        rows = first[(n, *where, group)].astype(np.int64)
+        weights: Index = (group, channel, *tap) if forward else (group, slice(None), *tap, channel)
+        columns = second[weights]
+        total += np.where(inside, (rows * columns).sum(axis=1), 0)
+    return total
+
+
+def _exact_weight_gradients(
+    problem: GroupedConvProblem,
+    first: Integers,
+    second: Integers,
+    points: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    p = problem
+    total = np.zeros(len(points), np.int64)
+    indices = np.stack(np.unravel_index(points, p.weight_shape), axis=1)
+    for row, (group, k, *tap, c) in enumerate(indices):
+        source, target = [], []
+        for axis in range(p.ndim):
+            offset = int(tap[axis]) * p.dilation[axis] - p.pad[axis]
+            s = p.stride[axis]
+            start = max(0, -(offset // s))  # first output position whose input is inside the image
+            stop = min(p.output_spatial[axis], (p.input_spatial[axis] - 1 - offset) // s + 1)
+            stop = max(start, stop)
+            target.append(slice(start, stop))
+            source.append(slice(start * s + offset, max(start * s + offset, (stop - 1) * s + offset + 1), s))
+        x_at: Index = (slice(None), *source, group, c)
+        dy_at: Index = (slice(None), *target, group, k)
+        x, dy = first[x_at].astype(np.int64), second[dy_at].astype(np.int64)
+        total[row] = (x * dy).sum()
+    return total

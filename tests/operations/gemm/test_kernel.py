@@ -1,0 +1,134 @@
+"""Names and fields of GEMM kernels convert both ways, without loss."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel import kernel_from_row, parse_kernel_name
+from tile_oracle.operations.gemm.kernel import GEMM_KERNEL_FIELDS, GemmKernel, parse_gemm_name
+from tile_oracle.operations.gemm.problem import GEMM_DTYPES, GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+
+PUBLISHED = "gemm_fp16_rcr_compv3_cshuffle_intrawave_False_True_False_False_256x128x64_2x2x1_32x32x16"
+
+
+@st.composite
+def gemm_kernels(draw: st.DrawFn) -> GemmKernel:
+    size = st.one_of(st.sampled_from((1, 16, 64, 256)), st.integers(1, 1 << 20))
+    return GemmKernel(
+        draw(st.sampled_from(GEMM_DTYPES)),
+        draw(st.sampled_from(GEMM_LAYOUTS)),
+        *(draw(size) for _ in range(9)),
+        draw(st.sampled_from(("mem", "compv3", "compv4", "comp_async", "basic_v1", "preshufflev2"))),
+        draw(st.sampled_from(("intrawave", "interwave"))),
+        draw(st.sampled_from(("cshuffle", "default"))),
+        *(draw(st.booleans()) for _ in range(4)),
+    )
+
+
+@given(gemm_kernels())
+def test_a_kernel_comes_back_from_its_name_and_row(kernel: GemmKernel) -> None:
+    assert parse_gemm_name(kernel.name) == kernel == parse_kernel_name(kernel.name)
+    row = kernel.as_row()
+    assert tuple(row) == GEMM_KERNEL_FIELDS
+    assert GemmKernel.from_row(row) == kernel == kernel_from_row(row, "gemm")
+    numpy = {
+        k: np.int64(v) if type(v) is int else np.bool_(v) if v in (True, False) else v for k, v in row.items()
+    }
+    assert kernel_from_row(numpy, "gemm") == kernel
+    assert GemmKernel.from_row({name: str(value) for name, value in row.items()}) == kernel
+
+
+@pytest.mark.slow
+@given(gemm_kernels(), st.sampled_from(GEMM_KERNEL_FIELDS), st.data())
+def test_another_value_in_any_field_is_another_name(
+    kernel: GemmKernel, field: str, data: st.DataObject
+) -> None:
+    other = replace(kernel, **{field: getattr(data.draw(gemm_kernels()), field)})
+    assume(other != kernel)
+    assert other.name != kernel.name
+
+
+def test_a_published_name_gives_its_fields() -> None:
+    kernel = parse_kernel_name(PUBLISHED)
+    assert isinstance(kernel, GemmKernel)
+    assert (kernel.tile, kernel.waves, kernel.warp_tile) == ((256, 128, 64), (2, 2, 1), (32, 32, 16))
+    assert (kernel.paddings, kernel.persistent) == ((False, True, False), False)
+    assert kernel.name == PUBLISHED
+    assert kernel.short_name == PUBLISHED.removeprefix("gemm_fp16_rcr_")
+    assert parse_kernel_name(PUBLISHED.replace("gemm_", "gemm_universal_")) == kernel
+
+
+def test_preshuffle_follows_from_the_pipeline() -> None:
+    name = PUBLISHED.replace("compv3", "preshufflev2").replace("gemm_", "gemm_preshuffle_")
+    kernel = parse_gemm_name(name)
+    assert kernel.preshuffle
+    assert not parse_gemm_name(PUBLISHED).preshuffle
+    assert kernel.name == name.replace("gemm_preshuffle_", "gemm_")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        PUBLISHED + "_x",
+        PUBLISHED.replace("False", "0"),
+        PUBLISHED.replace("256x128x64", "256x128"),
+        PUBLISHED.replace("rcr", "rrc"),
+        PUBLISHED.replace("fp16", "fp12"),
+        PUBLISHED.replace("compv3", "turbo"),
+        "gemm_" + "x" * 5000,
+        "gemm_\n",
+        "conv_fp16",
+        "",
+    ],
+)
+def test_an_invalid_name_gives_one_short_line(name: str) -> None:
+    with pytest.raises(KernelError) as caught:
+        parse_kernel_name(name)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tile_m": 0}, "tile_m = 0 is not an integer"),
+        ({"tile_m": True}, "tile_m = True is not an integer"),
+        ({"pad_k": 1}, "pad_k = 1 is not True or False"),
+        ({"pipeline": "Mem"}, "pipeline 'Mem' is not mem"),
+        ({"scheduler": "any"}, "scheduler 'any' is not one of"),
+        ({"layout": "rrc"}, "layout 'rrc' is not one of"),
+    ],
+)
+def test_invalid_fields_are_refused(change: dict[str, object], message: str) -> None:
+    with pytest.raises(KernelError, match=message):
+        replace(parse_gemm_name(PUBLISHED), **change)
+
+
+def test_a_row_without_a_column_or_operation_is_refused() -> None:
+    row = parse_gemm_name(PUBLISHED).as_row()
+    with pytest.raises(KernelError, match="needs the column warp_m"):
+        GemmKernel.from_row({k: v for k, v in row.items() if k != "warp_m"})
+    with pytest.raises(KernelError, match="operation 'sort' is not one of grouped_conv, gemm"):
+        kernel_from_row(row, "sort")
+
+
+def test_a_kernel_matches_problems_of_its_data_type_and_layout_only() -> None:
+    kernel = parse_gemm_name(PUBLISHED)
+    assert kernel.matches(GemmProblem("fp16", "rcr", 1, 2, 3))
+    assert not kernel.matches(GemmProblem("bf16", "rcr", 1, 2, 3))
+    assert not kernel.matches(GemmProblem("fp16", "rrr", 1, 2, 3))
+    conv = parse_kernel_name("grouped_conv_forward_fp16_2d_64x64x64_compv3_intrawave")
+    assert isinstance(conv, GroupedConvKernel)
+    assert not conv.matches(GemmProblem("fp16", "rcr", 1, 2, 3))
+
+
+def test_the_columns_that_features_read_are_fields() -> None:
+    names = {field.name for field in fields(GemmKernel)}
+    assert {"warp_m", "warp_n", "warp_k", "warp_tile_m", "persistent", "pad_m", "epilogue"} <= names

@@ -1,0 +1,141 @@
+"""Kernel lists of the dispatcher and of tile_engine: read as kernel sets, and written."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from tests.operations.grouped_conv.test_kernel import kernels
+from tile_oracle.arch import load_arch
+from tile_oracle.cli import main
+from tile_oracle.errors import KernelError, RuleError
+from tile_oracle.operations.grouped_conv.kernel import GroupedConvKernel
+from tile_oracle.operations.grouped_conv.kernel_lists import instances_json, traits_json
+from tile_oracle.pool import kernel_pool, load_rule_set, rules_of
+
+# ROCm/rocm-libraries (MIT): what Composable Kernel's dispatcher and tile_engine read.
+INSTANCE = {
+    "id": 0, "tile_m": 256, "tile_n": 128, "tile_k": 32, "warp_m": 2, "warp_n": 2, "warp_k": 1,
+    "warp_tile_m": 32, "warp_tile_n": 32, "warp_tile_k": 8,
+    "vector_size_a": 1, "vector_size_b": 1, "vector_size_c": 8,
+    "pipeline": "compv1", "scheduler": "intrawave", "epilogue": "cshuffle", "double_smem_buffer": False,
+    "num_groups_to_merge": 1, "num_wave_groups": 1, "specialization": "default", "two_stage": False,
+    "explicit_gemm": False, "split_image": False,
+}  # fmt: skip
+HEAD = {"variant": "forward", "ndim_spatial": 2, "layout": "nhwgc", "datatype": "bf16"}
+TRAITS = {
+    "variant": "forward",
+    "trait_config": {
+        "data_type": {"values": ["bf16"]},
+        "pipeline": {"values": ["compv3", "compv4", "compv5"]},
+        "ndim_spatial": {"values": [2]},
+    },
+}
+
+
+def write(folder: Path, document: Any) -> str:
+    path = folder / "list.json"
+    path.write_text(json.dumps(document))
+    return str(path)
+
+
+def instances(*changes: dict[str, Any]) -> dict[str, Any]:
+    return {**HEAD, "instances": [{**INSTANCE, **change} for change in changes]}
+
+
+def test_an_instance_is_a_kernel(tmp_path: Path) -> None:
+    (kernel,) = kernel_pool("forward", "bf16", 2, "gfx950", write(tmp_path, instances({})))
+    assert kernel.name == "grouped_conv_forward_bf16_2d_256x128x32_basic_v1_intrawave_w2x2x1_wt32x32x8_v1x1x8"
+
+
+def test_with_a_checkout_instances_may_have_unlisted_waves(tmp_path: Path) -> None:
+    path = write(tmp_path, instances({"warp_m": 1, "warp_n": 1}))
+    assert kernel_pool("forward", "bf16", 2, "gfx950", path) == ()
+    assert len(kernel_pool("forward", "bf16", 2, "gfx950", rules_of(path, tmp_path))) == 1
+
+
+def test_an_invalid_instance_is_left_out_with_its_place(tmp_path: Path) -> None:
+    bad = (
+        {"pipeline": "warp9"},
+        {"num_wave_groups": 2},
+        {"specialization": "odd"},
+        {"tile_m": 0},
+        {"tile_q": 1},
+    )
+    rule_set = load_rule_set(write(tmp_path, instances({}, *bad)))
+    places, reasons = zip(*rule_set.left_out, strict=True)
+    assert places == tuple(f"list.json: instances[{n}]" for n in range(1, 6))
+    for reason, expected in zip(
+        reasons,
+        ("pipeline 'warp9'", "num_wave_groups is 1, or 2", "'odd' is not one of", "tile_m", "tile_q"),
+        strict=True,
+    ):
+        assert expected in reason
+    assert rule_set.notes[0] == "5 of 6 instances were left out, the first:"
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        ({**HEAD, "instances": []}, "no instance is a kernel"),
+        ({**HEAD, "layout": "ngchw", "instances": [INSTANCE]}, "layout: 'ngchw' is not one of nhwgc"),
+        ({**HEAD, "variant": "sideways", "instances": [INSTANCE]}, "variant: 'sideways' is not one of"),
+        ({**HEAD, "ndim_spatial": 4, "instances": [INSTANCE]}, "ndim_spatial is 2 or 3"),
+        ({**TRAITS, "trait_config": {"colour": {"values": [1]}}}, "unknown key 'colour'"),
+        ({**TRAITS, "trait_config": {"pipeline": {"values": []}}}, "an empty list makes no kernels"),
+        ({**TRAITS, "trait_config": {"pipeline": ["compv3"]}}, "this list is not an object"),
+    ],
+)
+def test_an_unusable_list_gives_one_line(tmp_path: Path, document: Any, message: str) -> None:
+    with pytest.raises(RuleError, match=message) as raised:
+        load_rule_set(write(tmp_path, document))
+    assert "\n" not in str(raised.value)
+
+
+def test_traits_restrict_the_published_tiles(tmp_path: Path) -> None:
+    pool = kernel_pool("forward", "bf16", 2, "gfx950", write(tmp_path, TRAITS))
+    of_default = kernel_pool("forward", "bf16", 2, "gfx950")
+    assert pool == tuple(one for one in of_default if one.pipeline in ("compv3", "compv4", "compv5"))
+    assert len(pool) == 100
+    with pytest.raises(RuleError, match="has no rules for forward fp16 2D"):
+        kernel_pool("forward", "fp16", 2, "gfx950", str(tmp_path / "list.json"))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(kernels().map(lambda one: replace(one, pad_m=True, pad_n=True, pad_k=True)))
+def test_a_written_list_gives_back_the_kernel(tmp_path: Path, kernel: GroupedConvKernel) -> None:
+    if kernel.pipeline == "compv1":  # the lists' word for basic_v1
+        return
+    path = tmp_path / "written.json"
+    path.write_text(instances_json([kernel]))
+    (block,) = load_rule_set(str(path)).blocks["grouped_conv"]
+    assert list(block.kernels(kernel.kind, load_arch("gfx950"))) == [kernel]
+
+
+def test_the_command_writes_what_it_reads(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    kind = ["--arch", "gfx950", "--direction", "forward", "--dtype", "bf16", "--ndim", "2"]
+    filtered = ["--kernel-filter", "pipeline == 'compv3' or pipeline == 'mem'"]
+    pool = [k for k in kernel_pool("forward", "bf16", 2, "gfx950") if k.pipeline in ("compv3", "mem")]
+    for name, more in {"instances.json": [], "traits.json": ["--traits"], "names.txt": []}.items():
+        path = str(tmp_path / name)
+        assert main(["kernels", *kind, *filtered, "-o", path, *more]) == 0
+        assert capsys.readouterr().out == f"{path}: 120 kernels\n"
+        if name.endswith(".json"):
+            assert list(kernel_pool("forward", "bf16", 2, "gfx950", path)) == pool
+        else:
+            assert Path(path).read_text().split() == [kernel.name for kernel in pool]
+
+
+def test_what_a_list_cannot_express_is_not_written() -> None:
+    pool = kernel_pool("forward", "bf16", 2, "gfx950")
+    with pytest.raises(KernelError, match="traits cannot express these 299 kernels: they select 300"):
+        traits_json(pool[1:], pool)
+    with pytest.raises(KernelError, match="has one direction, data type and rank"):
+        instances_json([pool[0], replace(pool[0], dtype="fp16")])
+    with pytest.raises(KernelError, match="cannot express paddings"):
+        instances_json([replace(pool[0], pad_m=False)])
