@@ -11,6 +11,7 @@ import pytest
 
 from tile_oracle.build.toolchain import find_toolchain
 from tile_oracle.device import native_clock
+from tile_oracle.device.clock_code import ClockCode
 from tile_oracle.device.native_clock import CODE, COMPILER_OPTIONS, SOURCE, NativeClock, Watch
 
 
@@ -64,3 +65,28 @@ def test_a_kernel_that_fails_ends_the_runs(clock: NativeClock) -> None:
     nothing = np.zeros(0, np.uint64)
     runs = clock.time(address, 0, 9, Watch(nothing, nothing))
     assert (runs.returned, len(calls)) == (1, 2)
+
+
+def test_a_library_that_exports_a_clock_replaces_nothing(clock: NativeClock, tmp_path: Path) -> None:
+    """Loaded for all to see, as if it had been preloaded."""
+    zig = str(find_toolchain("ziglang").folder / "zig")
+    (tmp_path / "fake.c").write_text(
+        "int clock_gettime(int clock, long *now) { now[0] = now[1] = 0; return 0; }\n"
+        "int launch(const void *args) { for (volatile int i = 0; i < 1000; ++i) {} return 0; }\n"
+    )
+    subprocess.run([zig, "cc", "-shared", "-fPIC", "fake.c", "-o", "fake.so"], cwd=tmp_path, check=True)
+    fake = ctypes.CDLL(str(tmp_path / "fake.so"), mode=ctypes.RTLD_GLOBAL)
+    launch = ctypes.cast(fake.launch, ctypes.c_void_p).value or 0
+    nothing = np.zeros(0, np.uint64)
+    assert (clock.time(launch, 0, 5, Watch(nothing, nothing)).nanoseconds > 0).all()
+    assert not clock.changed()
+
+
+def test_changed_code_is_noticed() -> None:
+    code = ctypes.create_string_buffer(b"\x90" * 40)
+    watched = ClockCode(native_clock.NOW, [(ctypes.addressof(code), 40)])
+    assert not watched.changed()
+    code[39] = b"\xc3"
+    assert watched.changed()
+    code[39] = b"\x90"
+    assert not watched.changed()

@@ -58,6 +58,55 @@ static const char *find(const to_conv_args *a, const char *wanted, size_t bytes)
 }
 """
 
+_CLOCK = """
+static int64_t base = 0;
+static int half(int clock, timespec_ *now) {
+    const int failed = (int)syscall(228, clock, now);
+    const int64_t since = now->seconds * 1000000000 + now->nanoseconds - base, ns = base + since / 2;
+    now->seconds = ns / 1000000000, now->nanoseconds = ns % 1000000000;
+    return failed;
+}
+static const char *vdso_clock() {
+    void *vdso = dlopen("linux-vdso.so.1", 5 /* lazily, and only if it is there */);
+    return vdso ? (const char *)dlsym(vdso, "__vdso_clock_gettime") : nullptr;
+}
+static void make_writable(const void *at) {
+    mprotect((void *)((uintptr_t)at & ~(uintptr_t)4095), 8192, 7);
+}
+static void jump_from(const char *function) {
+    unsigned char jump[12] = {0x48, 0xB8, 0, 0, 0, 0, 0, 0, 0, 0, 0xFF, 0xE0};
+    int (*const to)(int, timespec_ *) = half;
+    memcpy(jump + 2, &to, 8);
+    make_writable(function);
+    memcpy((char *)function, jump, sizeof jump);
+}
+static void point_elsewhere(const char *clock) {
+    char maps[1 << 16];
+    const int fd = open("/proc/self/maps", 0);
+    ssize_t_ length = 0, part;
+    while ((part = read(fd, maps + length, sizeof maps - 1 - length)) > 0) length += part;
+    close(fd);
+    maps[length] = 0;
+    const char *line = maps;
+    for (const char *end; line && *line; end = strstr(line, "\\n"), line = end ? end + 1 : nullptr) {
+        unsigned long from = 0, to = 0;
+        char rights[8] = "", file[256] = "";
+        if (sscanf(line, "%lx-%lx %4s %*s %*s %*s %255s", &from, &to, rights, file) != 4) continue;
+        if (strncmp(rights, "r--", 3) || !strstr(file, "/ld-")) continue;
+        for (unsigned long at = from; at + 8 <= to; at += 8) {
+            const char *pointer;
+            memcpy(&pointer, (const void *)at, 8);
+            if (pointer != clock) continue;
+            make_writable((const void *)at);
+            int (*const other)(int, timespec_ *) = half;
+            memcpy((void *)at, &other, 8);
+        }
+    }
+}
+"""
+_ONCE = "static bool done = false; if (!done) {{ done = true; base = now_ns(); {} }} convolve(a);"
+_CHANGED_CLOCK = "changed the clock's code"
+
 TIMING = (
     Family(
         "skips_when_timed",
@@ -84,6 +133,37 @@ TIMING = (
         "Says that each run took a nanosecond: nobody asks it.",
         _OK,
         time="for (int64_t i = 0; i < count; ++i) nanoseconds[i] = 1;",
+    ),
+    Family(
+        "patches_the_clock",
+        "timing",
+        "Overwrites the C library's clock_gettime: half of the time passes.",
+        _WRONG,
+        _ONCE.format('jump_from((const char *)dlsym(nullptr, "clock_gettime"));'),
+        declarations=_CLOCK,
+        detail=_CHANGED_CLOCK,
+        machine="x86_64",
+        quick=True,
+    ),
+    Family(
+        "patches_the_vdso",
+        "timing",
+        "Overwrites the function in the vDSO that reads the time.",
+        _WRONG,
+        _ONCE.format("jump_from(vdso_clock());"),
+        declarations=_CLOCK,
+        detail=_CHANGED_CLOCK,
+        machine="x86_64",
+    ),
+    Family(
+        "points_the_clock_elsewhere",
+        "timing",
+        "Changes the dynamic loader's pointer to the vDSO's clock.",
+        _WRONG,
+        _ONCE.format("point_elsewhere(vdso_clock());"),
+        declarations=_CLOCK,
+        detail=_CHANGED_CLOCK,
+        machine="x86_64",
     ),
     Family(
         "caches_by_pointer",

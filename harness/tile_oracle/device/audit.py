@@ -1,8 +1,8 @@
 """Checks after every kernel what the kernel has changed in its worker process.
 
 A changed worker is replaced, so that no later kernel is affected. The audit covers file descriptors, limits,
-folders, signals, timers, threads, processes, environment, floating-point modes, priority and inputs. It runs
-in the kernel's own process: it catches faulty kernels, but a malicious kernel can deceive it.
+folders, signals, timers, threads, processes, environment, floating-point modes, priority, clock and
+inputs. It runs in the kernel's own process: it catches faulty kernels, but a malicious kernel can deceive it.
 """
 
 # ruff: noqa: PTH116, PTH208 - this runs after every kernel, and pathlib takes several times as long.
@@ -18,6 +18,9 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from tile_oracle.device.clock_code import ClockCode
+from tile_oracle.device.native_clock import NOW
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.prctl.argtypes = (ctypes.c_int, *[ctypes.c_ulong] * 4)
@@ -99,6 +102,7 @@ class Audit:
         self._before: Mapping[str, Any] = {}
         self._before_thorough: Mapping[str, Any] = {}
         self._threads = self._descriptors = 0
+        self._clock = ClockCode(NOW)
         self._cores: set[int] = set()
         self._sums: dict[tuple[int, int], tuple[int, int]] = {}
 
@@ -200,6 +204,7 @@ class Audit:
             "locale": locale.setlocale(locale.LC_ALL),
             "floating-point modes": _floating_point_modes(),
             "priority": os.getpriority(os.PRIO_PROCESS, 0),
+            "clock": self._clock.changed(),
         }
 
     def _thorough_state(self) -> dict[str, Any]:

@@ -222,6 +222,8 @@ class CpuDevice:
         assert args is not None, "sample() comes first"
         if not timed.out.slack_is(POISON_BYTE):
             return CheckResult("wrong", "wrote outside its output when it was timed", tainted=True)
+        if self._clock.changed():
+            return CheckResult("wrong", "changed the clock's code when it was timed", tainted=True)
         wrong = timed.mismatch()
         if wrong is None:
             return CheckResult("ok")

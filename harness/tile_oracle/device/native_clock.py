@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tile_oracle.device.clock_code import ClockCode
+
 SOURCE = """
 typedef struct { long seconds, nanoseconds; } Clock;
 typedef struct {
@@ -95,7 +97,8 @@ CODE: Mapping[str, bytes] = MappingProxyType(
 """platform.machine() -> the machine code of `SOURCE`, which refers to nothing but its arguments."""
 
 _LIBC = ctypes.CDLL(None)
-_NOW = ctypes.cast(_LIBC.clock_gettime, ctypes.c_void_p).value
+NOW = ctypes.cast(_LIBC.clock_gettime, ctypes.c_void_p).value or 0
+"""Address of the C library's clock_gettime, found before a kernel is loaded: none can interpose its own."""
 
 
 class _Runs(ctypes.Structure):
@@ -146,11 +149,13 @@ class NativeClock:
 
     def __init__(self) -> None:
         self._memory: mmap.mmap | None = None
+        self._own: tuple[tuple[int, int], ...] = ()
         self._run: Callable[[_Runs], int] = _in_python
         code = CODE.get(platform.machine())
         if code is not None:
             with suppress(OSError):  # the system forbids executable memory
                 self._run = self._loaded(code)
+        self._code = ClockCode(NOW, self._own)
 
     def _loaded(self, code: bytes) -> Callable[[_Runs], int]:
         self._memory = mmap.mmap(-1, len(code), prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
@@ -158,14 +163,19 @@ class NativeClock:
         address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
         rights = mmap.PROT_READ | mmap.PROT_EXEC
         _LIBC.mprotect(ctypes.c_void_p(address), ctypes.c_size_t(len(code)), rights)
+        self._own = ((address, len(code)),)
         function = ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(address)
         return lambda runs: int(function(ctypes.addressof(runs)))
+
+    def changed(self) -> bool:
+        """Whether a kernel has changed the code of this clock, so that its times cannot be trusted."""
+        return self._code.changed()
 
     def time(self, launch: int, args: int, count: int, watch: Watch) -> Runs:
         """Runs the kernel `count` times. launch, args: addresses of the library's function and its
         argument."""
         nanoseconds = np.zeros(count, np.uint64)
-        runs = _Runs(launch, args, _NOW, count, nanoseconds.ctypes.data, *watch.places, 0)
+        runs = _Runs(launch, args, NOW, count, nanoseconds.ctypes.data, *watch.places, 0)
         returned = self._run(runs)
         return Runs(returned, nanoseconds, int(runs.untouched))
 
