@@ -75,7 +75,7 @@ def test_a_correct_kernel_passes_and_is_timed(
         ("error_code", "wrong", "the kernel returned 7", "the kernel returned 7"),
         ("refuses", "unsupported", "the kernel refused", "the kernel refused"),
         ("huge_workspace", "unsupported", "its workspace: ", "its workspace: "),
-        ("other_abi", "build_error", "ABI 2, this harness 1", "ABI 2, this harness 1"),
+        ("other_abi", "build_error", "its ABI is 2, tile-oracle's 1", "its ABI is 2, tile-oracle's 1"),
     ],
 )
 def test_a_wrong_kernel_is_detected_in_either_check(

@@ -38,7 +38,7 @@ def test_the_numbers_in_the_text_match_the_code() -> None:
     text = " ".join(PAGE.split())
     settings = SweepSettings()
     assert settings.max_leaders == 6
-    assert "at most six that come within 10 % of the fastest" in text
+    assert "up to six kernels within 10 % of the fastest" in text
     assert settings.leaders_within == 0.10
     assert f"Every {journal._SEAL_ROWS:,} rows or {journal._SEAL_SECONDS:g} seconds" in text
     assert settings.timing.noisy_above == 0.10

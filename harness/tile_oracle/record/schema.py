@@ -73,7 +73,7 @@ _TAIL = (
     Column(
         "implementation",
         pa.string(),
-        "whose kernel: native, ck_tile or a library's name; null where an older record is silent",
+        "whose kernel: native, ck_tile, triton or a library's name; null in older records",
     ),
     Column("device", pa.string(), "the device's own name"),
     Column("driver", pa.string(), "driver or operating system kernel version"),
