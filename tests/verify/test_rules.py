@@ -240,6 +240,21 @@ def test_wait_states(first: str, second: str, states: int) -> None:
         assert between(states - 1) == ["wait-states"]
 
 
+@pytest.mark.parametrize(("taken", "enough"), [(True, 6), (False, 7)])
+def test_a_taken_branch_is_two_wait_states(taken: bool, enough: int) -> None:
+    first = "v_mfma_f32_16x16x32_f16 v[0:3], v[4:7], v[8:11], v[0:3]"
+    read = "v_mov_b32_e32 v20, v2"
+    body = "{first}\ns_nop {gap}\ns_cbranch_scc1 target\n{straight}\ns_endpgm\ntarget:\n{after}"
+    straight, after = ("s_nop 0", read) if taken else (read, "s_nop 0")
+
+    def of(gap: int) -> list[str]:
+        return rules(body.format(first=first, gap=gap, straight=straight, after=after))
+
+    # Eight wait states: four passes, three, and one of gfx950. The branch itself is one.
+    assert of(enough - 1) == []
+    assert of(enough - 2) == ["wait-states"]
+
+
 _1K = "v_mfma_f32_16x16x16bf16_1k v[0:3], v[4:5], v[6:7], v[0:3]"
 _OF_GFX942 = _1K.replace("16bf16_1k", "16_bf16")
 _PARTLY = "v_mfma_f32_16x16x16{} v[16:19], v[4:5], v[6:7], v[2:5]"

@@ -12,13 +12,20 @@ from tile_oracle.verify.instructions import Instruction
 
 @dataclass(frozen=True)
 class Block:
-    """A basic block: instructions `begin` to `end` (exclusive). name: its label, `entry` or `line N`."""
+    """A basic block: instructions `begin` to `end` (exclusive). name: its label, `entry` or `line N`.
+    successors: the target of its branch first."""
 
     number: int
     begin: int
     end: int
     name: str
     successors: tuple[int, ...]
+
+    def taken(self, code: Sequence[Instruction]) -> int | None:
+        """The successor that is entered by a taken branch and in no other way; None if there is none."""
+        last = code[self.end - 1]
+        is_certain = last.branch and len(self.successors) == (2 if last.conditional else 1)
+        return self.successors[0] if is_certain else None
 
 
 @dataclass(frozen=True)

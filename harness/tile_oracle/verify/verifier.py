@@ -130,9 +130,13 @@ class _Verification:
                 addresses.step(one)
                 use.step(at, one)
             left = (count.freeze(), states.freeze(), addresses.freeze(), use.freeze())
+            target = block.taken(self._code)
+            states.branch()
+            if_taken = (left[0], states.freeze(), *left[2:])
             for following in block.successors:
+                after = if_taken if following == target else left
                 there = entry.get(following)
-                joined = left if there is None else _join(there, left)
+                joined = after if there is None else _join(there, after)
                 if joined != there:
                     entry[following] = joined
                     waiting.add(following)

@@ -1,8 +1,11 @@
 """Checks manually inserted wait states: the required distances between dependent instructions.
 
-Each instruction counts as one wait state, s_nop N as N + 1. Sources are the ISA documents' tables of manually
-inserted wait states, and LLVM's hazard recogniser (GCNHazardRecognizer.cpp) for what differs between
-architectures; passes on gfx90a are those of its SISchedule.td.
+Each instruction counts as one wait state, s_nop N as N + 1, a taken branch as two. The last is an
+assumption: no ISA document states it, but a taken branch costs some 20 cycles on GCN (timings of the
+assembler CLRX), and LLVM relies on it, since behind a conditional branch it also counts the s_branch that
+is not executed. The other numbers are from the ISA documents' tables of manually inserted wait states, and
+from LLVM's hazard recogniser (GCNHazardRecognizer.cpp) for what differs between architectures; passes on
+gfx90a are those of its SISchedule.td.
 """
 
 from __future__ import annotations
@@ -132,6 +135,11 @@ class WaitStates:
             self.recent = (gap + self.recent)[:_LONGEST_OTHER]
         else:
             self.recent = [wrote, *self.recent[:-1]]
+
+    def branch(self) -> None:
+        """Passes the wait state that a taken branch provides besides its own (see the module)."""
+        self.clock += 1
+        self.recent = [_EMPTY, *self.recent[:-1]]
 
     def owed(self, one: Instruction) -> Iterator[Owed]:
         """Yields the wait states that are missing if this instruction comes next."""
