@@ -165,3 +165,16 @@ def test_the_help_teaches_by_examples_that_work(
         assert output(capsys, *shlex.split(command.split("   ")[0])[2:])
     for field in filter_fields("grouped_conv"):
         assert field in text
+
+
+def test_a_config_file_without_a_checkout_is_for_the_own_family(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "nhwgc_bf16.conf"
+    path.write_text(
+        "DeviceGroupedConvFwdMultipleABD_Xdl_CShuffle"
+        "<64, 64, 64, 32, Default, 32, 32, 2, 2, 1, 1, 1, 1, 1, 1>\n"
+    )
+    text = output(capsys, "--kernel-set", str(path), "--arch", "gfx950", *_KIND)
+    assert "1 more are proposed by the rules and refused" in text
+    assert "--ck-tile DIR allows what a checkout can build" in text

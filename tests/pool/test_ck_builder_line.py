@@ -65,6 +65,35 @@ UPSTREAM = {
     "Seq(2,0,1),Seq(1,0,2),1,4,4,false,1,1,Seq(1,8,1,8),2,Intrawave,v2,bf16,bf16,0,1>":
         "bwd_weight_bf16_2d_64x32x32_mem_intrawave_w1x1x1_wt32x32x16_v4x4x2",
 }  # fmt: skip
+EXPLICIT = (
+    "DeviceGroupedConvBwdWeight_Explicit_Xdl<DeviceBatchedGemmXdlUniversal<MNKPadding, CRR> BlkSize: 128, "
+)
+STAGES = "BlkGemmPipelineScheduler: Interwave, BlkGemmPipelineVersion: v2, BlkGemmPipelinePrefetchStages: 2>"
+DATA_2D = "2,NHWGK,GKYXC,EmptyTuple,NHWGC,bf16,bf16,fp32,EmptyTuple,bf16,PassThrough,PassThrough,PassThrough"
+MORE_UPSTREAM = {
+    f"{DATA.removesuffix('_v1')}<{DATA_2D},Filter1x1Stride1Pad0,1,1,1,256,64,128,32,8,8,32,32,1,2,Seq(4,64,1),"
+    "Seq(1,0,2),Seq(1,0,2),2,1,8,true,Seq(4,16,1),Seq(0,2,1),Seq(0,2,1),1,8,8,true,1,1,Seq(1,32,1,8),8,1,Default,"
+    "bf16,bf16,1,1>":
+        "bwd_data_bf16_2d_64x128x32_basic_v1_intrawave_w2x2x1_wt32x32x16_v1x8x8_f1x1s1p0",
+    f"{FWD}_V3_DirectLoad<256, 64, 128, 64, Default, 32, 32, 1, 2, 8, 8, 8, 1, 1, {V3.replace('v3', 'v1')}>":
+        "forward_bf16_2d_64x128x64_basic_async_v1_intrawave_v8x8x8",
+    f"{FWD}_V3_DirectLoad<256, 64, 128, 64, Default, 32, 32, 1, 2, 8, 8, 8, 1, 1, {V3.replace('v3', 'v4')}>":
+        "forward_bf16_2d_64x128x64_comp_async_intrawave_dsb_v8x8x8",
+    f"{WEIGHT}V3<{WEIGHT_2D},128,16,32,64,8,16,16,1,1,Seq(8,2,8),Seq(0,2,1),Seq(0,2,1),1,8,8,false,Seq(4,4,8),"
+    "Seq(0,2,1),Seq(0,2,1),1,8,8,false,1,1,Seq(1,16,1,8),4,Intrawave,v1,bf16,bf16,1,1>":
+        "bwd_weight_bf16_2d_16x32x64_basic_async_v1_intrawave_w1x2x1_wt16x16x16_v8x8x4",
+    f"DeviceGroupedConvBwdWeightTwoStage_Xdl_CShuffle<{WEIGHT_2D},64,32,64,32,8,32,32,1,2,Seq(4,8,1),Seq(2,0,1),"
+    "Seq(1,0,2),1,4,4,false,Seq(4,16,1),Seq(2,0,1),Seq(1,0,2),1,4,4,false,1,1,Seq(1,8,1,8),1,Intrawave,v5,4,bf16,"
+    "bf16,1,1>":
+        "bwd_weight_bf16_2d_32x64x32_compv5_intrawave_w1x1x1_wt32x32x16_v4x4x1_gm4_2s",
+    f"{EXPLICIT}BlkTile: 64x16x64, WaveTile: 16x16, K1: 4x4, WaveMap: 2x1, VmemReadVec: 8x1xSeq(4), {STAGES}":
+        "bwd_weight_bf16_2d_64x16x64_mem_interwave_w2x1x1_wt16x16x16_v8x1x4_eg_f1x1s1p0",
+    f"{EXPLICIT}BlkTile: 64x16x64, WaveTile: 16x16, WaveMap: 2x1, VmemReadVec: 8x2, {STAGES}":
+        "bwd_weight_bf16_2d_64x16x64_mem_interwave_w2x1x1_wt16x16x16_v8x2x2_eg_f1x1s1p0",
+    f"{EXPLICIT}BlkTile: 16x32x64, WaveTile: 16x16, WaveMap: 1x1, VmemReadVec: 2x1, {STAGES}":
+        "bwd_weight_bf16_2d_16x32x64_mem_interwave_w1x2x1_wt16x16x16_v2x1x1_eg_2s_f1x1s1p0",
+}  # fmt: skip
+"""Kinds of lines in other states of the public files, among them lines of the class without `_v1`."""
 FULL = next(line for line in UPSTREAM if "256,128,256" in line)
 
 
@@ -74,12 +103,12 @@ def write(folder: Path, *lines: str, name: str = "nhwgc_bf16.conf") -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("line", UPSTREAM)
+@pytest.mark.parametrize("line", [*UPSTREAM, *MORE_UPSTREAM])
 def test_every_kind_of_line_is_a_kernel(tmp_path: Path, line: str) -> None:
     (block,) = load_rule_set(write(tmp_path, line)).blocks["grouped_conv"]
     kind = next(kind for kind in kinds() if block.covers(kind, "gfx950"))
     assert [kernel.name for kernel in block.kernels(kind, load_arch("gfx950"))] == [
-        f"grouped_conv_{UPSTREAM[line]}"
+        f"grouped_conv_{(UPSTREAM | MORE_UPSTREAM)[line]}"
     ]
 
 
@@ -156,7 +185,12 @@ def test_with_a_checkout_the_library_determines_the_waves(tmp_path: Path) -> Non
         (FULL.replace("Default,1>", "Default,0>"), "NumGroupsToMerge is not a positive integer"),
         (FULL.replace(",Default,1>", ",Default,1,2,3>"), "has 49 values, not 51"),
         (FULL.replace("Default,1>", "Sideways,1>"), "scheduler sideways"),
-        (next(one for one in UPSTREAM if "v4" in one).replace("false,1>", "true,1>"), "directly to LDS"),
+        (
+            next(one for one in UPSTREAM if "v4" in one).replace("v4,bf16,bf16,false", "v3,bf16,bf16,true"),
+            "directly to LDS",
+        ),
+        (next(one for one in MORE_UPSTREAM if "Explicit" in one).replace("WaveMap", "Map"), "give WaveMap"),
+        (next(one for one in MORE_UPSTREAM if "Seq(4)" in one).replace("Seq(4)", "Seq(4,2)"), "4 and 2"),
     ],
 )
 def test_a_line_without_a_kernel_has_a_reason(line: str, reason: str) -> None:

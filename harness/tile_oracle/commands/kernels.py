@@ -43,6 +43,7 @@ from tile_oracle.pool import (
     load_rule_set,
     rules_of,
 )
+from tile_oracle.pool.ck_builder import SUFFIXES
 from tile_oracle.problem import Kind, kind_text
 from tile_oracle.text_table import text_table
 
@@ -346,6 +347,8 @@ def count_kernels(rule_set: RuleSet, kinds: Sequence[_Kind], filtered: bool = Fa
     refused = sum(len(kind.pool.refused) for kind in kinds)
     if refused:
         lines += ["", f"{refused:,} more are proposed by the rules and refused: --refused says why"]
+        if rule_set.name.endswith(SUFFIXES):
+            lines += ["this is tile-oracle's own family; --ck-tile DIR allows what a checkout can build"]
     return "\n".join(lines)
 
 

@@ -132,6 +132,12 @@ FORMS: Mapping[str, tuple[Form, ...]] = {
             "MaxTransposeTransferSrc MaxTransposeTransferDst", optional=5,
         ),
     ),
+    "DeviceGroupedConvBwdDataMultipleD_Xdl_CShuffle": (
+        _form(
+            _MULTIPLE_D.replace("CShuffleDataType ", ""), "DoPadGemmM DoPadGemmN NumGemmKPrefetchStage", _FWD,
+            "CBlockTransferOther LoopSched", _COMPUTE, "MaxTransposeTransferSrc MaxTransposeTransferDst",
+        ),
+    ),
     "DeviceGroupedConvBwdWeight_Xdl_CShuffle": (
         _form(
             _WEIGHT.format(k="K0PerBlock"), _COMPUTE, "MaxTransposeTransferSrc MaxTransposeTransferDst",
@@ -160,6 +166,10 @@ _PIPELINES: Mapping[str, str] = {
     "v1": "basic_v1", "v2": "mem", "v3": "compv3", "v4": "compv4", "v5": "compv5"
 }  # fmt: skip
 """BlockGemmPipelineVersion -> pipeline; v4 has two LDS buffers. Instances without a version are v1."""
+_DIRECT_LOAD = "_DirectLoad"
+_DIRECT_PIPELINES: Mapping[str, str] = {"v1": "basic_async_v1", "v4": "comp_async"}
+"""BlockGemmPipelineVersion -> pipeline of an instance that loads directly to LDS."""
+_EXPLICIT = "DeviceGroupedConvBwdWeight_Explicit_Xdl"
 _SPECIALIZATIONS = {
     "Default": "Default", "OddC": "Default",
     **{name: name for name in ("Filter1x1Pad0", "Filter1x1Stride1Pad0", "Filter3x3")},
@@ -178,8 +188,10 @@ def read_line(place: str, text: str, path: Path, more: Mapping[str, Sequence[For
     if match is None:
         raise UnreadableLineError("not of the form Class<number, ...>")
     name = match[1]
+    if name == _EXPLICIT:
+        return _line_of(place, name, _explicit_values(match[2]), path)
     values = [_LABEL.sub("", value, count=1) for value in _split(match[2])]
-    forms = (*FORMS.get(name, ()), *more.get(name, ()))
+    forms = (*FORMS.get(name.removesuffix(_DIRECT_LOAD), ()), *more.get(name, ()))
     if not forms:
         raise UnreadableLineError(f"{name[:80]} is not among the headers' grouped convolutions")
     form = next((form for form in forms if form.takes(len(values))), None)
@@ -201,12 +213,43 @@ def _split(text: str) -> Iterator[str]:
         yield text[first + 1 : last].strip()
 
 
+def _explicit_values(text: str) -> dict[str, str]:
+    """The values of an explicit GEMM's line, which have labels. It is for 1x1 filters with stride 1 only:
+
+    DeviceBatchedGemmXdlUniversal<MNKPadding, CRR> BlkSize: 128, BlkTile: 32x16x64, WaveTile: 16x16, K1: 4x4,
+    WaveMap: 1x1, VmemReadVec: 4x2xSeq(2), BlkGemmPipelineScheduler: Intrawave, BlkGemmPipelineVersion: v2,
+    BlkGemmPipelinePrefetchStages: 2
+
+    Older lines have neither K1 nor the width of stores.
+    """
+    given = dict(re.findall(r"([A-Za-z]\w*):\s*((?:[^,()]|\([^()]*\))+)", text))
+    names = {
+        "BlkSize": "BlockSize",
+        "BlkTile": "MPerBlock NPerBlock KPerBlock",
+        "WaveTile": "MPerXDL NPerXDL",
+        "WaveMap": "MXdlPerWave NXdlPerWave",
+        "VmemReadVec": "ABlockTransferSrcScalarPerVector BBlockTransferSrcScalarPerVector "
+        "CBlockTransferScalarPerVector",
+        "BlkGemmPipelineScheduler": "BlkGemmPipeSched",
+        "BlkGemmPipelineVersion": "BlkGemmPipelineVer",
+    }
+    found = {"ConvSpecialization": "Filter1x1Stride1Pad0"}
+    for label, meant in names.items():
+        if label not in given:
+            raise UnreadableLineError(f"{_EXPLICIT} does not give {label}")
+        found |= zip(meant.split(), (part.strip() for part in given[label].split("x")), strict=False)
+    stores = re.findall(r"\d+", found.get("CBlockTransferScalarPerVector", ""))
+    if len(set(stores)) > 1:
+        raise UnreadableLineError(
+            f"{_EXPLICIT} stores in widths of {' and '.join(stores)}: kernels here in one"
+        )
+    return found | ({"CBlockTransferScalarPerVector": stores[0]} if stores else {})
+
+
 def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> BuilderLine:
     direction = next((ours for theirs, ours in _DIRECTIONS if theirs in name), None)
     if direction is None:
         raise UnreadableLineError(f"{name} has no direction in its name")
-    if name.endswith("_DirectLoad") or value.get("DirectLoad", "false") in _YES:
-        raise UnreadableLineError(f"{name} loads directly to LDS, which none of the versions v1 to v5 does")
     if "streamk" in re.split(r"[^a-z0-9]+", path.name.lower()):
         raise UnreadableLineError("stream-K: kernels here do not share tiles among workgroups")
     given = next((v for k, v in value.items() if k.endswith("Specialization")), "Default")
@@ -230,6 +273,9 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
     scheduler = value.get("BlkGemmPipeSched", "Intrawave" if loop == "Default" else loop).lower()
     if version not in _PIPELINES:
         raise UnreadableLineError(f"pipeline version {version[:40]} is not one of {', '.join(_PIPELINES)}")
+    direct = name.endswith(_DIRECT_LOAD) or value.get("DirectLoad", "false") in _YES
+    if direct and version not in _DIRECT_PIPELINES:
+        raise UnreadableLineError(f"{name} loads directly to LDS in {version}: kernels here do in v1 and v4")
     if scheduler not in ("intrawave", "interwave"):
         raise UnreadableLineError(f"scheduler {scheduler[:40]} is neither Intrawave nor Interwave")
     dtype, ndim = _kind(value, path)
@@ -240,8 +286,11 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
         "CDEBlockTransferScalarPerVector_NPerBlock",
         "CBlockTransferScalarPerVector_NWaveNPerXdl",
     )
-    # Short lines of bwd_data omit it. There B and the result are both contiguous along the input channels.
-    assumed = direction == "bwd_data" and not any(key in value for key in stores)
+    # Short lines of bwd_data and older ones of explicit GEMMs omit it. There B and the result are both
+    # contiguous along the input channels.
+    explicit = name == _EXPLICIT
+    assumed = (direction == "bwd_data" or explicit) and not any(key in value for key in stores)
+    vector_c = vector_b if assumed else number(*stores)
     return BuilderLine(
         place,
         direction,
@@ -250,14 +299,15 @@ def _line_of(place: str, name: str, value: Mapping[str, str], path: Path) -> Bui
         tile,
         waves,
         (*warp, _WARP_K[dtype]),
-        (vector_a, vector_b, vector_b if assumed else number(*stores)),
-        _PIPELINES[version],
+        (vector_a, vector_b, vector_c),
+        (_DIRECT_PIPELINES if direct else _PIPELINES)[version],
         scheduler,
         double_smem_buffer=version == "v4",
         split_image="Large_Tensor" in name,
         num_groups_to_merge=number("NumGroupsToMerge") if "NumGroupsToMerge" in value else 1,
-        explicit_gemm="Explicit" in name,
-        two_stage="TwoStage" in name,
+        explicit_gemm=explicit,
+        # As upstream: sums cannot be added in memory one value of 16 bits at a time.
+        two_stage="TwoStage" in name or (explicit and dtype != "fp32" and vector_c % 2 == 1),
         specialization=_SPECIALIZATIONS[given],
         assumed_vector_c=assumed,
     )

@@ -53,6 +53,14 @@ def test_an_instance_is_a_kernel(tmp_path: Path) -> None:
     assert kernel.name == "grouped_conv_forward_bf16_2d_256x128x32_basic_v1_intrawave_w2x2x1_wt32x32x8_v1x1x8"
 
 
+def test_specializations_are_written_as_the_dispatcher_spells_them(tmp_path: Path) -> None:
+    path = write(tmp_path, instances({"specialization": "filter1x1_stride1_pad0"}))
+    kernels = kernel_pool("forward", "bf16", 2, "gfx950", rules_of(path, tmp_path))
+    assert [kernel.specialization for kernel in kernels] == ["Filter1x1Stride1Pad0"]
+    (written,) = json.loads(instances_json(kernels))["instances"]
+    assert written["specialization"] == "filter1x1_stride1_pad0"
+
+
 def test_with_a_checkout_instances_may_have_unlisted_waves(tmp_path: Path) -> None:
     path = write(tmp_path, instances({"warp_m": 1, "warp_n": 1}))
     assert kernel_pool("forward", "bf16", 2, "gfx950", path) == ()
