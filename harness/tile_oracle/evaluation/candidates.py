@@ -8,6 +8,7 @@ from tile_oracle.arch import load_arch
 from tile_oracle.evaluation.evaluate import rank_all
 from tile_oracle.features.code_table import CodeTable
 from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.kernel.named import is_named
 from tile_oracle.model.predictor import Predictor
 from tile_oracle.oracle import problems_of
 from tile_oracle.problem import problem_from_id
@@ -15,12 +16,12 @@ from tile_oracle.record.not_built import not_built
 
 
 def rank_recorded(predictor: Predictor, records: pd.DataFrame) -> pd.DataFrame:
-    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and kernels, as in a session
-    that replays these records."""
+    """Predictions (problem, kernel, predicted_tflops) for all recorded problems and all recorded kernels that
+    have fields, as in a session that replays these records."""
     predictor = predictor.knowing(CodeTable.of(records))
     lacking = not_built(records)
     names = sorted(str(name) for name in records["kernel"].unique())
-    kernels = [parse_kernel_name(name) for name in names if name not in lacking]
+    kernels = [parse_kernel_name(name) for name in names if name not in lacking and not is_named(name)]
     return without_refused(rank_all(predictor, problems_of(records), kernels), records, predictor.spec.arch)
 
 

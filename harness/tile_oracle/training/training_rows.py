@@ -10,6 +10,7 @@ import pandas as pd
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CODE_COLUMNS
 from tile_oracle.features.schemas import flops_of
+from tile_oracle.kernel.named import is_named
 from tile_oracle.oracle import check_caches, records_op
 from tile_oracle.record.schema import KERNEL_COLUMNS, PROBLEM_COLUMNS, kernel_columns, problem_columns
 
@@ -49,7 +50,8 @@ class TrainingRows:
 
 
 def training_rows(records: pd.DataFrame) -> TrainingRows:
-    """The usable rows of a record table: ok, and of a pair without a failure in any of its rows.
+    """The usable rows of a record table: ok, of a pair without a failure in any of its rows, and of a kernel
+    that has fields to learn from.
 
     Raises ModelError when a column is missing or nothing is left, RecordError for warm and cold caches mixed.
     """
@@ -58,6 +60,10 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     if missing:
         raise ModelError(f"the records lack the columns {', '.join(missing)}")
     check_caches(records)
+    names = records["kernel"].astype(str)
+    named = names.isin([name for name in names.unique() if is_named(name)])
+    without_fields = int((named & (records["status"] == "ok")).sum())
+    records = records[~named]
     latency = pd.to_numeric(records["latency_ms"], errors="coerce").to_numpy(dtype=np.float64)
     timed = np.isfinite(latency) & (latency > 0)
     status = records["status"].astype(str).to_numpy()
@@ -74,6 +80,8 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
     ):
         if mask.any():
             left_out[reason] = int(mask.sum())
+    if without_fields:
+        left_out["of kernels that have no fields (Triton, libraries)"] = without_fields
     rows = records[ok & timed & ~tainted]
     if rows.empty:
         raise ModelError("there are no ok measurements to train on" + _counts(left_out))

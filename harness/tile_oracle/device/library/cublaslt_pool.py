@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cublaslt import (
@@ -23,8 +23,8 @@ _MOST_RANKED = 64
 """Algorithms asked for in the library's own ranking. It names far fewer."""
 _SPLITS = (2, 4, 8, 16)
 _MOST_CUSTOM = 8
-_MOST_CHECKS = 20_000
-"""Configurations of one problem that the library is asked about, a few microseconds each."""
+_MOST_CHECKS = 10_000
+"""Configurations of one problem that the library is asked about: so many plain ones, as many varied ones."""
 
 
 def offers_for(library: CublasLt, problem: Problem, most: int) -> ProblemOffers:
@@ -42,75 +42,82 @@ def offers_for(library: CublasLt, problem: Problem, most: int) -> ProblemOffers:
         product.close()
 
 
-@dataclass
-class _Enumeration:
-    """Of one product. plain: accepted with one part of the depth and without further options. varied: those
-    with splits, swizzles or custom options."""
+@dataclass(frozen=True)
+class _Accepted:
+    """An algorithm that the library accepts for the product, and its workspace."""
 
-    library: CublasLt
-    product: Product
-    ranked: dict[str, Offer] = field(default_factory=dict)
-    plain: dict[str, Offer] = field(default_factory=dict)
-    varied: dict[str, Offer] = field(default_factory=dict)
-    too_large: int = 0
-    checks: int = 0
+    algorithm: Algorithm
+    limits: AlgorithmLimits
+    workspace_bytes: int
+
+
+_Proposed = Iterator[tuple[Algorithm, AlgorithmLimits]]
+
+
+class _Enumeration:
+    """The algorithms of one product. Plain ones have one part of the depth and no further options; varied
+    ones have."""
+
+    def __init__(self, library: CublasLt, product: Product) -> None:
+        self._library, self._product = library, product
 
     def offers(self, most: int) -> ProblemOffers:
-        for result in self.product.heuristic(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"]):
-            rank = len(self.ranked)
-            offer = self._offer(result.algorithm, int(result.workspace_bytes), rank)
-            self.ranked.setdefault(offer.algorithm, offer)
-        self._enumerate()
-        plain, varied = (
-            [offer for name, offer in found.items() if name not in self.ranked]
-            for found in (self.plain, self.varied)
-        )
-        room = max(0, most - len(self.ranked))
-        of_plain = min(len(plain), max(room - room // 2, room - len(varied)))
-        chosen = (*self.ranked.values(), *_evenly(plain, of_plain), *_evenly(varied, room - of_plain))
-        accepted = len(self.ranked) + len(plain) + len(varied) + self.too_large
-        why_none = "" if chosen else "the library has no algorithm for it"
-        return ProblemOffers(chosen[:most], why_none, accepted, self.too_large)
+        ranked: dict[str, Offer] = {}
+        for result in self._product.heuristic(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"]):
+            offer = self._offer(result.algorithm, int(result.workspace_bytes), len(ranked))
+            ranked.setdefault(offer.algorithm, offer)
+        plain = self._accepted(map(self._of_id, self._library.ids(self._product.types)))
+        varied = self._accepted(map(self._variations_of, plain))
+        accepted = len(plain) + len(varied)
+        small = [_small_enough(plain), _small_enough(varied)]
+        room = max(0, most - len(ranked))
+        of_plain = min(len(small[0]), max(room - room // 2, room - len(small[1])))
+        offers = dict(ranked)
+        for some, count in zip(small, (of_plain, room - of_plain), strict=True):
+            for one in _evenly(some, count):
+                offer = self._offer(one.algorithm, one.workspace_bytes, None)
+                offers.setdefault(offer.algorithm, offer)
+        why_none = "" if offers else "the library has no algorithm for it"
+        too_large = accepted - sum(map(len, small))
+        return ProblemOffers(tuple(offers.values())[:most], why_none, max(accepted, len(offers)), too_large)
 
-    def _enumerate(self) -> None:
-        accepted: list[tuple[Algorithm, AlgorithmLimits]] = []
-        for number in self.library.ids(self.product.types):
-            algorithm = self.library.initialized(number, self.product.types)
-            if algorithm is None:
-                continue
-            limits = self.library.limits(algorithm)
-            if not limits.aligned:
-                continue
-            for tile, stages in itertools.product(limits.tiles, limits.stages):
-                made = self.library.configured(algorithm, tile=tile, stages=stages)
-                if made is not None and self._take(made, self.plain):
-                    accepted.append((made, limits))
-        # One variation of every algorithm after the other, so that the bound on checks cuts all alike.
-        variations = [_variations(limits) for _, limits in accepted]
-        for several in itertools.zip_longest(*variations):
-            for (algorithm, _), values in zip(accepted, several, strict=True):
-                made = None if values is None else self.library.configured(algorithm, **values)
-                if made is not None:
-                    self._take(made, self.varied)
+    def _of_id(self, number: int) -> _Proposed:
+        """The plain algorithms of an id."""
+        algorithm = self._library.initialized(number, self._product.types)
+        if algorithm is None:
+            return
+        limits = self._library.limits(algorithm)
+        if not limits.aligned:
+            return
+        for tile, stages in itertools.product(limits.tiles, limits.stages):
+            made = self._library.configured(algorithm, tile=tile, stages=stages)
+            if made is not None:
+                yield made, limits
 
-    def _take(self, algorithm: Algorithm, found: dict[str, Offer]) -> bool:
-        """Keeps an algorithm that the library accepts; whether it does, whatever its workspace."""
-        if self.checks >= _MOST_CHECKS:
-            return False
-        self.checks += 1
-        code, result = self.product.check(algorithm)
-        if code:
-            return False
-        if result.workspace_bytes > WORKSPACE_BYTES["cublaslt"]:
-            self.too_large += 1
-        else:
-            offer = self._offer(algorithm, int(result.workspace_bytes), None)
-            found.setdefault(offer.algorithm, offer)
-        return True
+    def _variations_of(self, plain: _Accepted) -> _Proposed:
+        """The varied algorithms of a plain one."""
+        for values in _variations(plain.limits):
+            made = self._library.configured(plain.algorithm, **values)
+            if made is not None:
+                yield made, plain.limits
+
+    def _accepted(self, proposed: Iterable[_Proposed]) -> list[_Accepted]:
+        """What the library accepts. One of each group after the other, so that the bound cuts all alike."""
+        found = []
+        in_turn = itertools.chain.from_iterable(itertools.zip_longest(*proposed))
+        for algorithm, limits in itertools.islice(filter(None, in_turn), _MOST_CHECKS):
+            code, result = self._product.check(algorithm)
+            if not code:
+                found.append(_Accepted(algorithm, limits, int(result.workspace_bytes)))
+        return found
 
     def _offer(self, algorithm: Algorithm, workspace_bytes: int, rank: int | None) -> Offer:
-        name = name_of(self.library, algorithm, self.product.types)
+        name = name_of(self._library, algorithm, self._product.types)
         return Offer(name, algorithm.hex(), workspace_bytes, rank)
+
+
+def _small_enough(accepted: Sequence[_Accepted]) -> list[_Accepted]:
+    return [one for one in accepted if one.workspace_bytes <= WORKSPACE_BYTES["cublaslt"]]
 
 
 def name_of(library: CublasLt, algorithm: Algorithm, types: tuple[int, ...]) -> str:
@@ -152,8 +159,8 @@ def _variations(limits: AlgorithmLimits) -> Iterator[dict[str, int]]:
                     }
 
 
-def _evenly(offers: Sequence[Offer], count: int) -> tuple[Offer, ...]:
+def _evenly(several: Sequence[_Accepted], count: int) -> Sequence[_Accepted]:
     """`count` of them at even distances, or all."""
-    if count >= len(offers):
-        return tuple(offers)
-    return tuple(offers[place * len(offers) // count] for place in range(count))
+    if count >= len(several):
+        return several
+    return [several[place * len(several) // count] for place in range(count)]
