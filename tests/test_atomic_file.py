@@ -21,7 +21,7 @@ def test_the_file_holds_the_data_and_nothing_is_left_beside_it(tmp_path: Path) -
         assert list(tmp_path.iterdir()) == [path]
 
 
-def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.json"
     write_atomically(path, b"before")
 
@@ -35,7 +35,7 @@ def test_what_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.Mo
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_others_may_read_it_as_the_umask_says(tmp_path: Path) -> None:
+def test_the_mode_follows_the_umask(tmp_path: Path) -> None:
     plain = tmp_path / "plain"
     plain.write_bytes(b"")
     write_atomically(tmp_path / "written", b"")
@@ -49,7 +49,7 @@ def test_a_long_name(tmp_path: Path) -> None:
     assert path.read_bytes() == b"x"
 
 
-def test_what_a_killed_writer_left_goes_with_the_next_write(tmp_path: Path) -> None:
+def test_leftovers_of_a_killed_writer_are_removed_by_the_next_write(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     # Killed with the file aside written and not renamed.
     script = (

@@ -36,7 +36,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("word", ["--help", "--version", "no-such-command"])
-def test_what_names_no_command_imports_none(word: str) -> None:
+def test_unknown_commands_import_none(word: str) -> None:
     script = (
         "import sys, tile_oracle.cli\n"
         f"try: tile_oracle.cli.main([{word!r}])\n"
@@ -74,7 +74,7 @@ def test_a_command_line_that_is_wrong(arguments: tuple[str, ...], message: str) 
     assert done.stdout == ""
 
 
-def test_a_mistake_is_one_line_that_names_the_command() -> None:
+def test_a_mistake_gives_one_line_that_names_the_command() -> None:
     done = run("problems", "no_such_set")
     assert done.returncode == 2
     assert done.stdout == ""
@@ -92,7 +92,7 @@ def test_only_the_named_command_is_imported() -> None:
 
 
 @pytest.mark.parametrize("arguments", [("kernels", "--list", "--arch", "gfx950"), ("--help",), ("problems",)])
-def test_a_reader_that_has_seen_enough_is_no_error(arguments: tuple[str, ...]) -> None:
+def test_a_closed_pipe_is_not_an_error(arguments: tuple[str, ...]) -> None:
     reading, writing = os.pipe()
     os.close(reading)
     command = [sys.executable, "-m", "tile_oracle.cli", *arguments]
@@ -148,7 +148,7 @@ def test_errors_of_the_harness_and_no_others_are_caught(
         main(["problems"])
 
 
-def test_the_overview_says_of_each_command_what_its_own_module_says() -> None:
+def test_the_overview_agrees_with_each_commands_module() -> None:
     """The overview must not import every module, so the lines stand twice."""
     for name, line in cli._COMMANDS.items():
         assert line == cli.command_module(name).HELP

@@ -24,7 +24,7 @@ from tile_oracle.json_tree import MAX_FILE_BYTES, JsonTree, shown
     ],
     ids=["empty", "comma", "twice", "nan", "digits", "deep", "bytes", "large"],
 )
-def test_a_file_that_is_no_json_gives_one_line(content: bytes, message: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_json_gives_one_line(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "rules.json"
     path.write_bytes(content)
     with pytest.raises(RuleError, match=message) as caught:
@@ -33,7 +33,7 @@ def test_a_file_that_is_no_json_gives_one_line(content: bytes, message: str, tmp
     assert len(str(caught.value)) < 300
 
 
-def test_a_missing_file_and_a_folder_are_said(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_folder_are_reported(tmp_path: Path) -> None:
     with pytest.raises(RuleError, match=r"missing.json' cannot be read: No such file"):
         JsonTree.read(tmp_path / "missing.json")
     with pytest.raises(RuleError, match="cannot be read: it is a folder, not a regular file"):

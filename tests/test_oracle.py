@@ -79,12 +79,12 @@ class TestSettledMeasurement:
             assert settled(*rows)["status"] == order[count - 1]
 
     @pytest.mark.parametrize("empty", ["noisy", "device_lost"])
-    def test_a_second_measurement_that_says_nothing_leaves_the_sweeps_figure(self, empty: str) -> None:
+    def test_a_later_inconclusive_measurement_keeps_the_sweeps_value(self, empty: str) -> None:
         row = settled(record(PROBLEM, A, 2.0), record(PROBLEM, A, 1.0, status=empty, round=1))
         assert (row["status"], row["tflops"], row["remeasured"]) == ("ok", 2.0, False)
 
     @pytest.mark.parametrize("first", ["device_lost", "noisy", "build_error", "unsupported"])
-    def test_a_later_ok_settles_what_was_not_the_kernels_lasting_fault(self, first: str) -> None:
+    def test_a_later_ok_overrides_a_transient_failure(self, first: str) -> None:
         row = settled(record(PROBLEM, A, status=first), record(PROBLEM, A, 2.0, minute=5))
         assert (row["status"], row["tflops"]) == ("ok", 2.0)
 
@@ -117,7 +117,7 @@ class TestSettledMeasurement:
             check_dtype=False,
         )
 
-    def test_no_records_are_no_measurements(self) -> None:
+    def test_no_records_give_no_measurements(self) -> None:
         assert find_oracles(final_measurements(frame([]))).empty
         assert find_oracles(final_measurements(arrow_schema().empty_table().to_pandas())).empty
 
@@ -135,7 +135,7 @@ class TestSettledMeasurement:
             max_size=25,
         )
     )
-    def test_every_pair_has_one_row_as_the_rules_say(self, drawn: Sequence[tuple[Any, ...]]) -> None:
+    def test_every_pair_has_one_row_by_the_rules(self, drawn: Sequence[tuple[Any, ...]]) -> None:
         rows = [
             record(problem, kernel, tflops, status=status, round=round_, minute=minute)
             for kernel, problem, status, round_, minute, tflops in drawn
@@ -175,7 +175,7 @@ class TestOracle:
         )
         assert (row["oracle_kernel"], row["oracle_tflops"], row["oracle_remeasured"]) == (B.name, 2.2, True)
 
-    def test_what_the_sweep_alone_would_have_named(self) -> None:
+    def test_the_oracle_by_the_sweep_alone(self) -> None:
         row = oracle_of(
             record(PROBLEM, A, 3.0),
             record(PROBLEM, B, 2.9),

@@ -33,7 +33,7 @@ def test_one_lucky_round_makes_no_oracle() -> None:
     assert find_oracles(final_measurements(frame(rows)))["oracle_kernel"].tolist() == [B.name]
 
 
-def test_a_noisy_round_says_nothing() -> None:
+def test_a_noisy_round_is_ignored() -> None:
     rows = [record(PROBLEM, A, 2.0), record(PROBLEM, A, 3.0, round=1)]
     rows.append(record(PROBLEM, A, 9.0, round=2, status="noisy"))
     assert final_measurements(frame(rows))["tflops"].tolist() == [3.0]
@@ -44,7 +44,7 @@ def test_a_noisy_round_says_nothing() -> None:
     st.lists(st.floats(0.5, 2.0), min_size=2, max_size=8),
     st.randoms(use_true_random=False),
 )
-def test_what_a_round_does_to_all_kernels_is_in_no_ratio(
+def test_an_effect_of_a_round_on_all_kernels_cancels_in_ratios(
     kernels: list[float], rounds: list[float], random: Random
 ) -> None:
     """The machine runs at another speed in each round, and not every kernel is timed in each."""

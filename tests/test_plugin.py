@@ -75,7 +75,7 @@ def test_progress_is_a_line_a_problem_and_no_letters(sweep: Sweep) -> None:
     assert not any(set(line) <= set(".FsxE [%]0123456789") and "." in line for line in lines if line)
 
 
-def test_the_summary_comes_last_and_names_files_that_are_there(sweep: Sweep) -> None:
+def test_the_summary_comes_last_and_names_existing_files(sweep: Sweep) -> None:
     text = sweep.finished.output
     parts = [
         "tile-oracle: small ===",
@@ -435,7 +435,7 @@ def test_an_unused_plugin_imports_nothing_heavy(project: Project) -> None:
         (["-n2", "--dist=each"], "--dist each would measure every pair once a worker"),
     ],
 )
-def test_a_mistake_is_one_clear_line(project: Project, arguments: list[str], message: str) -> None:
+def test_a_mistake_gives_one_clear_line(project: Project, arguments: list[str], message: str) -> None:
     project.write("bad.csv", "N,C,K,Hi,Wi,Y,X\n1,8,8,six,6,3,3\n")
     given = arguments if "--problem-set" in arguments else ["--problem-set", "small.csv", *arguments]
     finished = project.pytest("--kernel-set=tiny", *given)
@@ -446,7 +446,7 @@ def test_a_mistake_is_one_clear_line(project: Project, arguments: list[str], mes
     assert not (project.folder / "escape").exists()
 
 
-def test_a_cache_that_cannot_be_written_ends_the_session_with_one_message(project: Project) -> None:
+def test_an_unwritable_cache_ends_the_session_with_one_message(project: Project) -> None:
     project.write("a-file", "")
     finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")
     assert finished.status == 2

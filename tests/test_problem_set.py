@@ -48,7 +48,7 @@ def refusal(path: Path | str) -> str:
 
 
 class TestReading:
-    def test_defaults_fill_what_a_short_file_leaves_out(self, write) -> None:
+    def test_defaults_fill_omitted_columns(self, write) -> None:
         loaded = load_problem_set(write(SHORT + ROW))
         assert loaded.problems == (GroupedConvProblem("forward", "bf16", 2, 1, 8, 16, 1, 9, 9, 3, 3),)
         assert (loaded.name, loaded.provenance, loaded.sources) == ("my", "", ("",))
@@ -67,7 +67,7 @@ class TestReading:
         text = "N,C,K,Di,Hi,Wi,Z,Y,X,pad_d\n1,8,8,1,9,9,1,3,3,0\n1,8,8,1,9,9,1,3,3,1\n1,8,8,5,9,9,3,3,3,0\n"
         assert [p.ndim for p in load_problem_set(write(text)).problems] == [2, 3, 3]
 
-    def test_a_given_rank_is_taken_as_it_is(self, write) -> None:
+    def test_a_given_rank_is_kept(self, write) -> None:
         (problem,) = load_problem_set(write("ndim," + SHORT + "3," + ROW)).problems
         assert problem.ndim == 3
 
@@ -93,7 +93,7 @@ class TestReading:
         path = write("# é\n" + SHORT + ROW)
         assert load_problem_set(path).sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
 
-    def test_rows_that_repeat_a_problem_of_ones_own_file_are_counted(self, write) -> None:
+    def test_repeated_problems_of_a_users_file_are_counted(self, write) -> None:
         loaded = load_problem_set(write(SHORT + ROW + ROW + ROW.replace("8", "4")))
         assert (len(loaded.problems), loaded.repeated_rows) == (2, 1)
 
@@ -114,7 +114,7 @@ class TestReading:
         ),
         st.sampled_from(DIRECTIONS),
     )
-    def test_what_is_written_is_read_back(self, tmp_path_factory, rows, direction: str) -> None:
+    def test_a_written_set_is_read_back(self, tmp_path_factory, rows, direction: str) -> None:
         path = tmp_path_factory.mktemp("set") / "written.csv"
         problems = [GroupedConvProblem(direction, "fp32", 3, n, c, 5, 1, 9, 9, 3, 3) for n, c, _ in rows]
         sources = [" ".join(source.split()) for *_, source in rows]

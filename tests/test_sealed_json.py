@@ -25,7 +25,7 @@ def test_a_sealed_document_is_checked_and_loses_nothing() -> None:
     assert without_seal(sealed) == _DOCUMENT
 
 
-def test_a_document_without_a_seal_is_told_apart_and_no_error() -> None:
+def test_a_document_without_a_seal_is_recognised_and_not_an_error() -> None:
     assert not check_seal(_DOCUMENT, "b.json", GateError)
 
 
@@ -45,7 +45,7 @@ def test_sealing_again_after_a_change_replaces_the_digest() -> None:
     "change",
     [{"schema": 3}, {"new": 1}, {"on": False}, {"names": ["y", "x"]}, {"sha256": None}, {"sha256_of": ""}],
 )
-def test_a_changed_value_is_one_clear_line(change: dict[str, object]) -> None:
+def test_a_changed_value_gives_one_clear_line(change: dict[str, object]) -> None:
     with pytest.raises(GateError, match=r"b\.json is damaged or was edited by hand.*make it again") as raised:
         check_seal({**seal(_DOCUMENT), **change}, "b.json", GateError)
     assert "\n" not in str(raised.value)

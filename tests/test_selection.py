@@ -64,12 +64,12 @@ class TestEfficiency:
         assert row["coverage"] == "covered"
 
     @pytest.mark.parametrize("status", ["device_lost", "noisy"])
-    def test_what_the_machine_did_to_a_pick_leaves_the_problem_undecided(self, status: str) -> None:
+    def test_a_fault_of_the_machine_leaves_the_problem_undecided(self, status: str) -> None:
         row = one([*THREE, record(PROBLEM, D, 9.0, status=status)], {A: 1.0, B: 2.0, D: 3.0})
         assert (row["coverage"], row["pick_status"]) == ("undecided", status)
         assert np.isnan(row["efficiency"])
 
-    def test_a_pick_above_the_oracle_is_the_oracle_where_the_sweep_says_so_too(self) -> None:
+    def test_a_pick_above_the_oracle_is_the_oracle_if_the_sweep_agrees(self) -> None:
         rows = [record(PROBLEM, A, 2.4), record(PROBLEM, A, 2.0, round=1), record(PROBLEM, B, 2.5)]
         row = one(rows, {B: 1.0})
         assert (row["oracle_kernel"], row["oracle_tflops"]) == (B.name, 2.5)
@@ -119,7 +119,7 @@ class TestMeasureTheTopK:
         row = one(THREE, {A: 9.0, C: 8.0, B: 7.0})
         assert [row[f"efficiency_top_{k}"] for k in (1, 2, 3, 4, 10)] == [0.25, 0.5, 1.0, 1.0, 1.0]
 
-    def test_what_is_not_ok_or_not_measured_adds_nothing(self) -> None:
+    def test_failed_and_unmeasured_kernels_add_nothing(self) -> None:
         rows = [*THREE, record(PROBLEM, D, status="crash")]
         row = one(rows, {A: 9.0, D: 8.0, KERNELS[5]: 7.0, C: 6.0})
         assert [row[f"efficiency_top_{k}"] for k in (1, 2, 3, 4)] == [0.25, 0.25, 0.25, 0.5]
@@ -221,7 +221,7 @@ class TestBadRankings:
             selection(THREE, pd.DataFrame({"problem": [], "kernel": []}))
 
     @pytest.mark.parametrize("value", [float("nan"), float("inf"), None, "fast"])
-    def test_a_prediction_that_is_no_number(self, value: object) -> None:
+    def test_a_prediction_that_is_not_a_number(self, value: object) -> None:
         rankings = ranking(PROBLEM, {A: 1.0}).astype(object)
         rankings.loc[0, "predicted_tflops"] = value
         with pytest.raises(ModelError, match=f"no finite TFLOPS for {A.name} on {PROBLEM.id}"):

@@ -39,7 +39,7 @@ def baseline(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_manifest_keeps_what_it_said(folder: Path) -> None:
+def test_the_manifest_keeps_its_content(folder: Path) -> None:
     manifest = json.loads((folder / MANIFEST_FILE).read_text())
     assert (manifest["seed"], manifest["kernels"]) == (0, ["a"])
     assert sorted(manifest["files"]) == ["feature_spec.json", "training.parquet"]
@@ -101,7 +101,7 @@ def test_a_damaged_baseline_vouches_for_nothing(baseline: Path) -> None:
         check_file(baseline.with_suffix(".parquet"), RecordError)
 
 
-def test_foreign_json_beside_a_parquet_file_says_nothing(tmp_path: Path) -> None:
+def test_foreign_json_beside_a_parquet_file_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"rows")
     for text in ("[1]", "{}", "no json", '{"records_sha256": 5}'):
         (tmp_path / "rows.json").write_text(text)

@@ -50,7 +50,7 @@ def test_a_fork_is_like_a_new_process(end: str, tmp_path: Path) -> None:
     ]
 
 
-def test_what_takes_too_long_is_killed(tmp_path: Path) -> None:
+def test_a_command_that_takes_too_long_is_killed(tmp_path: Path) -> None:
     (tmp_path / "waits.py").write_text(
         "import os\nprint(os.getpid(), flush=True)\nos.read(os.pipe()[0], 1)\n"
     )
@@ -59,7 +59,7 @@ def test_what_takes_too_long_is_killed(tmp_path: Path) -> None:
     assert not Path(f"/proc/{int(raised.value.stdout)}").exists()
 
 
-def test_what_the_interpreter_reads_needs_a_new_process() -> None:
+def test_settings_of_the_interpreter_need_a_new_process() -> None:
     assert can_run_warm({"EVIL_GPU_HEADERS": "/tmp"})
     assert not can_run_warm({"PYTHONPATH": "/tmp"})
     assert not can_run_warm({"LD_PRELOAD": "/tmp/x.so"})

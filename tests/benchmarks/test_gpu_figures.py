@@ -32,7 +32,7 @@ PROBLEMS = some_problems(2)
 A, B, C = some_kernels(3, PROBLEMS[0])
 
 
-def test_numerics_find_what_is_neither_right_nor_refused() -> None:
+def test_numerics_find_results_that_are_neither_correct_nor_refused() -> None:
     one, two = PROBLEMS
     rows = [
         record(one, A),
@@ -119,7 +119,7 @@ def test_a_kit_is_unpacked_once(tmp_path: Path) -> None:
     assert file.read_text() == "kept"
 
 
-def test_what_would_be_an_empty_archive_is_an_error(tmp_path: Path) -> None:
+def test_an_empty_archive_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "made").mkdir()
     with pytest.raises(SystemExit, match=r"nothing in .*made to pack"):
         make_kit.pack(tmp_path / "made", tmp_path / "made.tar.xz")
@@ -143,7 +143,7 @@ def test_a_kit_for_a_gpu_has_the_kernels_that_misbehave_too(tmp_path: Path) -> N
     ("steps", "said"),
     [(["speeed"], "'speeed' is not one of numerics, speed"), ([], "holds no kit.json")],
 )
-def test_what_cannot_be_run_is_said(steps: list[str], said: str, tmp_path: Path) -> None:
+def test_steps_that_cannot_run_are_reported(steps: list[str], said: str, tmp_path: Path) -> None:
     command = [sys.executable, str(GPU / "run.py"), str(tmp_path), *steps]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 2

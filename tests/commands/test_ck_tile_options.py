@@ -47,7 +47,7 @@ def test_doctor_looks_into_rocm_by_itself(capsys: pytest.CaptureFixture[str], tm
     assert f"CK Tile in {tmp_path / 'rocm'}:" in capsys.readouterr().out
 
 
-def test_doctor_says_what_is_no_ck_tile(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_doctor_reports_a_folder_without_ck_tile(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     main(["doctor", "--ck-tile", str(tmp_path)])
     assert "missing headers: --ck-tile" in capsys.readouterr().out
 
@@ -85,11 +85,11 @@ def options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SessionOptions:
         config._ensure_unconfigure()
 
 
-def test_the_folder_means_what_it_means_in_the_shell(options: SessionOptions, tmp_path: Path) -> None:
+def test_a_relative_folder_means_the_same_as_in_the_shell(options: SessionOptions, tmp_path: Path) -> None:
     assert options.ck_tile == tmp_path / "some" / "ck"
 
 
-def test_baselines_of_both_implementations_are_kept_apart(options: SessionOptions) -> None:
+def test_both_implementations_have_their_own_baselines(options: SessionOptions) -> None:
     (part,) = load_problem_sets("forward_smoke").parts or (load_problem_sets("forward_smoke"),)
     choice = ModelChoice("m")
     theirs = baseline_file(choice, part, "MI355X", options)

@@ -39,7 +39,7 @@ def test_a_machine_without_a_gpu_runs_on_its_cpu(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(("name", "chosen"), [("amd_presence", "gfx950"), ("nvidia_presence", "sm_90")])
-def test_a_gpu_is_what_auto_takes(
+def test_auto_takes_a_gpu(
     name: str, chosen: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, name, lambda: Presence(True, "all is there", 8))
@@ -62,7 +62,7 @@ def test_the_architecture_of_amds_gpus_is_shown(
     assert "target gfx950" not in shown
 
 
-def test_a_gpu_without_a_compiler_runs_what_was_built_elsewhere(
+def test_a_gpu_without_a_compiler_runs_prebuilt_kernels(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def none(*_: object) -> None:
@@ -111,7 +111,7 @@ def test_a_machine_that_can_run_nothing_fails(
     assert "no target can run here" in shown
 
 
-def test_a_cache_that_cannot_be_written_is_shown(tmp_path: Path) -> None:
+def test_an_unwritable_cache_is_shown(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     found = examine_installation(tmp_path / "file" / "cache")
     assert [f.state for f in found if f.what == "cache of kernels"] == [BAD]

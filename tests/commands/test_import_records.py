@@ -25,7 +25,7 @@ def published(project: Project) -> Path:
     return project.write("bench.csv", "\n".join([HEADER, *rows]) + "\n")
 
 
-def test_the_problems_stand_beside_the_records(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_problem_set_is_beside_the_records(published: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = published.with_name("gfx950.parquet")
     assert main(["import", str(published), "--arch", "gfx950", "-o", str(out)]) == 0
     said = capsys.readouterr().out
@@ -60,7 +60,7 @@ def test_the_records_alone_are_a_session(project: Project, published: Path) -> N
     ("name", "message"),
     [("none.parquet", "none.parquet"), ("text.parquet", "text.parquet")],
 )
-def test_what_holds_no_records_is_one_line(project: Project, name: str, message: str) -> None:
+def test_a_file_without_records_gives_one_line(project: Project, name: str, message: str) -> None:
     project.write("text.parquet", "no parquet")
     done = project.pytest(f"--oracle={name}")
     assert done.status == 4, done.output

@@ -27,7 +27,7 @@ GFX950 = load_arch("gfx950")
 GOOD = CodeFacts(128, 0, 60, 34_304, 0, 0, 4, 16, 16)
 
 
-def test_a_table_a_verdict_and_what_was_compiled(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_a_verdict_and_compiled_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = (*KIND, "--facts", "--kernel-filter", TWO, "--build-dir", str(tmp_path), "-j", "1")
     assert main(arguments) == 0
     heading, row, _, verdict = capsys.readouterr().out.splitlines()
@@ -76,7 +76,7 @@ def test_kernels_without_code_are_counted_and_no_offence(
         (CodeFacts(), 0, "does not compile: the log"),
     ],
 )
-def test_what_the_rules_should_have_refused(facts: CodeFacts, size: int, reason: str) -> None:
+def test_kernels_that_the_rules_should_have_refused(facts: CodeFacts, size: int, reason: str) -> None:
     found = [KernelFacts(KERNEL, 9, GOOD, ""), KernelFacts(KERNEL, size, facts, "the log")]
     ((bad, said),) = find_offenders(found, GFX950)
     assert bad is found[1]

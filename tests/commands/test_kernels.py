@@ -108,7 +108,7 @@ def test_an_old_name_is_shown_as_it_is_written_now(capsys: pytest.CaptureFixture
     assert "gfx942" not in text
 
 
-def test_a_rule_set_of_ones_own_is_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_users_rule_set_is_counted(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     tile = {"tile": "64x64x64", "waves": "1x1x1", "warp_tile": ["4x32x1", "8x32x1"]}
     block = {"arch": ["cpu"], "direction": ["forward"], "pipeline": ["mem", "compv3"], "tiles": [tile]}
     path = tmp_path / "mine.json"

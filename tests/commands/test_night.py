@@ -28,7 +28,7 @@ def state(tmp_path: Path) -> NightState:
         (["--target", "cpu", "--", "--oracle", "x"], "--oracle behind -- is the night's own"),
     ],
 )
-def test_what_is_refused(
+def test_refused_kernels(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
     state = tmp_path / "state"
@@ -79,7 +79,7 @@ def test_a_history_grows_and_is_shown_newest_first(state: NightState) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "a,b\n1,2\n", "\xff"])
-def test_a_file_that_is_no_history_is_left_alone(state: NightState, text: str) -> None:
+def test_a_file_that_is_not_a_history_is_left_alone(state: NightState, text: str) -> None:
     state.history.parent.mkdir(parents=True)
     state.history.write_bytes(text.encode("latin-1"))
     with pytest.raises(RecordError, match="remove it to begin a new"):

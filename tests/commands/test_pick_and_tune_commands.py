@@ -20,7 +20,7 @@ MINE = "forward-fp32-n1-c16-k16-i9x9-f3x3-p1"
 SMALL = ["--target", "cpu", "--kernel-set", "tiny", "--toolchain", "ziglang"]
 
 
-def test_a_pick_says_what_it_is_based_on(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pick_states_its_basis(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pick", GFX, "--arch", "gfx950", "--top", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert re.match(
@@ -71,7 +71,7 @@ def test_dimensions_and_sets_name_problems_too(capsys: pytest.CaptureFixture[str
         ([GFX, "--model", "missing", "--arch", "gfx950"], "no model folder at missing"),
     ],
 )
-def test_a_mistake_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_mistake_gives_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     arch = [] if "--arch" in words else ["--arch", "gfx950"]
     assert main(["pick", *words, *arch]) == 2
     shown = capsys.readouterr()

@@ -96,9 +96,7 @@ def test_a_set_in_another_data_type_and_as_commands_of_miopen(said, tmp_path: Pa
         (["./mine.csv", "-o", "mine.csv"], "is also an input"),
     ],
 )
-def test_what_cannot_be_written(
-    said, tmp_path: Path, monkeypatch, arguments: list[str], message: str
-) -> None:
+def test_unwritable_output(said, tmp_path: Path, monkeypatch, arguments: list[str], message: str) -> None:
     monkeypatch.chdir(tmp_path)
     Path("mine.csv").write_text("N,C,K,Hi,Wi,Y,X\n1,8,8,9,9,3,3\n")
     with pytest.raises(HarnessError, match=message):

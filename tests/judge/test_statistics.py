@@ -61,7 +61,7 @@ class TestOneProblemsLoss:
         assert [loss.problem for loss in verdict.losses] == [IDS[0]]
         assert 10 < (verdict.losses[0].low or 0) < 15 < (verdict.losses[0].high or 0) < 20
 
-    def test_the_same_loss_in_noise_is_undecided_and_says_what_would_settle_it(self) -> None:
+    def test_the_same_loss_in_noise_is_undecided_with_advice(self) -> None:
         verdict = a_verdict(0.75, 0.9, 0.05)
         assert (verdict.state, verdict.failed, verdict.losses) == ("cannot tell", False, ())
         assert verdict.suspects == (IDS[0],)
@@ -137,14 +137,14 @@ class TestNoise:
         made = make_baseline(selection, final, margins=margins(records, final, selection), **IDENTITY)
         return made.picks[IDS[0]]
 
-    def test_drift_that_both_share_is_no_noise(self) -> None:
+    def test_common_drift_is_not_noise(self) -> None:
         assert self.margin_of([1.0, 1.0, 1.0, 1.0]).sigma < 0.01
 
     def test_scatter_between_rounds_is(self) -> None:
         assert self.margin_of([1.0, 1.2, 0.9, 1.1]).sigma > 0.04
 
     @pytest.mark.parametrize("pick_tflops", [1.0, 3.0], ids=["another is best", "the pick is best"])
-    def test_copies_of_twins_are_no_measurements(self, pick_tflops: float) -> None:
+    def test_copies_of_twins_are_not_measurements(self, pick_tflops: float) -> None:
         """Each kernel has a twin; the pick is a copy, and oracles are named by what sorts first."""
         own = self.rows([pick_tflops * factor for factor in (1.0, 1.2, 0.9, 1.1)])
         own += [record(PROBLEMS[0], THIRD, 1.5 + 0.1 * number, round=number) for number in range(4)]
@@ -236,12 +236,12 @@ class TestSessions:
         same = np.repeat([False, True], 10)
         assert between_sessions(moved, then, same) < 0.02 < between_sessions(moved, then, ~same | same)
 
-    def test_a_regression_of_a_tenth_of_the_problems_is_no_noise(self) -> None:
+    def test_a_regression_of_a_tenth_of_the_problems_is_not_noise(self) -> None:
         now, then = self.sides(np.random.default_rng(3), 0.0, 40)
         moved = Side(now.efficiency, now.log_ratio - np.repeat([0.3, 0.0], [4, 36]), now.sigma, now.dof)
         assert between_sessions(moved, then, np.ones(40, dtype=bool)) < 0.02
 
-    def test_what_is_exact_stays_exact(self) -> None:
+    def test_exact_values_stay_exact(self) -> None:
         exact = Side(np.ones(6), np.zeros(6), np.zeros(6), np.ones(6))
         assert not with_sessions(exact, 0.1).sigma.any()
 

@@ -140,7 +140,7 @@ class TestCriteria:
         assert verdict.newly_uncovered == (IDS[2],)
         assert passed(judged([0.9, None, 0.9], [0.9, 0.9, None])) == ALL_MET
 
-    def test_a_narrowed_run_is_not_held_to_coverage_and_says_so(self) -> None:
+    def test_a_narrowed_run_needs_no_coverage_and_says_so(self) -> None:
         verdict = judged([0.9, None, None], [0.9, 0.9, 0.9], complete=False)
         assert (verdict.state, verdict.failed) == ("incomplete", False)
         assert passed(verdict) == {**ALL_MET, "coverage": None}
@@ -229,7 +229,7 @@ class TestFailures:
         assert (verdict.state, verdict.new_failures) == ("passed", ())
         assert [failure.known for failure in verdict.known_failures] == ["crash"]
 
-    def test_a_known_failure_that_fails_in_another_way_is_said(self) -> None:
+    def test_a_known_failure_that_fails_differently_is_reported(self) -> None:
         known = {IDS[0]: {EXTRA.name: "timeout"}}
         verdict = judge(*a_run([0.9], [self.CRASH]), baseline([0.9], known), Criteria())
         assert verdict.state == "passed"
@@ -240,7 +240,7 @@ class TestFailures:
         verdict = judge(*a_run([0.9]), baseline([0.9], known), Criteria())
         assert [(f.problem, f.kernel, f.known) for f in verdict.healed] == [(IDS[0], BEST.name, "wrong")]
 
-    def test_what_the_machine_did_is_no_failure_of_a_kernel(self) -> None:
+    def test_failures_of_the_machine_are_not_failures_of_a_kernel(self) -> None:
         rows = [
             record(PROBLEMS[0], EXTRA, status="noisy"),
             record(PROBLEMS[1], EXTRA, status="device_lost"),
@@ -273,7 +273,7 @@ class TestWithoutABaseline:
 
 
 class TestMakingABaseline:
-    def test_what_is_accepted_passes(self) -> None:
+    def test_accepted_efficiencies_pass(self) -> None:
         selection, final = a_run([0.9, 0.4, None], [TestFailures.CRASH])
         made = make_baseline(selection, final, **IDENTITY)
         assert made.efficiencies == pytest.approx({IDS[0]: 0.9, IDS[1]: 0.4, IDS[2]: None})
@@ -281,7 +281,7 @@ class TestMakingABaseline:
         assert made.coverage_percent == pytest.approx(200 / 3)
         assert judge(selection, final, made, Criteria()).state == "passed"
 
-    def test_what_was_not_measured_is_kept(self) -> None:
+    def test_unmeasured_problems_are_kept(self) -> None:
         known = {IDS[0]: {BEST.name: "crash"}, IDS[1]: {EXTRA.name: "timeout"}, IDS[9]: {PICK.name: "wrong"}}
         before = baseline([0.5, 0.6, 0.7], known)
         made = make_baseline(*a_run([0.9, None]), previous=before, **IDENTITY)
@@ -301,7 +301,7 @@ class TestFiles:
         assert load_baseline(path) == saved
         assert [entry.name for entry in path.parent.iterdir()] == ["b.json"]
 
-    def test_no_file_is_no_baseline(self, tmp_path: Path) -> None:
+    def test_a_missing_file_is_not_a_baseline(self, tmp_path: Path) -> None:
         assert load_baseline(tmp_path / "none.json") is None
         assert load_baseline(tmp_path / "none" / "none.json") is None
 
@@ -323,7 +323,7 @@ class TestFiles:
         loaded = load_baseline(tmp_path / "b.json")
         assert judge(selection, final, loaded, Criteria(0, 0, 0, 0, 0)).state == "passed"
 
-    def test_a_folder_that_cannot_be_written_is_one_line(self, tmp_path: Path) -> None:
+    def test_an_unwritable_folder_gives_one_line(self, tmp_path: Path) -> None:
         (tmp_path / "file").write_text("")
         with pytest.raises(GateError, match="cannot be written"):
             save_baseline(baseline([1.0]), tmp_path / "file" / "b.json")
@@ -340,7 +340,7 @@ class TestFiles:
             (b'{"schema": 3}', "schema is 3, this version reads 1 and 2"),
         ],
     )
-    def test_what_is_no_baseline(self, tmp_path: Path, content: bytes, what: str) -> None:
+    def test_files_that_are_not_baselines(self, tmp_path: Path, content: bytes, what: str) -> None:
         path = tmp_path / "b.json"
         path.write_bytes(content)
         with pytest.raises(GateError, match=what) as caught:
@@ -356,7 +356,7 @@ class TestFiles:
         with pytest.raises(GateError, match=r"b\.json is damaged.*--update-baseline"):
             load_baseline(path)
 
-    def test_the_oracle_beside_it_is_vouched_for(self, tmp_path: Path) -> None:
+    def test_the_digest_of_the_oracle_beside_it_is_checked(self, tmp_path: Path) -> None:
         path = tmp_path / "b.json"
         path.with_suffix(".parquet").write_bytes(b"rows")
         save_baseline(baseline([0.5]), path)
@@ -462,7 +462,7 @@ class TestPaths:
     def test_different_names_have_different_slugs(self, one: str, other: str) -> None:
         assert (slug(one) == slug(other)) == (one == other)
 
-    def test_a_name_that_looks_hashed_is_not_taken_for_the_hashed_one(self) -> None:
+    def test_a_name_that_looks_hashed_is_not_mistaken_for_the_hashed_one(self) -> None:
         assert slug(slug("A B")) != slug("A B")
 
     def test_ordinary_names_stay(self) -> None:

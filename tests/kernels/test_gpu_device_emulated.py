@@ -207,7 +207,7 @@ class CheatingDriver(EmulatedDriver):
     ("cheat", "detail"),
     [("", ""), ("pauses", ""), ("skips", "when it was timed, "), ("caches", "reuses an earlier result")],
 )
-def test_what_is_timed_is_verified(
+def test_timed_runs_are_verified(
     gpu: EmulatedGpu, cheat: str, detail: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     library = gpu.library(device_work_source("sm_90") + WORK_LAUNCHERS, "sm_90")

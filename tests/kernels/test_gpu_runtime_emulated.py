@@ -66,7 +66,9 @@ print("all as it should be")
 
 
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
-def test_what_a_driver_refuses(emulated_machine: Callable[[str], EmulatedMachine], arch: str) -> None:
+def test_requests_that_a_driver_refuses(
+    emulated_machine: Callable[[str], EmulatedMachine], arch: str
+) -> None:
     environment = {**os.environ, **emulated_machine(arch).environment(gpus=2), VISIBLE[arch]: "1"}
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, arch], env=environment, capture_output=True, text=True, check=False

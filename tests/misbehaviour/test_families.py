@@ -28,7 +28,7 @@ def the_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 
 
 @pytest.mark.parametrize("family", sampled(_CHOSEN, every=2), ids=lambda family: family.name)
-def test_a_family_gets_its_status_and_hurts_nobody(family: Family, the_lab: Lab) -> None:
+def test_a_family_gets_its_status_and_affects_no_other_kernel(family: Family, the_lab: Lab) -> None:
     assert not the_lab.measure(family).broken(family)
 
 
@@ -39,7 +39,7 @@ def test_the_table_names_each_family_once_and_says_what_it_does() -> None:
     assert {family.group for family in FAMILIES} <= set(GROUPS)
 
 
-def test_a_broken_promise_is_told(the_lab: Lab) -> None:
+def test_a_broken_promise_is_reported(the_lab: Lab) -> None:
     """Tests the check itself: a family that gets an unexpected status is a failure."""
     family = next(one for one in FAMILIES if one.name == "segfault")
     outcome = the_lab.measure(family)

@@ -127,7 +127,7 @@ def test_nothing_to_predict(records: pd.DataFrame, tmp_path: Path) -> None:
         predictor.select(problem, [])
 
 
-def test_what_is_wrong_with_a_folder_is_said(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_problems_of_a_folder_are_reported(records: pd.DataFrame, tmp_path: Path) -> None:
     good = tmp_path / "good"
     published_folder(good, records, "grouped_conv_97")
     spec = json.loads((good / "feature_spec.json").read_text())

@@ -59,7 +59,7 @@ def test_directions_are_summed(load, forw: int, directions: list[str]) -> None:
     assert [problem.direction for problem in loaded.problems] == list(directions)
 
 
-def test_what_a_line_leaves_out_is_as_in_miopen(load) -> None:
+def test_omitted_options_have_miopens_defaults(load) -> None:
     assert ids(load("MIOpenDriver convfp16 -F 1"))[0] == "forward-fp16-n100-c3-k32-i32x32-f3x3"
 
 
@@ -124,7 +124,7 @@ def test_a_script_and_a_log_are_lists_too_and_other_lines_are_counted(load) -> N
         ("MIOpenDriver conv -n '1", "not a command line"),
     ],
 )
-def test_a_line_that_is_wrong_is_said_with_its_place(load, line: str, message: str) -> None:
+def test_a_wrong_line_is_reported_with_its_place(load, line: str, message: str) -> None:
     with pytest.raises(ProblemSetError) as caught:
         load(f"{SHORT}\n{line}\n")
     assert "layers.txt:2: " in str(caught.value)

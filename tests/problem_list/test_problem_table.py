@@ -75,7 +75,7 @@ def test_output_extents_give_the_padding_where_no_column_does(load, row: str, pa
         (DIMENSIONS + ",Ho,Wo", "1,8,8,1,9,9,3,3,1,1,0,9", ":2: Ho = 0"),
     ],
 )
-def test_output_extents_that_cannot_be(load, head: str, row: str, message: str) -> None:
+def test_impossible_output_extents(load, head: str, row: str, message: str) -> None:
     with pytest.raises(ProblemSetError, match=message):
         load(f"{head}\n{row}\n")
 

@@ -42,7 +42,7 @@ def test_a_file_and_a_run_s_folder(tmp_path: Path) -> None:
         ({"problem": []}, "no problem in it"),
     ],
 )
-def test_what_are_no_records(tmp_path: Path, columns: dict[str, list[object]], message: str) -> None:
+def test_files_that_are_not_records(tmp_path: Path, columns: dict[str, list[object]], message: str) -> None:
     with pytest.raises(ProblemSetError) as caught:
         load_problem_set(write(tmp_path / "all.parquet", **columns))
     assert message in str(caught.value)
@@ -50,7 +50,7 @@ def test_what_are_no_records(tmp_path: Path, columns: dict[str, list[object]], m
     assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_parquet_file(tmp_path: Path) -> None:
+def test_files_that_are_not_parquet(tmp_path: Path) -> None:
     (tmp_path / "text.parquet").write_text("N,C,K")
     os.mkfifo(tmp_path / "pipe.parquet")
     for name, message in (("text", "text.parquet is not parquet"), ("pipe", "is not a regular file")):

@@ -124,7 +124,7 @@ def test_nothing_of_the_file_is_run(load, tmp_path: Path) -> None:
         ("from mine import B\nA = B", 1, "circular imports"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_read_is_said_with_its_line(load, text: str, line: int | None, message: str) -> None:
+def test_unreadable_input_is_reported_with_its_line(load, text: str, line: int | None, message: str) -> None:
     with pytest.raises(ProblemSetError) as caught:
         load(text)
     said = str(caught.value)

@@ -33,5 +33,5 @@ def test_where_no_time_is_steady_the_fastest_kernel_that_is_right_is_the_best() 
     assert ranked(wrong, measured(0, "noisy", 2.0), measured(1, "noisy", 1.0)) == [(1, "noisy"), (0, "noisy")]
 
 
-def test_what_failed_in_the_end_is_not_the_best() -> None:
+def test_a_kernel_that_failed_later_is_not_the_best() -> None:
     assert ranked(measured(0, "noisy"), Measurement(PROBLEM, KERNELS[0], "crash", round=ROUND_FINAL)) == []

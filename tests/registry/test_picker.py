@@ -100,7 +100,7 @@ def test_the_users_own_models_come_before_the_shipped_ones(
         ("gemm-fp32-rcr-m16-n16-k16", "the model predicts convolutions, not GemmProblem"),
     ],
 )
-def test_a_model_that_was_trained_for_something_else_is_not_asked(
+def test_a_model_trained_for_other_problems_is_not_used(
     problem: str, why: str, cpu_model: Path, make_registry: Callable[..., Registry]
 ) -> None:
     registry = make_registry(model=cpu_model / "mine", fallback=None)
@@ -110,7 +110,7 @@ def test_a_model_that_was_trained_for_something_else_is_not_asked(
     assert "nothing may be measured" in str(raised.value)
 
 
-def test_a_model_of_another_architecture_is_not_asked(make_registry: Callable[..., Registry]) -> None:
+def test_a_model_of_another_architecture_is_not_used(make_registry: Callable[..., Registry]) -> None:
     shipped = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
     registry = make_registry(model=shipped, fallback=None)
     with pytest.raises(ModelError, match="was trained for gfx950, not cpu"):
@@ -132,7 +132,9 @@ def test_a_model_of_another_architecture_is_not_asked(make_registry: Callable[..
         ),
     ],
 )
-def test_what_cannot_be_is_one_line(options: dict[str, object], error: type[Exception], message: str) -> None:
+def test_impossible_requests_give_one_line(
+    options: dict[str, object], error: type[Exception], message: str
+) -> None:
     with pytest.raises(error) as raised:
         Registry(**options).select(GFX)  # type: ignore[arg-type]
     assert message in str(raised.value)
@@ -165,7 +167,7 @@ def test_native_and_python_pick_alike_and_say_which_they_are() -> None:
             assert native.rank(problem, 2) == python.rank(problem, 2)
 
 
-def test_where_native_code_cannot_be_had_python_picks_and_it_is_said(
+def test_without_native_code_python_picks_and_a_note_says_so(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def no_compiler(folder: Path, kernels: object) -> NativeRanker:
@@ -189,7 +191,7 @@ def test_where_native_code_cannot_be_had_python_picks_and_it_is_said(
 # ---- measuring ----------------------------------------------------------------------------------
 
 
-def test_where_no_model_fits_the_pool_is_measured_once_kept_and_said(
+def test_without_a_suitable_model_the_pool_is_measured_once_and_kept(
     make_registry: Callable[..., Registry], evil_builder: Builder, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow, good, wrong = evil_kernel("slow"), evil_kernel("good"), evil_kernel("wrong")
@@ -215,7 +217,7 @@ def test_where_no_model_fits_the_pool_is_measured_once_kept_and_said(
     assert len(TunedResults("cpu", registry.tuned.path.parent)) == 1  # type: ignore[union-attr]
 
 
-def test_without_tuned_results_what_was_measured_is_known_for_as_long_as_the_registry_lives(
+def test_without_tuned_results_measurements_last_as_long_as_the_registry(
     make_registry: Callable[..., Registry], evil_builder: Builder, tmp_path: Path
 ) -> None:
     target = EvilTarget(evil_builder)
@@ -226,7 +228,7 @@ def test_without_tuned_results_what_was_measured_is_known_for_as_long_as_the_reg
     assert not (tmp_path / "tuned").exists()
 
 
-def test_a_pool_without_a_good_kernel_is_one_line_with_counts(
+def test_a_pool_without_a_good_kernel_gives_one_line_with_counts(
     make_registry: Callable[..., Registry], evil_builder: Builder
 ) -> None:
     pool = [evil_kernel("wrong"), evil_kernel("segfault"), evil_kernel("compile_error")]
@@ -251,12 +253,12 @@ def test_a_budget_of_kernels_and_one_of_seconds_are_kept(
 
 
 @pytest.mark.parametrize("budget", [(0.0, None), (-1.0, 3), (float("nan"), 3), (float("inf"), 3), (1.0, 0)])
-def test_a_budget_that_is_none_is_one_line(budget: tuple[float, int | None]) -> None:
+def test_an_invalid_budget_gives_one_line(budget: tuple[float, int | None]) -> None:
     with pytest.raises(TargetError, match="a budget of"):
         Budget(*budget)
 
 
-def test_tuning_follows_the_model_and_its_result_goes_before_the_model(
+def test_tuning_follows_the_model_and_its_result_overrides_the_model(
     cpu_model: Path, make_registry: Callable[..., Registry]
 ) -> None:
     registry = make_registry(models=cpu_model, kernels="tiny")
@@ -271,7 +273,7 @@ def test_tuning_follows_the_model_and_its_result_goes_before_the_model(
     assert registry.select(MINE).kernel == tuning.pick.kernel
 
 
-def test_a_stale_result_is_said_once_and_the_model_picks(
+def test_a_stale_result_is_reported_once_and_the_model_picks(
     cpu_model: Path, make_registry: Callable[..., Registry], caplog: pytest.LogCaptureFixture
 ) -> None:
     first = make_registry(models=cpu_model)
@@ -296,7 +298,7 @@ def test_a_stale_result_is_said_once_and_the_model_picks(
     assert narrowed.select(MINE).note == f"the tuned kernel {best.name} is not in the pool"
 
 
-def test_without_a_model_the_least_padding_comes_first_and_pipelines_take_turns() -> None:
+def test_without_a_model_the_least_padding_comes_first_and_pipelines_alternate() -> None:
     pool = kernel_pool("forward", "fp32", 2, "cpu", "default")
     for extent in (1, 16, 100):
         problem = problem_from_id(f"forward-fp32-n1-c48-k{extent}-i10x10-f1x1")
@@ -314,7 +316,7 @@ def test_without_a_model_the_least_padding_comes_first_and_pipelines_take_turns(
             assert of_pipeline == sorted(of_pipeline)
 
 
-def test_what_was_measured_is_ranked_by_its_last_round() -> None:
+def test_measured_kernels_are_ranked_by_their_last_round() -> None:
     a, b, c = (evil_kernel("good", number) for number in (1, 2, 3))
 
     def measured(kernel: Kernel, latency_ms: float, number: int) -> Measurement:

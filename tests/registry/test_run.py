@@ -142,7 +142,7 @@ WRONG: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
 @pytest.mark.parametrize(
     ("given_", "named", "message"), WRONG, ids=[message[-40:] for _, _, message in WRONG]
 )
-def test_an_array_that_does_not_fit_is_one_clear_line(
+def test_an_array_that_does_not_fit_gives_one_line(
     registry: Registry, given_: tuple[Any, ...], named: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(OperandError) as raised:
@@ -237,7 +237,7 @@ def test_a_kernel_that_misbehaves_is_passed_over_and_the_caller_lives(
     assert (again.kernel, again.failed) == (GOOD, ())
 
 
-def test_where_every_kernel_fails_the_reasons_are_in_one_line(
+def test_if_every_kernel_fails_the_reasons_are_in_one_line(
     make_registry: Callable[..., Registry], evil_builder: Builder
 ) -> None:
     registry = make_registry(target=EvilTarget(evil_builder), kernels=[evil_kernel("error_code")])
@@ -279,7 +279,7 @@ def test_a_kernel_that_was_good_when_measured_and_crashes_later(
     assert (found.kernel, found.failed[0].status) == (sturdy, "crash")
 
 
-def test_when_every_kernel_has_failed_there_is_no_pick_any_more(
+def test_after_every_kernel_has_failed_there_is_no_pick(
     make_registry: Callable[..., Registry],
     evil_builder: Builder,
     monkeypatch: pytest.MonkeyPatch,

@@ -54,7 +54,7 @@ def results(folder: Path) -> TunedResults:
     return TunedResults("cpu", folder)
 
 
-def test_what_is_added_is_found_here_and_by_who_comes_later(tmp_path: Path) -> None:
+def test_added_results_are_found_here_and_by_later_processes(tmp_path: Path) -> None:
     mine = results(tmp_path)
     assert mine.find(PROBLEM, HERE) == tuned.Found()
     assert not tmp_path.joinpath("cpu.jsonl").exists()
@@ -95,9 +95,7 @@ def test_the_newest_entry_wins_and_surroundings_do_not_mix(tmp_path: Path) -> No
         ),
     ],
 )
-def test_what_does_not_hold_any_more_is_not_believed_and_said(
-    tmp_path: Path, change: dict[str, str], why: str
-) -> None:
+def test_stale_results_are_not_used_and_reported(tmp_path: Path, change: dict[str, str], why: str) -> None:
     results(tmp_path).add([replace(ENTRY, **change)])  # type: ignore[arg-type]
     found = results(tmp_path).find(PROBLEM, HERE)
     assert (found.kernel, found.entry) == (None, None)
@@ -105,13 +103,13 @@ def test_what_does_not_hold_any_more_is_not_believed_and_said(
     assert why in found.stale
 
 
-def test_an_older_entry_that_holds_stands_in_for_a_newer_one_that_does_not(tmp_path: Path) -> None:
+def test_a_valid_older_entry_replaces_an_invalid_newer_one(tmp_path: Path) -> None:
     later = replace(ENTRY, toolchain="clang 100", source_hash="by clang 100", time=now())
     results(tmp_path).add([ENTRY, later])
     assert results(tmp_path).find(PROBLEM, HERE).kernel == KERNELS[0]
 
 
-def test_prebuilt_kernels_are_told_by_their_hash_alone(tmp_path: Path) -> None:
+def test_prebuilt_kernels_are_identified_only_by_their_hash(tmp_path: Path) -> None:
     results(tmp_path).add([ENTRY])
     for toolchain in ("", "the compiler that is here, too"):
         assert results(tmp_path).find(PROBLEM, replace(HERE, toolchain=toolchain)).kernel == KERNELS[0]
@@ -180,14 +178,14 @@ def test_a_file_of_anything_is_one_note_and_no_entry(tmp_path: Path, content: by
     "change",
     [{"latency_ms": -1.0}, {"latency_ms": float("nan")}, {"tflops": "1"}, {"kernels": 1.5}, {"time": 3}],
 )
-def test_a_line_with_a_right_checksum_and_senseless_values_is_no_entry(
+def test_a_line_with_a_correct_checksum_and_invalid_values_is_not_an_entry(
     tmp_path: Path, change: dict[str, object]
 ) -> None:
     (tmp_path / "cpu.jsonl").write_text(tuned._line(replace(ENTRY, **change)))  # type: ignore[arg-type]
     assert len(results(tmp_path)) == 0
 
 
-def test_lines_of_another_version_are_left_alone_and_said(tmp_path: Path) -> None:
+def test_lines_of_another_version_are_kept_and_reported(tmp_path: Path) -> None:
     later = tuned._line(replace(ENTRY, schema=2))
     path = tmp_path / "cpu.jsonl"
     path.write_text(later + "damaged\n")
@@ -253,7 +251,7 @@ def test_processes_that_add_at_once_lose_nothing(tmp_path: Path) -> None:
     assert (len(found), found.notes) == (40, [])
 
 
-def test_who_adds_waits_for_who_has_the_lock(tmp_path: Path) -> None:
+def test_a_writer_waits_for_the_holder_of_the_lock(tmp_path: Path) -> None:
     mine = results(tmp_path)
     with mine._locked():
         adding = threading.Thread(target=lambda: results(tmp_path).add([ENTRY]))
@@ -278,14 +276,14 @@ def test_threads_that_add_to_one_are_all_on_disk(tmp_path: Path) -> None:
     assert len(results(tmp_path)) == 8
 
 
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+def test_an_unwritable_folder_gives_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     mine = TunedResults("cpu", tmp_path / "file" / "below")
     with pytest.raises(TunedError, match=r"tuned results cannot be written to .*cpu\.jsonl: "):
         mine.add([ENTRY])
 
 
-def test_a_file_that_cannot_be_read_is_one_note(tmp_path: Path) -> None:
+def test_an_unreadable_file_gives_one_note(tmp_path: Path) -> None:
     (tmp_path / "cpu.jsonl").mkdir()
     assert results(tmp_path).notes == [
         f"{tmp_path / 'cpu.jsonl'} cannot be read (Is a directory): no tuned result is used"

@@ -94,7 +94,7 @@ needs_make = pytest.mark.skipif(
 @pytest.mark.slow
 @needs_make
 @pytest.mark.parametrize("compiler", compilers())
-def test_a_program_of_its_own_says_what_predictor_says(exported: Path, tmp_path: Path, compiler: str) -> None:
+def test_a_separate_program_agrees_with_predictor(exported: Path, tmp_path: Path, compiler: str) -> None:
     """Built, and asked by four threads at once, without Python."""
     kernels, problems = pool_of_kind(FORWARD, "gfx950", "tiny"), random_problems(FORWARD, 60, seed=4)
     folder = tmp_path / "e"
@@ -135,7 +135,7 @@ def check_the_example(folder: Path) -> None:
         assert (done.returncode, done.stderr.strip()) == (2, message)
 
 
-def test_what_the_folder_holds_and_that_it_is_replaced(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_the_folders_contents_and_its_replacement(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, recipe_named("log_time").with_trees(3), n_splits=2).save(tmp_path / "m")
     kernels = pool_of_kind(FORWARD, "gfx950", "tiny")
     folder = tmp_path / "out"

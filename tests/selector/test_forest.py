@@ -75,7 +75,7 @@ def test_a_shipped_model_is_read() -> None:
         ("left_child=", "left_child=0.5 #", "left_child holds a value that is not an integer"),
     ],
 )
-def test_text_that_is_no_such_model(text: str, old: str, new: str, said: str) -> None:
+def test_invalid_model_texts(text: str, old: str, new: str, said: str) -> None:
     assert old in text
     with pytest.raises(ModelError, match=said) as raised:
         # A # stands for the value that is there: it goes.
@@ -158,7 +158,7 @@ def test_cut_bytes_are_refused(text: str, cut: int) -> None:
         read(forest.to_bytes()[:cut], forest)
 
 
-def test_what_does_not_fit_together_is_refused(text: str) -> None:
+def test_inconsistent_input_is_refused(text: str) -> None:
     forest = Forest.from_text(text)
     classes = np.array([0, 3], dtype=np.uint32)
     for features, said in (

@@ -249,7 +249,7 @@ def test_one_scorer_scores_problem_after_problem() -> None:
         assert same_bits(scorer.score(constants, values)[0], booster.predict(rows, raw_score=True))
 
 
-def test_candidates_that_no_tree_tells_apart_are_scored_once() -> None:
+def test_candidates_that_trees_cannot_distinguish_are_scored_once() -> None:
     random = np.random.default_rng(8)
     x = random.normal(size=(ROWS, 3))
     label = np.sign(x[:, 0]) + np.sign(x[:, 1])

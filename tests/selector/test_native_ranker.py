@@ -164,7 +164,7 @@ def test_equal_predictions_keep_the_order_of_the_pool(records: pd.DataFrame, tmp
     assert ranked == Predictor.load(tmp_path / "m").rank(problem, kernels)
 
 
-def test_one_ranker_asked_by_many_threads() -> None:
+def test_one_ranker_used_by_many_threads() -> None:
     kernels, problems = pool_of_kind(FORWARD, "gfx950", "default"), random_problems(FORWARD, 300)
     ranker = NativeRanker.load(OF_GFX950, kernels)
     expected = [ranker.rank(problem, 5) for problem in problems]
@@ -210,7 +210,7 @@ def test_problems_and_kernels_of_another_kind() -> None:
         )
 
 
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
+def test_problems_of_a_folder_are_reported(tmp_path: Path) -> None:
     good, kernels = OF_GFX950, make_kernels()
     with pytest.raises(ModelError, match="no model folder"):
         NativeRanker.load(tmp_path / "nowhere", kernels)

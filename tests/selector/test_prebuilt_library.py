@@ -21,7 +21,7 @@ from tile_oracle.selector import native_library, prebuilt_library
         ([], False),
     ],
 )
-def test_only_what_was_built_from_these_sources_for_this_machine(
+def test_only_libraries_of_these_sources_and_this_machine_are_used(
     tmp_path: Path, facts: object, used: bool
 ) -> None:
     folder = tmp_path / prebuilt_library.FOLDER

@@ -95,7 +95,7 @@ def test_every_column_of_every_schema_bit_for_bit(schema: FeatureSchema) -> None
         assert not wrong, f"{kind}: {wrong}"
 
 
-def test_what_a_feature_depends_on_follows_from_its_formula() -> None:
+def test_the_dependencies_of_a_feature_follow_from_its_formula() -> None:
     kind = FORWARD
     kernels = some_kernels(kind)
     schema = schema_named("grouped_conv_own_1")
@@ -116,7 +116,7 @@ def test_what_a_feature_depends_on_follows_from_its_formula() -> None:
     assert counts["vectors_fit"] == len({(min(k.vector_b, 16), min(k.vector_c, 16)) for k in kernels})
 
 
-def test_what_is_the_same_for_the_whole_pool_is_a_constant() -> None:
+def test_values_equal_for_the_whole_pool_are_constants() -> None:
     kind = FORWARD
     kernels = [k for k in some_kernels(kind, 400) if k.tile_m == 64]
     schema = schema_named("grouped_conv_own_1")
@@ -217,7 +217,7 @@ def test_each_operation_gives_numpys_bits(
         assert _same(np.broadcast_to(by_row, right.shape), right), name
 
 
-def test_bits_of_what_is_no_integer_are_those_of_the_least_one() -> None:
+def test_non_integers_have_the_bits_of_the_smallest_integer() -> None:
     """To convert NaN or 1e300 to an integer is undefined in C++, and numpy's answer is the processor's."""
     least = -(2.0**63)
     for value, as_integer in (
@@ -242,7 +242,7 @@ def _same(a: Any, b: Any) -> bool:
     )
 
 
-def test_bytes_that_are_no_program_are_refused() -> None:
+def test_bytes_that_are_not_a_program_are_refused() -> None:
     kind = FORWARD
     pool = pool_of(kind, some_kernels(kind, 20))
     maker = ProgramMaker(pool.problem_fields)

@@ -25,7 +25,7 @@ def test_the_committed_page_is_what_the_command_prints(capsys: pytest.CaptureFix
     assert capsys.readouterr().out == (ROOT / "docs" / "results.md").read_text()
 
 
-def test_the_page_has_the_published_figures_and_what_is_absent() -> None:
+def test_the_page_has_the_published_figures_and_names_missing_ones() -> None:
     page = (ROOT / "docs" / "results.md").read_text()
     for figures in (
         ("48,845", "1,372", "93.05", "96.8", "79.9"),
@@ -71,7 +71,7 @@ def test_models_without_a_study_and_with_a_gate(tmp_path: Path) -> None:
     assert results_page([]).count("nothing was measured yet") == 3
 
 
-def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipes_beside_it(
+def test_auxiliary_data_are_stated_for_the_model_and_not_for_other_recipes(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / CPU
@@ -99,7 +99,7 @@ def test_what_other_directions_taught_is_said_of_the_model_and_not_of_the_recipe
     assert next(line for line in lines if line not in without) == curve
 
 
-def test_a_folder_that_is_none_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_that_is_not_a_model_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--models", str(tmp_path / "none")]) == 2
     assert (
         capsys.readouterr().err == f"python -m tools.results: {tmp_path / 'none'} is not a folder of models\n"

@@ -54,7 +54,7 @@ def test_the_wheel_for_any_platform_has_no_library() -> None:
     assert not [name for name in names if name.startswith(NATIVE)]
 
 
-def test_an_installed_wheel_picks_without_a_compiler_what_the_sources_pick(tmp_path: Path) -> None:
+def test_an_installed_wheel_picks_like_the_sources_without_a_compiler(tmp_path: Path) -> None:
     python = install(wheel_of(prebuilt_library.platform_tag(platform.machine())), tmp_path / "venv")
     problems = random_problems(FORWARD, 60, seed=9)
     program = f"""

@@ -82,7 +82,7 @@ def test_occupancy_worked_by_hand(op: str) -> None:
         assert found["log2_rounds_at_once"] == 3
 
 
-def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed() -> None:
+def test_recorded_occupancy_is_used() -> None:
     schema = schema_named("gemm_own_2")
     rows = pair_columns([GemmProblem("bf16", "rcr", 512, 512, 64)], [GEMM])
     rows |= CodeTable({GEMM.name: FIGURES}).columns(rows["kernel"])
@@ -95,7 +95,7 @@ def test_a_record_that_says_itself_how_many_workgroups_a_unit_holds_is_believed(
 
 
 @pytest.mark.parametrize("op", ["grouped_conv", "gemm"])
-def test_what_is_not_known_is_zero_and_said(op: str) -> None:
+def test_unknown_values_are_zero_and_reported(op: str) -> None:
     schema = schema_named(f"{op}_own_2")
     absent = features({}, op)
     new = schema.names[len(schema_named(f"{op}_own_1").names) :]
@@ -212,7 +212,7 @@ def test_records_without_any_figure_are_refused(records: pd.DataFrame) -> None:
         train(records, RECIPE, n_splits=2)
 
 
-def test_a_damaged_table_is_said(folder: Path, tmp_path: Path) -> None:
+def test_a_damaged_table_is_reported(folder: Path, tmp_path: Path) -> None:
     for value in ([], {"kernels": {"a": {"vgprs": "x"}}}, {"kernels": {"a": {"vgprs": -1}}}):
         with pytest.raises(ModelError, match="code-object facts cannot be read"):
             CodeTable.from_json(value)  # type: ignore[arg-type]
@@ -221,7 +221,7 @@ def test_a_damaged_table_is_said(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_built_ahead_says_the_figures_of_its_kernels(tmp_path: Path) -> None:
+def test_a_prebuilt_folder_gives_the_facts_of_its_kernels(tmp_path: Path) -> None:
     with Builder(arch="gfx950", build_dir=tmp_path / "cache", jobs=1, runs_here=False) as builder:
         prebuild(builder, [CONV], tmp_path / "ahead")
     other = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3")

@@ -62,7 +62,7 @@ def test_the_same_traces_make_the_same_bytes(traces: Path, tmp_path: Path) -> No
     assert len(first) == 2
 
 
-def test_too_few_candidates_are_said_and_the_file_name_tells_the_number(
+def test_too_few_candidates_are_reported_and_the_file_name_has_the_number(
     traces: Path, tmp_path: Path, capsys
 ) -> None:
     out = tmp_path / "out"
@@ -91,7 +91,7 @@ def test_nothing_traced_is_a_failure(tmp_path: Path, capsys) -> None:
         (("--out-dir", "x", "--no-trace", "--trace-file", "/none/t.jsonl"), "/none/t.jsonl does not exist"),
     ],
 )
-def test_wrong_options_are_told_what_would_be_right(arguments: tuple[str, ...], message: str) -> None:
+def test_wrong_options_are_refused_with_the_right_ones(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(HarnessError, match=message):
         run(*arguments)
 
@@ -131,6 +131,6 @@ def test_a_real_crawl_of_two_small_architectures(tmp_path: Path, capsys) -> None
 
 
 @pytest.mark.skipif(importlib.util.find_spec("timm") is None, reason="needs the optional extra")
-def test_the_list_says_which_side_each_architecture_is_on(capsys) -> None:
+def test_the_list_gives_the_side_of_each_architecture(capsys) -> None:
     assert run("--list", "--architectures", "torchvision/*net18") == 0
     assert capsys.readouterr().out.split()[:4] == ["torchvision/resnet18", "resnet", "training", "224x224"]

@@ -83,7 +83,7 @@ class TestAllocate:
         for key, share in shares.items():
             assert abs(given_[key] - total * share / sum(shares.values())) < 1
 
-    def test_what_one_cannot_take_goes_to_the_others_in_proportion(self) -> None:
+    def test_unused_shares_go_to_the_others_in_proportion(self) -> None:
         assert allocate(90, {"a": 1, "b": 1, "c": 2}, {"a": 6, "b": 99, "c": 99}) == {
             "a": 6,
             "b": 28,

@@ -88,7 +88,7 @@ class TestBothKinds:
         assert all(p.bytes <= 10**9 for p in shipped(direction, kind).problems)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_the_header_says_how_it_was_made(self, direction: str, kind: str) -> None:
+    def test_the_header_states_how_it_was_made(self, direction: str, kind: str) -> None:
         said = " ".join(shipped(direction, kind).provenance.split())
         assert f"Made by: tile-oracle crawl --out-dir problems --direction {direction} with timm" in said
         for part in (

@@ -11,7 +11,7 @@ from tools.crawl.synthetic import synthetic_problems
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_each_is_what_its_why_says(direction: str) -> None:
+def test_each_problem_matches_its_stated_reason(direction: str) -> None:
     by_why = defaultdict(list)
     for problem, why in synthetic_problems(direction, "bf16", 1):
         assert (problem.direction, problem.dtype) == (direction, "bf16")
@@ -29,7 +29,7 @@ def test_each_is_what_its_why_says(direction: str) -> None:
     assert all(len(problems) >= 40 for problems in by_why.values())
 
 
-def test_they_are_the_same_every_time_and_none_is_there_twice() -> None:
+def test_they_are_reproducible_and_unique() -> None:
     first = list(synthetic_problems("forward", "bf16", 1))
     assert first == list(synthetic_problems("forward", "bf16", 1))
     assert len({problem for problem, _ in first}) == len(first)

@@ -97,7 +97,7 @@ class TestLayerOf:
             assert isinstance(layer, GroupedConvProblem)
             assert (layer.C, layer.K, layer.Hi, layer.Ho) == (4, 6, wide, extent)
 
-    def test_what_is_no_such_problem_says_why(self) -> None:
+    def test_invalid_problems_are_refused_with_a_reason(self) -> None:
         assert layer_of((2, 8, 50), (8, 8, 3), [1], [1], [1], False, [0], 1) == "1D"
         folded = layer_of((1, 16, 9, 9), (16, 8, 3, 3), [1, 1], [1, 1], [1, 1], False, [0, 0], 2)
         assert folded == "batch folded into another dimension"

@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return file.path
 
 
-def test_what_was_added_is_read_back(path: Path) -> None:
+def test_added_lines_are_read_back(path: Path) -> None:
     for versions in (VERSIONS, {}):
         file = TraceFile(path, versions)
         assert list(file.traces.values()) == [GOOD, FAILED]
@@ -33,7 +33,7 @@ def test_what_was_added_is_read_back(path: Path) -> None:
 
 
 @pytest.mark.parametrize("lost_bytes", [1, 30])
-def test_a_line_cut_short_is_dropped_and_the_file_goes_on_after_it(path: Path, lost_bytes: int) -> None:
+def test_a_truncated_line_is_dropped_and_writing_continues(path: Path, lost_bytes: int) -> None:
     path.write_bytes(path.read_bytes()[:-lost_bytes])
     file = TraceFile(path, VERSIONS)
     assert list(file.traces.values()) == [GOOD]
@@ -81,7 +81,7 @@ def test_a_missing_file_is_an_error_only_where_one_is_needed(tmp_path: Path) -> 
         TraceFile(tmp_path / "none", {})
 
 
-def test_a_folder_is_no_file(tmp_path: Path) -> None:
+def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
     with pytest.raises(ProblemSetError, match="cannot be read"):
         TraceFile(tmp_path, VERSIONS)
 
