@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tile_oracle.build.binary import BuildResult
@@ -151,8 +151,12 @@ def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilte
 
     Raises BuildError when there are none.
     """
-    asked = [args.op, args.direction, args.layout, args.dtype, args.ndim, getattr(args, "problem_set", None)]
-    kinds = list(source.kinds) if all(word is None for word in asked) else _kinds(args)
+    problem_set = getattr(args, "problem_set", None)
+    if problem_set is not None:
+        kinds = _kinds(args)
+    else:
+        asked = {name: getattr(args, name) for name in ("direction", "layout", "dtype", "ndim")}
+        kinds = [kind for kind in source.kinds if _is_asked(kind, asked)]
     kernels = [
         kernel for kind in kinds for kernel in source.pool(kind) if where is None or where.matches(kernel)
     ]
@@ -160,6 +164,12 @@ def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilte
         known = ", ".join(map(kind_text, source.kinds))
         raise BuildError(f"there is no such kernel in {args.kernels}: it has kernels for {known}")
     return kernels
+
+
+def _is_asked(kind: Kind, asked: Mapping[str, object]) -> bool:
+    """Whether a kind has one of the words that are given for each of its fields."""
+    given = {name: str(words).split(",") for name, words in asked.items() if words is not None}
+    return all(str(kind.words.get(name)) in words for name, words in given.items())
 
 
 def _in_source(source: KernelSource, kernels: Iterable[Kernel]) -> tuple[list[Kernel], list[str]]:

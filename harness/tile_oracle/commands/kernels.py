@@ -26,7 +26,7 @@ from tile_oracle.commands.kernel_facts import (
     verdict_lines,
 )
 from tile_oracle.commands.kernel_verify import file_lines, verified_lines, verify_file, verify_kernels
-from tile_oracle.commands.options import add_build_dir, add_toolchain
+from tile_oracle.commands.options import add_build_dir, add_kernels, add_toolchain
 from tile_oracle.commands.progress_line import ProgressLine
 from tile_oracle.cores import usable_cores
 from tile_oracle.errors import RuleError
@@ -67,6 +67,8 @@ examples:
                                                            compile them, and verify the waits in their code
   tile-oracle kernels --arch gfx950 --kernel-set full --verify --sample 300 --seed 2
                                                            the same for 300 kernels of a large set
+  tile-oracle kernels --kernels my_kernels.py --arch gfx950 --facts
+                                                           kernels written in Triton: compile them, resources
   tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
   tile-oracle kernels --diff kernels-old kernels-new       what changed between two folders of tile-oracle
                                                            build, build caches or lists of names
@@ -140,6 +142,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="a checkout of Composable Kernel, whose CK Builder configs the sets profiler and tests are",
     )
+    add_kernels(parser)
     parser.add_argument("--kernel-filter", metavar="EXPR", help="only the kernels for which this is true")
     parser.add_argument("--list", action="store_true", help="print the names, one per line")
     parser.add_argument(
@@ -206,6 +209,10 @@ def run(args: argparse.Namespace) -> int:
         raise RuleError("--sample is for --facts and --verify: give one of them, or leave --sample out")
     if args.json:
         raise RuleError("--json is for --diff: give --diff A B, or leave --json out")
+    if args.kernels is not None:
+        from tile_oracle.commands.own_kernels import show_own_kernels
+
+        return show_own_kernels(args)
     if args.name is not None and args.verify:
         one = verify_file(Path(args.name))
         print("\n".join(file_lines(one)))

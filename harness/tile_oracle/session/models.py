@@ -13,7 +13,7 @@ from tile_oracle.cores import usable_cores
 from tile_oracle.errors import GateError, ModelError
 from tile_oracle.judge.baseline import Baseline
 from tile_oracle.judge.baseline_file import baseline_path, load_baseline
-from tile_oracle.kernel import Kernel
+from tile_oracle.kernel import Kernel, NamedKernel
 from tile_oracle.model.store import SPEC_FILE, model_places, named_model_folder, shipped_models
 from tile_oracle.problem import Kind, Problem
 from tile_oracle.problem_set import ProblemSet
@@ -53,9 +53,12 @@ class ModelChoice:
     picks_file: Path | None = None
 
 
-def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) -> ModelChoice:
+def choose_model(
+    options: SessionOptions, problems: ProblemSet, target: Target, *, named: bool = False
+) -> ModelChoice:
     """The model that --model means for a problem set. `auto` and names are looked up in the user's own
-    models/ first, then among the shipped ones. Raises ModelError for an unusable folder."""
+    models/ first, then among the shipped ones. named: the candidates are NamedKernels, which model folders
+    cannot rank. Raises ModelError for an unusable folder."""
     kinds = list(dict.fromkeys(problem.kind for problem in problems.problems))
     if options.model == NONE:
         return ModelChoice(NONE)
@@ -71,8 +74,13 @@ def choose_model(options: SessionOptions, problems: ProblemSet, target: Target) 
         if options.model == "auto":
             return ModelChoice(NONE, why=_NO_LIGHTGBM)
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
-    if options.model == OUT_OF_FOLD:
+    if options.model == OUT_OF_FOLD or (named and options.model == AUTO):
         return ModelChoice(OUT_OF_FOLD)
+    if named:
+        raise ModelError(
+            f"--model {options.model} ranks the kernels of a kernel set, not those of --kernels: leave it "
+            "out, or name a CSV file of picks"
+        )
     from tile_oracle.model.predictor import find_model_of
 
     if options.model != AUTO:
@@ -185,6 +193,8 @@ def rank(
     from tile_oracle.evaluation.candidates import without_refused
 
     own = records[records["problem"].isin([problem.id for problem in problems.problems])]
+    if ranks_named(plan):
+        return _rankings_of_neighbours(plan, own)
     own = own[~own["kernel"].astype(str).map(is_library_name)]  # models rank kernels by their fields
     if choice.folders:
         table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
@@ -240,6 +250,26 @@ def _rankings_of_folders(
         return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
     scores = any(predictor.ranker.orders_only for predictor in predictors.values())
     return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
+
+
+def ranks_named(plan: Plan) -> bool:
+    """Whether the candidates of a plan's pools are NamedKernels."""
+    return any(isinstance(kernel, NamedKernel) for pool in plan.pools.values() for kernel in pool)
+
+
+def _rankings_of_neighbours(plan: Plan, own: pd.DataFrame) -> tuple[pd.DataFrame | None, RankedBy]:
+    """Predictions for each problem of the records from the nearest others: such kernels have no features."""
+    from tile_oracle.report.data import NO_MODEL, RankedBy
+    from tile_oracle.report.data import OUT_OF_FOLD as RANKED_OUT_OF_FOLD
+    from tile_oracle.training.neighbours import neighbour_predictions
+
+    pool = [kernel for kernels in plan.pools.values() for kernel in kernels]
+    try:
+        table = neighbour_predictions(own, pool)
+    except ModelError as error:
+        return None, RankedBy(NO_MODEL, detail=str(error))
+    folds = f"{table['fold'].nunique()} folds, grouped by problem"
+    return table, RankedBy(RANKED_OUT_OF_FOLD, "a nearest-neighbour model", folds)
 
 
 def _rankings_out_of_fold(plan: Plan, own: pd.DataFrame, arch: str) -> tuple[pd.DataFrame | None, RankedBy]:

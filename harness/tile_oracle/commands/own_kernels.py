@@ -1,0 +1,80 @@
+"""`tile-oracle kernels --kernels FILE`: the kernels of a source that has its own, and their GPU resources."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+
+from tile_oracle.arch import load_arch
+from tile_oracle.build.builder import Builder
+from tile_oracle.build.kernel_source import PoolSource
+from tile_oracle.build.source_providers import kernels_option, open_kernel_source
+from tile_oracle.commands.build import describe_progress, own_kernels
+from tile_oracle.commands.kernel_facts import KernelFacts, find_facts, markdown_table, verdict_lines
+from tile_oracle.commands.progress_line import ProgressLine
+from tile_oracle.cores import usable_cores
+from tile_oracle.errors import BuildError, RuleError
+from tile_oracle.kernel import Kernel, NamedKernel
+from tile_oracle.kernel_filter import KernelFilter
+from tile_oracle.problem import kind_text
+from tile_oracle.text_table import text_table
+
+_COLUMNS = {
+    "registers": "vgprs",
+    "of these AGPRs": "agprs",
+    "LDS bytes": "lds_bytes",
+    "spills": "spills",
+    "workgroups/CU": "workgroups_per_cu",
+    "waves/CU": "waves_per_cu",
+    "matrix instr. in loop": "loop_matrix_instructions",
+}
+"""Heading -> field of CodeFacts."""
+
+
+def show_own_kernels(args: argparse.Namespace) -> int:
+    """Prints counts, names (--list) or resources (--facts).
+
+    Returns 1 when a kernel spills or does not compile. Raises HarnessError.
+    """
+    if args.arch is None:
+        raise RuleError("--kernels compiles for one architecture: give --arch gfx950 or sm_90")
+    source = open_kernel_source(load_arch(args.arch).name, kernels_option(args.kernels))
+    if not isinstance(source, PoolSource):
+        raise BuildError(f"--kernels {args.kernels} has no kernels of its own")
+    where = KernelFilter(args.kernel_filter) if args.kernel_filter is not None else None
+    kernels = own_kernels(source, args, where)
+    if args.facts:
+        return _show_facts(source, kernels, args)
+    if args.list:
+        print("\n".join(kernel.name for kernel in kernels))
+        return 0
+    counts = Counter((kind_text(one.kind), one.function) for one in kernels if isinstance(one, NamedKernel))
+    rows = [("kind", "function", "kernels"), *((kind, name, str(n)) for (kind, name), n in counts.items())]
+    print(
+        "\n".join([*text_table(rows, (2,)), "", f"{len(kernels):,} kernels for {args.arch}", *source.notes])
+    )
+    return 0
+
+
+def _show_facts(source: PoolSource, kernels: list[Kernel], args: argparse.Namespace) -> int:
+    arch = load_arch(args.arch)
+    jobs = args.jobs or usable_cores()
+    with Builder(arch.name, args.toolchain, args.build_dir, jobs, runs_here=False, source=source) as builder:
+        with ProgressLine(sys.stderr) as line:
+            found = find_facts(builder, kernels, lambda p: line.show(describe_progress(p)))
+        verdict = verdict_lines(found, arch, builder)
+    rows = [(*_COLUMNS, "binary KiB", "kernel"), *map(_row, found)]
+    filled = [i for i in range(len(rows[0])) if any(row[i] != "-" for row in rows[1:])]
+    table = [tuple(row[i] for i in filled) for row in rows]
+    right = range(len(table[0]) - 1)
+    print("\n".join(markdown_table(table) if args.markdown else text_table(table, right)))
+    print("\n".join(["", *verdict, *source.notes]), file=sys.stderr if args.markdown else sys.stdout)
+    return 1 if any(one.what_is_wrong(arch) is not None for one in found) else 0
+
+
+def _row(one: KernelFacts) -> tuple[str, ...]:
+    values = (getattr(one.facts, name) for name in _COLUMNS.values())
+    texts = ("-" if value is None else f"{value:,}" for value in values)
+    size = str(round(one.binary_bytes / 1024)) if one.binary_bytes else "-"
+    return (*texts, size, one.kernel.name)

@@ -1,0 +1,110 @@
+"""Sessions over kernels whose configurations are their own: records, report, and a model without features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+from tile_oracle.operation.gemm.problem import GemmProblem
+
+from tests.pytest_project import Project
+from tile_oracle.errors import ModelError
+from tile_oracle.kernel import NamedKernel
+from tile_oracle.operation import Kind
+from tile_oracle.record.dataset import load_records
+from tile_oracle.record.dataset_file import write_dataset
+from tile_oracle.record.schema import arrow_schema
+from tile_oracle.training.neighbours import neighbour_predictions
+
+KIND = Kind.of("gemm", dtype="bf16", layout="rcr")
+KERNELS = tuple(
+    NamedKernel(KIND, "triton", "matmul", (("BLOCK_M", block), ("num_warps", 4))) for block in (16, 64, 128)
+)
+PROBLEMS = [
+    GemmProblem("bf16", "rcr", m, n, 4096) for m in (1, 2, 4, 64, 96, 1024, 1500, 2048) for n in (4096, 8192)
+]
+SMALL_M = 16
+
+
+def true_time_ms(problem: GemmProblem, kernel: NamedKernel) -> float:
+    """Rows that a tile does not fill cost as much as others; larger tiles cost less for each row."""
+    block = int(kernel.configuration["BLOCK_M"])
+    rows = -(-problem.M // block) * block
+    return 0.002 + 1e-8 * rows * problem.N * (1 + 16 / block)
+
+
+def records() -> pd.DataFrame:
+    """Every pair once. The smallest tile's declaration excludes large M."""
+    rows = []
+    for problem in PROBLEMS:
+        for kernel in KERNELS:
+            excluded = kernel is KERNELS[0] and problem.M > SMALL_M
+            latency = true_time_ms(problem, kernel)
+            rows.append(
+                {
+                    **problem.as_row(), **kernel.as_row(), "run": "made", "round": 0, "op": "gemm",
+                    "problem": problem.id, "kernel": kernel.name, "target": "sm_90", "arch": "sm_90",
+                    "device": "Made-up Accelerator", "implementation": "triton", "samples": 10,
+                    "status": "unsupported" if excluded else "ok",
+                    "detail": "constraint: M <= 16" if excluded else "",
+                    "latency_ms": None if excluded else latency,
+                    "tflops": None if excluded else problem.tflops(latency),
+                }
+            )  # fmt: skip
+    return (
+        pd.DataFrame(rows).reindex(columns=arrow_schema("gemm").names).assign(time=pd.Timestamp(0, tz="UTC"))
+    )
+
+
+def test_nearest_neighbours_predict_from_other_problems_alone() -> None:
+    made = records()
+    table = neighbour_predictions(made, KERNELS)
+    assert set(table["problem"]) == {problem.id for problem in PROBLEMS}
+    excluded = made[made["status"] == "unsupported"][["problem", "kernel"]]
+    assert not table.merge(excluded, on=["problem", "kernel"]).shape[0], (
+        "what a declaration excludes is no pick"
+    )
+    picks = table.sort_values("predicted_tflops", ascending=False).drop_duplicates("problem")
+    chosen = dict(zip(picks["problem"], picks["kernel"], strict=True))
+    speeds = made.set_index(["problem", "kernel"])["tflops"]
+    shares = [speeds[problem, kernel] / speeds[problem].max() for problem, kernel in chosen.items()]
+    assert np.mean(shares) > 0.9
+    worst = speeds.groupby("problem").min() / speeds.groupby("problem").max()
+    assert np.mean(worst) < 0.8, "a bad pick costs more than that"
+    one = PROBLEMS[0].id
+    changed = made.copy()
+    own = (changed["problem"] == one) & (changed["status"] == "ok")
+    changed.loc[own, "tflops"] = changed.loc[own, "tflops"].to_numpy()[::-1]
+    again = neighbour_predictions(changed, KERNELS)
+    of_one = table["problem"] == one
+    assert again[again["problem"] == one]["predicted_tflops"].tolist() == pytest.approx(
+        table[of_one]["predicted_tflops"].tolist()
+    )
+
+
+def test_one_problem_is_too_few() -> None:
+    made = records()
+    with pytest.raises(ModelError, match="at least two problems"):
+        neighbour_predictions(made[made["problem"] == PROBLEMS[0].id], KERNELS)
+
+
+def test_a_session_replays_judges_and_reports_them(make_project: Callable[[], Project]) -> None:
+    project = make_project()
+    path = project.folder / "measured.parquet"
+    write_dataset(records(), path)
+    assert load_records([path])["kernel"].nunique() == len(KERNELS)
+    words = ("--oracle", str(path), "--run-name=one")
+    first = project.pytest(*words, "--update-baseline")
+    assert first.status == 0, first.output
+    assert "a nearest-neighbour model" in first.output
+    efficiency = project.verdict(project.folder / "reports" / "one")["efficiency"]
+    assert isinstance(efficiency, dict)
+    assert efficiency["mean_percent"] > 90
+    page = (project.folder / "reports" / "one" / "report.html").read_text()
+    assert "triton.matmul.BLOCK_<wbr>M=128" in page
+    filtered = project.pytest("--oracle", str(path), "--kernel-filter", "BLOCK_M > 16", "--model=none")
+    assert filtered.status == 0, filtered.output
+    named = project.pytest("--oracle", str(path), "--model=h200_gemm")
+    assert "ranks the kernels of a kernel set, not those of --kernels" in named.output
