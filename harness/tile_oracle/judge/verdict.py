@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -78,13 +79,13 @@ class Loss:
 class Verdict:
     """The result of the criteria for a run, with the numbers behind it.
 
-    state: passed; failed; cannot tell (nothing failed, but a criterion has its limit within its interval);
-    in-sample (the model was trained on what judges it); incomplete (nothing failed, but the run was stopped
-    or narrowed, so a criterion could not be applied); no baseline; or no model.
-    compared: problems with an efficiency in both. new_problems and gone_problems: in the run's set or the
-    baseline's alone. newly_uncovered: covered in the baseline, not now. healed: known failures, ok now.
-    suspects: problems that would have to be measured again to decide what is open, or before a loss is
-    believed. undecided: problems whose pick is too noisy to be timed.
+    state: passed; failed; cannot tell (nothing failed, but the limit of a criterion lies within its
+    interval); in-sample (the model was trained on the judged problems); incomplete (nothing failed, but the
+    run was stopped or narrowed, so a criterion could not be applied); no baseline; or no model.
+    compared: number of problems with an efficiency in the run and in the baseline. new_problems and
+    gone_problems: only in the run's set or only in the baseline's. newly_uncovered: covered in the baseline,
+    not in the run. healed: known failures that are ok now. suspects: problems to measure again before a
+    criterion is decided or a loss is reported. undecided: problems whose pick is too noisy to time.
     """
 
     state: str
@@ -135,23 +136,18 @@ def judge(
     """
     failures = _failures(final, baseline)
     new = tuple(failure for failure in failures if failure.known is None)
-    known = tuple(failure for failure in failures if failure.known is not None)
     if baseline is None:
         return Verdict(*_without_baseline(selection), new_failures=new)
-    now = efficiencies_of(selection)
-    then = baseline.efficiencies
-    shared = [problem for problem in now if problem in then]
-    common = [problem for problem in shared if now[problem] is not None and then[problem] is not None]
-    uncovered = tuple(problem for problem in shared if now[problem] is None and then[problem] is not None)
+    both = _Both(efficiencies_of(selection), baseline.efficiencies)
     undecided = tuple(selection.loc[selection["coverage"] == UNDECIDED_PICK, "problem"].astype(str))
-    new_side, old_side, between = _sides(common, now, then, baseline, margins or {}, criteria)
-    figures, losses, again = _compared(common, new_side, old_side, criteria)
+    new_side, old_side, between = _sides(both, baseline, margins or {}, criteria)
+    figures, losses, again = _compared(both.common, new_side, old_side, criteria)
     covered = coverage(
-        shared,
-        now,
-        then,
+        both.shared,
+        both.now,
+        both.then,
         criteria.coverage_points,
-        compared=bool(common),
+        compared=bool(both.common),
         complete=complete,
         undecided=undecided,
     )
@@ -166,18 +162,48 @@ def judge(
         state=state,
         message=_message(state, applied),
         criteria=tuple(applied),
-        compared=len(common),
-        new_problems=tuple(problem for problem in now if problem not in then),
-        gone_problems=tuple(sorted(problem for problem in then if problem not in now)),
-        newly_uncovered=uncovered,
+        compared=len(both.common),
+        new_problems=both.new,
+        gone_problems=both.gone,
+        newly_uncovered=both.newly_uncovered,
         losses=losses,
         new_failures=new,
-        known_failures=known,
+        known_failures=tuple(failure for failure in failures if failure.known is not None),
         healed=_healed(final, baseline),
         notes=(*_notes(failures), *_session_note(between)),
         suspects=again,
         undecided=undecided,
     )
+
+
+@dataclass(frozen=True)
+class _Both:
+    """The efficiencies of a run (now) and of its baseline (then), by problem; None: not covered."""
+
+    now: Mapping[str, float | None]
+    then: Mapping[str, float | None]
+
+    @cached_property
+    def shared(self) -> list[str]:
+        """The problems in both sets."""
+        return [problem for problem in self.now if problem in self.then]
+
+    @cached_property
+    def common(self) -> list[str]:
+        """The problems with an efficiency in both."""
+        return [p for p in self.shared if self.now[p] is not None and self.then[p] is not None]
+
+    @property
+    def newly_uncovered(self) -> tuple[str, ...]:
+        return tuple(p for p in self.shared if self.now[p] is None and self.then[p] is not None)
+
+    @property
+    def new(self) -> tuple[str, ...]:
+        return tuple(problem for problem in self.now if problem not in self.then)
+
+    @property
+    def gone(self) -> tuple[str, ...]:
+        return tuple(sorted(problem for problem in self.then if problem not in self.now))
 
 
 def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
@@ -190,19 +216,14 @@ def _without_baseline(selection: pd.DataFrame) -> tuple[str, str]:
 
 
 def _sides(
-    common: Sequence[str],
-    now: Mapping[str, float | None],
-    then: Mapping[str, float | None],
-    baseline: Baseline,
-    margins: Mapping[str, Margin],
-    criteria: Criteria,
+    both: _Both, baseline: Baseline, margins: Mapping[str, Margin], criteria: Criteria
 ) -> tuple[Side, Side, float]:
-    """This run and the baseline, problem by problem, and the standard deviation of a margin's change from one
-    session to another, which the errors of both include."""
-    sides = paired_sides(common, now, then, margins, baseline.picks)
+    """This run and the baseline over the common problems, and the standard deviation of a margin's change
+    between sessions, which the errors of both include."""
+    sides = paired_sides(both.common, both.now, both.then, margins, baseline.picks)
     if criteria.rule == PUBLISHED:
         return *sides, 0.0  # the published rule compares plain values
-    between = between_sessions(*sides, same_picks(common, margins, baseline.picks))
+    between = between_sessions(*sides, same_picks(both.common, margins, baseline.picks))
     new, old = (with_sessions(side, between) for side in sides)
     return new, old, between
 
@@ -210,7 +231,7 @@ def _sides(
 def _compared(
     common: Sequence[str], now: Side, then: Side, criteria: Criteria
 ) -> tuple[list[Criterion], tuple[Loss, ...], tuple[str, ...]]:
-    """The criteria over the problems in both, the problems that lost too much, and those in doubt."""
+    """The criteria over the common problems, the problems that lost too much, and the suspects."""
     new, old = 100.0 * now.efficiency, 100.0 * then.efficiency
     named = (
         ("mean", mean, criteria.mean_points),

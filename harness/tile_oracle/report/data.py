@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -277,24 +277,26 @@ def analyse(
     would settle what the verdict leaves open. Raises RecordError, ModelError.
     """
     problems = tuple(problems)
-    scope = scope or Scope()
-    criteria = criteria or Criteria()
+    scope, criteria = scope or Scope(), criteria or Criteria()
+    ranked_by, training = ranked_by or RankedBy(), training or Training()
     everything = final_measurements(records)
     final = everything[everything["problem"].isin(problem_table(problems)["problem"])].reset_index(drop=True)
-    oracles = find_oracles(final)
-    selection = select(problems, final, oracles, rankings)
-    if ranked_by is not None and ranked_by.order_only:
-        selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
-    training = training or Training()
-    selection["in_sample"] = selection["problem"].isin(list(training.in_sample))
+    selection = _selection(problems, final, rankings, ranked_by, training)
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
-    counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
-    fixed = fixed_choice(final, selection)
     noise = margins(records, final, selection)
-    again = selection[selection["oracle_remeasured"].fillna(False).astype(bool)]["sweep_winner_efficiency"]
+    verdict = judge(
+        part.selection,
+        final,
+        part.baseline,
+        criteria,
+        complete=scope.complete and not part.nothing_left,
+        margins=noise,
+        settled_by=settled_by,
+    )
+    counts: Mapping[Any, int] = final["status"].value_counts().to_dict()
     return ReportData(
         run=run,
-        ranked_by=ranked_by or RankedBy(),
+        ranked_by=ranked_by,
         scope=scope,
         criteria=criteria,
         baseline=baseline,
@@ -305,21 +307,36 @@ def analyse(
         rankings=rankings,
         statuses={status: int(counts.get(status, 0)) for status in STATUSES},
         efficiency=summarise(selection),
-        fixed_mean_percent=float(100.0 * fixed.mean()) if len(fixed) else None,
-        repeatability_percent=float(100.0 * again.mean()) if again.notna().any() else None,
+        fixed_mean_percent=_mean_percent(fixed_choice(final, selection)),
+        repeatability_percent=_mean_percent(_sweep_winners(selection)),
         margins=noise,
-        verdict=part.settled(
-            judge(
-                part.selection,
-                final,
-                part.baseline,
-                criteria,
-                complete=scope.complete and not part.nothing_left,
-                margins=noise,
-                settled_by=settled_by,
-            )
-        ),
+        verdict=part.settled(verdict),
         training=training,
         candidates=candidates or Candidates(),
         alone=part.alone,
     )
+
+
+def _selection(
+    problems: Sequence[Problem],
+    final: pd.DataFrame,
+    rankings: pd.DataFrame | None,
+    ranked_by: RankedBy,
+    training: Training,
+) -> pd.DataFrame:
+    """The picks, with a column `in_sample`, and without predictions that are no TFLOPS."""
+    selection = select(problems, final, find_oracles(final), rankings)
+    if ranked_by.order_only:
+        selection = selection.assign(pick_predicted_tflops=np.nan, oracle_predicted_tflops=np.nan)
+    selection["in_sample"] = selection["problem"].isin(list(training.in_sample))
+    return selection
+
+
+def _sweep_winners(selection: pd.DataFrame) -> pd.Series:
+    """The efficiency of the sweep's winner, for problems whose oracle was measured again."""
+    again = selection["oracle_remeasured"].fillna(False).astype(bool)
+    return selection.loc[again, "sweep_winner_efficiency"]
+
+
+def _mean_percent(efficiencies: pd.Series) -> float | None:
+    return float(100.0 * efficiencies.mean()) if efficiencies.notna().any() else None

@@ -292,19 +292,9 @@ def read_options(config: pytest.Config) -> SessionOptions:
     home = root if here.is_relative_to(root) else here
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")
-    seed, jobs = value("--data-seed"), value("--build-jobs")
     triton, libraries = split_kernels(value("--kernels"))
     kernels, folder = _kernels(triton, value("--kernel-set"), here)
-    if not 0 <= seed <= _LARGEST_SEED:
-        raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
-    samples = value("--samples")
-    if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
-        raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
-    most = value("--library-algorithms")
-    if not 1 <= most <= _MOST_ALGORITHMS:
-        raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")
-    if jobs is not None and jobs < 1:
-        raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
+    _check_numbers(config)
     return SessionOptions(
         problem_set=value("--problem-set"),
         kernel_set=value("--kernel-set") or (Path(kernels).name if kernels else DEFAULT_KERNEL_SET),
@@ -316,16 +306,16 @@ def read_options(config: pytest.Config) -> SessionOptions:
         toolchain=value("--toolchain"),
         isa=value("--isa"),
         build_dir=path("--build-dir") or folder,
-        build_jobs=jobs,
+        build_jobs=value("--build-jobs"),
         report_dir=path("--report-dir") or home / "reports",
         run_name=value("--run-name"),
         resume=value("--resume"),
         budget_s=None if budget is None else duration_s("--budget", budget),
         kernel_budget_s=kernel_budget,
         kernel_timeout_s=None if timeout is None else duration_s("--kernel-timeout", timeout),
-        samples=samples,
+        samples=value("--samples"),
         cold_cache=value("--cold-cache"),
-        data_seed=seed,
+        data_seed=value("--data-seed"),
         model=value("--model"),
         models_dir=home / "models",
         baseline_dir=path("--baseline-dir") or home / "models",
@@ -342,8 +332,22 @@ def read_options(config: pytest.Config) -> SessionOptions:
         rule=value("--criteria"),
         settle_budget_s=_settle_budget(value("--settle-budget")),
         kernels=libraries,
-        library_algorithms=most,
+        library_algorithms=value("--library-algorithms"),
     )
+
+
+def _check_numbers(config: pytest.Config) -> None:
+    """Raises HarnessError for a number out of its range."""
+    seed, samples = config.getoption("--data-seed"), config.getoption("--samples")
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise HarnessError(f"--data-seed {seed} is not from 0 to 2^63 - 1")
+    if samples is not None and not 1 <= samples <= _MOST_SAMPLES:
+        raise HarnessError(f"--samples {samples} is not from 1 to {_MOST_SAMPLES}")
+    most, jobs = config.getoption("--library-algorithms"), config.getoption("--build-jobs")
+    if not 1 <= most <= _MOST_ALGORITHMS:
+        raise HarnessError(f"--library-algorithms {most} is not from 1 to {_MOST_ALGORITHMS:,}")
+    if jobs is not None and jobs < 1:
+        raise HarnessError(f"--build-jobs {jobs}: at least one compiler must run")
 
 
 def _kernels(given: str | None, kernel_set: str | None, here: Path) -> tuple[str | None, Path | None]:

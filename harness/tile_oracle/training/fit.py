@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,11 +11,12 @@ import pandas as pd
 
 from tile_oracle.errors import ModelError
 from tile_oracle.features.code_table import CODE_COLUMNS, CodeTable
+from tile_oracle.features.feature_table import Array
 from tile_oracle.features.groups import group_codes
 from tile_oracle.features.hardware import hardware_features
 from tile_oracle.features.schemas import schema_named
 from tile_oracle.model.aliases import Aliases, find_aliases, merge
-from tile_oracle.model.physics import explain_aliases, fit_physical, nearness
+from tile_oracle.model.physics import PhysicalModel, explain_aliases, fit_physical, nearness
 from tile_oracle.model.ranker import CorrectionMember, Member, Ranker, TreeMember, tree_members
 from tile_oracle.model.tree_targets import Target, label, target_named
 from tile_oracle.model.trees import TreeData, TreeSettings, grow, importances
@@ -32,7 +33,7 @@ _STOPPING_SHARE = 8
 _GAIN_SETTINGS = TreeSettings(trees=200)
 """The settings of the trees that select features, independent of the recipe's trees."""
 _MOST_CORRECTION = 0.3
-"""A correction is at most 30 %: what the physical model misses by more is a disturbed measurement."""
+"""Largest correction of a log time. A larger error of the physical model is a disturbed measurement."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +55,13 @@ def fit(
     """A ranker trained on every row of a training table (`training_rows(...).table`), auxiliary rows
     included.
 
-    `start`: a model that is grown further (warm start). The recipe must have just its tree members
-    (training.warm_start makes it so). Its aliases and its physical model stay: the old trees were fitted to
-    what these leave over. Kernels that they do not know are added.
+    `start`: a model to grow further (warm start); the recipe must have exactly its tree members
+    (`WarmStart.recipe`). Its aliases and its physical model are kept, because the old trees were fitted to
+    the residuals of these; kernels that they lack are added.
 
-    Early stopping, where the recipe has it, holds an eighth of the problems out for finding the number
-    of trees. Raises ModelError for unusable rows, and for auxiliary rows if the recipe merges
-    aliases or fits a physical model, which are of one direction.
+    Early stopping, if the recipe has it, holds out an eighth of the problems to find the number of trees.
+    Raises ModelError for unusable rows, and for auxiliary rows if the recipe merges aliases or fits a
+    physical model: both are specific to one direction.
     """
     effort = effort or Effort()
     if (recipe.aliases or recipe.physical) and is_auxiliary(rows).any():
@@ -69,46 +70,25 @@ def fit(
             "trees only"
         )
     hardware = hardware_features(arch)
-    aliases = Aliases()
-    if start is not None:
-        aliases = with_kernels(start.aliases, rows)
-        rows = merge(rows, aliases) if aliases.representative else rows
-    elif recipe.aliases:
-        aliases = explain_aliases(rows, find_aliases(rows), hardware)
-        rows = merge(rows, aliases)
-        effort.say(
-            f"  {len(aliases.representative)} kernel names are {rows['kernel'].nunique()} distinct kernels"
-        )
+    aliases, rows = _merged(recipe, rows, hardware, effort, start)
     groups = group_codes(rows)
-    near = nearness(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)), groups)
+    near = nearness(_log_time(rows), groups)
     importance = rows[IMPORTANCE].to_numpy(dtype=np.float64) if IMPORTANCE in rows else None
     if importance is not None:
         near = near * importance
     code = _code_of(recipe, rows, start)
     own = ~is_auxiliary(rows)
     kept = None if code is None else code.without(rows.loc[~own, "kernel"].unique())
-    physical = None
-    members: list[Member] = []
-    if recipe.physical:
-        effort.say("  physical: fitting the terms of every kernel's time")
-        old_physical = None if start is None else physical_of(start)
-        if old_physical is None:
-            physical = fit_physical(rows, near, hardware)
-        else:
-            physical = grown_physical(old_physical, rows, near, hardware)
-        members.append(physical)
+    physical = _physical(rows, near, hardware, effort, start) if recipe.physical else None
+    members: list[Member] = [] if physical is None else [physical]
     for part in recipe.trees:
         old = None if start is None else old_trees(start, part)
         target = target_named(part.target) if old is None else old.target
         if target.name == "correction":
             if physical is None:
                 raise ModelError(f"recipe {recipe.name}: a correction needs the physical model")
-            level = physical.log_time(rows, hardware)
-            goal = np.clip(
-                np.log(rows["latency_ms"].to_numpy(dtype=np.float64)) - level,
-                -_MOST_CORRECTION,
-                _MOST_CORRECTION,
-            )
+            error = _log_time(rows) - physical.log_time(rows, hardware)
+            goal = np.clip(error, -_MOST_CORRECTION, _MOST_CORRECTION)
         else:
             goal = label(target, rows, groups)
         schema = schema_named(part.schema)
@@ -123,14 +103,47 @@ def fit(
     return Ranker(arch, tuple(members), dict(recipe.picking_weights), aliases)
 
 
+def _log_time(rows: pd.DataFrame) -> Array:
+    return np.asarray(np.log(rows["latency_ms"].to_numpy(dtype=np.float64)))
+
+
+def _merged(
+    recipe: Recipe, rows: pd.DataFrame, hardware: Mapping[str, float], effort: Effort, start: Ranker | None
+) -> tuple[Aliases, pd.DataFrame]:
+    """The aliases of the kernels, and the rows with each alias replaced by its representative."""
+    if start is not None:
+        aliases = with_kernels(start.aliases, rows)
+        return aliases, merge(rows, aliases) if aliases.representative else rows
+    if not recipe.aliases:
+        return Aliases(), rows
+    aliases = explain_aliases(rows, find_aliases(rows), hardware)
+    merged = merge(rows, aliases)
+    effort.say(
+        f"  {len(aliases.representative)} kernel names are {merged['kernel'].nunique()} distinct kernels"
+    )
+    return aliases, merged
+
+
+def _physical(
+    rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float], effort: Effort, start: Ranker | None
+) -> PhysicalModel:
+    """The physical time model: fitted, or in a warm start the old one with the kernels that it lacks."""
+    effort.say("  physical: fitting the terms of every kernel's time")
+    old = None if start is None else physical_of(start)
+    if old is None:
+        return fit_physical(rows, weight, hardware)
+    return grown_physical(old, rows, weight, hardware)
+
+
 def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
-    """The metrics of binaries that a recipe reads, and those that a warm start's model has."""
+    """The metrics of binaries that a recipe reads, including those of a warm start's model; None if it reads
+    none."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
     if not code.facts:
         raise ModelError(
-            f"recipe {recipe.name} uses facts of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
+            f"recipe {recipe.name} uses metrics of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"
         )
     for member in tree_members(start) if start is not None else ():
@@ -147,9 +160,11 @@ def _fit_trees(
     old: TreeMember | None,
     code: CodeTable | None,
 ) -> TreeMember:
-    """own: marks the rows that are not auxiliary. In an ensemble every second booster trains only on these:
-    it knows frequently measured kernels better, the others know the rest better.
-    old: the member that a warm start grows."""
+    """One tree member.
+
+    own: marks the rows that are not auxiliary. Every second booster of an ensemble trains on these alone: it
+    predicts frequently measured kernels better, the others the rest. old: the member that a warm start grows.
+    """
     schema = schema_named(part.schema)
     settings, valid, names = part.settings, None, schema.names
     if old is not None:

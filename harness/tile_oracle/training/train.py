@@ -15,10 +15,7 @@ from tile_oracle.features.code_table import CodeTable
 from tile_oracle.features.groups import GROUPINGS
 from tile_oracle.model.model_folder import ModelSpec, packed_booster
 from tile_oracle.model.physics import PhysicalModel
-from tile_oracle.model.ranker import (
-    Ranker,
-    tree_members,
-)
+from tile_oracle.model.ranker import Ranker, tree_members
 from tile_oracle.model.store import (
     CODE_FILE,
     OUT_OF_FOLD_FILE,
@@ -62,9 +59,8 @@ RecipeSearch = Callable[[Recipe, pd.DataFrame, str, int, Effort], RecipeChoice]
 class TrainedModel:
     """A ranker with everything that its folder holds.
 
-    `checks`: cross-validation by problem and by family; `out_of_fold`: the predictions of the first of
-    them; `unchecked`: why there is none, where the data has too few problems; `more_files`: what else goes
-    into the folder.
+    `checks`: cross-validation by problem and by family. `out_of_fold`: the predictions of the first of them.
+    `unchecked`: why there is no cross-validation. `more_files`: further files of the folder, by name.
     """
 
     ranker: Ranker
@@ -120,40 +116,32 @@ def train(
 ) -> TrainedModel:
     """A model for one architecture, direction and data type, cross-validated and then fitted to all rows.
 
-    `arch`, `direction` and `dtype` choose rows; each may be left out where the records have only one.
+    `arch`, `direction` and `dtype` select rows; each is optional if the records have only one.
     `recipe`: by default the one that suits the records (`suited_recipe`), or the old model's in a warm start.
     `targets` adds published targets to the recipe's. `warm_start` grows `warm_trees` further trees on every
-    booster of an existing model with the same features; it is not cross-validated, since the old model may
+    booster of an existing model with the same features; it is not cross-validated, because the old model may
     have seen the held-out problems. `hard_example_rounds` repeats the training with more weight on the
-    badly picked problems, and keeps the best round. `weights`: the rows' weights
-    (`with_importance`). `choose` looks for a better recipe first (training.compact). `also`: records
-    with auxiliary training data (training.auxiliary_rows); in a fold the rows of held-out
-    shapes are left out. `code`: metrics of further binaries for the folder.
+    badly picked problems and keeps the best round. `weights`: weights of the rows (`with_importance`).
+    `choose` searches for a better recipe first (training.compact). `also`: records with auxiliary training
+    data (training.auxiliary_rows); each fold leaves out those of its held-out shapes. `code`: metrics of
+    further binaries for the model folder.
 
-    Raises ModelError for records of several kinds, or of none, for a warm start from a model that does not
-    fit, for invalid weights, and for `also` without usable rows, or together with `choose` or
-    hard examples.
+    Raises ModelError for records of several kinds or of none, for a warm start from a model that does not
+    fit or together with `choose`, for invalid weights, and for `also` without usable rows or together with
+    `choose` or hard examples.
     """
     effort = effort or Effort()
     data = _training_data(records, arch, direction, dtype, weights)
     rows, kind, on = data.rows, data.kind, data.kind["arch"]
     start = None if warm_start is None else WarmStart.of(Path(warm_start), kind)
-    if start is None:
-        chosen = _recipe(recipe, data).with_targets(targets)
-    else:
-        chosen = start.recipe(recipe, data.op, targets).with_trees(warm_trees)
+    chosen = _recipe(recipe, data, targets, start, warm_trees)
     effort.say(f"{len(rows)} rows of {data.problems} problems; recipe {chosen.name}: {chosen.meaning}")
-    if also is not None and (choose is not None or hard_example_rounds):
-        raise ModelError("auxiliary training data goes with neither a smaller model nor hard examples")
+    _check_combination(start, choose, also, hard_example_rounds)
     auxiliary = None if also is None else _auxiliary_rows(also, kind, effort)
     rounds: list[dict[str, float]] = []
     if hard_example_rounds and start is None:
         rows, rounds = mine_hard_examples(chosen, rows, on, hard_example_rounds, n_splits, effort)
-    found = RecipeChoice(chosen)
-    if choose is not None:
-        if start is not None:
-            raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
-        found = choose(chosen, rows, on, n_splits, effort)
+    found = RecipeChoice(chosen) if choose is None else choose(chosen, rows, on, n_splits, effort)
     train_rows = rows if auxiliary is None else with_auxiliary(rows, auxiliary)
     if start is None:
         tested = _cross_validated(found.recipe, rows, train_rows, on, n_splits, effort)
@@ -165,17 +153,26 @@ def train(
     if code is not None:
         ranker = ranker.knowing(code)
     spec = spec_of(found.recipe, ranker, kind, rows, names_in(data.records, "device"))
-    manifest = manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources)
-    if start is not None:
-        manifest |= start.lineage(ranker)
-    if rounds:
-        manifest["hard_example_rounds"] = rounds
-    if auxiliary is not None:
-        manifest["taught_by"] = _rows_by_direction(auxiliary)
-    manifest |= found.manifest
+    manifest = {
+        **manifest_of(ranker, rows, data.left_out, data.records, effort.seed, sources),
+        **({} if start is None else start.lineage(ranker)),
+        **({"hard_example_rounds": rounds} if rounds else {}),
+        **({} if auxiliary is None else {"taught_by": _rows_by_direction(auxiliary)}),
+        **found.manifest,
+    }
     return TrainedModel(
         ranker, spec, manifest, tested.checks, tested.out_of_fold, tested.unchecked, found.files
     )
+
+
+def _check_combination(
+    start: WarmStart | None, choose: RecipeSearch | None, also: pd.DataFrame | None, hard_example_rounds: int
+) -> None:
+    """Raises ModelError for parts of a training that exclude each other."""
+    if also is not None and (choose is not None or hard_example_rounds):
+        raise ModelError("auxiliary training data goes with neither a smaller model nor hard examples")
+    if start is not None and choose is not None:
+        raise ModelError("a warm start keeps the recipe of the model it starts from: none can be chosen")
 
 
 @dataclass(frozen=True)
@@ -213,7 +210,7 @@ def _training_data(
 
 
 def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[dict[str, str], pd.DataFrame]:
-    """The requested rows, and their one arch, direction and dtype."""
+    """The requested rows, and their arch, direction and dtype, one of each."""
     kind: dict[str, str] = {}
     for name, value in wanted.items():
         found = sorted({str(v) for v in records[name].dropna().unique()}) if name in records else []
@@ -232,11 +229,20 @@ def _one_kind(records: pd.DataFrame, wanted: Mapping[str, str | None]) -> tuple[
     return kind, records
 
 
-def _recipe(named: str | Recipe | None, data: _TrainingData) -> Recipe:
-    """The requested recipe, else the one that suits the records; for their operation."""
+def _recipe(
+    named: str | Recipe | None,
+    data: _TrainingData,
+    targets: Sequence[str],
+    start: WarmStart | None,
+    warm_trees: int,
+) -> Recipe:
+    """The requested recipe, else that of the warm start's model or the one that suits the records."""
+    if start is not None:
+        return start.recipe(named, data.op, targets).with_trees(warm_trees)
     if named is None:
         named = suited_recipe(data.op, data.kind["arch"], has_code=bool(CodeTable.of(data.rows).facts))
-    return (recipe_named(named) if isinstance(named, str) else named).for_op(data.op)
+    recipe = recipe_named(named) if isinstance(named, str) else named
+    return recipe.for_op(data.op).with_targets(targets)
 
 
 def _auxiliary_rows(also: pd.DataFrame, kind: Mapping[str, str], effort: Effort) -> pd.DataFrame:
@@ -252,7 +258,7 @@ def _rows_by_direction(rows: pd.DataFrame) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class _Tested:
-    """How cross-validation ended; see `TrainedModel`."""
+    """The results of cross-validation; see `TrainedModel`."""
 
     unchecked: str = ""
     checks: tuple[Check, ...] = ()
