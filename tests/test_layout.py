@@ -24,7 +24,7 @@ MODULES = {
 
 @cache
 def imported_modules(module: str) -> frozenset[str]:
-    """Modules of tile_oracle that a module imports, also inside its functions, but not for types alone."""
+    """Modules of tile_oracle that a module imports, also inside its functions, but not only for types."""
     found = set()
     for node in executed(ast.parse(MODULES[module].read_text("utf-8"))):
         if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("tile_oracle."):

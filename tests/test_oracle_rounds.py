@@ -57,7 +57,7 @@ def test_an_effect_of_a_round_on_all_kernels_cancels_in_ratios(
 
 
 def test_kernels_of_one_round_are_compared_in_it() -> None:
-    """Their own medians, and that of a kernel of all rounds, belong to different rounds."""
+    """Their own medians, and that of a kernel timed in all rounds, come from different rounds."""
     table = np.array([[2.0, 2.0, 1.0], [np.nan, np.nan, 1.0], [np.nan, np.nan, 1.0]])
     assert latencies_over_rounds(table) == pytest.approx([2.0, 2.0, 2.0])
 

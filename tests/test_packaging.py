@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 NOT_IN_THE_WHEEL = ("/training.parquet", "/out_of_fold.parquet", "/forward_unseen_300/default.parquet")
-"""What only a checkout has of the shipped models."""
+"""Files of the shipped models that only a checkout has."""
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_the_wheel_holds_code_kernels_problems_and_models(wheel: Path) -> None:
         "tile_oracle/py.typed",
         "tile_oracle/suite/test_kernels.py",
     } <= names
-    # What shipped models were trained on is only needed to train them again, from a checkout.
+    # The training data of shipped models are only needed to train them again, from a checkout.
     assert not [name for name in names if name.endswith(NOT_IN_THE_WHEEL)]
     assert wheel.stat().st_size < 15e6
     assert not [name for name in names if name.startswith(("tools/", "tests/", "reports/", "benchmarks/"))]

@@ -19,7 +19,7 @@ SMALL_IDS = [f"tile_oracle::test_kernel[{p}-{k}]" for p in PROBLEMS[:2] for k in
 
 @dataclass(frozen=True)
 class Sweep:
-    """One whole run that many tests look at."""
+    """One whole run that many tests inspect."""
 
     project: Project
     finished: Finished
@@ -162,7 +162,7 @@ def test_several_sets_are_measured_together_and_judged_one_by_one(project: Proje
         for path in run.glob("*/verdict.json")
     }
     assert set(sets) == {"small", "other"}
-    # Two files of one name do not write over each other's report.
+    # Two files with one name do not overwrite each other's report.
     assert len(list(run.glob("*/report.html"))) == 3
 
 

@@ -245,7 +245,7 @@ class TestRefusals:
 
 
 class TestSmokeSets:
-    """Small sets that everything is tried on first."""
+    """Small sets for first tries."""
 
     @pytest.mark.parametrize("direction", DIRECTIONS)
     def test_they_cover_every_kind_of_layer_in_little_work(self, direction: str) -> None:

@@ -60,7 +60,7 @@ def test_a_missing_key_is_damage(key: str) -> None:
 
 
 def test_every_bit_of_the_file_is_covered() -> None:
-    """A flipped bit makes a file that is no JSON, or a document that says the same, or an error."""
+    """A flipped bit gives a file that is not JSON, an equal document, or an error."""
     data = json.dumps(seal(_DOCUMENT), indent=1).encode()
     found = 0
     for bit in range(8 * len(data)):

@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import NoReturn
 
 _READ_AT_START = ("PYTHON", "LD_", "OMP_", "OPENBLAS_", "MALLOC_", "ARROW_")
-"""How the names of variables begin that are read once, when the interpreter or a library is loaded."""
+"""Prefixes of variables that are read once, when the interpreter or a library is loaded."""
 _HEAVY = ("lightgbm", "pandas", "pyarrow.parquet", "pytest")
 _PACKAGES = ("session", "report", "record", "commands")
 """Packages of tile_oracle that sessions and commands import whole."""

@@ -95,7 +95,7 @@ def test_the_awkward_set_has_every_awkward_thing() -> None:
 
 @pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
 def test_every_kernel_can_run_some_awkward_problem(arch: str) -> None:
-    """Else the benchmark could not find out whether it is right."""
+    """Otherwise the benchmark could not tell whether the result is correct."""
     problems = load_problem_sets(str(GPU / "awkward.csv")).problems
     judge = load_arch(arch)
     for kind in {problem.kind for problem in problems}:
@@ -128,7 +128,7 @@ def test_an_empty_archive_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(zig_folder() is None, reason="needs the ziglang wheel")
 def test_a_kit_for_a_gpu_has_the_kernels_that_misbehave_too(tmp_path: Path) -> None:
-    """In a folder that is named as `make gpu-kit` names it: relative to where it is called."""
+    """In a folder named as by `make gpu-kit`: relative to the current folder."""
     command = [sys.executable, str(GPU / "make_kit.py"), "kit", "--arch", "sm_90", "--no-packages"]
     command += ["--direction=forward", "--ndim=2", "--dtype=bf16", "--build-dir", str(tmp_path / "cache")]
     command.append("--kernel-filter=tile_m == 16 and tile_k == 64 and vector_a == 8 and pipeline == 'mem'")
@@ -152,7 +152,7 @@ def test_steps_that_cannot_run_are_reported(steps: list[str], said: str, tmp_pat
 
 @pytest.mark.slow
 def test_a_step_runs_from_a_kit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dry, on the CPU, with one kernel set and one direction: what a machine with a GPU runs at length."""
+    """A dry run on the CPU, with one kernel set and one direction, of what a GPU machine runs in full."""
     kit = tmp_path / "kit"
     command = [sys.executable, str(GPU / "make_kit.py"), str(kit), "--arch", "cpu", "--no-packages"]
     command += [

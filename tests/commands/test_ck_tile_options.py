@@ -21,7 +21,7 @@ DOUBLE = Path(__file__).parents[1] / "build" / "ck_tile_double"
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No ROCm, and no headers put by for the wheel."""
+    """No ROCm, and no stored headers for the wheel."""
     monkeypatch.setenv("TILE_ORACLE_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("TILE_ORACLE_HIP_HEADERS", raising=False)
     monkeypatch.setattr(doctor, "rocm_folders", lambda: (tmp_path / "rocm",))

@@ -16,7 +16,7 @@ KERNELS = ("16x64x64_compv3_intrawave", "64x64x64_compv3_intrawave", "64x128x64_
 
 @pytest.fixture
 def published(project: Project) -> Path:
-    """Results as they are published: 3 kernels on 4 problems."""
+    """Results in the published format: 3 kernels on 4 problems."""
     rows = [
         f"grouped_conv_forward_bf16_2d_{kernel},{n},{n},64,64,1,8,8,3,3,1,1,1,1,{0.001 * n * (1 + at)}"
         for n in (1, 2, 4, 8)
@@ -40,7 +40,7 @@ def test_the_problem_set_is_beside_the_records(published: Path, capsys: pytest.C
 
 @pytest.mark.slow
 def test_the_records_alone_are_a_session(project: Project, published: Path) -> None:
-    """Their problems, and only the kernels that were recorded, whether rules name them or not."""
+    """Their problems, and only the recorded kernels, whether or not rules propose them."""
     out = project.folder / "gfx950.parquet"
     assert main(["import", str(published), "--arch", "gfx950", "-o", str(out)]) == 0
     alone = project.pytest("--oracle=gfx950.parquet", "--model=out-of-fold", "--allow=no-baseline")

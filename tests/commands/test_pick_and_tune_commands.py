@@ -38,7 +38,7 @@ def test_dimensions_and_sets_name_problems_too(capsys: pytest.CaptureFixture[str
     found = [json.loads(line) for line in shown.out.splitlines()]
     smoke = [problem.id for problem in load_problem_set("forward_smoke").problems]
     assert [one["problem"] for one in found] == list(dict.fromkeys([GFX, *smoke]))
-    # The set has a 3D problem, for which no model is shipped: it is said, and the others go on.
+    # The set has a 3D problem, for which no model ships: this is reported, and the others continue.
     without = [one for one in found if not one["picks"]]
     assert len(without) == shown.err.count("\n") == 1
     assert "no model was trained for forward bf16 3D on gfx950" in without[0]["notes"][0]

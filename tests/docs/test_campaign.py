@@ -1,4 +1,4 @@
-"""docs/campaign.md, from kernels built ahead of time to a gate that replays: every command, and a kill."""
+"""docs/campaign.md, from prebuilt kernels to a gate that replays: every command, and a kill."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def run(project: Project, line: str) -> Finished:
 
 
 def killed_on_the_way(project: Project, line: str) -> int:
-    """Starts a sweep, kills pytest and its workers with it after some pairs; how many were reported."""
+    """Starts a sweep, kills pytest and its workers after some pairs, and returns how many were reported."""
     words = [*shlex.split(line)[1:], "-v", "--kernel-budget=1ms"]
     process = project.start(*words)
     assert process.stdout is not None

@@ -1,7 +1,7 @@
 """Every command that the documentation shows is run, in order, as a reader would run it.
 
-Only the time that pytest sessions may take is cut, by options put behind: they measure a problem or two, with
-short samples, and stop cleanly as at the end of a budget.
+Only pytest sessions are shortened, by appended options: they measure a problem or two with short samples, and
+stop cleanly as at the end of a budget.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "usage.md"
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 NOT_JUDGED = "--allow=no-baseline,cannot-tell,incomplete,nothing-judged"
-"""What a session that is cut short can be: the statuses of whole ones are pinned in tests/session."""
+"""The exit statuses of a shortened session; tests/session checks those of complete ones."""
 
 SHORT = [
     NOT_JUDGED,
@@ -49,7 +49,7 @@ def commands(page: Path) -> list[str]:
 
 @pytest.fixture(scope="module")
 def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder as a reader has it: the files that some pages show, and a clock."""
+    """A folder like a reader's: the files that some pages show, and a clock."""
     folder = tmp_path_factory.mktemp("reader")
     (folder / "clock_that_jumps.py").write_text(CLOCK_THAT_JUMPS)
     (folder / "my_shapes.csv").write_text(blocks(GUIDE, "csv")[0])
@@ -63,7 +63,7 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def run(command: str, folder: Path, installed: bool = True) -> subprocess.CompletedProcess[str]:
-    """A command of a page. installed: by the program that is installed, not in a process of imports done."""
+    """A command of a page. installed: run the installed program, not a fork with the imports already done."""
     words = shlex.split(command, comments=True)
     found = (folder / "reports").glob("*/measurements")
     measured = (path for path in found if "-replay-" not in path.parent.name)
@@ -98,7 +98,7 @@ def test_the_guide_shows_commands() -> None:
 def test_every_command_of_the_page_works(page: Path, reader: Path) -> None:
     for command in commands(page):
         if page.name == "README.md" and "--target replay" in command:
-            continue  # run whole below
+            continue  # run in full below
         done = run(command, reader, installed=page.name == "README.md")
         assert done.returncode == 0, f"{page.name}: {command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
@@ -121,7 +121,7 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.slow
 def test_the_shipped_oracle_gates_the_shipped_model(project: Project) -> None:
-    """README's command, whole."""
+    """README's command, in full."""
     (command,) = (line for line in commands(ROOT / "README.md") if "--target replay" in line)
     program, *words = shlex.split(command, comments=True)
     assert program == "pytest"

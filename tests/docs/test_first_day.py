@@ -38,7 +38,7 @@ if __name__ == "__main__":
     from tile_oracle.cli import main
     sys.exit(main())
 """
-"""A plugin, and tile-oracle, of a process that finds the emulated GPU."""
+"""A plugin, and tile-oracle, for a process that finds the emulated GPU."""
 
 
 def problems(numbers: range) -> tuple[str, ...]:
@@ -61,7 +61,7 @@ def commands() -> list[str]:
 
 
 def run(project: Project, machine: emulated.EmulatedMachine, line: str) -> Finished:
-    """A command of the page; exchanged are the names of problem sets, added what makes it short."""
+    """A command of the page, with the test's problem sets and with options that shorten it."""
     program, *words = shlex.split(re.sub(rf"\b({'|'.join(SETS)})\b", r"./\1.csv", line))
     few, compiler = f"--kernel-filter={KERNELS}", f"--toolchain={machine.compiler}"
     if "--target gfx950" in line:
@@ -72,7 +72,7 @@ def run(project: Project, machine: emulated.EmulatedMachine, line: str) -> Finis
         words += [few, compiler]
     if words[0] == "ship":
         words += ["--no-study"]
-    # A slow memory: kernels take long by the device's clock, so that one run is a sample.
+    # Slow memory: kernels take long by the device's clock, so that one run is a sample.
     environment = project.environment | machine.environment() | {"EMULATED_ACCESS_NS": "100"}
     module = "pytest" if program == "pytest" else "on_the_machine"
     done = run_warm(module, words, cwd=project.folder, env=environment, timeout_s=300, together=True)

@@ -1,6 +1,6 @@
-"""The commands of docs/heuristic.md run, in order, and end as the page says.
+"""The commands of docs/heuristic.md run, in order, and end with the stated status.
 
-Blocks marked gfx950 need the public measurements; `status_1` says how the block's first command ends.
+Blocks marked gfx950 need the public measurements; `status_1` is the exit status of the block's first command.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MODULES = {"import": "import_records", "retrain-check": "retrain_check"}
 
 
 def run(line: str) -> int:
-    """One command line by the module behind it."""
+    """Runs one command line through its module."""
     program, name, *words = shlex.split(line)
     if program == "python":
         path, *words = words

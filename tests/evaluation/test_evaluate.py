@@ -245,7 +245,7 @@ def test_picks_are_joined_by_dimensions_and_never_by_index(records: pd.DataFrame
     found = read_picks(tmp_path / "picks.csv", problems[:7])
     assert found["problem"].tolist() == [p.id for p in problems[:7]]
     assert found["kernel"].tolist() == [make_kernels()[i].name for i in range(7)]
-    # Two problems that differ in their padding alone are told apart by Ho and Wo.
+    # Two problems that differ only in their padding are distinguished by Ho and Wo.
     first = next(p for p in problems if p.Y == 3)
     unpadded = type(first)(**{**first.as_row(), "pad_h": 0, "pad_w": 0})
     found = read_picks(tmp_path / "picks.csv", [unpadded, first])

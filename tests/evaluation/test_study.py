@@ -69,7 +69,7 @@ def test_the_study_judges_recipes_on_problems_that_they_have_not_seen(
 def test_who_picks_asks_kernels_first_whether_they_refuse(
     folder: Path, halves: tuple[pd.DataFrame, pd.DataFrame]
 ) -> None:
-    """A recipe has seen no refusals; here what it would like best refuses."""
+    """A recipe has seen no refusals; here its favourite kernel refuses."""
     training, test = halves
     best = test.loc[test.groupby("problem")["latency_ms"].idxmin(), ["problem", "kernel"]]
     refusing = pd.MultiIndex.from_frame(test[["problem", "kernel"]]).isin(pd.MultiIndex.from_frame(best))

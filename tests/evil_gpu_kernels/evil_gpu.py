@@ -1,4 +1,4 @@
-"""Builds the GPU kernels that misbehave on demand, for real, for gfx950 and sm_90."""
+"""Builds GPU kernels that misbehave on demand, with real compilers, for gfx950 and sm_90."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MODES = {
 
 
 def evil_gpu_kernel(mode: str, variant: int = 64, **fields: object) -> GroupedConvKernel:
-    """The kernel that does what `mode` says; variants (a tile_n) are different kernels that do the same."""
+    """The kernel of a mode; variants (a tile_n) are different kernels that do the same."""
     values: dict[str, object] = {"direction": "forward", "dtype": "bf16", "ndim": 2, "tile_n": variant}
     values |= {"tile_m": MODES[mode], "tile_k": 64, "wave_m": 1, "wave_n": 1, "wave_k": 1}
     values |= {"warp_tile_m": 16, "warp_tile_n": 16, "warp_tile_k": 16}
@@ -42,7 +42,7 @@ def evil_headers(folder: Path) -> Path:
     shutil.copy(_HEADER, folder)
     for name in ("abi.h", "device_work.hpp"):
         shutil.copy(data_folder("kernels") / "gpu" / name, folder)
-    # Without its kernels, which take a compiler some seconds.
+    # Without its kernels, which take seconds to compile.
     work = (folder / "device_work.hpp").read_text()
     functions, end, kernels = work.partition("} // namespace to_work\n")
     assert "TO_WORK_KERNEL to_" not in functions

@@ -1,8 +1,8 @@
 """A plugin (`-p`) by which the GPU kernels of a whole pytest session misbehave.
 
-EVIL_GPU_HEADERS names the folder that kernels are compiled from in the place of kernels/gpu. With
-EVIL_GPU_POOL, a JSON list of (mode, variant), the pool of every problem is those kernels of evil_gpu.py, and
-no rule refuses one. All else is the session's own.
+EVIL_GPU_HEADERS names the folder that replaces kernels/gpu. With EVIL_GPU_POOL, a JSON list of (mode,
+variant), the pool of every problem consists of those kernels of evil_gpu.py, and no rule refuses one.
+Everything else is the session's own.
 """
 
 from __future__ import annotations

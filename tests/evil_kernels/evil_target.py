@@ -1,6 +1,6 @@
-"""A target whose kernels misbehave on demand: real code, compiled for real, run by the real worker.
+"""A target whose kernels misbehave on demand: real code, really compiled, run by the real worker.
 
-Used by tests in this process, by the scripts that tests start, and, put in the place of the target `cpu`
+Used by tests in this process, by scripts that tests start, and, replacing the target `cpu`
 (`stand_in_for_cpu`), by whole pytest sessions.
 """
 
@@ -33,7 +33,7 @@ FLAG = "TO_EVIL_FLAG"
 
 
 def evil_kernel(mode: str, variant: int = 1) -> GroupedConvKernel:
-    """The kernel that does what `mode` says; variants are different kernels that do the same."""
+    """The kernel of a mode; variants are different kernels that do the same."""
     return GroupedConvKernel("forward", "fp32", 2, MODES[mode], variant, 1, 1, 1, 1, 1, 1, 1)
 
 
@@ -54,8 +54,8 @@ def make_include(folder: Path) -> Path:
 class EvilTarget:
     """tile_oracle.target.base.Target over the evil kernels.
 
-    binaries: kernels whose binary is another file than the one built, to be broken in ways that no build
-    lets pass. builder: shared between targets; it stays open.
+    binaries: kernels whose binary is replaced by another file, for faults that no build lets pass. builder:
+    shared between targets; it stays open.
     """
 
     name = "cpu"

@@ -104,7 +104,7 @@ def mean_by_way(records: pd.DataFrame, budget: int, starts: int) -> dict[str, fl
 
 
 def test_suggested_measurements_teach_more_than_random_ones(public_training: pd.DataFrame) -> None:
-    """A simulation on public data: from 12 problems, four rounds of 60 pairs each way."""
+    """A simulation on public data: from 12 problems, four rounds of 60 pairs with either method."""
     table = public_training[~public_training["run"].str.contains("repeat")]
     reached = mean_by_way(table, 60, 3)
     assert reached["suggested"] > reached["random"] + 0.5

@@ -102,7 +102,7 @@ def test_parts_have_their_own_seeds_and_share_the_count(monkeypatch: pytest.Monk
         ("model_texts", 47, 6),
         ("model_texts", 47, 7),
     ]
-    # Its own limits apply to the whole of its runs, which it divides among the cores itself.
+    # Its own limits apply to all of its runs together, which it distributes over the cores itself.
     assert [one for one in asked if one[0] == "verdicts"] == [("verdicts", 10, 5)]
 
 

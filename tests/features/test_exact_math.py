@@ -30,7 +30,7 @@ EXPONENTS = np.concatenate(
     [("log2", POSITIVE, 2), ("log", POSITIVE, 2), ("exp", EXPONENTS, 2), ("expm1", EXPONENTS, 3)],
 )
 def test_as_exact_as_numpys_own(name: str, inputs: np.ndarray, most_ulp: int) -> None:
-    """numpy's are within one unit in the last place themselves."""
+    """numpy's own results are within one unit in the last place."""
     ours, theirs = getattr(exact_math, name)(inputs), getattr(np, name)(inputs)
     np.testing.assert_array_max_ulp(ours, theirs, maxulp=most_ulp)
     assert (ours == theirs).mean() > 0.8

@@ -39,7 +39,7 @@ def margin(efficiency: float, sigma: float, dof: float = 30.0) -> Margin:
 
 
 def a_verdict(now: float, then: float, sigma: float, published: bool = False) -> Verdict:
-    """Of twenty problems one is at `now` and was at `then`; the others are at 0.9 without noise."""
+    """Twenty problems: one is at `now` and was at `then`; the others are at 0.9 without noise."""
     rows, rankings = [], []
     for place, problem in enumerate(PROBLEMS):
         efficiency = now if place == 0 else 0.9
@@ -145,7 +145,7 @@ class TestNoise:
 
     @pytest.mark.parametrize("pick_tflops", [1.0, 3.0], ids=["another is best", "the pick is best"])
     def test_copies_of_twins_are_not_measurements(self, pick_tflops: float) -> None:
-        """Each kernel has a twin; the pick is a copy, and oracles are named by what sorts first."""
+        """Each kernel has a twin; the pick is a copy, and the oracle has the name that sorts first."""
         own = self.rows([pick_tflops * factor for factor in (1.0, 1.2, 0.9, 1.1)])
         own += [record(PROBLEMS[0], THIRD, 1.5 + 0.1 * number, round=number) for number in range(4)]
         twins = {name: dataclasses.replace(kernel, split_image=True) for name, kernel in NAMED.items()}
@@ -171,7 +171,7 @@ class TestNoise:
 
 
 class TestResolution:
-    """What a criterion can see decides whether it may pass."""
+    """A criterion may pass only if it could detect a loss."""
 
     @staticmethod
     def largest(sigmas: list[float], confidence: float = 0.95) -> Criterion:
@@ -205,7 +205,7 @@ class TestResolution:
 
 
 class TestSessions:
-    """What differs between two sessions and shows in no round of either."""
+    """A difference between two sessions that no round of either shows."""
 
     COUNT = 10
 
@@ -247,7 +247,7 @@ class TestSessions:
 
     @pytest.mark.slow
     def test_unchanged_sessions_that_differ_do_not_fail(self) -> None:
-        """Of 100 pairs of unchanged runs two or three may fail; without the term a third do."""
+        """Of 100 pairs of unchanged runs, two or three may fail; without the term a third would."""
         rng = np.random.default_rng(4)
         names = [f"p{number}" for number in range(self.COUNT)]
         limits = Criteria()

@@ -317,7 +317,7 @@ class TestFiles:
         assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
 
     def test_a_baseline_from_its_file_accepts_the_run_it_was_made_of(self, tmp_path: Path) -> None:
-        """Rounding in the file is no loss."""
+        """Rounding in the file is not a loss."""
         selection, final = a_run([1 / 3, 2 / 3, 0.123456789123])
         save_baseline(make_baseline(selection, final, **IDENTITY), tmp_path / "b.json")
         loaded = load_baseline(tmp_path / "b.json")
@@ -349,7 +349,7 @@ class TestFiles:
         assert str(path) in str(caught.value)
 
     def test_a_figure_that_changed_in_the_file_is_damage(self, tmp_path: Path) -> None:
-        """One flipped bit turns 0.5 into 0.7, with which the gate once compared without an error."""
+        """One flipped bit turns 0.5 into 0.7; undetected, the gate would compare with it."""
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
         path.write_text(path.read_text().replace("0.5", "0.7"))

@@ -1,4 +1,4 @@
-"""What the registry's tests share: kernels of several kinds, compiled once, and a registry of them."""
+"""Fixtures of the registry's tests: kernels of several kinds, compiled once, and a registry of them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DTYPES = {
     ("bwd_data", 3): "bf16",
     ("bwd_weight", 3): "fp16",
 }
-"""One data type for each direction and rank: every one of each occurs, and few kernels are compiled."""
+"""One data type for each direction and rank, so that all occur and few kernels are compiled."""
 
 GEMM_DTYPES = {"rcr": "bf16", "rrr": "fp16", "crr": "fp32", "ccr": "fp32"}
 """Most of their kernels share their binary with a convolution's above."""
@@ -37,7 +37,7 @@ SHORT = SweepSettings(
 """Measurements of a few milliseconds: these tests do not depend on the times."""
 
 STEADY = replace(SHORT, timing=replace(SHORT.timing, budget_ms=10.0), final_budget_ms=10.0, final_passes=5)
-"""For tests in which one kernel must win, while other work goes on on the machine."""
+"""For tests in which one kernel must win while other work runs on the machine."""
 
 
 def _small(kernels: tuple[Kernel, ...]) -> Kernel:

@@ -1,4 +1,4 @@
-"""Problems outside of what a model was trained on: they are noted, and a registry may abstain."""
+"""Problems outside a model's training range: they are reported, and a registry may abstain."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ CONV = problem_from_id("forward-bf16-n1-c8-k5-i7x6-f3x3-p1")
 
 
 def operands(problem: Problem, seed: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Both operands and the exact result, as they are stored."""
+    """Both operands and the exact result, in storage format."""
     first, second = integer_operands(problem, seed)
     result = encode(exact_output(problem, first, second), problem.dtype)
     return encode(first, problem.dtype), encode(second, problem.dtype), result
@@ -67,7 +67,7 @@ def test_a_convolution_of_any_shape_is_exact(
     assert same(problem, found.output, exact)
     assert found.kernel.kind == problem.kind
     again = registry.run(problem, **dict(zip(names, (first, second), strict=False)))
-    # A model that is shipped for the CPU at hand picks every time; elsewhere what was measured is kept.
+    # A model shipped for this CPU picks every time; on other CPUs measurements are kept.
     assert again.pick.source == (MODEL if found.pick.source == MODEL else TUNED)
     assert again.output.tobytes() == found.output.tobytes()
     assert again.cached
@@ -97,7 +97,7 @@ def test_real_numbers_are_computed_as_numpy_does(registry: Registry) -> None:
 
 
 def test_nan_and_infinity_of_the_caller_come_through(registry: Registry) -> None:
-    """As bits of any NaN: even of the one that tells of unwritten values."""
+    """The bits of any NaN, even of the poison that marks unwritten values."""
     problem = problem_from_id("forward-bf16-n1-c8-k16-i3x3-f1x1")
     x, w, _ = operands(problem)
     x = x.copy()
@@ -268,7 +268,7 @@ def test_a_kernel_that_was_good_when_measured_and_crashes_later(
 ) -> None:
     flag = tmp_path / "flag"
     monkeypatch.setenv(FLAG, str(flag))
-    sturdy = evil_kernel("slow")  # it alone does not mind the flag
+    sturdy = evil_kernel("slow")  # the only one that ignores the flag
     registry = make_registry(target=EvilTarget(evil_builder), kernels=[GOOD, sturdy])
     tuned_to(registry, GOOD)
     first, second, exact = operands(EVIL)

@@ -144,7 +144,7 @@ def test_a_damaged_file_never_gives_a_wrong_kernel(tmp_path: Path, data: st.Data
         assert (
             any(found.find(p, HERE).kernel is None for p in (PROBLEM, OTHER)) or "damaged" in found.notes[0]
         )
-    assert results(folder).notes == []  # mended: it is said once
+    assert results(folder).notes == []  # repaired: reported once
 
 
 def test_a_damaged_file_is_set_aside_and_its_whole_lines_are_kept(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ RUN = RunInfo(
 
 
 class Page(HTMLParser):
-    """A strict reading of a page: elements that match, attributes, text."""
+    """A strict parser of a page: matching elements, attributes, text."""
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)

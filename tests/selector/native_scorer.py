@@ -1,7 +1,7 @@
 """Forests scored by native code through tile_oracle/scorer_c.h, which only tests and benchmarks call.
 
-One problem, all candidates: the sums of LightGBM's raw predictions. Which features differ between the
-candidates, and which candidates share a value, is said when a scorer is made; scoring only looks at values.
+One problem, all candidates: the sums of LightGBM's raw predictions. A scorer is constructed with the features
+that differ between the candidates and the candidates that share values; scoring only reads values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Array = npt.NDArray[np.float64]
 Numbers = npt.NDArray[np.uint32]
 
 ISAS = ("scalar", "neon", "avx2", "avx512")
-"""Instruction sets that there is code for. All of them give the same bits."""
+"""Instruction sets with code. All of them give the same bits."""
 
 _ERROR_BYTES = 400
 
@@ -61,7 +61,7 @@ class _Feature(ctypes.Structure):
 
 
 def available_isas() -> tuple[str, ...]:
-    """Those that this machine can run."""
+    """The instruction sets that this machine can run."""
     library = _library()
     return tuple(isa for isa in ISAS if library.to_isa_available(isa.encode()))
 
@@ -137,7 +137,7 @@ class Scorer:
         return out
 
     def score_into(self, constants: int, class_values: Any, out: int) -> None:
-        """The same on the addresses of arrays that were checked, for callers who count microseconds."""
+        """The same on the addresses of checked arrays, for callers for whom microseconds matter."""
         if self._library.to_scorer_score(self._address, constants, class_values, out):
             raise MemoryError("scoring")
 
@@ -157,7 +157,7 @@ class Scorer:
         return int(self._library.to_scorer_memory_bytes(self._address))
 
     def reads(self, feature: int) -> bool:
-        """Whether any tree asks for a feature; the values of others may be anything."""
+        """Whether any tree uses a feature; unused features may have any value."""
         return bool(self._library.to_scorer_reads(self._address, feature))
 
 

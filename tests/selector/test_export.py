@@ -1,4 +1,4 @@
-"""The exported folder: built by the compilers that are there, run without Python, compared with Predictor."""
+"""The exported folder: built by the available compilers, run without Python, compared with Predictor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SELECTOR = "forward_bf16_2d.selector"
 
 
 def compilers() -> dict[str, list[str]]:
-    """The machine's own, else the wheel's: that one compiles the same sources for all tests of NativeRanker,
+    """The machine's own, else the wheel's, which compiles the same sources for all tests of NativeRanker
     and takes most of a minute to make its C++ library first."""
     found = {name: [name] for name in ("clang++", "g++") if shutil.which(name)}
     if not found and importlib.util.find_spec("ziglang"):
@@ -50,7 +50,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def made(folder: Path, compiler: str, *goals: str) -> None:
-    """The folder's own Makefile, without optimisation: the answers are the same."""
+    """Uses the folder's own Makefile without optimisation; the answers are the same."""
     command = " ".join(compilers()[compiler])
     done = subprocess.run(
         ["make", "-s", "-j2", "-C", str(folder), f"CXX={command}", "CXXFLAGS=-O0 -w", *goals],
@@ -95,7 +95,7 @@ needs_make = pytest.mark.skipif(
 @needs_make
 @pytest.mark.parametrize("compiler", compilers())
 def test_a_separate_program_agrees_with_predictor(exported: Path, tmp_path: Path, compiler: str) -> None:
-    """Built, and asked by four threads at once, without Python."""
+    """Built, and called by four threads at once, without Python."""
     kernels, problems = pool_of_kind(FORWARD, "gfx950", "tiny"), random_problems(FORWARD, 60, seed=4)
     folder = tmp_path / "e"
     shutil.copytree(exported, folder)
@@ -118,7 +118,7 @@ def test_a_separate_program_agrees_with_predictor(exported: Path, tmp_path: Path
 
 
 def check_the_example(folder: Path) -> None:
-    """The command of the folder's README.md, and what it says to bad input."""
+    """The command of the folder's README.md, and its messages for bad input."""
     readme = (folder / "README.md").read_text().splitlines()
     command = next(line.strip() for line in readme if line.strip().startswith("build/pick "))
     done = subprocess.run(command.split(), cwd=folder, capture_output=True, text=True, check=True)
@@ -176,7 +176,7 @@ def test_a_model_of_several_kinds_has_a_selector_for_each(
 
 
 def test_damaged_files_are_refused_or_harmless() -> None:
-    """Any byte may be wrong: native code says so, or answers without leaving its memory."""
+    """Any byte may be wrong: native code refuses the file, or answers without leaving its memory."""
     data = selector_bytes(NativeModel.load(MODEL), pool_of_kind(FORWARD, "gfx950", "tiny"))
     with pytest.raises(ModelError, match="not a whole selector: it ends too early"):
         NativeSelector(data[:-10])

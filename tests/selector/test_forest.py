@@ -128,7 +128,7 @@ def test_bytes_with_another_header_are_refused(text: str, place: int, value: int
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_damaged_trees_are_refused_or_score_a_number(text: str, data: st.DataObject) -> None:
-    """Whatever numbers the arrays hold: an error in one line, or a forest of whole trees; never a crash."""
+    """Any numbers in the arrays give a one-line error or a forest of complete trees, never a crash."""
     forest = Forest.from_text(text)
     name = data.draw(
         st.sampled_from(["split_feature", "threshold", "decision_type", "left_child", "right_child"])

@@ -59,7 +59,7 @@ def feature_rows(random: np.random.Generator, x: Any, kinds: tuple[str, ...], ca
     class_values = {}
     rows = np.empty((candidates, len(kinds)))
     for column, kind in enumerate(kinds):
-        # Values that the trees were trained on, and such as lie on and beside the edges of what is zero.
+        # Values that the trees were trained on, and values on and next to the threshold of zero.
         pool = np.concatenate([x[:, column], x[:, column] + 0.5, EDGES, [np.nan, -1.0, -0.5, 3e9, 1e5]])
         if kind == "constant":
             sources.append(Constant())
@@ -233,7 +233,7 @@ def test_more_leaves_are_reached_than_a_byte_can_name() -> None:
 
 
 def test_one_scorer_scores_problem_after_problem() -> None:
-    """Nothing of a problem is left behind in the memory that a thread keeps, nor of another scorer."""
+    """The memory that a thread keeps holds nothing of earlier problems or other scorers."""
     random = np.random.default_rng(7)
     x = training_columns(random, 5, 1, 0.2)
     booster = train(x, random, 1, 30, num_leaves=31)
@@ -260,5 +260,5 @@ def test_candidates_that_trees_cannot_distinguish_are_scored_once() -> None:
     ids = np.arange(1000, dtype=np.uint32)
     sources = [PerClass(ids % 7, 7), PerKernel(ids % 2, np.array([50.0, 51.0])), PerClass(ids, 1000)]
     scorer = Scorer([forest], 1000, sources)
-    assert scorer.distinct == 7  # 50 and 51 lie above every threshold, and nothing asks for the last
+    assert scorer.distinct == 7  # 50 and 51 are above every threshold, and no tree uses the last
     assert [scorer.reads(feature) for feature in range(3)] == [True, True, False]

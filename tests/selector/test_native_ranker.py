@@ -72,7 +72,7 @@ def assert_same(
 
 
 MOST_KERNELS = 80
-"""Of a kind of a shipped model, about: large models and pools take their time in Python."""
+"""Approximately, for a kind of a shipped model: large models and pools are slow in Python."""
 
 
 def trained_kernels(folder: Path) -> list[Kernel]:

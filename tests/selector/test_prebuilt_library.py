@@ -1,4 +1,4 @@
-"""When a library that a wheel carries is used."""
+"""When the library in a wheel is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dispatcher of the user's own: its list of names, the exported example, and Python's picks among them."""
+"""The user's own dispatcher: its list of names, the exported example, and Python's picks among them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.slow
 @needs_make
 def test_the_example_s_dispatcher_picks_what_python_picks(exported: Path) -> None:
-    """Also where the first pick does not support the problem and the next one does."""
+    """Also if the first pick does not support the problem and the next one does."""
     done = subprocess.run(
         [exported / "build" / "dispatch", exported / SELECTOR],
         input="".join(map(line_of, PROBLEMS)), capture_output=True, text=True, check=True, env={},

@@ -45,13 +45,13 @@ def kinds_of(schema: FeatureSchema) -> list[Kind]:
 
 
 def some_kernels(kind: Kind, count: int = 90) -> list[Kernel]:
-    """From all over the largest pool."""
+    """A sample of the whole largest pool."""
     pool = pool_of_kind(kind, "gfx950", "full")
     return list(pool[:: max(1, len(pool) // count)])
 
 
 def made_code(kernels: Sequence[Kernel]) -> CodeTable:
-    """Figures for every second kernel."""
+    """Facts for every second kernel."""
     random = np.random.default_rng(0)
     return CodeTable({k.name: {c: int(random.integers(0, 400)) for c in CODE_COLUMNS} for k in kernels[::2]})
 
@@ -218,7 +218,7 @@ def test_each_operation_gives_numpys_bits(
 
 
 def test_non_integers_have_the_bits_of_the_smallest_integer() -> None:
-    """To convert NaN or 1e300 to an integer is undefined in C++, and numpy's answer is the processor's."""
+    """Converting NaN or 1e300 to an integer is undefined in C++, and processor-dependent in numpy."""
     least = -(2.0**63)
     for value, as_integer in (
         (np.nan, least), (np.inf, least), (-np.inf, least), (1e300, least), (-1e300, least), (2.0**63, least),

@@ -37,7 +37,7 @@ LAYER = ["C", "K", "Y", "X"]
 
 
 def records_of(direction: str, problems: int, seed: int = 0, vgprs: int = 64) -> pd.DataFrame:
-    """Made-up measurements of a direction; vgprs: what every binary takes."""
+    """Synthetic measurements of a direction; vgprs: those of every binary."""
     kernels = [replace(kernel, direction=direction) for kernel in make_kernels()]
     asked = [replace(problem, direction=direction) for problem in make_problems(problems, seed)]
     return make_records(asked, kernels).assign(vgprs=vgprs)

@@ -51,7 +51,7 @@ PART = TreePart("log_time", "grouped_conv_own_1", TreeSettings(trees=16, num_lea
 TREES = Recipe("trees", "a few trees", (PART,))
 GRID = Grid(leaves=(1, 2), trees=(1, 2, 4), members=(1, 2), features=(1, 4))
 TINY = Grid(leaves=(1,), trees=(1, 2), members=(1, 2), features=(1, 4))
-"""Fewer than there usually are."""
+"""Fewer than usual."""
 
 CORRECTED = replace(
     recipe_named("default"),
@@ -224,7 +224,7 @@ def test_a_compact_training_ships_the_choice_and_says_so(tmp_path: Path) -> None
     assert sum(line.startswith("sizes: ") for line in said) == 2
     plain = train(records, TREES, n_splits=2)
     plain.save(tmp_path / "m")
-    assert not (tmp_path / "m" / TRADEOFF_FILE).exists()  # it is not another model's
+    assert not (tmp_path / "m" / TRADEOFF_FILE).exists()  # not left by another model
 
 
 @pytest.mark.slow

@@ -57,7 +57,7 @@ def kernels(layout: str = "rcr") -> list[GemmKernel]:
 
 
 def true_time_ms(problem: GemmProblem, kernel: GemmKernel) -> float:
-    """A start and K steps in rounds over 256 compute units; nothing but the tile decides."""
+    """A start and K steps, in waves over 256 compute units; only the tile matters."""
     rounds = -(-(-(-problem.M // kernel.tile_m) * -(-problem.N // kernel.tile_n)) // 256)
     steps = rounds * -(-problem.K // kernel.tile_k)
     return 0.003 + steps * 4e-9 * (kernel.tile_m * kernel.tile_n * kernel.tile_k) ** 0.9
@@ -222,7 +222,7 @@ def test_terms_of_a_gemm_worked_by_hand() -> None:
 
 
 def twins() -> pd.DataFrame:
-    """mem and compv3 of a tile time alike, on 24 problems of one layout."""
+    """mem and compv3 of a tile have the same times, on 24 problems of one layout."""
     records = make_records(("rcr",))
     more = make_records(("rcr",), [(m + 8, n, k) for m, n, k in SIZES])
     return pd.concat([records, more], ignore_index=True)

@@ -53,7 +53,7 @@ def test_cross_validated_over_all_public_rows(
 def test_the_small_variant_that_the_training_file_alone_chooses(
     public_training: pd.DataFrame, public_dev: pd.DataFrame
 ) -> None:
-    """What `tile-oracle train --compact` chooses there, as docs/heuristic.md says."""
+    """The choice of `tile-oracle train --compact` there, as stated in docs/heuristic.md."""
     recipe = recipe_of(recipe_named("default"), Variant(trees=100, leaves=4, members=1, features=30))
     ranker = fit(recipe, training_rows(public_training).table, "gfx950")
     rows = training_rows(public_dev).table
@@ -68,7 +68,7 @@ def test_the_small_variant_that_the_training_file_alone_chooses(
 def test_the_shipped_model_is_the_smallest_that_is_as_good(
     grouping: str, mean: float, p10: float, public_training: pd.DataFrame, public_dev: pd.DataFrame
 ) -> None:
-    """Cross-validated again from the public rows, it has the figures that its folder says."""
+    """Cross-validated again on the public rows, it has the metrics in its folder."""
     chosen = read_json(SHIPPED / "train_manifest.json")["compact"]
     table = read_json(SHIPPED / "size_tradeoff.json")
     assert table["chosen"] == chosen["chosen"]

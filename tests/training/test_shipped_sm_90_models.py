@@ -113,7 +113,7 @@ def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_its_picks_are_as_good_as_is_said(name: str) -> None:
-    """Of forward_validation_300 the second command of README says it: tests/docs/test_docs.py."""
+    """For forward_validation_300, README's second command checks it: tests/docs/test_docs.py."""
     problems = load_problem_set(name).problems
     folder = data_folder("models") / folder_name(problems[0].direction)
     final = final_measurements(oracle(folder, name))

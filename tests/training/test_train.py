@@ -280,7 +280,7 @@ def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd
 
 @pytest.mark.slow
 def test_weights_decide_which_of_two_truths_is_learnt(records: pd.DataFrame, tmp_path: Path) -> None:
-    """Half of the problems run three times slower than the rule says; the model believes what weighs more."""
+    """Half of the problems run three times slower than the rule; the model follows the greater weight."""
     names = sorted(records["problem"].unique())
     slow = records["problem"].isin(names[::2])
     mixed = records.assign(

@@ -25,7 +25,7 @@ INSIDE = GroupedConvProblem("forward", "bf16", 2, 2, 128, 128, 1, 28, 28, 3, 3, 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of problems with channels in 64s up to 704 and one group, and of compv3 alone."""
+    """Problems with multiples of 64 channels up to 704 and one group, and only compv3."""
     folder = tmp_path_factory.mktemp("model") / "made"
     records = make_records(make_problems(30), make_kernels(("compv3",)))
     train(records, recipe=recipe_named("log_time").with_trees(20), n_splits=2).save(folder)

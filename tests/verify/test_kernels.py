@@ -1,4 +1,4 @@
-"""The verifier on real machine code: defects that clang makes of older kernels, their cures, and mutants."""
+"""The verifier on real machine code: defects of clang's code for older kernels, fixes, and mutants."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_kernel_with_a_finding_is_refused_on_request(before: Builder) -> None:
     result = before.need(KERNELS["gemm"])
     assert result.status == "build_error"
     assert "an LDS write may be outstanding at the barrier" in result.log
-    # The binary is in the cache; what a builder without the request makes of it is what it always was.
+    # The binary is in the cache; a builder without the request uses it as before.
     with Builder(
         "gfx950", build_dir=before.cache.folder, include=before.headers.folder, runs_here=False
     ) as asks_not:

@@ -31,7 +31,7 @@ __all__ = [
 class Kernel(Protocol):
     """A kernel of any operation: a frozen dataclass, whose fields are columns of records.
 
-    A NamedKernel's fields are in its name alone.
+    A NamedKernel's fields are only in its name.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]

@@ -70,7 +70,7 @@ def dataset_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None)
     """Records of one operation as a parquet file, sorted; the same rows and `about` give the same bytes
     (with the same version of pyarrow).
 
-    about: JSON values for the footer. Raises RecordError for rows that are no records.
+    about: JSON values for the footer. Raises RecordError for rows that are not records.
     """
     import pyarrow as pa
 

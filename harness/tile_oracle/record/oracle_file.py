@@ -30,7 +30,7 @@ def oracle_bytes(records: pd.DataFrame, about: Mapping[str, Any] | None = None) 
     """Records of one operation as the parquet file of an oracle, sorted; the same rows and `about` give the
     same bytes (with the same version of pyarrow).
 
-    about: JSON values for the footer. Raises RecordError for rows that are no records.
+    about: JSON values for the footer. Raises RecordError for rows that are not records.
     """
     ordered = in_order(records)
     table = records_table(ordered).drop_columns(list(NOT_REPLAYED))

@@ -56,7 +56,7 @@ class LockFolder:
     def open(self, name: str) -> int | None:
         """Opens a lock file read-only, which suffices to lock it even when another user created it.
 
-        None when it cannot be created or is no regular file.
+        None when it cannot be created or is not a regular file.
         """
         flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
         for extra in (0, os.O_CREAT | os.O_EXCL, 0):  # open it; create it; another process just created it

@@ -127,7 +127,7 @@ def test_features_are_numbers_and_more_registers_never_hold_more_waves(
 
 
 def spilling_records() -> tuple[pd.DataFrame, set[str]]:
-    """Every fourth kernel spills, which no name says, and takes half as long again."""
+    """Every fourth kernel spills, which its name does not show, and takes half as long again."""
     kernels = make_kernels(PIPELINES)
     records = make_records(make_problems(25), kernels)
     spilling = {kernel.name for kernel in kernels[::4]}
@@ -140,7 +140,7 @@ def spilling_records() -> tuple[pd.DataFrame, set[str]]:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model that knows all spilling and other kernels but two."""
+    """A model that knows all kernels, spilling or not, but two."""
     records, _ = spilling_records()
     known = records[~records["kernel"].isin(held_out())]
     path = tmp_path_factory.mktemp("models") / "m"
@@ -170,11 +170,11 @@ def test_a_model_uses_the_figures_of_its_folder_those_of_records_and_does_withou
     for_known = predictor.predict(problems, known)
     assert np.array_equal(predictor.knowing(CodeTable.of(records)).predict(problems, known), for_known)
     ranked = rank_records(predictor, records[records["kernel"].isin(held_out())])
-    assert len(ranked) == 25  # the records' own figures are used
+    assert len(ranked) == 25  # the records' own facts are used
 
 
 def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
-    """A model whose table is lost still tells tiles apart: its error is that of not knowing what spills."""
+    """A model whose table is lost still distinguishes tiles; its error comes from not knowing the spills."""
     records, spilling = spilling_records()
     (folder.parent / "blind").mkdir()
     for file in folder.iterdir():
@@ -187,7 +187,7 @@ def test_rows_are_learnt_without_their_figures_too(folder: Path) -> None:
         slow = both["kernel"].isin(spilling - set(held_out()))
         error[name] = np.abs(np.log(both["predicted_tflops"] / both["tflops"]))[slow].mean()
     assert error[folder.name] < 0.1
-    assert error[folder.name] < error["blind"] < 0.35, error  # 0.41 where it is not learnt
+    assert error[folder.name] < error["blind"] < 0.35, error  # 0.41 if it is not learned
 
 
 def test_a_warm_start_keeps_the_figures_that_the_old_model_knew(folder: Path) -> None:

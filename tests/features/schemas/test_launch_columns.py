@@ -76,7 +76,7 @@ def test_the_launch_is_the_one_that_is_made(problem: GroupedConvProblem, choice:
     found = features(problem, kernel)
     assert found["launch_workgroups"] == math.prod(plan.conv.grid)
     assert found["launch_splits"] == plan.split_k
-    # The workspace is of fp32, features count it in elements' size.
+    # The workspace holds fp32; features count it in elements.
     assert 2 * found["launch_workspace"] == plan.workspace_bytes
     assert found["launch_fill"] > 0
     # Operations are counted by the output, of which bwd_data's tiles know nothing where it is all padding.
