@@ -118,6 +118,7 @@ API int cublasLtMatmulAlgoCheck(void *h, desc *d, layout *a, layout *b, layout *
   if (at < 0 || !shape_of(d, a, b, c, &s)) return INVALID_VALUE;
   if (!among(tiles[at], tile_count[at], with->is[TILE]) || !among(stages[at], stage_count[at], with->is[STAGES]))
     return NOT_SUPPORTED;
+  if (with->is[INNER] || with->is[CLUSTER]) return NOT_SUPPORTED;
   int splits = with->is[SPLIT_K];
   if (splits > 1 && (with->is[ID] != 1 || splits > 4 || !with->is[REDUCTION])) return NOT_SUPPORTED;
   *r = (result){*with, splits > 1 ? 4 * s.m * s.n * splits : 0, FINE, 1.0f, {0}};

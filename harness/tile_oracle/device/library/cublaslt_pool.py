@@ -21,10 +21,12 @@ from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
 _MOST_RANKED = 64
 """Algorithms asked for in the library's own ranking. It names far fewer."""
-_SPLITS = (2, 4, 8, 16)
+_SPLITS = (2, 3, 4, 6, 8, 16)
+_CLUSTERS = (0, *range(2, 16))
+"""Cluster shapes: the library's choice, and those of up to 16 workgroups."""
 _MOST_CUSTOM = 8
 _MOST_CHECKS = 10_000
-"""Configurations of one problem that the library is asked about: so many plain ones, as many varied ones."""
+"""Configurations of one group that the library is asked about for a problem."""
 
 
 def offers_for(library: CublasLt, problem: Problem, most: int) -> ProblemOffers:
@@ -55,31 +57,55 @@ _Proposed = Iterator[tuple[Algorithm, AlgorithmLimits]]
 
 
 class _Enumeration:
-    """The algorithms of one product. Plain ones have one part of the depth and no further options; varied
-    ones have."""
+    """The algorithms of one product in three groups: neighbours of the ranking; plain ones, which have one
+    part of the depth and no further options; varied ones, which have them."""
 
     def __init__(self, library: CublasLt, product: Product) -> None:
         self._library, self._product = library, product
 
     def offers(self, most: int) -> ProblemOffers:
-        ranked: dict[str, Offer] = {}
-        for result in self._product.heuristic(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"]):
-            offer = self._offer(result.algorithm, int(result.workspace_bytes), len(ranked))
-            ranked.setdefault(offer.algorithm, offer)
+        results = self._product.heuristic(_MOST_RANKED, WORKSPACE_BYTES["cublaslt"])
+        offers: dict[str, Offer] = {}
+        for result in results:
+            offer = self._offer(result.algorithm, int(result.workspace_bytes), len(offers))
+            offers.setdefault(offer.algorithm, offer)
+        near = self._accepted(self._neighbours(result.algorithm) for result in results)
         plain = self._accepted(map(self._of_id, self._library.ids(self._product.types)))
         varied = self._accepted(map(self._variations_of, plain))
-        accepted = len(plain) + len(varied)
-        small = [_small_enough(plain), _small_enough(varied)]
-        room = max(0, most - len(ranked))
-        of_plain = min(len(small[0]), max(room - room // 2, room - len(small[1])))
-        offers = dict(ranked)
-        for some, count in zip(small, (of_plain, room - of_plain), strict=True):
-            for one in _evenly(some, count):
+        groups = [_small_enough(group) for group in (near, plain, varied)]
+        room = max(0, most - len(offers))
+        for group, count in zip(groups, _shares(room, [len(group) for group in groups]), strict=True):
+            for one in _evenly(group, count):
                 offer = self._offer(one.algorithm, one.workspace_bytes, None)
                 offers.setdefault(offer.algorithm, offer)
+        accepted = len(results) + len(near) + len(plain) + len(varied)
+        too_large = len(near) + len(plain) + len(varied) - sum(map(len, groups))
         why_none = "" if offers else "the library has no algorithm for it"
-        too_large = accepted - sum(map(len, small))
-        return ProblemOffers(tuple(offers.values())[:most], why_none, max(accepted, len(offers)), too_large)
+        return ProblemOffers(tuple(offers.values())[:most], why_none, accepted, too_large)
+
+    def _neighbours(self, ranked: Algorithm) -> _Proposed:
+        """What differs from an algorithm of the ranking in one attribute."""
+        values = self._library.configuration(ranked)
+        default = self._library.initialized(values["id"], self._product.types)
+        if default is None:
+            return
+        limits = self._library.limits(default)
+        others: dict[str, Sequence[int]] = {
+            "cluster": _CLUSTERS,
+            "custom": range(min(limits.custom, _MOST_CUSTOM) + 1),
+            "swizzle": range(min(limits.swizzle, 1) + 1),
+            "split_k": (1, *_SPLITS) if limits.splits else (),
+            "stages": limits.stages,
+            "tile": limits.tiles,
+        }
+        for word, several in others.items():
+            for value in several:
+                if value == values[word]:
+                    continue
+                more = {} if word != "split_k" else {"reduction": REDUCTION_IN_COMPUTE_TYPE * (value > 1)}
+                made = self._library.configured(ranked, **{word: value}, **more)
+                if made is not None:
+                    yield made, limits
 
     def _of_id(self, number: int) -> _Proposed:
         """The plain algorithms of an id."""
@@ -157,6 +183,18 @@ def _variations(limits: AlgorithmLimits) -> Iterator[dict[str, int]]:
                         "custom": custom,
                         "swizzle": swizzle,
                     }
+
+
+def _shares(room: int, sizes: Sequence[int]) -> list[int]:
+    """How many of each group: half of the room for the first, a quarter for the others, and what a group does
+    not need for the next."""
+    shares, left = [], room
+    for place, size in enumerate(sizes):
+        after = sum(sizes[place + 1 :])
+        share = min(size, max(-(-left // 2), left - after) if place + 1 < len(sizes) else left)
+        shares.append(share)
+        left -= share
+    return shares
 
 
 def _evenly(several: Sequence[_Accepted], count: int) -> Sequence[_Accepted]:
