@@ -194,3 +194,26 @@ def test_one_call_imports_one_operation(tmp_path: Path) -> None:
     )
     with pytest.raises(RecordError, match="several operations, gemm and grouped_conv"):
         run(args)
+
+
+def test_mem_kernels_are_padded_whatever_their_names_say(tmp_path: Path) -> None:
+    """As in the conversion of benchmark results that comes with CK Tile's own heuristics."""
+    bare = NAMES[1].replace("True_True_True_True", "False_False_False_True")
+    row = {"m": 16, "n": 1536, "k": 7168, "is_valid": True}
+    document = {
+        "metadata": {"dtype": "fp8", "layout": "rcr"},
+        "results": [
+            {
+                "kernel_config": {"name": name, "pipeline": "mem", "pad_m": False},
+                "benchmarks": [{**row, "avg_time_ms": time}],
+            }
+            for name, time in ((bare, 0.02), (NAMES[1], 0.03))
+        ],
+    }
+    path = tmp_path / "benchmark_results_fp8_rcr.json"
+    path.write_text(json.dumps(document))
+    imported = import_file(path, "gfx950")
+    assert imported.records["kernel"].tolist() == [NAMES[1], NAMES[1]]
+    assert imported.records[["pad_m", "pad_n", "pad_k"]].to_numpy().all()
+    assert (imported.summary.padded, imported.summary.repeats) == (1, 1)
+    assert "1 of mem kernels read as padded" in str(imported.summary)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
+from tile_oracle.operations.gemm.kernel import GemmKernel
 from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Kind, Problem
@@ -74,6 +75,15 @@ class Dialect:
     def kernel(self, name: str) -> Kernel:
         """The kernel of a name. Raises KernelError."""
         return operation_named(self.op).parse_kernel(name)
+
+    def meant(self, kernel: Kernel) -> Kernel:
+        """The kernel that was measured under a kernel's name.
+
+        CK Tile's GEMMs with the pipeline mem pad all three axes, but benchmark programs name them without.
+        """
+        if isinstance(kernel, GemmKernel) and kernel.pipeline == "mem":
+            return replace(kernel, pad_m=True, pad_n=True, pad_k=True)
+        return kernel
 
     def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
         """The problem of a kernel's kind with these dimensions. Raises ProblemError."""

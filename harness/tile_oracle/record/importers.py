@@ -48,7 +48,8 @@ _SHOWN = 5
 
 @dataclass(frozen=True)
 class ImportSummary:
-    """The result of importing one file. `refused`: reason -> rows. `shown`: a few refused lines."""
+    """The result of importing one file. `refused`: reason -> rows. `shown`: a few refused lines. `padded`:
+    rows of mem kernels whose names state the wrong padding."""
 
     source: str
     rows: int
@@ -58,6 +59,7 @@ class ImportSummary:
     repeats: int
     refused: Mapping[str, int] = field(default_factory=dict)
     shown: tuple[str, ...] = ()
+    padded: int = 0
 
     def __str__(self) -> str:
         parts = [f"{self.source}: {self.rows} rows, {self.ok} ok"]
@@ -67,6 +69,8 @@ class ImportSummary:
             parts.append(f"{self.wrong} wrong (output left unwritten)")
         if self.repeats:
             parts.append(f"{self.repeats} repeated measurements of a pair")
+        if self.padded:
+            parts.append(f"{self.padded} of mem kernels read as padded, whatever their names state")
         parts += [f"{count} refused: {reason}" for reason, count in sorted(self.refused.items())]
         return "; ".join(parts)
 
@@ -83,6 +87,7 @@ class Imported:
 class _Refusals:
     counts: Counter[str] = field(default_factory=Counter)
     shown: list[str] = field(default_factory=list)
+    padded: int = 0
 
     def add(self, reason: str, example: str, count: int = 1) -> None:
         self.counts[reason] += count
@@ -422,6 +427,7 @@ def _converted(
         int((repeat > 0).sum()),
         dict(refusals.counts),
         tuple(refusals.shown),
+        refusals.padded,
     )
     return Imported(_records(table, dialect.op, arch, source), summary)
 
@@ -496,17 +502,19 @@ def _kernels(
     names: pd.Series, refusals: _Refusals, dialect: Dialect
 ) -> tuple[list[Kernel], npt.NDArray[np.int64]]:
     codes, found = pd.factorize(names.astype(str).str.strip())
-    kernels: list[Kernel] = []
     place = np.full(len(found), -1, dtype=np.int64)
     counts = np.bincount(codes, minlength=len(found))
+    places: dict[Kernel, int] = {}
     for index, name in enumerate(found):
         try:
-            kernels.append(dialect.kernel(str(name)))
+            named = dialect.kernel(str(name))
         except KernelError as error:
             refusals.add("kernel name cannot be read", str(error), int(counts[index]))
-        else:
-            place[index] = len(kernels) - 1
-    return kernels, place[codes]
+            continue
+        meant = dialect.meant(named)
+        place[index] = places.setdefault(meant, len(places))
+        refusals.padded += int(counts[index]) if meant != named else 0
+    return list(places), place[codes]
 
 
 def _problems(
