@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
@@ -88,6 +89,9 @@ class PoolSource(KernelSource, Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Messages for the user about the pool."""
+
+    def expect(self, problems: Sequence[Problem]) -> None:
+        """Announces the problems of a session, before `refusal` is asked. Raises BuildError."""
 
     def describe_in(self, folder: Path) -> None:
         """Adds to a prebuilt folder what opening the source from it needs. Raises BuildError."""

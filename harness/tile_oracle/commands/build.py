@@ -154,6 +154,7 @@ def own_kernels(source: PoolSource, args: argparse.Namespace, where: KernelFilte
     problem_set = getattr(args, "problem_set", None)
     if problem_set is not None:
         kinds = _kinds(args)
+        source.expect(load_problem_sets(problem_set).problems)
     else:
         asked = {name: getattr(args, name) for name in ("direction", "layout", "dtype", "ndim")}
         kinds = [kind for kind in source.kinds if _is_asked(kind, asked)]

@@ -156,6 +156,7 @@ def make_plan(
     notes: tuple[str, ...] = ()
     try:
         if native and isinstance(source, PoolSource):
+            source.expect(problem_set.problems)
             pools, notes = _of_source(source, kinds, where)
         elif native:
             pools, notes = _of_rules(options, arch, kinds, where)

@@ -71,6 +71,38 @@ def test_constraints_become_refusals_with_their_texts(copy_file: Path) -> None:
     assert why(8, 128, split_k=2) == "constraint: it does not split the depth itself"
 
 
+PRUNING = """
+def prune(configs, named_args, **kwargs):
+    assert named_args["a_ptr"].element_size() == 2 and named_args["a_ptr"].shape == (named_args["M"], 128)
+    return [one for one in configs if one.kwargs["BLOCK"] <= named_args["M"]]
+"""
+
+
+@pytest.mark.slow
+def test_pruning_functions_are_asked_for_each_problem(copy_file: Path, tmp_path: Path) -> None:
+    by = '    key=["M"],\n    prune_configs_by={"early_config_prune": prune},\n'
+    copy_file.write_text(HEAD + PRUNING + COPY.replace('    key=["M"],\n', by))
+    source = open_triton("gfx950", str(copy_file))
+    problems = [GemmProblem("bf16", "rcr", m, 64, 128) for m in (64, 100, 128)]
+    source.expect(problems)
+    small, large = source.pool(KIND)
+    assert [source.refusal(small, one) for one in problems] == [None] * 3
+    assert [source.refusal(large, one) is None for one in problems] == [False, False, True]
+    assert source.refusal(large, problems[0]) == (
+        "constraint: the pruning function of copy drops it for this problem"
+    )
+    source.describe_in(tmp_path)
+    again = TritonSource(read_description(tmp_path, "gfx950"), prebuilt_only=True)
+    again.expect(problems)
+    assert again.refusal(large, problems[0]) is not None, "a folder remembers what was asked when it was made"
+    copy_file.write_text(
+        HEAD + PRUNING.replace("element_size", "no_such") + COPY.replace('    key=["M"],\n', by)
+    )
+    broken = open_triton("gfx950", str(copy_file))
+    with pytest.raises(BuildError, match=r"^copying\.py:6: AttributeError: .*no_such"):
+        broken.expect(problems)
+
+
 @pytest.mark.slow
 def test_a_folder_is_opened_without_the_file(copy_file: Path, tmp_path: Path) -> None:
     source = open_triton("sm_90", str(copy_file))

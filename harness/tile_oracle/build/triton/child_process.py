@@ -57,15 +57,17 @@ def child_command(program: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-E", "-c", start + run, str(_PROGRAMS / program), *arguments)
 
 
-def ask_child(program: str, *arguments: str, what: str) -> Mapping[str, Any]:
-    """The answer of a program that writes a JSON object into the file that is its last argument.
+def ask_child(program: str, file: Path, *arguments: str, what: str) -> Mapping[str, Any]:
+    """The answer of a program about a user's file, a JSON object in the file that is its last argument.
 
     what: the user's file, for messages. Raises BuildError with one line.
     """
     with tempfile.TemporaryDirectory(prefix="tile-oracle-") as name:
         work = Path(name)
         answer = work / "answer.json"
-        ended = CompilerProcesses().run(child_command(program, *arguments, str(answer)), work, _TIMEOUT_S)
+        ended = CompilerProcesses().run(
+            child_command(program, str(file), *arguments, str(answer)), work, _TIMEOUT_S
+        )
         try:
             if answer.stat().st_size > _MOST_ANSWER_BYTES:
                 raise BuildError(f"{what}: it declares too many kernels")

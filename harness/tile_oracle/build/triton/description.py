@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,6 +16,7 @@ from tile_oracle.build.source import Headers
 from tile_oracle.build.triton.child_process import ask_child, triton_version
 from tile_oracle.errors import BuildError, HarnessError
 from tile_oracle.kernel.named import NamedKernel, parse_named_kernel
+from tile_oracle.problem import Problem
 from tile_oracle.triton.expression import Tree, checked
 
 DESCRIPTION = "triton.json"
@@ -22,6 +24,9 @@ DESCRIPTION = "triton.json"
 
 _FORMAT = "tile-oracle triton kernels 1"
 _MOST_FILES, _MOST_FILE_BYTES = 1000, 16 << 20
+Kept = dict[str, dict[str, list[int]]]
+"""Declaration's number -> problem's id -> places of the configurations that its pruning functions keep."""
+
 _NOT_COMPILED = ("constraints", "config")
 """Parts of a specification that do not change the binary."""
 
@@ -30,7 +35,8 @@ _NOT_COMPILED = ("constraints", "config")
 class Description:
     """The kernels of a file. units: kernel -> its specification (tile_oracle.build.triton.specify).
 
-    left_out: (function, why, number of configurations). pruned: functions with pruning functions.
+    left_out: (function, why, number of configurations). pruned: functions with pruning functions. kept: what
+    these said so far.
     headers: the user's files, as they were when they were described; without files in a prebuilt folder.
     identity: hash of files, Triton's version and architecture.
     """
@@ -43,6 +49,7 @@ class Description:
     pruned: tuple[str, ...]
     headers: Headers
     identity: str
+    kept: Kept = field(default_factory=dict)
 
     @cached_property
     def constraints(self) -> Mapping[NamedKernel, tuple[tuple[Tree, str], ...]]:
@@ -67,6 +74,7 @@ class Description:
             "identity": self.identity,
             "left_out": self.left_out,
             "pruned": self.pruned,
+            "kept": self.kept,
             "kernels": {kernel.name: unit for kernel, unit in self.units.items()},
         }
         try:
@@ -79,7 +87,7 @@ def describe_file(path: Path, arch: str) -> Description:
     """Describes the kernels of a Python file, in a child process. Raises BuildError with one line."""
     version = triton_version()
     before = _read(path)
-    told = ask_child("describe.py", str(path), arch, what=path.name)
+    told = ask_child("describe.py", path, arch, what=path.name)
     files = _files(path, told)
     if dict(files)[path.name] != before:
         raise BuildError(f"{path} changed while it was read: start again")
@@ -120,12 +128,37 @@ def _description(
             unit["constraints"] = [[checked(tree), str(text)] for tree, text in unit["constraints"]]
         left_out = tuple((str(who), str(why), int(count)) for who, why, count in told["left_out"])
         pruned = tuple(map(str, told["pruned"]))
+        kept = _kept(told.get("kept", {}))
     except (KeyError, TypeError, ValueError, AttributeError, HarnessError) as error:
         raise BuildError(f"{where}: its description cannot be used ({error})") from None
     if not units:
         why = f": {left_out[0][1]}" if left_out else ""
         raise BuildError(f"{where} has no kernel for {arch}{why}")
-    return Description(name, arch, version, units, left_out, pruned, headers, identity)
+    return Description(name, arch, version, units, left_out, pruned, headers, identity, kept)
+
+
+def ask_pruning(description: Description, problems: Sequence[Problem]) -> None:
+    """Adds to `kept` what the pruning functions say about these problems. Raises BuildError with one line."""
+    with tempfile.TemporaryDirectory(prefix="tile-oracle-") as name:
+        folder, question = Path(name) / "files", Path(name) / "question.json"
+        description.headers.write(folder)
+        asked = {"arch": description.arch, "problems": [problem.id for problem in problems]}
+        question.write_text(json.dumps(asked), "utf-8")
+        told = ask_child("prune.py", folder / description.name, str(question), what=description.name)
+    try:
+        for number, of_problem in _kept(told).items():
+            description.kept.setdefault(number, {}).update(of_problem)
+    except (TypeError, ValueError, AttributeError):
+        raise BuildError(f"{description.name}: its process left an answer that cannot be used") from None
+
+
+def _kept(told: Mapping[str, Any]) -> Kept:
+    return {
+        str(number): {
+            str(problem): [int(place) for place in places] for problem, places in of_problem.items()
+        }
+        for number, of_problem in told.items()
+    }
 
 
 def _files(path: Path, told: Mapping[str, Any]) -> tuple[tuple[str, bytes], ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -13,7 +14,12 @@ from tile_oracle.build.kernel_source import TRITON
 from tile_oracle.build.prebuilt_folder import is_prebuilt_folder
 from tile_oracle.build.source import Headers
 from tile_oracle.build.triton.child_process import HOW_TO_GET_TRITON
-from tile_oracle.build.triton.description import Description, describe_file, read_description
+from tile_oracle.build.triton.description import (
+    Description,
+    ask_pruning,
+    describe_file,
+    read_description,
+)
 from tile_oracle.build.triton.toolchain import TritonToolchain, find_triton
 from tile_oracle.data_files import data_folder
 from tile_oracle.errors import BuildError, KernelError
@@ -77,6 +83,15 @@ class TritonSource:
             for (function, why), count in counts.most_common()
         )
 
+    def expect(self, problems: Sequence[Problem]) -> None:
+        """Asks the file's pruning functions about these problems. Raises BuildError with one line."""
+        if not self.description.pruned or self.prebuilt_only:
+            return
+        known = {one for of_problem in self.description.kept.values() for one in of_problem}
+        new = [one for one in problems if one.kind in self._pools and one.id not in known]
+        if new:
+            ask_pruning(self.description, new)
+
     def describe_in(self, folder: Path) -> None:
         """Describes the kernels in a prebuilt folder, for machines without Triton. Raises BuildError."""
         self.description.write(folder)
@@ -86,6 +101,10 @@ class TritonSource:
             return f"{kernel.name} is not declared in {self.description.name}"
         if kernel.kind != problem.kind:
             return None
+        unit = self.description.units[kernel]
+        places = self.description.kept.get(str(unit["declaration"]), {}).get(problem.id)
+        if places is not None and unit["config"] not in places:
+            return f"constraint: the pruning function of {kernel.function} drops it for this problem"
         values = values_of(problem, 0)
         for condition, text in self.description.constraints[kernel]:
             if COMPUTE_UNITS in names_in(condition):

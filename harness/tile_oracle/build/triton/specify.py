@@ -51,11 +51,12 @@ def configurations(declaration: Declaration, view: ProblemView) -> list[Any]:
     if callable(given):
         given = given(view)
     if given is None:
-        given = getattr(_autotuner(declaration.main.function), "configs", None) or [{}]
+        given = getattr(autotuner(declaration.main.function), "configs", None) or [{}]
     return list(given)
 
 
-def _autotuner(function: Any) -> Any:
+def autotuner(function: Any) -> Any:
+    """The @triton.autotune of a function, or None."""
     while type(function).__name__ not in ("Autotuner", "JITFunction") and hasattr(function, "fn"):
         function = function.fn
     return function if type(function).__name__ == "Autotuner" else None
@@ -63,7 +64,7 @@ def _autotuner(function: Any) -> Any:
 
 def prunes(declaration: Declaration) -> bool:
     """Whether @triton.autotune has functions that drop configurations for a problem."""
-    tuner = _autotuner(declaration.main.function)
+    tuner = autotuner(declaration.main.function)
     return declaration.configs is None and bool(
         getattr(tuner, "early_config_prune", None) or getattr(tuner, "perf_model", None)
     )
