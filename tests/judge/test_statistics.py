@@ -54,7 +54,7 @@ def a_verdict(now: float, then: float, sigma: float, published: bool = False) ->
     return judge(selection, final, baseline, limits, margins={IDS[0]: margin(now, sigma)}, settled_by="do so")
 
 
-class TestOneProblemsLoss:
+class TestLossOfOneProblem:
     def test_a_loss_beyond_its_interval_fails(self) -> None:
         verdict = a_verdict(0.75, 0.9, 0.005)
         assert verdict.state == "failed"
@@ -69,19 +69,19 @@ class TestOneProblemsLoss:
         assert (largest.outcome, largest.command) == ("cannot tell", "do so")
         assert IDS[0] in largest.cause
 
-    def test_a_small_loss_passes_in_spite_of_noise(self) -> None:
+    def test_a_small_noisy_loss_passes(self) -> None:
         assert a_verdict(0.88, 0.9, 0.02).state == "passed"
 
     def test_the_published_rule_compares_figures_alone(self) -> None:
         assert a_verdict(0.75, 0.9, 0.5, published=True).state == "failed"
         assert a_verdict(0.85, 0.9, 0.5, published=True).criteria[3].low is None
 
-    def test_a_pick_that_fails_now_has_no_noise_to_excuse_it(self) -> None:
+    def test_a_failed_pick_has_no_noise(self) -> None:
         now, then = paired_sides(["p"], {"p": 0.0}, {"p": 0.9}, {}, {"p": margin(0.9, 0.02)})
         low, _ = loss_bounds(now, then, 0.999)
         assert low[0] > 70
 
-    def test_the_limits_hold_as_often_as_they_say(self) -> None:
+    def test_the_limits_have_their_stated_coverage(self) -> None:
         rng = np.random.default_rng(5)
         truth, sigma = 100 * (0.9 - 0.8), 0.03
         names = [str(number) for number in range(4000)]
@@ -95,8 +95,8 @@ class TestOneProblemsLoss:
         assert all(0.03 * 4000 < one < 0.07 * 4000 for one in missed)
 
 
-class TestFiguresOverProblems:
-    def test_equal_measurements_differ_by_nothing(self) -> None:
+class TestMetricsOverProblems:
+    def test_equal_measurements_have_an_exact_difference(self) -> None:
         same = {name: margin(0.8, 0.05) for name in IDS}
         values = dict.fromkeys(IDS, 0.8)
         sides = paired_sides(IDS, values, values, same, same)
@@ -112,7 +112,7 @@ class TestFiguresOverProblems:
         expected = 1.645 * 100 * 0.5 * 0.02 * math.sqrt(2 / len(IDS))
         assert (-low, high) == pytest.approx((expected, expected), rel=0.1)
 
-    def test_a_baseline_that_is_silent_of_its_noise_is_as_noisy_as_the_run(self) -> None:
+    def test_a_baseline_without_noise_data_is_as_noisy_as_the_run(self) -> None:
         now, then = paired_sides(["p"], {"p": 0.8}, {"p": 0.9}, {"p": margin(0.8, 0.03)}, {})
         assert then.sigma.tolist() == now.sigma.tolist() == [0.03]
 
@@ -140,7 +140,7 @@ class TestNoise:
     def test_common_drift_is_not_noise(self) -> None:
         assert self.margin_of([1.0, 1.0, 1.0, 1.0]).sigma < 0.01
 
-    def test_scatter_between_rounds_is(self) -> None:
+    def test_scatter_between_rounds_is_noise(self) -> None:
         assert self.margin_of([1.0, 1.2, 0.9, 1.1]).sigma > 0.04
 
     @pytest.mark.parametrize("pick_tflops", [1.0, 3.0], ids=["another is best", "the pick is best"])
@@ -163,7 +163,7 @@ class TestNoise:
             found.append(margins(records, final, selection)[IDS[0]])
         assert found[1] == dataclasses.replace(found[0], pick=twins[PICK.name].name)
 
-    def test_more_rounds_know_more(self) -> None:
+    def test_more_rounds_reduce_the_error(self) -> None:
         few, many = self.margin_of([1.0, 1.1, 0.9]), self.margin_of([1.0, *[1.1, 0.9] * 6])
         assert (few.rounds, many.rounds) == (2, 12)
         assert many.sigma < few.sigma
@@ -181,10 +181,10 @@ class TestResolution:
         problems = [f"p{number}" for number in range(count)]
         return interval_largest_loss(problems, now, then, 10.0, confidence)[0]
 
-    def test_an_equal_figure_passes_where_twice_the_limit_would_have_been_seen(self) -> None:
+    def test_an_equal_metric_passes_if_twice_the_limit_can_be_excluded(self) -> None:
         assert self.largest([0.08] * 20).outcome == "pass"
 
-    def test_it_cannot_tell_where_that_could_hide(self) -> None:
+    def test_it_cannot_tell_if_twice_the_limit_is_possible(self) -> None:
         criterion = self.largest([0.01] * 19 + [0.3])
         assert criterion.outcome == "cannot tell"
         assert criterion.cause == "a loss of 20 points may hide in p19"
@@ -225,12 +225,12 @@ class TestSessions:
         sides = self.sides(np.random.default_rng(seed), between, count)
         return between_sessions(*sides, np.ones(count, dtype=bool))
 
-    def test_it_is_found_by_how_far_margins_moved(self) -> None:
+    def test_it_is_estimated_from_the_change_of_margins(self) -> None:
         assert self.found(0.05, 2000) == pytest.approx(0.05, rel=0.15)
         assert self.found(0.0, 2000) < 0.005
         assert self.found(0.05, 4) == 0, "too few problems to tell"
 
-    def test_other_picks_move_for_another_reason(self) -> None:
+    def test_changed_picks_do_not_count(self) -> None:
         now, then = self.sides(np.random.default_rng(2), 0.0, 20)
         moved = Side(now.efficiency, now.log_ratio - np.repeat([0.4, 0.0], 10), now.sigma, now.dof)
         same = np.repeat([False, True], 10)

@@ -131,7 +131,7 @@ class TestCriteria:
         assert verdict.losses[0].loss_points == pytest.approx(12.0)
         assert verdict.criteria[3].value == pytest.approx(12.0)
 
-    def test_a_pick_that_is_no_longer_ok_is_a_loss_of_all(self) -> None:
+    def test_a_pick_that_fails_now_loses_everything(self) -> None:
         assert judged([0.0, 0.9], [0.9, 0.9]).criteria[3].value == pytest.approx(90.0)
 
     def test_coverage_may_not_fall(self) -> None:
@@ -165,18 +165,18 @@ class TestCriteria:
         assert passed(verdict)["coverage"] is False
         assert passed(verdict)["mean"] is None
 
-    def test_limits_are_the_users(self) -> None:
+    def test_limits_can_be_changed(self) -> None:
         then, now = [0.9] * 4, [0.85] * 4
         assert judged(now, then).failed
         assert not judged(now, then, Criteria(mean_points=5, median_points=5, p10_points=5)).failed
         assert judged([0.9, None], [0.9, 0.9], Criteria(coverage_points=50)).state == "passed"
 
     @pytest.mark.parametrize("value", [-0.1, 100.5, float("nan"), float("inf"), True, "1"])
-    def test_limits_that_make_no_sense(self, value: Any) -> None:
+    def test_invalid_limits(self, value: Any) -> None:
         with pytest.raises(GateError, match=r"p10_points = .* is not a number of points from 0 to 100"):
             Criteria(p10_points=value)
 
-    def test_the_verdict_is_json_with_all_that_explains_it(self) -> None:
+    def test_the_verdict_is_json(self) -> None:
         document = json.loads(json.dumps(judged([0.5, 0.9], [0.9, 0.9]).to_dict(), allow_nan=False))
         assert document["state"] == "failed"
         mean = document["criteria"][0]
@@ -215,7 +215,7 @@ class TestCriteria:
 class TestFailures:
     CRASH = record(PROBLEMS[0], EXTRA, status="crash", detail="signal 11")
 
-    def test_a_new_failure_is_red(self) -> None:
+    def test_a_new_failure_fails(self) -> None:
         selection, final = a_run([0.9], [self.CRASH])
         verdict = judge(selection, final, baseline([0.9]), Criteria())
         assert passed(verdict) == {**ALL_MET, "new failures": False}
@@ -223,7 +223,7 @@ class TestFailures:
         assert (failure.problem, failure.kernel, failure.status) == (IDS[0], EXTRA.name, "crash")
         assert (failure.detail, failure.known) == ("signal 11", None)
 
-    def test_a_known_failure_is_not(self) -> None:
+    def test_a_known_failure_passes(self) -> None:
         known = {IDS[0]: {EXTRA.name: "crash"}}
         verdict = judge(*a_run([0.9], [self.CRASH]), baseline([0.9], known), Criteria())
         assert (verdict.state, verdict.new_failures) == ("passed", ())
@@ -235,7 +235,7 @@ class TestFailures:
         assert verdict.state == "passed"
         assert verdict.notes == ("known failures that now fail in another way: 1",)
 
-    def test_a_healed_one_is_reported(self) -> None:
+    def test_a_healed_failure_is_reported(self) -> None:
         known = {IDS[0]: {EXTRA.name: "crash", BEST.name: "wrong"}, IDS[1]: {BEST.name: "wrong"}}
         verdict = judge(*a_run([0.9]), baseline([0.9], known), Criteria())
         assert [(f.problem, f.kernel, f.known) for f in verdict.healed] == [(IDS[0], BEST.name, "wrong")]
@@ -248,7 +248,7 @@ class TestFailures:
         ]
         assert failures_of(final_measurements(frame(rows))).empty
 
-    def test_the_gravest_first(self) -> None:
+    def test_the_most_severe_failure_comes_first(self) -> None:
         kernels = some_kernels(4, PROBLEMS[0])
         statuses = ["build_error", "timeout", "crash", "wrong"]
         rows = [record(PROBLEMS[0], k, status=s) for k, s in zip(kernels, statuses, strict=True)]
@@ -256,7 +256,7 @@ class TestFailures:
 
 
 class TestWithoutABaseline:
-    def test_is_said_and_does_not_fail(self) -> None:
+    def test_the_state_is_no_baseline(self) -> None:
         verdict = judge(*a_run([0.1], [TestFailures.CRASH]), None, Criteria())
         assert (verdict.state, verdict.failed, verdict.criteria) == ("no baseline", False, ())
         assert "--update-baseline" in verdict.message
@@ -267,7 +267,7 @@ class TestWithoutABaseline:
         verdict = judge(select(PROBLEMS[:1], final, find_oracles(final), None), final, None, Criteria())
         assert (verdict.state, verdict.failed) == ("no model", False)
 
-    def test_nothing_is_promised_where_no_problem_has_an_efficiency(self) -> None:
+    def test_update_baseline_is_not_offered_without_an_efficiency(self) -> None:
         verdict = judge(*a_run([None]), None, Criteria())
         assert "--update-baseline" not in verdict.message
 
@@ -288,13 +288,13 @@ class TestMakingABaseline:
         assert made.efficiencies == pytest.approx({IDS[0]: 0.9, IDS[1]: 0.6})
         assert made.known_failures == {IDS[1]: {EXTRA.name: "timeout"}}
 
-    def test_nothing_makes_no_baseline(self) -> None:
+    def test_a_run_without_efficiencies_makes_no_baseline(self) -> None:
         with pytest.raises(GateError, match="no problem of this run has an efficiency"):
             make_baseline(*a_run([None, None]), **IDENTITY)
 
 
 class TestFiles:
-    def test_there_and_back(self, tmp_path: Path) -> None:
+    def test_round_trip(self, tmp_path: Path) -> None:
         path = tmp_path / "a" / "b.json"
         saved = baseline([0.25, None, 1.0], {IDS[0]: {EXTRA.name: "crash"}})
         save_baseline(saved, path)
@@ -348,7 +348,7 @@ class TestFiles:
         assert "\n" not in str(caught.value)
         assert str(path) in str(caught.value)
 
-    def test_a_figure_that_changed_in_the_file_is_damage(self, tmp_path: Path) -> None:
+    def test_a_changed_value_in_the_file_is_damage(self, tmp_path: Path) -> None:
         """One flipped bit turns 0.5 into 0.7; undetected, the gate would compare with it."""
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
@@ -376,7 +376,7 @@ class TestFiles:
             ({"known_failures": {"p": {"k": ["crash"]}}}, "'k' on 'p' is known as"),
         ],
     )
-    def test_fields_that_are_wrong(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
+    def test_invalid_fields(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
         path.write_text(json.dumps({**without_seal(json.loads(path.read_text())), **change}))
@@ -390,14 +390,14 @@ class TestFiles:
         with pytest.raises(GateError, match="is nan, not a fraction"):
             load_baseline(path)
 
-    def test_a_changed_figure_is_noticed(self, tmp_path: Path) -> None:
+    def test_a_changed_efficiency_is_damage(self, tmp_path: Path) -> None:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5]), path)
         path.write_text(path.read_text().replace("0.5", "0.4"))
         with pytest.raises(GateError, match="is damaged or was edited by hand"):
             load_baseline(path)
 
-    def test_files_of_before_there_were_picks_are_read(self, tmp_path: Path) -> None:
+    def test_files_without_picks_are_read(self, tmp_path: Path) -> None:
         path = tmp_path / "b.json"
         save_baseline(baseline([0.5, None]), path)
         document = without_seal(json.loads(path.read_text())) | {"schema": 1}
@@ -413,7 +413,7 @@ class TestFiles:
             ({"log_ratio": None}, "the log_ratio of the pick"),
         ],
     )
-    def test_picks_that_are_wrong(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
+    def test_invalid_picks(self, tmp_path: Path, change: dict[str, Any], what: str) -> None:
         path = tmp_path / "b.json"
         save_baseline(
             dataclasses.replace(baseline([0.5]), picks={IDS[0]: Margin("k", -0.7, 0.1, 4.0, 1, 1.0)}), path
@@ -430,7 +430,7 @@ class TestFiles:
 
 
 class TestPaths:
-    def test_one_file_a_model_device_problem_set_and_kernel_set(self) -> None:
+    def test_one_file_per_model_device_problem_set_and_kernel_set(self) -> None:
         path = baseline_path(Path("root"), "m", "AMD EPYC 7B13", "forward_smoke", "tiny")
         assert path.parts[:2] == ("root", "m")
         assert path.parts[2].startswith("amd-epyc-7b13-")
@@ -465,7 +465,7 @@ class TestPaths:
     def test_a_name_that_looks_hashed_is_not_mistaken_for_the_hashed_one(self) -> None:
         assert slug(slug("A B")) != slug("A B")
 
-    def test_ordinary_names_stay(self) -> None:
+    def test_ordinary_names_are_unchanged(self) -> None:
         for name in ("forward_smoke", "gfx950", "v1.2-rc", "x"):
             assert slug(name) == name
 

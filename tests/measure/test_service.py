@@ -129,7 +129,7 @@ def test_unplanned_kernels_are_measured_once(open_session: Callable[..., Session
 
 
 @pytest.mark.slow
-def test_a_resumed_run_measures_only_what_is_missing(open_session: Callable[..., Session]) -> None:
+def test_a_resumed_run_measures_only_missing_pairs(open_session: Callable[..., Session]) -> None:
     session = open_session(plan=[*KERNELS[:2], evil_kernel("wrong")])
     before = {k: session.service.measure(PROBLEM, k) for k in (*KERNELS[:2], evil_kernel("wrong"))}
     session.close()

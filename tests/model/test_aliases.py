@@ -26,19 +26,19 @@ def twins() -> pd.DataFrame:
     return make_records(make_problems(30), make_kernels(("compv3", "compv5")))
 
 
-def test_twins_are_found_by_their_times_and_others_are_not(twins: pd.DataFrame) -> None:
+def test_only_twins_are_found_by_their_times(twins: pd.DataFrame) -> None:
     groups = find_aliases(training_rows(twins).table).groups()
     assert len(groups) == 10
     for names in groups.values():
         assert len({parse_kernel_name(name).tile for name in names}) == 1
 
 
-def test_few_shared_problems_prove_nothing(twins: pd.DataFrame) -> None:
+def test_too_few_shared_problems_make_no_alias(twins: pd.DataFrame) -> None:
     few = twins[twins["problem"].isin(sorted(twins["problem"].unique())[:10])]
     assert find_aliases(training_rows(few).table).groups() == {}
 
 
-def test_identical_binaries_are_one_kernel_however_few_the_problems(twins: pd.DataFrame) -> None:
+def test_identical_binaries_are_aliases_with_any_number_of_problems(twins: pd.DataFrame) -> None:
     few = twins[twins["problem"] == twins["problem"].iloc[0]].assign(source_hash=None)
     names = sorted(few["kernel"].unique())[:3]
     few.loc[few["kernel"].isin(names), "source_hash"] = "abc"
@@ -47,7 +47,7 @@ def test_identical_binaries_are_one_kernel_however_few_the_problems(twins: pd.Da
     assert aliases.because == {names[0]: "identical binaries"}
 
 
-def test_merging_gives_one_row_a_distinct_kernel_with_all_measurements(twins: pd.DataFrame) -> None:
+def test_merging_gives_one_row_per_distinct_kernel(twins: pd.DataFrame) -> None:
     rows = training_rows(twins).table
     aliases = find_aliases(rows)
     merged = merge(rows, aliases)
@@ -99,7 +99,7 @@ def test_twins_rank_next_to_each_other(twins: pd.DataFrame, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_measured_kernel_goes_before_one_that_is_only_thought_to_be_as_fast(
+def test_a_measured_kernel_precedes_an_unmeasured_one_of_equal_prediction(
     records: pd.DataFrame, tmp_path: Path
 ) -> None:
     train(records, recipe_named("default").with_trees(20), n_splits=2).save(tmp_path / "m")
@@ -109,7 +109,7 @@ def test_a_measured_kernel_goes_before_one_that_is_only_thought_to_be_as_fast(
         assert predictor.select(problem, pool).pipeline == "compv3"
 
 
-def test_a_kernel_without_coefficients_is_like_its_nearest_with_longer_steps() -> None:
+def test_a_kernel_without_coefficients_uses_its_nearest_with_scaled_steps() -> None:
     small = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3").name
     large = parse_kernel_name("grouped_conv_forward_bf16_2d_64x128x64_compv3").name
     model = PhysicalModel(("start", "first_steps"), {small: (1.0, 2.0)})
@@ -121,7 +121,7 @@ def test_a_kernel_without_coefficients_is_like_its_nearest_with_longer_steps() -
     assert PhysicalModel.from_json(model.as_json()) == model
 
 
-def test_aliases_survive_json(twins: pd.DataFrame) -> None:
+def test_aliases_round_trip_through_json(twins: pd.DataFrame) -> None:
     aliases = find_aliases(training_rows(twins).table)
     back = Aliases.from_json(aliases.as_json())
     assert back.representative == aliases.representative
@@ -139,7 +139,7 @@ def test_noise_is_measured_from_repeats() -> None:
 @pytest.mark.parametrize(
     ("relative", "absolute_ms"), [(0.005, 0.0), (0.004, 0.00025), (0.01, 0.002)], ids=["cpu", "gpu", "host"]
 )
-def test_noise_of_short_and_long_kernels_is_told_apart(relative: float, absolute_ms: float) -> None:
+def test_noise_has_a_relative_and_an_absolute_part(relative: float, absolute_ms: float) -> None:
     """Times from 2 us to 1 s; long kernels vary more than they should, as on a CPU that others use, too."""
     random = np.random.default_rng(3)
     true_ms = np.exp(random.uniform(np.log(0.002), np.log(1000), 1500))

@@ -50,7 +50,7 @@ def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool
     "schema", ["grouped_conv_83", "grouped_conv_91", "grouped_conv_97", "grouped_conv_101"]
 )
 @pytest.mark.parametrize("log", [True, False])
-def test_a_published_folder_of_any_width(
+def test_published_folders_of_every_width_load(
     records: pd.DataFrame, tmp_path: Path, schema: str, log: bool
 ) -> None:
     booster = published_folder(tmp_path / "m", records, schema, log)
@@ -67,7 +67,7 @@ def test_a_published_folder_of_any_width(
 
 
 @pytest.mark.parametrize("log", [True, False])
-def test_a_model_of_ck_dsl_says_its_columns_and_its_logarithm(
+def test_ck_dsl_models_name_their_columns_and_log_transform(
     records: pd.DataFrame, tmp_path: Path, log: bool
 ) -> None:
     booster = published_folder(tmp_path / "m", records, "grouped_conv_113", log)
@@ -91,9 +91,7 @@ def test_a_model_of_ck_dsl_says_its_columns_and_its_logarithm(
             Predictor.load(tmp_path / "m")
 
 
-def test_old_and_new_models_side_by_side_and_read_by_many_at_once(
-    records: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_old_and_new_models_are_read_concurrently(records: pd.DataFrame, tmp_path: Path) -> None:
     published_folder(tmp_path / "old", records, "grouped_conv_83")
     train(records, recipe_named("log_time").with_trees(20), n_splits=2).save(tmp_path / "new")
     problem, kernels = make_problems(1, seed=3)[0], make_kernels()
@@ -108,7 +106,7 @@ def test_old_and_new_models_side_by_side_and_read_by_many_at_once(
 
 
 @pytest.mark.slow
-def test_a_saved_model_predicts_what_it_predicted_before(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_saved_model_predicts_the_same(records: pd.DataFrame, tmp_path: Path) -> None:
     for name in ("default", "lambdarank", "physical_and_trees"):
         model = train(records, recipe_named(name).with_trees(15), n_splits=2)
         model.save(tmp_path / name)
@@ -223,7 +221,7 @@ def test_packed_trees_unpack_to_the_byte_or_are_refused(text: bytes) -> None:
         packed_trees.unpacked(path, packed_trees.packed(bytes(5000)), 1000)
 
 
-def test_writing_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
+def test_writing_replaces_only_a_model_folder(tmp_path: Path) -> None:
     folder = tmp_path / "m"
     write_folder(folder, {"feature_spec.json": b"{}", "model_tflops.lgbm.gz": b"1"})
     (folder / "cards" / "set").mkdir(parents=True)
@@ -239,7 +237,7 @@ def test_writing_replaces_a_model_and_nothing_else(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_model_that_fits_is_found(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_the_matching_model_is_found(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, recipe_named("log_time").with_trees(5), n_splits=2).save(tmp_path / "fwd")
     assert find_model("forward", "bf16", "gfx950", models=tmp_path) == tmp_path / "fwd"
     assert find_model("forward", "bf16", "gfx950", ndim=2, models=tmp_path) == tmp_path / "fwd"
@@ -251,7 +249,7 @@ def test_the_model_that_fits_is_found(records: pd.DataFrame, tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_model_of_one_cpu_is_not_taken_for_another(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_cpu_model_is_used_for_its_cpu_only(records: pd.DataFrame, tmp_path: Path) -> None:
     recipe = recipe_named("log_time").with_trees(5)
     on_cpus = records.assign(arch="cpu", device=["EPYC", "Xeon"] * (len(records) // 2))
     train(on_cpus, recipe, n_splits=2).save(tmp_path / "cpu" / "two")

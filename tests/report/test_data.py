@@ -19,7 +19,7 @@ PROBLEMS = some_problems(12)
 RUN = RunInfo("a-run")
 
 
-def test_it_is_oracles_then_picks_then_the_verdict() -> None:
+def test_records_become_oracles_picks_and_a_verdict() -> None:
     records, rankings = some_run(PROBLEMS, 12)
     data = analyse(records, PROBLEMS, rankings, run=RUN)
     final = final_measurements(records)
@@ -29,7 +29,7 @@ def test_it_is_oracles_then_picks_then_the_verdict() -> None:
     assert data.verdict.state == "no baseline"
 
 
-def test_records_of_other_problems_are_left_aside() -> None:
+def test_records_of_other_problems_are_ignored() -> None:
     records, rankings = some_run(PROBLEMS, 6, failures=0.0)
     data = analyse(records, PROBLEMS[:3], rankings, run=RUN)
     assert set(data.final["problem"]) == {problem.id for problem in PROBLEMS[:3]}
@@ -37,7 +37,7 @@ def test_records_of_other_problems_are_left_aside() -> None:
     assert data.kernels["ok"].sum() == 18
 
 
-def test_measuring_again_shows_how_far_figures_repeat() -> None:
+def test_repeatability_comes_from_the_second_round() -> None:
     a, b = some_kernels(2, PROBLEMS[0])
     rows = [record(PROBLEMS[0], a, 3.0), record(PROBLEMS[0], b, 2.9)]
     assert analyse(frame(rows), PROBLEMS[:1], None, run=RUN).repeatability_percent is None
@@ -45,7 +45,7 @@ def test_measuring_again_shows_how_far_figures_repeat() -> None:
     assert analyse(frame(rows), PROBLEMS[:1], None, run=RUN).repeatability_percent == pytest.approx(90.0)
 
 
-def test_kinds_of_problem() -> None:
+def test_slices() -> None:
     problems = [problem for problem in PROBLEMS if problem.G == 1][:2]
     a, b = some_kernels(2, problems[0])
     rows = [record(p, k, t) for p in problems for k, t in ((a, 1.0), (b, 2.0))]
@@ -76,7 +76,7 @@ def test_a_run_is_complete_when_every_pair_was_measured(scope: Scope, complete: 
     assert (scope.complete, scope.left) == (complete, left)
 
 
-def test_where_the_model_came_from_is_said_plainly() -> None:
+def test_the_origin_of_the_model_is_stated() -> None:
     assert "trained model models/x" in RankedBy("folder", "models/x").sentence
     text = RankedBy("out_of_fold", "LightGBM", "5 folds by problem").sentence
     assert "out-of-fold predictions" in text
@@ -85,13 +85,13 @@ def test_where_the_model_came_from_is_said_plainly() -> None:
     assert "no model" in RankedBy().sentence
 
 
-def test_bad_records_are_one_line() -> None:
+def test_bad_records_are_a_one_line_error() -> None:
     with pytest.raises(RecordError) as caught:
         analyse(pd.DataFrame({"a": [1]}), PROBLEMS, None, run=RUN)
     assert "\n" not in str(caught.value)
 
 
-def test_a_set_of_which_nothing_was_measured_yet_is_reported_all_the_same() -> None:
+def test_a_set_without_measurements_is_reported() -> None:
     """A budget may end before the second of two sets begins."""
     recorded = frame([record(PROBLEMS[0], some_kernels(1, PROBLEMS[0])[0], 1.0)])
     as_read = pa.Table.from_pandas(recorded, schema=arrow_schema(), preserve_index=False).to_pandas()

@@ -62,7 +62,7 @@ def test_the_selection_reads_with_plain_pandas(tmp_path: Path) -> None:
     assert all(len(ranking) == 8 for ranking in table["ranking"])
 
 
-def test_columns_have_one_type_whatever_the_run_held() -> None:
+def test_column_types_do_not_depend_on_the_run() -> None:
     import io
 
     import pyarrow.parquet as pq
@@ -95,7 +95,7 @@ def test_the_verdict_explains_itself(tmp_path: Path) -> None:
     assert [one["name"] for one in document["verdict"]["criteria"]][:3] == ["mean", "median", "P10"]
 
 
-def test_a_report_can_be_made_again_from_its_files(tmp_path: Path) -> None:
+def test_a_report_is_regenerated_from_its_files(tmp_path: Path) -> None:
     data = a_report(run=dataclasses.replace(RUN, folder=str(tmp_path)))
     write_report(tmp_path, data)
     before = {name: (tmp_path / name).read_bytes() for name in FILES}
@@ -115,7 +115,7 @@ def test_a_report_can_be_made_again_from_its_files(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_bytes() for name in FILES} == before
 
 
-def test_a_run_without_a_report_is_known_by_its_name(tmp_path: Path) -> None:
+def test_without_a_report_only_the_name_of_a_run_is_known(tmp_path: Path) -> None:
     inputs = read_inputs(tmp_path)
     assert (inputs.run.name, inputs.problems, inputs.rankings, inputs.baseline) == (
         tmp_path.name,
@@ -138,14 +138,16 @@ def test_a_run_without_a_report_is_known_by_its_name(tmp_path: Path) -> None:
         (b'{"schema": 1, "baseline": 7}', GateError),
     ],
 )
-def test_a_broken_verdict_is_one_line(tmp_path: Path, content: bytes, error: type[HarnessError]) -> None:
+def test_a_broken_verdict_is_a_one_line_error(
+    tmp_path: Path, content: bytes, error: type[HarnessError]
+) -> None:
     (tmp_path / "verdict.json").write_bytes(content)
     with pytest.raises(error) as caught:
         read_inputs(tmp_path)
     assert "\n" not in str(caught.value)
 
 
-def test_a_broken_selection_is_one_line(tmp_path: Path) -> None:
+def test_a_broken_selection_is_a_one_line_error(tmp_path: Path) -> None:
     write_report(tmp_path, a_report())
     for content in (b"", b"PAR1 no"):
         (tmp_path / "selection.parquet").write_bytes(content)

@@ -96,7 +96,7 @@ def a_report(count: int, *, model: bool = True, failures: float = 0.05) -> Repor
         *slow((2000, True, 0.02)),
     ],
 )
-def test_a_whole_page_for_runs_of_any_size(count: int, model: bool, failures: float) -> None:
+def test_the_page_is_complete_for_runs_of_any_size(count: int, model: bool, failures: float) -> None:
     data = a_report(count, model=model, failures=failures)
     html = report_html(data)
     page = Page(html)
@@ -112,7 +112,7 @@ def test_a_whole_page_for_runs_of_any_size(count: int, model: bool, failures: fl
         assert f"{data.efficiency.mean_percent:.1f} %" in page.words
 
 
-def test_it_fetches_nothing_and_only_its_own_script_may_run() -> None:
+def test_the_page_loads_nothing_and_runs_only_its_own_script() -> None:
     html = report_html(a_report(10))
     page = Page(html)
     assert not {"link", "img", "iframe", "object", "embed", "base", "form"} & set(page.tags)
@@ -162,7 +162,7 @@ def test_criteria_and_losses() -> None:
     assert "baseline" in page.words
 
 
-def test_what_kernels_take_of_a_gpu_is_beside_what_they_came_to() -> None:
+def test_kernels_are_listed_with_their_registers_and_lds() -> None:
     problem = some_problems(1)[0]
     a, b = some_kernels(2, problem)
     facts = {"vgprs": 1128, "lds_bytes": 34_304, "spills": 0, "workgroups_per_cu": 3}
@@ -214,7 +214,7 @@ def test_hostile_text_stays_text(drawn: str, extra: str) -> None:
     assert all(c.isprintable() or c == "\n" for c in "".join(got.text))
 
 
-def test_hostile_text_is_shown_as_it_is() -> None:
+def test_hostile_text_is_shown_literally() -> None:
     problem = some_problems(1)[0]
     (kernel,) = some_kernels(1, problem)
     rows = [record(problem, kernel, status="crash", detail='<b>bold</b> & "more"')]

@@ -21,7 +21,7 @@ def columns(line: str) -> int:
     return len(re.findall(r"(?<!\\)\|", line)) - 1
 
 
-def test_it_holds_the_figures_and_whole_tables() -> None:
+def test_it_has_the_metrics_and_complete_tables() -> None:
     records, rankings = some_run(PROBLEMS, 12, failures=0.2)
     data = analyse(records, PROBLEMS, rankings, run=RUN, ranked_by=RankedBy("folder", "models/x"))
     summary = summary_markdown(data)
@@ -36,7 +36,7 @@ def test_it_holds_the_figures_and_whole_tables() -> None:
         assert (f"| {status} | {number:,} |" in summary) == (number > 0)
 
 
-def test_without_a_model_and_without_anything() -> None:
+def test_without_a_model_and_without_records() -> None:
     records, _ = some_run(PROBLEMS, 3)
     assert "oracles only" in summary_markdown(analyse(records, PROBLEMS, None, run=RUN))
     assert "0 of 0 problems" in summary_markdown(analyse(frame([]), [], None, run=RUN))
@@ -44,7 +44,7 @@ def test_without_a_model_and_without_anything() -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.text(max_size=80), st.sampled_from(["", "|", "`", "\\", "<img src=x>", "\n\n# head", "**b**"]))
-def test_foreign_text_formats_nothing(drawn: str, extra: str) -> None:
+def test_foreign_text_is_escaped(drawn: str, extra: str) -> None:
     hostile = drawn + extra
     shown = text(hostile)
     assert "\n" not in shown

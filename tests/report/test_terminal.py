@@ -42,7 +42,7 @@ def text(data: ReportData, width: int = 100) -> str:
     return "\n".join(summary_lines(data, width))
 
 
-def test_the_figures_are_those_of_the_selection() -> None:
+def test_the_metrics_come_from_the_selection() -> None:
     data = a_report()
     summary = text(data)
     figures = data.efficiency
@@ -84,7 +84,7 @@ def test_the_five_worst_problems_with_pick_oracle_and_why() -> None:
     assert "pick predicted 800 % too high, oracle ranked 2 of 2, oracle predicted 20 % too low" in block
 
 
-def test_failures_by_status_name_the_first_few() -> None:
+def test_failures_are_grouped_by_status_and_the_first_are_named() -> None:
     kernels = some_kernels(6, PROBLEMS[0])
     rows = [record(PROBLEMS[0], k, status="crash", detail="signal 11 (SIGSEGV)") for k in kernels[:5]]
     rows.append(record(PROBLEMS[0], kernels[5], 1.0))
@@ -114,7 +114,7 @@ def test_the_verdict_has_values_limits_and_outcomes() -> None:
     assert "FAIL" not in again
 
 
-def test_what_a_budget_left_undone() -> None:
+def test_pairs_left_by_a_budget_are_counted() -> None:
     summary = text(a_report(scope=Scope(planned=200, measured=96, stopped="the budget of 10m is spent")))
     assert "96 pairs measured, 104 pairs left; stopped early: the budget of 10m is spent" in summary
 
@@ -151,7 +151,7 @@ def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None
     assert all(len(line) <= width or len(line.split()) <= 2 for line in lines)
 
 
-def test_throttling_is_not_overlooked() -> None:
+def test_throttling_is_reported() -> None:
     data = a_report()
     assert "throttled" not in text(data)
     said = {"throttled": "3 of 96 measurements (power cap)"}

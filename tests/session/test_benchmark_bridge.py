@@ -12,7 +12,7 @@ ASKED = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "f1x1")
 
 
 @pytest.mark.slow
-def test_without_its_options_there_is_no_table(project: Project) -> None:
+def test_no_table_without_options_of_pytest_benchmark(project: Project) -> None:
     finished = project.pytest(*ASKED)
     assert finished.counts()["passed"] == 2
     assert " benchmark: 2 tests" not in finished.output
@@ -33,7 +33,7 @@ def test_saved_times_can_be_compared(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_resumed_pairs_have_no_times_to_compare(project: Project) -> None:
+def test_resumed_pairs_are_not_compared(project: Project) -> None:
     project.pytest(*ASKED)
     resumed = project.pytest(*ASKED, "--resume", "--benchmark-json=bench.json")
     assert resumed.status == 0, resumed.output

@@ -17,13 +17,13 @@ EXPLICIT = next(kernel for kernel in POOL if kernel.explicit_gemm)
 PLAIN = next(kernel for kernel in POOL if not kernel.explicit_gemm and kernel.num_groups_to_merge == 1)
 
 
-def test_the_example_is_one() -> None:
+def test_the_rules_refuse_the_example() -> None:
     assert load_arch("sm_90").problem_refusal(EXPLICIT, PROBLEM)
     assert not load_arch("sm_90").problem_refusal(EXPLICIT, POINTWISE)
 
 
 @pytest.mark.parametrize("status", ["ok", "unsupported", "wrong", None])
-def test_refused_kernels_leave_the_ranking_and_no_others(status: str | None) -> None:
+def test_only_refused_kernels_leave_the_ranking(status: str | None) -> None:
     """Others keep their place whatever became of them, and so does what was measured against the rules."""
     pairs = [(PROBLEM, EXPLICIT), (PROBLEM, PLAIN), (POINTWISE, EXPLICIT), (POINTWISE, PLAIN)]
     rankings = pd.DataFrame(

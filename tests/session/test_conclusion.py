@@ -44,7 +44,7 @@ def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
 
 
 @pytest.mark.slow
-def test_a_first_run_is_accepted_though_there_is_no_baseline(accepted: tuple[Project, Finished]) -> None:
+def test_a_first_run_becomes_the_baseline(accepted: tuple[Project, Finished]) -> None:
     _, finished = accepted
     assert finished.status == 0
     assert finished.counts() == {"passed": 32, "skipped": 6}
@@ -53,7 +53,7 @@ def test_a_first_run_is_accepted_though_there_is_no_baseline(accepted: tuple[Pro
     assert "efficiency    mean " in finished.output
 
 
-def test_scores_that_order_kernels_are_not_told_as_tflops(accepted: tuple[Project, Finished]) -> None:
+def test_scores_are_not_shown_as_tflops(accepted: tuple[Project, Finished]) -> None:
     project, finished = accepted
     (selection,) = (project.folder / "reports").glob("*/selection.parquet")
     table = pd.read_parquet(selection)
@@ -62,7 +62,7 @@ def test_scores_that_order_kernels_are_not_told_as_tflops(accepted: tuple[Projec
     assert "predicted" not in finished.output
 
 
-def test_update_baseline_writes_what_was_found(accepted: tuple[Project, Finished]) -> None:
+def test_update_baseline_writes_the_efficiencies(accepted: tuple[Project, Finished]) -> None:
     project, finished = accepted
     path, baseline = baseline_of(project)
     assert f"baseline written: {path}" in finished.lines
@@ -86,7 +86,7 @@ def test_nearly_the_same_efficiencies_pass(accepted: tuple[Project, Finished]) -
 
 
 @pytest.mark.slow
-def test_worse_efficiencies_fail_the_session_though_every_test_passed(
+def test_worse_efficiencies_fail_a_session_without_failed_tests(
     accepted: tuple[Project, Finished],
 ) -> None:
     project, _ = accepted
@@ -111,7 +111,7 @@ def test_worse_efficiencies_fail_the_session_though_every_test_passed(
     assert forgiven.status == 0
 
 
-def test_a_baseline_that_is_none_is_said(accepted: tuple[Project, Finished]) -> None:
+def test_an_invalid_baseline_is_an_error(accepted: tuple[Project, Finished]) -> None:
     project, _ = accepted
     path, _ = baseline_of(project)
     elsewhere = project.folder / "broken" / path.relative_to(project.folder / "models")
@@ -127,7 +127,7 @@ def test_a_baseline_that_is_none_is_said(accepted: tuple[Project, Finished]) -> 
 
 
 @pytest.mark.slow
-def test_known_failures_are_expected_healed_ones_told_and_new_ones_red(project: Project) -> None:
+def test_known_failures_xfail_healed_ones_are_reported_new_ones_fail(project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     bad = project.compiler("bad-clang", {"TO_PACK_AB": "wrong"})
     worse = project.compiler("worse-clang", {"TO_PACK_AB": "crash", "TO_DIRECT": "build_error"})
@@ -187,7 +187,7 @@ def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
 # ---- what the device was like -------------------------------------------------------------------------
 
 
-def test_clocks_and_throttling_are_summed_up() -> None:
+def test_clocks_and_throttling_are_summarised() -> None:
     states = {
         "clock_mhz": [1980, 1410, None],
         "memory_clock_mhz": [None, None, None],
@@ -208,7 +208,7 @@ def test_clocks_and_throttling_are_summed_up() -> None:
 
 
 @pytest.mark.slow
-def test_a_machine_without_lightgbm_measures_and_says_why_it_does_not_rank(project: Project) -> None:
+def test_without_lightgbm_a_machine_measures_and_explains_the_missing_ranking(project: Project) -> None:
     """As on a GPU node that only measures: neither it nor what else only models and compilers need."""
     project.write(
         "blocked.py",

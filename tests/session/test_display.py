@@ -56,7 +56,7 @@ def screen(written: str) -> list[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("columns", [80, 120])
-def test_on_a_terminal_a_live_line_comes_and_goes(project: Project, columns: int) -> None:
+def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
     written = on_a_terminal(project, columns, "--problem-set", "small.csv", *TWO_KERNELS)
     live = re.findall(r"\r(\[\d/2\] [^\r\n]*)", written)
     assert live
@@ -81,13 +81,13 @@ def test_q_is_quiet(project: Project) -> None:
     assert finished.last.startswith("4 passed in ")
 
 
-def test_v_shows_every_pair_and_still_a_line_a_problem(project: Project) -> None:
+def test_v_shows_every_pair_and_a_line_per_problem(project: Project) -> None:
     finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "-v")
     assert list(finished.outcomes().values()) == ["PASSED"] * 4
     assert sum(line.startswith(("[1/2] forward", "[2/2] forward")) for line in finished.lines) == 2
 
 
-def test_beside_other_tests_pytests_own_letters_stay(project: Project) -> None:
+def test_with_other_tests_pytest_prints_its_letters(project: Project) -> None:
     project.write("test_plain.py", "def test_plain():\n    pass\n")
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "plain or f1x1")
     finished = project.pytest("test_plain.py", "tile_oracle", *asked)

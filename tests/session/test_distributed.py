@@ -56,7 +56,7 @@ def test_every_pair_is_recorded_once_by_one_of_the_workers(distributed: tuple[Pr
     assert {name.split("-")[1] for name in parts} == {"gw0", "gw1"}
 
 
-def test_there_is_one_verdict_over_all_records(distributed: tuple[Project, Finished]) -> None:
+def test_one_verdict_covers_the_records_of_all_workers(distributed: tuple[Project, Finished]) -> None:
     project, finished = distributed
     assert finished.output.count("tile-oracle: four ===") == 1
     assert finished.output.count("\nverdict ") == 1
@@ -75,7 +75,7 @@ def test_progress_and_junit_come_from_the_controller(distributed: tuple[Project,
     assert len(measured) == 16
 
 
-def test_that_pytest_benchmark_is_off_is_said(distributed: tuple[Project, Finished]) -> None:
+def test_a_note_says_that_pytest_benchmark_is_off(distributed: tuple[Project, Finished]) -> None:
     project, finished = distributed
     assert finished.output.count("note: pytest-benchmark is switched off") == 1
     document = project.folder / "bench.json"
@@ -94,7 +94,7 @@ def test_x_stops_all_workers(project: Project) -> None:
 
 
 @pytest.mark.slow
-def test_what_ends_a_worker_ends_the_session_with_one_message(project: Project) -> None:
+def test_an_error_in_a_worker_ends_the_session_with_one_message(project: Project) -> None:
     project.write("a-file", "")
     asked = ("--problem-set", "small.csv", *TWO_KERNELS, "--build-dir", "a-file/below")
     finished = project.pytest(*asked, "-n1", "--tb=line")

@@ -31,19 +31,19 @@ def run_with(folder: Path, rows: list[tuple[str, int, float]]) -> Run:
     return run
 
 
-def test_a_large_problem_takes_longer_and_many_kernels_take_longer() -> None:
+def test_larger_problems_and_more_kernels_take_longer() -> None:
     times = expected_times({SMALL: 10, LARGE: 10, OTHER: 15}, None)
     assert times[LARGE] > times[OTHER] > times[SMALL] > 0
 
 
-def test_what_is_recorded_already_takes_no_time(tmp_path: Path) -> None:
+def test_recorded_pairs_take_no_time(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run", [(LARGE, 10, 50.0), (SMALL, 4, 1.0)])
     times = expected_times({SMALL: 10, LARGE: 10}, run)
     assert times[LARGE] == 0
     assert times[SMALL] == 6 * 1.0
 
 
-def test_recorded_times_say_more_than_operations(tmp_path: Path) -> None:
+def test_recorded_times_override_the_operation_count(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run", [(SMALL, 2, 500.0), (LARGE, 2, 50.0)])
     times = expected_times({SMALL: 10, LARGE: 10, OTHER: 10}, run)
     assert times[SMALL] > times[LARGE]
@@ -51,6 +51,6 @@ def test_recorded_times_say_more_than_operations(tmp_path: Path) -> None:
     assert times[OTHER] > 0
 
 
-def test_a_new_run_has_recorded_nothing(tmp_path: Path) -> None:
+def test_a_new_run_has_no_recorded_times(tmp_path: Path) -> None:
     run = Run(tmp_path / "new", {})
     assert expected_times({SMALL: 3}, run) == expected_times({SMALL: 3}, None)

@@ -36,7 +36,7 @@ def ended(recorded: Recorded, name: str, *options: str) -> tuple[str, dict[str, 
 
 
 @pytest.mark.slow
-def test_the_verdict_counts_picks_that_extrapolate_and_abstaining_leaves_them_out(recorded: Recorded) -> None:
+def test_extrapolating_picks_are_counted_and_abstain_leaves_them_out(recorded: Recorded) -> None:
     wide = {problem.id for problem in recorded.problems if problem.C > 256}
     output, document, selection = ended(recorded, "picks")
     extrapolated = document["extrapolating"]["picks"]

@@ -28,7 +28,7 @@ from tile_oracle.report.terminal import summary_lines
 from tile_oracle.session.conclusion import Conclusion, conclude
 from tile_oracle.session.opening import open_session
 from tile_oracle.session.options import read_options
-from tile_oracle.session.outcome import Outcome, gravest
+from tile_oracle.session.outcome import Outcome, most_severe
 from tile_oracle.training.trained_on import overlap, trained_on
 
 REPLAY = ("--problem-set", SET, "--target", "replay")
@@ -74,7 +74,7 @@ class Judged:
 
     @property
     def status(self) -> int:
-        return gravest(self.conclusion.outcomes - self.allowed)
+        return most_severe(self.conclusion.outcomes - self.allowed)
 
     @property
     def output(self) -> str:
@@ -131,7 +131,9 @@ def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judg
 
 
 @pytest.mark.parametrize("more", ONE_AND_TWO_WORKERS)
-def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: tuple[str, ...]) -> None:
+def test_a_model_judged_on_its_training_problems_does_not_pass(
+    recorded: Recorded, more: tuple[str, ...]
+) -> None:
     name = f"seen{len(more)}"
     done = recorded.project.pytest(
         "--problem-set", SET, f"--oracle={recorded.oracle}", "--model=all_seen", f"--run-name={name}", *more
@@ -158,7 +160,7 @@ def test_a_model_trained_on_what_judges_it_is_no_pass(recorded: Recorded, more: 
     assert selection["in_sample"].all()
 
 
-def test_asked_for_by_name_its_problems_count(recorded: Recorded, judged: Judge) -> None:
+def test_allow_in_sample_counts_the_training_problems(recorded: Recorded, judged: Judge) -> None:
     done = judged("all_seen", "--allow", "in-sample")
     assert done.status in (0, 1), done.output
     assert done.document["state"] in ("passed", "failed")
@@ -166,7 +168,7 @@ def test_asked_for_by_name_its_problems_count(recorded: Recorded, judged: Judge)
     assert "counted in the verdict, as --allow in-sample asks" in " ".join(done.output.split())
 
 
-def test_problems_that_it_saw_are_left_out_and_the_others_judge_it(recorded: Recorded, judged: Judge) -> None:
+def test_training_problems_are_left_out_of_the_verdict(recorded: Recorded, judged: Judge) -> None:
     done = judged("few_seen")
     assert done.status in (0, 1)
     assert done.document["state"] in ("passed", "failed")
@@ -192,14 +194,14 @@ def test_an_in_sample_run_makes_no_baseline(recorded: Recorded, judged: Judge) -
     assert {problem for problem, value in efficiencies.items() if value is None} == set(_ids(recorded, 3))
 
 
-def test_a_model_that_does_not_say_is_unknown_and_judged(recorded: Recorded, judged: Judge) -> None:
+def test_a_model_with_unknown_training_problems_is_judged(recorded: Recorded, judged: Judge) -> None:
     done = judged("silent")
     assert done.status == 0, done.output
     assert "whether it is in-sample is unknown" in " ".join(done.output.split())
     assert done.document["training"]["known"] is False
 
 
-def test_a_model_that_never_saw_them_is_judged_without_a_word(recorded: Recorded, judged: Judge) -> None:
+def test_a_model_on_unseen_problems_is_judged_without_a_note(recorded: Recorded, judged: Judge) -> None:
     done = judged("made_up")
     assert done.status == 0
     assert "in-sample" not in done.output
@@ -211,7 +213,7 @@ def test_a_model_that_never_saw_them_is_judged_without_a_word(recorded: Recorded
     }
 
 
-def test_the_report_made_again_says_the_same(recorded: Recorded, judged: Judge) -> None:
+def test_a_regenerated_report_is_the_same(recorded: Recorded, judged: Judge) -> None:
     from tile_oracle.cli import main
 
     folder = Path(judged("few_seen").conclusion.data.run.folder)
@@ -223,7 +225,7 @@ def test_the_report_made_again_says_the_same(recorded: Recorded, judged: Judge) 
 # ---- pools --------------------------------------------------------------------------------------------
 
 
-def test_a_smaller_pool_is_said(judged: Judge) -> None:
+def test_a_smaller_pool_is_reported(judged: Judge) -> None:
     done = judged("made_up", "--kernel-filter", "pipeline == 'mem'", "--allow=no-baseline")
     said = " ".join(done.output.split())
     assert "ranked 4 of 8 recorded kernels: a smaller pool is an easier choice" in said
@@ -231,7 +233,7 @@ def test_a_smaller_pool_is_said(judged: Judge) -> None:
     assert done.document["candidates"]["ranked"] == 4
 
 
-def test_where_one_kernel_is_left_nothing_is_judged(recorded: Recorded, judged: Judge) -> None:
+def test_with_one_candidate_nothing_is_judged(recorded: Recorded, judged: Judge) -> None:
     one = recorded.kernels[0]
     only = f"tile_m == {one.tile_m} and tile_n == {one.tile_n} and pipeline == '{one.pipeline}'"
     done = judged("made_up", "--kernel-filter", only)
@@ -242,7 +244,7 @@ def test_where_one_kernel_is_left_nothing_is_judged(recorded: Recorded, judged: 
     assert "ranked 1 of 8 recorded kernels" in done.output
 
 
-def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(
+def test_a_replay_ranks_the_recorded_kernels_unless_a_set_is_named(
     recorded: Recorded, judged: Judge, tmp_path: Path
 ) -> None:
     """Two kernels of the set were never recorded: they are no candidates, unless the set is asked for."""
@@ -264,7 +266,7 @@ def test_a_replay_ranks_what_was_recorded_unless_asked_otherwise(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", SHIPPED, ids=lambda folder: folder.name)
-def test_no_shipped_model_was_trained_on_the_problems_that_gate_it(folder: Path) -> None:
+def test_no_shipped_model_was_trained_on_its_gate_problems(folder: Path) -> None:
     learnt = trained_on(folder)
     assert learnt.known
     assert len(learnt.problems) == read_json(folder / "train_manifest.json")["unique_shapes"]
@@ -295,7 +297,7 @@ def test_gate_and_evaluate_agree_on_a_shipped_model(project: Project) -> None:
         assert gate[name] == pytest.approx(getattr(found, name), abs=1e-9)
 
 
-def test_evaluate_says_it_too(recorded: Recorded) -> None:
+def test_evaluate_reports_in_sample_problems(recorded: Recorded) -> None:
     models = recorded.model.parent
     folders = [str(models / name) for name in ("all_seen", "few_seen", "silent", "made_up")]
     lines = training_lines(folders, recorded.records)

@@ -33,7 +33,7 @@ def kill_a_worker_after(process: subprocess.Popen[str], tests: int) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("workers", "after"), [(1, 29), (2, 31)])
-def test_a_killed_worker_keeps_no_session_from_ending(workers: int, after: int, project: Project) -> None:
+def test_a_session_ends_although_a_worker_was_killed(workers: int, after: int, project: Project) -> None:
     project.problem_set("four.csv", PROBLEMS)
     process = project.start("--problem-set", "four.csv", *QUICK, f"-n{workers}", "-v")
     begin = kill_a_worker_after(process, after)
@@ -54,7 +54,7 @@ def test_a_killed_worker_keeps_no_session_from_ending(workers: int, after: int, 
 
 
 @pytest.mark.slow
-def test_a_session_whose_workers_may_not_be_replaced_fails_and_says_what_is_left(project: Project) -> None:
+def test_a_session_without_replacement_workers_fails_and_counts_the_tests_left(project: Project) -> None:
     process = project.start("--problem-set", "small.csv", *QUICK, "-n1", "-v", "--max-worker-restart=0")
     begin = kill_a_worker_after(process, 4)
     output, _ = process.communicate(timeout=120)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 import pytest
-from tile_oracle.operation.gemm.problem import GemmProblem
 
 from tests.pytest_project import Project
 from tile_oracle.errors import ModelError
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind
+from tile_oracle.operations.gemm.problem import GemmProblem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.schema import arrow_schema

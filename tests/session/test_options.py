@@ -24,13 +24,13 @@ def test_durations(text: str, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "soon", "-3s", "0", "0.0h", "1d", "1e3", "3 s", "9" * 400, "²s", "nan"])
-def test_what_is_no_duration_is_said(text: str) -> None:
+def test_an_invalid_duration_is_an_error(text: str) -> None:
     with pytest.raises(HarnessError, match="is not a time: write 20ms, 90s, 10m or 2h"):
         duration_s("--budget", text)
 
 
 @given(st.text(max_size=20))
-def test_any_text_is_a_duration_or_a_clear_error(text: str) -> None:
+def test_any_text_is_a_duration_or_an_error(text: str) -> None:
     try:
         seconds = duration_s("--budget", text)
     except HarnessError:
@@ -60,9 +60,7 @@ def options_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Call
         config._ensure_unconfigure()
 
 
-def test_an_unset_option_does_what_most_people_want(
-    options_of: Callable[..., SessionOptions], tmp_path: Path
-) -> None:
+def test_defaults(options_of: Callable[..., SessionOptions], tmp_path: Path) -> None:
     options = options_of()
     assert (options.kernel_set, options.target, options.model) == ("default", "auto", "auto")
     assert options.report_dir == tmp_path / "project" / "reports"
@@ -78,7 +76,7 @@ def test_an_unset_option_does_what_most_people_want(
     }
 
 
-def test_paths_mean_what_they_mean_in_the_shell(
+def test_paths_are_relative_to_the_working_directory(
     options_of: Callable[..., SessionOptions], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -89,7 +87,7 @@ def test_paths_mean_what_they_mean_in_the_shell(
     assert options.baseline_dir == Path("/home/somebody/baselines")
 
 
-def test_a_value_that_happens_to_be_a_folder_does_not_move_the_reports(
+def test_an_option_value_that_is_a_folder_does_not_move_the_reports(
     options_of: Callable[..., SessionOptions], tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -111,8 +109,6 @@ def test_a_value_that_happens_to_be_a_folder_does_not_move_the_reports(
         ("--kernel-budget=x", "--kernel-budget 'x' is not a time"),
     ],
 )
-def test_values_that_cannot_be_meant(
-    options_of: Callable[..., SessionOptions], argument: str, message: str
-) -> None:
+def test_invalid_values(options_of: Callable[..., SessionOptions], argument: str, message: str) -> None:
     with pytest.raises(HarnessError, match=re.escape(message)):
         options_of(argument)

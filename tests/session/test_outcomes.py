@@ -17,7 +17,7 @@ from tests.samples import ONE_AND_TWO_WORKERS
 from tests.session.recorded import SET, Recorded, make_recorded
 from tile_oracle.errors import HarnessError
 from tile_oracle.judge.baseline_file import load_baseline, save_baseline
-from tile_oracle.session.outcome import ALLOWABLE, MEANINGS, Outcome, gravest, read_allowed
+from tile_oracle.session.outcome import ALLOWABLE, MEANINGS, Outcome, most_severe, read_allowed
 from tile_oracle.session.verdict_items import CRITERION_NAMES
 
 ROOT = Path(__file__).parents[2]
@@ -60,7 +60,7 @@ def items_of(finished: Finished) -> dict[str, str]:
 
 @pytest.mark.slow
 @WORKERS
-def test_criteria_that_are_met_are_tests_that_passed(recorded: Recorded, more: tuple[str, ...]) -> None:
+def test_a_criterion_that_is_met_is_a_passed_test(recorded: Recorded, more: tuple[str, ...]) -> None:
     done = recorded.project.pytest(*REPLAY, *more, "-rA", "--junitxml=met.xml")
     assert done.status == 0, done.output
     assert done.counts() == {"passed": 12 + 6}
@@ -72,7 +72,7 @@ def test_criteria_that_are_met_are_tests_that_passed(recorded: Recorded, more: t
 
 
 @WORKERS
-def test_a_criterion_that_fails_is_a_test_that_fails(
+def test_a_criterion_that_is_not_met_is_a_failed_test(
     recorded: Recorded, strict: str, more: tuple[str, ...]
 ) -> None:
     done = recorded.project.pytest(*REPLAY, strict, *FAILING, *more, "-rA", "--junitxml=failed.xml")
@@ -105,7 +105,7 @@ def test_a_criterion_that_fails_is_a_test_that_fails(
     ],
     ids=["quiet", "verbose"],
 )
-def test_pytest_s_own_options_hold_for_them(
+def test_pytest_options_apply_to_criteria(
     recorded: Recorded, strict: str, options: tuple[str, ...], said: tuple[str, ...]
 ) -> None:
     done = recorded.project.pytest(*REPLAY, strict, *FAILING, *options)
@@ -117,7 +117,7 @@ def test_pytest_s_own_options_hold_for_them(
 
 
 @pytest.mark.slow
-def test_lf_measures_again_what_a_failed_verdict_was_about(recorded: Recorded, strict: str) -> None:
+def test_lf_repeats_the_sweep_after_a_failed_verdict(recorded: Recorded, strict: str) -> None:
     args = (*REPLAY, strict, *FAILING)
     assert recorded.project.pytest(*args).status == 1
     again = recorded.project.pytest(*args, "--lf")
@@ -127,13 +127,13 @@ def test_lf_measures_again_what_a_failed_verdict_was_about(recorded: Recorded, s
     assert (passed.status, passed.counts()) == (0, {"passed": 18})
 
 
-def test_a_verdict_s_id_may_be_given_and_stands_for_the_whole_sweep(recorded: Recorded, strict: str) -> None:
+def test_a_verdict_id_selects_the_whole_sweep(recorded: Recorded, strict: str) -> None:
     done = recorded.project.pytest(ITEMS[0], *REPLAY, strict, *FAILING)
     assert done.status == 1
     assert sum(done.counts().values()) == 12 + 6
 
 
-def test_collecting_names_them_and_judges_nothing(recorded: Recorded) -> None:
+def test_collect_only_lists_criteria_and_judges_nothing(recorded: Recorded) -> None:
     done = recorded.project.pytest(*REPLAY, "--collect-only")
     assert done.status == 0
     assert f"reported after them: {', '.join(ITEMS)}" in done.lines
@@ -142,7 +142,7 @@ def test_collecting_names_them_and_judges_nothing(recorded: Recorded) -> None:
 
 
 @pytest.mark.slow
-def test_of_several_sets_each_has_its_items(recorded: Recorded) -> None:
+def test_each_of_several_sets_has_its_criteria(recorded: Recorded) -> None:
     name = recorded.project.problem_set("again.csv", tuple(p.id for p in recorded.problems[:3])).name
     sets = ("--problem-set", f"{SET},{name}", f"--oracle={recorded.oracle}", "--kernel-set=tiny")
     done = recorded.project.pytest(*sets, "-v", "--model=made_up")
@@ -153,7 +153,7 @@ def test_of_several_sets_each_has_its_items(recorded: Recorded) -> None:
 
 
 @pytest.mark.slow
-def test_new_failures_are_listed_where_they_fail(recorded: Recorded, tmp_path: Path) -> None:
+def test_new_failures_are_listed_in_their_criterion(recorded: Recorded, tmp_path: Path) -> None:
     from tile_oracle.record.dataset_file import write_dataset
 
     records = recorded.records.copy()
@@ -174,7 +174,7 @@ def test_new_failures_are_listed_where_they_fail(recorded: Recorded, tmp_path: P
 
 
 @pytest.mark.slow
-def test_without_a_baseline_a_first_user_reads_two_commands_that_work(recorded: Recorded) -> None:
+def test_without_a_baseline_the_session_prints_two_commands_that_work(recorded: Recorded) -> None:
     there = ("--problem-set", SET, "--oracle=reports/accepted", "--baseline-dir=empty")
     done = recorded.project.pytest(*there)
     assert done.status == Outcome.NO_BASELINE == 10
@@ -205,7 +205,7 @@ def test_a_measured_run_is_accepted_without_measuring_it_again(project: Project)
 
 
 @pytest.mark.slow
-def test_a_part_is_incomplete(recorded: Recorded) -> None:
+def test_a_partial_run_is_incomplete(recorded: Recorded) -> None:
     one = recorded.problems[4].id
     done = recorded.project.pytest(*REPLAY, "-k", one)
     assert done.status == Outcome.INCOMPLETE == 12
@@ -231,7 +231,7 @@ def test_a_spent_budget_is_incomplete(project: Project, more: tuple[str, ...]) -
     assert "--resume" in next(line for line in done.lines if line.startswith("    pytest "))
 
 
-def test_a_budget_that_is_spent_when_nothing_is_judged_ends_cleanly(project: Project) -> None:
+def test_a_spent_budget_without_a_verdict_ends_cleanly(project: Project) -> None:
     """A campaign that only measures has done what it was asked for."""
     project.problem_set("four.csv", PROBLEMS)
     project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
@@ -243,7 +243,7 @@ def test_a_budget_that_is_spent_when_nothing_is_judged_ends_cleanly(project: Pro
 
 
 @pytest.mark.slow
-def test_where_nothing_could_be_judged_that_is_no_pass(project: Project) -> None:
+def test_nothing_judged_is_not_a_pass(project: Project) -> None:
     """One problem cannot be ranked by a model that was trained on the others."""
     one = ("--problem-set", "one.csv", *TWO_KERNELS, "--model=out-of-fold")
     project.problem_set("one.csv", PROBLEMS[:1])
@@ -260,7 +260,7 @@ def test_where_nothing_could_be_judged_that_is_no_pass(project: Project) -> None
 
 
 @WORKERS
-def test_a_device_that_is_not_there(project: Project, more: tuple[str, ...]) -> None:
+def test_a_missing_device(project: Project, more: tuple[str, ...]) -> None:
     hidden = ("--problem-set", "small.csv", "--target", "gfx950", *more)
     done = project.pytest(*hidden)
     if "cannot run here" not in done.output:
@@ -296,7 +296,7 @@ def test_a_device_that_cannot_be_opened(project: Project, more: tuple[str, ...])
 
 
 @pytest.mark.slow
-def test_tests_that_fail_are_graver_than_any_verdict(recorded: Recorded) -> None:
+def test_failed_tests_take_precedence_over_a_verdict(recorded: Recorded) -> None:
     recorded.project.write("test_own_fails.py", "def test_it(problem):\n    assert not problem.id\n")
     done = recorded.project.pytest("test_own_fails.py", "tile_oracle", *REPLAY, "--baseline-dir=none-here")
     assert done.status == 1
@@ -306,16 +306,16 @@ def test_tests_that_fail_are_graver_than_any_verdict(recorded: Recorded) -> None
 # ---- the names ----------------------------------------------------------------------------------------
 
 
-def test_the_gravest_outcome_is_the_exit_status() -> None:
-    assert gravest([]) == Outcome.PASSED
-    assert gravest([Outcome.NO_BASELINE, Outcome.INCOMPLETE]) == Outcome.INCOMPLETE
-    assert gravest(list(Outcome)) == Outcome.FAILED
-    assert gravest(ALLOWABLE) == Outcome.DEVICE_MISSING
+def test_the_most_severe_outcome_is_the_exit_status() -> None:
+    assert most_severe([]) == Outcome.PASSED
+    assert most_severe([Outcome.NO_BASELINE, Outcome.INCOMPLETE]) == Outcome.INCOMPLETE
+    assert most_severe(list(Outcome)) == Outcome.FAILED
+    assert most_severe(ALLOWABLE) == Outcome.DEVICE_MISSING
     taken = {int(status) for status in pytest.ExitCode} - {0, 1}
     assert not taken & set(map(int, Outcome))
 
 
-def test_allow_takes_the_outcomes_names() -> None:
+def test_allow_takes_names_of_outcomes() -> None:
     assert read_allowed("no-baseline, in-sample,") == {Outcome.NO_BASELINE, Outcome.IN_SAMPLE}
     assert read_allowed("") == frozenset()
     for wrong in ("failed", "passed", "no baseline", "10"):
@@ -323,7 +323,7 @@ def test_allow_takes_the_outcomes_names() -> None:
             read_allowed(wrong)
 
 
-def test_every_outcome_stands_in_the_table_of_the_docs() -> None:
+def test_the_documentation_lists_every_outcome() -> None:
     text = (ROOT / "docs" / "gate.md").read_text()
     assert "## Outcomes and exit statuses" in text
     for outcome in Outcome:

@@ -24,7 +24,7 @@ def pools() -> dict[str, tuple[Kernel, ...]]:
     return dict.fromkeys((PROBLEM, OTHER), pool)
 
 
-def test_pairs_by_whole_and_by_short_names(tmp_path: Path, pools: dict[str, tuple[Kernel, ...]]) -> None:
+def test_pairs_by_full_and_by_short_names(tmp_path: Path, pools: dict[str, tuple[Kernel, ...]]) -> None:
     first, second = pools[PROBLEM][:2]
     path = tmp_path / "pairs.csv"
     rows = [f"{PROBLEM},0.5,{first.name}", f"{PROBLEM},0.4,{second.short_name}", f"{OTHER},0.3,{first.name}"]
@@ -51,7 +51,7 @@ def test_pairs_by_whole_and_by_short_names(tmp_path: Path, pools: dict[str, tupl
         ),
     ],
 )
-def test_pairs_that_cannot_be_meant_are_one_clear_line(
+def test_invalid_pairs_are_a_one_line_error(
     tmp_path: Path, pools: dict[str, tuple[Kernel, ...]], rows: str, said: str
 ) -> None:
     path = tmp_path / "pairs.csv"
@@ -63,7 +63,7 @@ def test_pairs_that_cannot_be_meant_are_one_clear_line(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=80))
-def test_any_file_is_pairs_or_a_clear_error(
+def test_any_file_is_pairs_or_an_error(
     tmp_path: Path, pools: dict[str, tuple[Kernel, ...]], data: bytes
 ) -> None:
     path = tmp_path / "pairs.csv"

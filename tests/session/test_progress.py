@@ -23,7 +23,7 @@ def progress(monkeypatch: pytest.MonkeyPatch) -> Progress:
     return made
 
 
-def test_a_problem_is_told_when_its_last_pair_is_there(progress: Progress) -> None:
+def test_a_problem_is_reported_after_its_last_pair(progress: Progress) -> None:
     assert progress.finished(fact("p", "a", tflops=0.5)) is None
     line = progress.finished(fact("p", "b", tflops=1.25))
     assert line is not None
@@ -60,13 +60,13 @@ def test_pairs_outside_the_plan_do_not_count(progress: Progress) -> None:
     assert progress.pairs_left == 4
 
 
-def test_rate_and_time_left_are_those_of_measured_pairs(progress: Progress) -> None:
+def test_rate_and_time_left_come_from_measured_pairs(progress: Progress) -> None:
     progress.finished(fact("p", "a"))
     # Planned at 1 s; the rate reads the clock at 2 s, the time left at 3 s.
     assert "1 of 4 pairs  1 pairs/s  0:06 left" in progress.status("p")
 
 
-def test_resumed_pairs_say_nothing_about_the_rate(progress: Progress) -> None:
+def test_resumed_pairs_do_not_count_for_the_rate(progress: Progress) -> None:
     for kernel in "ab":
         line = progress.finished(fact("p", kernel, tflops=0.25, resumed=True))
     assert line is not None
@@ -75,7 +75,7 @@ def test_resumed_pairs_say_nothing_about_the_rate(progress: Progress) -> None:
     assert "3 of 4 pairs  1 pairs/s  0:02 left" in progress.status("q")
 
 
-def test_before_the_first_pair_kernels_are_being_built(progress: Progress) -> None:
+def test_the_first_state_is_building_kernels(progress: Progress) -> None:
     assert progress.status("p") == "[0/2] p  0 of 4 pairs  building kernels"
 
 
@@ -88,7 +88,7 @@ def test_long_times_show_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     assert progress.time_left() == "2:46:40"
 
 
-def test_parts_that_do_not_fit_are_left_out_from_the_end() -> None:
+def test_a_narrow_terminal_drops_the_last_parts() -> None:
     line = ProgressLine(("[1/2] p", "2 ok", "best 1", "fast", "kernel"), 0)
     assert line.fitting(None) == "[1/2] p  2 ok  best 1  fast  kernel"
     assert line.fitting(35) == "[1/2] p  2 ok  best 1  fast  kernel"

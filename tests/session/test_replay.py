@@ -48,7 +48,7 @@ def figures(recorded: Recorded, run: str) -> dict[str, float]:
 # ---- what is replayed -------------------------------------------------------------------------------
 
 
-def test_without_a_file_the_model_s_own_oracle_is_replayed(recorded: Recorded, accepted: Finished) -> None:
+def test_by_default_the_oracle_of_the_model_is_replayed(recorded: Recorded, accepted: Finished) -> None:
     assert accepted.status == 0, accepted.output
     pairs = len(recorded.problems) * len(recorded.kernels)
     assert accepted.counts() == {"passed": len(recorded.problems), "skipped": 6}
@@ -59,7 +59,7 @@ def test_without_a_file_the_model_s_own_oracle_is_replayed(recorded: Recorded, a
     assert (baseline["device"], baseline["target"], baseline["kernel_set"]) == (DEVICE, "gfx950", "tiny")
 
 
-def test_the_header_says_whose_records_these_are(recorded: Recorded, accepted: Finished) -> None:
+def test_the_header_describes_the_records(recorded: Recorded, accepted: Finished) -> None:
     assert "target: replay (shipped with made_up), nothing is built or measured" in accepted.lines
     assert (
         f"records: 96 pairs of 12 problems and 8 kernels, measured 2026-01-02 on {DEVICE} (gfx950)"
@@ -68,7 +68,7 @@ def test_the_header_says_whose_records_these_are(recorded: Recorded, accepted: F
     assert f"oracle: {recorded.oracle}" in accepted.lines
 
 
-def test_the_same_files_come_of_it_as_of_a_run(recorded: Recorded, accepted: Finished) -> None:
+def test_a_replay_writes_the_same_files_as_a_run(recorded: Recorded, accepted: Finished) -> None:
     folder = recorded.project.folder / "reports" / "accepted"
     for name in ("selection.parquet", "verdict.json", "summary.md", "report.html"):
         assert (folder / name).stat().st_size > 500
@@ -90,7 +90,7 @@ def test_the_same_files_come_of_it_as_of_a_run(recorded: Recorded, accepted: Fin
 
 
 @pytest.mark.slow
-def test_a_run_s_folder_replays_like_its_oracle_file(recorded: Recorded, accepted: Finished) -> None:
+def test_a_run_folder_replays_like_its_oracle_file(recorded: Recorded, accepted: Finished) -> None:
     assert accepted.status == 0
     reports = recorded.project.folder / "reports"
     done = recorded.project.pytest(
@@ -116,7 +116,7 @@ def degraded(recorded: Recorded, name: str) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_an_unchanged_model_is_green(recorded: Recorded) -> None:
+def test_an_unchanged_model_passes(recorded: Recorded) -> None:
     again = recorded.project.pytest(*SHIPPED)
     assert again.status == 0
     assert "verdict passed: every criterion is met" in again.output
@@ -124,7 +124,7 @@ def test_an_unchanged_model_is_green(recorded: Recorded) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_a_worse_model_is_red(recorded: Recorded) -> None:
+def test_a_worse_model_fails(recorded: Recorded) -> None:
     worse = degraded(recorded, "elsewhere")
     done = recorded.project.pytest("--problem-set", SET, f"--oracle={recorded.oracle}", f"--model={worse}")
     assert done.status == 1
@@ -141,7 +141,7 @@ FeatureTable.given = lambda self, name: given(self, {"tile_m": "tile_n", "tile_n
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_worse_features_are_red(recorded: Recorded) -> None:
+def test_worse_features_fail(recorded: Recorded) -> None:
     recorded.project.write("swapped_tiles.py", SWAPPED)
     done = recorded.project.pytest(*SHIPPED, "-p", "swapped_tiles")
     assert done.status == 1
@@ -150,7 +150,7 @@ def test_worse_features_are_red(recorded: Recorded) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_a_pick_that_was_never_recorded_costs_coverage(recorded: Recorded, tmp_path: Path) -> None:
+def test_an_unrecorded_pick_lowers_the_coverage(recorded: Recorded, tmp_path: Path) -> None:
     selection = pd.read_parquet(recorded.project.folder / "reports" / "accepted" / "selection.parquet")
     first = selection.iloc[0]
     records = recorded.records
@@ -171,7 +171,7 @@ def test_a_pick_that_was_never_recorded_costs_coverage(recorded: Recorded, tmp_p
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
 @pytest.mark.parametrize(("expression", "pairs"), [("compv3 and 64x64x64", 12), ("not compv3", 48)])
-def test_k_chooses_pairs(recorded: Recorded, expression: str, pairs: int) -> None:
+def test_k_selects_pairs(recorded: Recorded, expression: str, pairs: int) -> None:
     done = recorded.project.pytest(*SHIPPED, "-v", "-k", expression)
     assert f"12 problems, {pairs} pairs replayed, {96 - pairs} deselected" in done.output
     outcomes = done.outcomes()
@@ -180,7 +180,7 @@ def test_k_chooses_pairs(recorded: Recorded, expression: str, pairs: int) -> Non
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_k_chooses_problems(recorded: Recorded) -> None:
+def test_k_selects_problems(recorded: Recorded) -> None:
     one = recorded.problems[4].id
     done = recorded.project.pytest(*SHIPPED, "-k", one)
     assert done.counts()["deselected"] == 11
@@ -207,7 +207,7 @@ def test_several_workers_replay_the_same(recorded: Recorded) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_a_replay_is_resumed_without_doubling_anything(recorded: Recorded) -> None:
+def test_a_resumed_replay_adds_no_duplicates(recorded: Recorded) -> None:
     part = recorded.project.pytest(*SHIPPED, "-k", recorded.problems[0].id, "--run-name=resumed")
     assert part.status == Outcome.INCOMPLETE
     whole = recorded.project.pytest(*SHIPPED, "--resume", "--run-name=resumed")
@@ -219,7 +219,7 @@ def test_a_replay_is_resumed_without_doubling_anything(recorded: Recorded) -> No
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("accepted")
-def test_a_test_of_one_s_own_measures_from_the_records(recorded: Recorded) -> None:
+def test_a_user_s_test_gets_recorded_measurements(recorded: Recorded) -> None:
     recorded.project.write(
         "test_own.py",
         """\
@@ -235,9 +235,7 @@ def test_a_test_of_one_s_own_measures_from_the_records(recorded: Recorded) -> No
 
 
 @pytest.mark.slow
-def test_what_failed_when_it_was_recorded_fails_no_test_but_is_told(
-    recorded: Recorded, tmp_path: Path
-) -> None:
+def test_recorded_failures_are_reported_but_fail_no_test(recorded: Recorded, tmp_path: Path) -> None:
     bad, worst = recorded.problems[0], recorded.problems[1]
     rows = recorded.records.copy()
     wrong = (rows["problem"] == bad.id) & (rows["kernel"] == recorded.kernels[0].name)
@@ -277,7 +275,7 @@ def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         config._ensure_unconfigure()
 
 
-def test_what_cannot_be_meant_is_one_clear_line(
+def test_invalid_options_are_a_one_line_error(
     recorded: Recorded, session_of: Callable[..., ReplaySession], tmp_path: Path
 ) -> None:
     problem, kernel = recorded.problems[0], recorded.kernels[0]
@@ -306,13 +304,13 @@ def test_what_cannot_be_meant_is_one_clear_line(
         assert "\n" not in str(raised.value)
 
 
-def test_a_session_that_cannot_be_meant_is_a_usage_error(recorded: Recorded) -> None:
+def test_invalid_options_are_a_usage_error(recorded: Recorded) -> None:
     done = recorded.project.pytest("--problem-set", SET, "--oracle=missing.parquet")
     assert done.status == pytest.ExitCode.USAGE_ERROR
     assert "ERROR: no records at" in done.output
 
 
-def test_of_several_devices_one_is_chosen_and_that_is_said(
+def test_one_of_several_devices_is_chosen_and_named(
     recorded: Recorded, session_of: Callable[..., ReplaySession]
 ) -> None:
     device = recorded.oracle.parent.parent
@@ -325,7 +323,7 @@ def test_of_several_devices_one_is_chosen_and_that_is_said(
     assert "there are oracles of 2 devices, --model or --oracle chooses another" in session.target_reason
 
 
-def test_two_problem_sets_replay_from_an_oracle_each(
+def test_each_of_two_problem_sets_replays_its_own_oracle(
     recorded: Recorded, session_of: Callable[..., ReplaySession]
 ) -> None:
     second = recorded.project.problem_set("second.csv", tuple(p.id for p in recorded.problems[:3]))

@@ -82,7 +82,7 @@ def is_gone(pid: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_resumed_run_measures_only_what_is_missing(four: Project) -> None:
+def test_a_resumed_run_measures_only_missing_pairs(four: Project) -> None:
     asked = ("--problem-set", "four.csv", *TWO_KERNELS)
     first = four.pytest(*asked, "-k", "f3x3 and compv3")
     before = four.records()
@@ -98,14 +98,14 @@ def test_a_resumed_run_measures_only_what_is_missing(four: Project) -> None:
     assert twice(after).empty
 
 
-def test_nothing_to_resume_is_said(project: Project) -> None:
+def test_resume_without_an_earlier_run_starts_a_new_one(project: Project) -> None:
     finished = project.pytest("--problem-set", "small.csv", *TWO_KERNELS, "--resume", "-k", "f1x1")
     assert finished.status == 0
     assert f"run: {project.runs[0]} (new: there is no run to resume)" in finished.lines
 
 
 @pytest.mark.slow
-def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> None:
+def test_a_named_run_is_not_resumed_with_other_settings(project: Project) -> None:
     named = ("--problem-set", "small.csv", *TWO_KERNELS, "--run-name", "mine")
     assert project.pytest(*named, "-k", "f1x1").status == 0
     assert (project.folder / "reports" / "mine" / "report.html").is_file()
@@ -123,9 +123,7 @@ def test_a_named_run_is_not_resumed_for_another_purpose(project: Project) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_a_second_session_on_a_run_is_refused_and_doubles_nothing(
-    four: Project, more: tuple[str, ...]
-) -> None:
+def test_a_second_session_on_a_run_is_refused(four: Project, more: tuple[str, ...]) -> None:
     process = four.start(*SWEEP, *more)
     passed_until(process, 1)
     process.send_signal(signal.SIGSTOP)  # or it might end before the second one has begun
@@ -142,7 +140,7 @@ def test_a_second_session_on_a_run_is_refused_and_doubles_nothing(
 # ---- Ctrl-C -----------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_run_ends_in_order_and_resumes(four: Project) -> None:
+def test_an_interrupted_run_ends_cleanly_and_resumes(four: Project) -> None:
     process = four.start(*SWEEP)
     seen = passed_until(process, 3)
     worker = worker_of(process)
@@ -165,7 +163,7 @@ def test_an_interrupted_run_ends_in_order_and_resumes(four: Project) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_distributed_run_ends_in_order(four: Project) -> None:
+def test_an_interrupted_distributed_run_ends_cleanly(four: Project) -> None:
     process = four.start(*SWEEP, "-n2")
     seen = passed_until(process, 3)
     workers = list(children(process.pid))
@@ -215,7 +213,7 @@ Kill = Callable[[subprocess.Popen[str]], None]
     ],
     ids=["pytest", "measuring worker", "xdist worker", "xdist controller"],
 )
-def test_kill_9_loses_nothing_that_was_finished(
+def test_sigkill_loses_no_finished_pair(
     four: Project, kill: Kill, more: tuple[str, ...], moments: int
 ) -> None:
     """Killed at random moments, again and again; what was reported is kept, with its time."""
@@ -256,9 +254,7 @@ def random_numbers(count: int, seed: str) -> list[int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_a_budget_stops_between_problems_and_the_rest_is_for_resume(
-    four: Project, more: tuple[str, ...]
-) -> None:
+def test_a_budget_stops_between_problems_and_resume_continues(four: Project, more: tuple[str, ...]) -> None:
     asked = ("--problem-set", "four.csv", *TWO_KERNELS, *more)
     four.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
     first = four.pytest(*asked, "--budget", "1h", "-p", "clock_that_jumps")
@@ -280,14 +276,14 @@ def test_a_budget_stops_between_problems_and_the_rest_is_for_resume(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("more", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_a_budget_that_ends_before_the_first_pair_is_no_pass(four: Project, more: tuple[str, ...]) -> None:
+def test_a_budget_spent_before_the_first_pair_is_not_a_pass(four: Project, more: tuple[str, ...]) -> None:
     done = four.pytest("--problem-set", "four.csv", *TWO_KERNELS, *more, "--budget", "1ms")
     assert done.status == Outcome.INCOMPLETE
     assert "nothing was measured: the budget of 1ms is spent" in done.output
 
 
 @pytest.mark.slow
-def test_cold_and_warm_runs_are_apart(project: Project) -> None:
+def test_cold_and_warm_runs_are_never_combined(project: Project) -> None:
     """Each is recorded as what it is, and neither goes on with the other."""
     common = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "i5x5", "--samples", "3", "--resume")
     for options in (("--cold-cache",), (), ("--cold-cache",)):

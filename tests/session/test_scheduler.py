@@ -94,7 +94,7 @@ def test_every_worker_has_a_unit_before_one_has_two() -> None:
     assert all(worker.told_to_end for worker in xdist.all_workers)
 
 
-def test_what_takes_long_goes_first_and_equals_keep_their_order() -> None:
+def test_long_units_go_first_and_equal_ones_keep_their_order() -> None:
     expected: list[Mapping[str, int]] = []
 
     def times(counts: Mapping[str, int]) -> dict[str, float]:
@@ -111,7 +111,7 @@ def test_what_takes_long_goes_first_and_equals_keep_their_order() -> None:
     assert expected == [{problem(number): 3 for number in (1, 2, 3, 4)}]
 
 
-def test_a_stop_waits_for_a_few_tests_not_for_a_whole_unit() -> None:
+def test_a_stop_waits_for_a_few_tests_only() -> None:
     xdist = simulated(2, pairs([400, 400]))
     while len(xdist.ran) < 50:
         xdist.go_on()
@@ -126,7 +126,7 @@ def test_a_stop_waits_for_a_few_tests_not_for_a_whole_unit() -> None:
 
 @pytest.mark.parametrize("workers", [1, 2, 3])
 @pytest.mark.parametrize("after", range(1, 24))
-def test_one_death_at_any_time_costs_the_test_that_had_begun(workers: int, after: int) -> None:
+def test_a_death_at_any_time_fails_only_the_running_test(workers: int, after: int) -> None:
     tests = pairs([8, 8, 8])
     xdist = simulated(workers, tests)
     kill_one_after(xdist, after)
@@ -136,7 +136,7 @@ def test_one_death_at_any_time_costs_the_test_that_had_begun(workers: int, after
     assert len(xdist.crashed) <= 1
 
 
-def test_a_test_that_kills_its_worker_is_run_by_one_worker_only() -> None:
+def test_a_test_that_kills_its_worker_is_not_repeated() -> None:
     tests = pairs([6, 3])
     xdist = simulated(2, tests)
     xdist.deadly = {tests[2], tests[5], tests[6]}
@@ -146,7 +146,7 @@ def test_a_test_that_kills_its_worker_is_run_by_one_worker_only() -> None:
     assert len(xdist.all_workers) == 2 + 3
 
 
-def test_workers_that_die_before_they_begin_anything_do_not_go_on_for_ever() -> None:
+def test_workers_that_die_before_their_first_test_end_the_session() -> None:
     tests = pairs([3])
     xdist = simulated(1, tests)
     while not xdist.ended:
@@ -157,7 +157,7 @@ def test_workers_that_die_before_they_begin_anything_do_not_go_on_for_ever() -> 
     assert sorted(xdist.crashed) == tests
 
 
-def test_no_more_restarts_leave_tests_and_it_is_known() -> None:
+def test_tests_left_without_restarts_are_counted() -> None:
     tests = pairs([8, 8])
     xdist = simulated(2, tests, most_restarts=0)
     kill_one_after(xdist, 5)
@@ -166,7 +166,7 @@ def test_no_more_restarts_leave_tests_and_it_is_known() -> None:
     assert xdist.scheduler.unfinished > 0
 
 
-def test_a_crashed_test_may_be_asked_for_again() -> None:
+def test_a_hook_may_repeat_a_crashed_test() -> None:
     tests = pairs([6, 2])
     xdist = simulated(2, tests)
     xdist.pytest_handlecrashitem = (  # type: ignore[method-assign]
@@ -256,5 +256,5 @@ class Session(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-def test_every_test_runs_once_or_is_reported_whatever_dies_when() -> None:
+def test_every_test_runs_once_or_is_reported() -> None:
     run_state_machine_as_test(Session, settings=settings(max_examples=60, stateful_step_count=40))

@@ -13,7 +13,7 @@ JUDGED = ("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("-n2",)], ids=["one process", "two workers"])
-def test_a_baseline_s_leaders_are_timed_in_turn_in_rounds_of_their_own(
+def test_leaders_of_a_baseline_are_measured_again_in_later_rounds(
     workers: tuple[str, ...], project: Project
 ) -> None:
     project.problem_set("four.csv", PROBLEMS)

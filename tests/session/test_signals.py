@@ -47,7 +47,7 @@ def end_of(process: subprocess.Popen[str], begin: str) -> Finished:
 @pytest.mark.parametrize(
     ("number", "workers"), [(signal.SIGTERM, ()), *slow((signal.SIGTERM, ("-n1",)), (signal.SIGHUP, ()))]
 )
-def test_a_session_that_is_told_to_end_seals_and_says_how_to_go_on(
+def test_a_signal_seals_the_journals_and_prints_how_to_resume(
     number: signal.Signals, workers: tuple[str, ...], project: Project
 ) -> None:
     project.problem_set("four.csv", PROBLEMS)

@@ -57,7 +57,7 @@ def test_auxiliary_rows_are_separated_from_own_rows() -> None:
     assert not is_auxiliary(own).any()
 
 
-def test_an_auxiliary_row_counts_one_if_own_rows_have_weights() -> None:
+def test_auxiliary_rows_have_weight_one() -> None:
     own = training_rows(records_of("forward", 3)).table.assign(**{IMPORTANCE: 5.0})
     both = with_auxiliary(own, training_rows(records_of("bwd_data", 2)).table)
     assert both[IMPORTANCE].tolist() == [5.0] * len(own) + [1.0] * (len(both) - len(own))
@@ -71,7 +71,7 @@ def test_an_auxiliary_row_counts_one_if_own_rows_have_weights() -> None:
     first=st.integers(0, 2),
     grouping=st.sampled_from(["problem", "family"]),
 )
-def test_no_auxiliary_row_is_of_a_held_out_shape(taught: int, held: int, first: int, grouping: str) -> None:
+def test_auxiliary_rows_exclude_held_out_shapes(taught: int, held: int, first: int, grouping: str) -> None:
     """Problems of one seed begin alike: some shapes are in both, in another direction."""
     auxiliary = training_rows(records_of("bwd_data", taught)).table
     own = training_rows(records_of("forward", held, seed=first)).table
@@ -119,7 +119,7 @@ def test_auxiliary_data_helps_where_own_problems_are_few() -> None:
 
 
 @pytest.mark.slow
-def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
+def test_every_second_booster_trains_on_own_rows_only() -> None:
     own = training_rows(records_of("forward", 6)).table
     others = training_rows(records_of("bwd_data", 6)).table
     recipe = replace(ORDER, trees=(replace(ORDER.trees[0], ensemble=3),))
@@ -132,7 +132,7 @@ def test_every_second_booster_is_of_a_direction_s_own_rows() -> None:
 
 
 @pytest.mark.slow
-def test_a_folder_records_its_auxiliary_data_and_is_of_one_direction(tmp_path: Path) -> None:
+def test_a_folder_records_its_auxiliary_data(tmp_path: Path) -> None:
     own = records_of("forward", 6, vgprs=64)
     also = pd.concat([records_of("bwd_data", 5, vgprs=32), own])
     more = CodeTable({"elsewhere": {"vgprs": 8}})

@@ -82,7 +82,7 @@ def counted(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]
 
 
 @pytest.mark.slow
-def test_every_variant_is_there_and_the_folder_that_is_timed_is_its_own(found: TradeOff) -> None:
+def test_every_variant_is_evaluated_and_timed_in_its_own_folder(found: TradeOff) -> None:
     variants = {row.variant for row in found.rows}
     assert len(variants) == len(found.rows) == 2 * 2 * 3 * 2 + 1
     assert Variant(16, 7, 2, 59) in variants
@@ -107,7 +107,7 @@ def test_efficiencies_are_those_of_the_selection(seed: int, rows: pd.DataFrame) 
 
 
 @pytest.mark.slow
-def test_the_chosen_one_is_the_smallest_that_is_as_good_as_the_best(found: TradeOff) -> None:
+def test_the_smallest_variant_within_the_tolerance_is_chosen(found: TradeOff) -> None:
     best, chosen = found.row(found.best), found.row(found.chosen)
     assert best.by["problem"].mean_gain == best.by["family"].p10_gain == Interval(0.0, 0.0, 0.0)
     for grouping in ("problem", "family"):
@@ -134,7 +134,7 @@ def variant_row(
     return Row(Variant(trees, 15, 1, 59), by, model_bytes, pick_us=1e6 / model_bytes)
 
 
-def test_neither_mean_nor_p10_nor_one_of_the_groupings_may_lose_more() -> None:
+def test_the_tolerance_holds_for_mean_and_p10_in_every_grouping() -> None:
     best = variant_row(8, 800)
     just = variant_row(7, 700, mean=-0.1, p10=-0.1)
     rows = [
@@ -151,7 +151,7 @@ def test_neither_mean_nor_p10_nor_one_of_the_groupings_may_lose_more() -> None:
 
 @pytest.mark.parametrize("variant", [Variant(4, 7, 1, 59), Variant(8, 4, 2, 15), Variant(0, 0, 0, 0)])
 @pytest.mark.parametrize("recipe", [TREES, CORRECTED], ids=["trees", "corrected"])
-def test_a_variant_cut_from_a_longer_training_is_what_its_own_training_gives(
+def test_a_truncated_training_equals_a_training_of_that_size(
     variant: Variant, recipe: Recipe, rows: pd.DataFrame
 ) -> None:
     if not variant.trees and recipe is TREES:
@@ -167,9 +167,7 @@ def test_a_variant_cut_from_a_longer_training_is_what_its_own_training_gives(
 
 
 @pytest.mark.slow
-def test_the_figures_are_those_of_cross_validating_the_chosen_recipe(
-    found: TradeOff, rows: pd.DataFrame
-) -> None:
+def test_metrics_equal_cross_validation_of_the_chosen_recipe(found: TradeOff, rows: pd.DataFrame) -> None:
     for grouping, figures in found.row(found.chosen).by.items():
         table = cross_validate(found.recipe, rows, "gfx950", 3, grouping).table
         efficiency = check(rows, table, grouping, 3).efficiency
@@ -178,7 +176,7 @@ def test_the_figures_are_those_of_cross_validating_the_chosen_recipe(
 
 
 @pytest.mark.slow
-def test_the_same_rows_and_seed_make_the_same_choice_whatever_picking_takes(rows: pd.DataFrame) -> None:
+def test_the_choice_does_not_depend_on_pick_times(rows: pd.DataFrame) -> None:
     def slow_when_small(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
         return 1e6 - counted(folder, problems, kernels)
 
@@ -193,7 +191,7 @@ def test_the_same_rows_and_seed_make_the_same_choice_whatever_picking_takes(rows
 
 
 @pytest.mark.slow
-def test_a_compact_training_ships_the_choice_and_says_so(tmp_path: Path) -> None:
+def test_a_compact_training_stores_the_choice(tmp_path: Path) -> None:
     records = make_records(make_problems(12), make_kernels(), noise=0.05)
     said: list[str] = []
     model = train(
@@ -238,7 +236,7 @@ def test_the_table_shows_the_best_the_chosen_and_what_no_smaller_one_beats(found
     assert len(lines) < len(found.rows)
 
 
-def test_what_cannot_be_made_smaller_is_one_line(rows: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_recipe_without_trees_is_a_one_line_error(rows: pd.DataFrame, tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="picks without trees"):
         trade_off(recipe_named("physical"), rows, "gfx950")
     one = rows[rows["problem"] == rows["problem"].iloc[0]]

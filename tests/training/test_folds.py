@@ -30,7 +30,7 @@ def test_folds_are_balanced() -> None:
     assert np.bincount(folds).tolist() == [200] * 5
 
 
-def test_dilation_tells_problems_apart_and_image_size_does_not_tell_families(records: pd.DataFrame) -> None:
+def test_dilation_separates_problems_and_image_size_does_not_separate_families(records: pd.DataFrame) -> None:
     row = records.head(1)
     rows = pd.concat([row, row.assign(dilation_h=2), row.assign(N=row["N"] + 1, Hi=row["Hi"] + 8)])
     assert group_codes(rows, "problem").tolist() == [0, 1, 2]

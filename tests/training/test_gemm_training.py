@@ -108,7 +108,7 @@ def test_features_are_numbers_in_their_ranges(
     assert set(work.bytes) == {float(problem.bytes)}
 
 
-def test_own_features_of_a_case_worked_by_hand() -> None:
+def test_own_features_match_a_hand_calculation() -> None:
     problem = GemmProblem("bf16", "rcr", 200, 4096, 512, 2)
     kernel = parse_kernel_name(
         "gemm_bf16_rcr_compv4_cshuffle_intrawave_True_True_True_False_128x128x64_2x2x1_32x32x16"
@@ -129,7 +129,7 @@ def test_own_features_of_a_case_worked_by_hand() -> None:
     assert found["vector_a_bytes"] == found["vector_b_bytes"] == 16
 
 
-def test_cross_validation_holds_a_size_together_whatever_the_layout() -> None:
+def test_folds_keep_all_layouts_of_a_size_together() -> None:
     rows = make_records()
     codes = pd.Series(fold_codes(rows))
     assert codes.groupby([rows["M"], rows["N"], rows["K"]]).nunique().max() == 1
@@ -172,7 +172,7 @@ def test_a_trained_model_picks_well_from_its_folder(recipe: str, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_every_recipe_is_of_gemm_features_for_gemm(name: str) -> None:
+def test_every_recipe_uses_gemm_features_for_gemm(name: str) -> None:
     recipe = RECIPES[name].for_op("gemm")
     assert {schema_named(part.schema).op for part in recipe.trees} <= {"gemm_universal"}
     assert recipe.name == name
@@ -180,16 +180,14 @@ def test_every_recipe_is_of_gemm_features_for_gemm(name: str) -> None:
     assert RECIPES[name].for_op("grouped_conv") is RECIPES[name]
 
 
-def test_a_direction_is_for_convolutions_alone() -> None:
+def test_gemm_takes_no_direction() -> None:
     with pytest.raises(ModelError, match="GEMMs, which have no direction 'forward'"):
         train(make_records(), direction="forward")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["physical", "physical_and_trees"])
-def test_the_physical_time_model_is_of_gemm_terms_and_survives_its_folder(
-    recipe: str, tmp_path: Path
-) -> None:
+def test_the_physical_time_model_of_gemm_is_saved_and_loaded(recipe: str, tmp_path: Path) -> None:
     records = make_records()
     model = train(records, RECIPES[recipe].with_trees(100), n_splits=2)
     model.save(tmp_path / "m")
@@ -204,7 +202,7 @@ def test_the_physical_time_model_is_of_gemm_terms_and_survives_its_folder(
     assert np.isfinite(predictor.predict(problem, kernels("crr"))).all()
 
 
-def test_terms_of_a_gemm_worked_by_hand() -> None:
+def test_gemm_terms_match_a_hand_calculation() -> None:
     problem = GemmProblem("bf16", "rcr", 200, 40000, 500, 2)
     (kernel,) = (k for k in kernels() if k.tile == (64, 64, 64) and k.pipeline == "compv3")
     names = GEMM_TERMS.names
@@ -244,13 +242,13 @@ def test_aliases_of_gemm_are_found_merged_and_picked() -> None:
     assert table.groupby(["problem", "stands"])["predicted"].agg(np.ptp).max() == pytest.approx(0, abs=1e-9)
 
 
-def test_one_binary_of_two_layouts_is_two_kernels() -> None:
+def test_a_binary_of_two_layouts_is_two_kernels() -> None:
     rows = training_rows(make_records().assign(source_hash="the same")).table
     for names in find_aliases(rows).groups().values():
         assert len({parse_kernel_name(name).layout for name in names}) == 1  # type: ignore[union-attr]
 
 
-def test_predictions_for_a_run_come_from_its_other_problems() -> None:
+def test_out_of_fold_predictions_use_the_other_problems() -> None:
     records = make_records()
     table = out_of_fold(records, "gfx950", n_splits=3)
     assert len(table) == len(records)
@@ -259,7 +257,7 @@ def test_predictions_for_a_run_come_from_its_other_problems() -> None:
 
 
 @pytest.mark.slow
-def test_suggestions_are_unmeasured_pairs_that_can_be_computed() -> None:
+def test_suggestions_are_unmeasured_supported_pairs() -> None:
     records = make_records()
     measured = records[records.index % 3 > 0]
     problems = [*problems_of(records), GemmProblem("bf16", "rcr", 100, 72, 64)]
@@ -301,7 +299,7 @@ def test_a_search_proposes_gemm_kernels_that_can_be_built(strategy: str, tmp_pat
     assert known == set(state.scores) & set(make_records()["kernel"])
 
 
-def test_a_search_on_the_cpu_looks_at_tiles_of_ordinary_depth() -> None:
+def test_a_search_on_the_cpu_proposes_usual_tile_depths() -> None:
     space = Space.of("cpu", GemmProblem("bf16", "rcr", 64, 64, 512))
     choices = ([0, 0, 0, 0, depth, 1, 0, 0, 0, 0, 0, 0] for depth in range(len(space.axes[4])))
     depths = {kernel.tile_k for choice in choices if (kernel := space.kernel(choice))}
@@ -309,7 +307,7 @@ def test_a_search_on_the_cpu_looks_at_tiles_of_ordinary_depth() -> None:
 
 
 @pytest.mark.slow
-def test_pairs_on_record_as_unsupported_are_not_ranked(tmp_path: Path) -> None:
+def test_recorded_unsupported_pairs_are_not_ranked(tmp_path: Path) -> None:
     records = make_records()
     train(records, RECIPES["log_time"].with_trees(100), n_splits=2).save(tmp_path / "m")
     names = sorted(records["kernel"].unique())

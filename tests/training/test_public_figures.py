@@ -22,7 +22,7 @@ from tile_oracle.training.training_rows import training_rows
 SHIPPED = Path(__file__).parents[2] / "models" / "grouped_conv_forward_bf16_gfx950"
 
 
-def test_the_published_models_figures(public_dev: pd.DataFrame, published_picks: Path) -> None:
+def test_the_metrics_of_the_published_model(public_dev: pd.DataFrame, published_picks: Path) -> None:
     found = evaluate("published", public_dev, read_picks(published_picks, problems_of(public_dev)))
     figures = {name: round(found.headlines[name].value, 2) for name in ("mean", "median", "P10", "min")}
     assert figures == {"mean": 92.76, "median": 96.72, "P10": 78.56, "min": 65.16}
@@ -50,7 +50,7 @@ def test_cross_validated_over_all_public_rows(
     assert (found.p10_percent or 0) >= 96.5
 
 
-def test_the_small_variant_that_the_training_file_alone_chooses(
+def test_the_compact_variant_of_the_training_file(
     public_training: pd.DataFrame, public_dev: pd.DataFrame
 ) -> None:
     """The choice of `tile-oracle train --compact` there, as stated in docs/heuristic.md."""
@@ -65,7 +65,7 @@ def test_the_small_variant_that_the_training_file_alone_chooses(
 
 
 @pytest.mark.parametrize(("grouping", "mean", "p10"), [("problem", 99.15, 97.5), ("family", 98.9, 96.5)])
-def test_the_shipped_model_is_the_smallest_that_is_as_good(
+def test_the_shipped_model_is_the_smallest_within_the_tolerance(
     grouping: str, mean: float, p10: float, public_training: pd.DataFrame, public_dev: pd.DataFrame
 ) -> None:
     """Cross-validated again on the public rows, it has the metrics in its folder."""
@@ -84,7 +84,7 @@ def test_the_shipped_model_is_the_smallest_that_is_as_good(
     assert len(means) == 109
 
 
-def test_compv4_is_three_kernels_whose_tiles_are_known(public_training: pd.DataFrame) -> None:
+def test_compv4_is_three_kernels_with_known_tiles(public_training: pd.DataFrame) -> None:
     aliases = fit(recipe_named("physical"), training_rows(public_training).table, "gfx950").aliases
     tiles = {stands.split("_2d_")[1].split("_")[0]: len(names) for stands, names in aliases.groups().items()}
     assert tiles == {"16x64x128": 2, "32x64x128": 3, "64x64x128": 5}

@@ -31,12 +31,12 @@ def training() -> pd.DataFrame:
     return merge_records([read_rows(FOLDER / "training.parquet")])[0]
 
 
-def test_it_is_found_for_its_cpu_and_no_other() -> None:
+def test_the_model_is_found_for_its_cpu_only() -> None:
     assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 26, model 2") == FOLDER
     assert find_model("forward", "bf16", "cpu", device="AMD EPYC, family 25, model 1") is None
 
 
-def test_sessions_that_measure_look_for_models_of_a_cpu_in_the_users_folder_alone() -> None:
+def test_live_sessions_use_cpu_models_from_the_user_folder_only() -> None:
     own, shipped = Path("mine"), data_folder("models")
     assert model_places(own, "cpu") == (own,)
     assert model_places(own, "cpu", replayed=True) == (own, shipped)
@@ -49,7 +49,9 @@ def test_no_problem_of_the_validation_set_was_trained_on(training: pd.DataFrame)
 
 
 @pytest.mark.slow
-def test_its_records_make_it_again_byte_for_byte(training: pd.DataFrame, tmp_path: Path) -> None:
+def test_training_on_its_records_reproduces_the_model_byte_for_byte(
+    training: pd.DataFrame, tmp_path: Path
+) -> None:
     manifest = json.loads((FOLDER / "train_manifest.json").read_text())
     if manifest["lightgbm_version"] != lightgbm.__version__:
         pytest.skip(f"made with lightgbm {manifest['lightgbm_version']}, here is {lightgbm.__version__}")
@@ -58,7 +60,7 @@ def test_its_records_make_it_again_byte_for_byte(training: pd.DataFrame, tmp_pat
     assert (tmp_path / "again" / name).read_bytes() == (FOLDER / name).read_bytes()
 
 
-def test_the_oracle_says_what_the_documentation_says() -> None:
+def test_the_oracle_matches_the_documentation() -> None:
     records = merge_records([read_rows(ORACLE)])[0]
     final = final_measurements(records)
     rankings = rank_records(Predictor.load(FOLDER), final)

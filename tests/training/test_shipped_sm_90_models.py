@@ -76,12 +76,12 @@ def oracle(folder: Path, *names: str) -> pd.DataFrame:
     return merge_records([read_rows(path) for path in paths])[0]
 
 
-def test_it_is_the_one_that_is_found(direction: str, folder: Path) -> None:
+def test_the_shipped_model_is_found(direction: str, folder: Path) -> None:
     assert find_model(direction, "bf16", "sm_90") == folder
 
 
 @pytest.mark.slow
-def test_no_direction_taught_it_anything_of_a_validation_problem(direction: str, folder: Path) -> None:
+def test_no_auxiliary_row_is_of_a_validation_problem(direction: str, folder: Path) -> None:
     manifest = json.loads((folder / "train_manifest.json").read_text())
     assert set(manifest["taught_by"]) == set(DIRECTIONS) - {direction}
     held_out = oracle(folder, *sets_of(direction)).drop_duplicates("problem")
@@ -95,9 +95,7 @@ def test_no_direction_taught_it_anything_of_a_validation_problem(direction: str,
 
 
 @pytest.mark.slow
-def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured(
-    direction: str, folder: Path
-) -> None:
+def test_the_validation_set_is_unseen_and_fully_measured(direction: str, folder: Path) -> None:
     training = merge_records([read_rows(folder / "training.parquet")])[0]
     recorded = oracle(folder, *sets_of(direction))
     ids = {problem.id for name in sets_of(direction) for problem in load_problem_set(name).problems}
@@ -112,7 +110,7 @@ def test_nothing_of_the_validation_set_was_trained_on_and_all_of_it_was_measured
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
-def test_its_picks_are_as_good_as_is_said(name: str) -> None:
+def test_its_picks_reach_the_published_metrics(name: str) -> None:
     """For forward_validation_300, README's second command checks it: tests/docs/test_docs.py."""
     problems = load_problem_set(name).problems
     folder = data_folder("models") / folder_name(problems[0].direction)
@@ -124,7 +122,9 @@ def test_its_picks_are_as_good_as_is_said(name: str) -> None:
 
 
 @pytest.mark.skipif(not os.environ.get("TILE_ORACLE_RETRAIN"), reason="TILE_ORACLE_RETRAIN=1 runs it")
-def test_the_records_make_it_again_byte_for_byte(direction: str, folder: Path, tmp_path: Path) -> None:
+def test_training_on_the_records_reproduces_the_model_byte_for_byte(
+    direction: str, folder: Path, tmp_path: Path
+) -> None:
     manifest = json.loads((folder / "train_manifest.json").read_text())
     if manifest["lightgbm_version"] != lightgbm.__version__:
         pytest.skip(f"made with lightgbm {manifest['lightgbm_version']}, here is {lightgbm.__version__}")

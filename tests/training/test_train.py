@@ -65,7 +65,7 @@ def test_the_physical_model_extrapolates_its_rule(records: pd.DataFrame) -> None
     assert np.median(np.abs(joined["predicted_tflops"] / joined["tflops"] - 1)) < 0.02
 
 
-def test_a_held_out_problem_is_predicted_by_a_model_that_never_saw_it(records: pd.DataFrame) -> None:
+def test_held_out_problems_are_predicted_by_a_model_trained_without_them(records: pd.DataFrame) -> None:
     rows = training_rows(records).table
     table = cross_validate(few_trees("log_time"), rows, "gfx950", n_splits=4).table
     fold_of = table.groupby("problem")["fold"].first()
@@ -93,7 +93,7 @@ def test_out_of_fold_predicts_the_whole_pool_even_for_few_problems() -> None:
 
 
 @pytest.mark.slow
-def test_each_direction_is_learnt_by_itself() -> None:
+def test_each_direction_has_its_own_model() -> None:
     forward = make_records(make_problems(6), make_kernels()[:4], arch="cpu")
     rows = forward.assign(direction="bwd_data", latency_ms=forward["latency_ms"] * 50)
     rows["problem"] = [GroupedConvProblem.from_row(row).id for row in rows.to_dict("records")]
@@ -116,12 +116,14 @@ def test_each_direction_is_learnt_by_itself() -> None:
         ("gemm", "cpu", True, "default"),
     ],
 )
-def test_what_suits_the_measurements_is_trained(op: str, arch: str, has_code: bool, name: str) -> None:
+def test_the_suited_recipe_of_an_operation_and_architecture(
+    op: str, arch: str, has_code: bool, name: str
+) -> None:
     assert suited_recipe(op, arch, has_code=has_code) == name
 
 
 @pytest.mark.slow
-def test_without_a_name_the_suited_recipe_is_taken(records: pd.DataFrame) -> None:
+def test_the_default_recipe_is_the_suited_one(records: pd.DataFrame) -> None:
     few = records[records["problem"].isin(records["problem"].unique()[:4])]
     assert train(few, n_splits=2).spec.recipe == "default"
     assert train(few.assign(arch="sm_90"), n_splits=2).spec.recipe == "lambdarank"
@@ -184,14 +186,14 @@ def test_progress_and_figures_of_both_groupings(records: pd.DataFrame, tmp_path:
 
 
 @pytest.mark.slow
-def test_scores_are_no_tflops_in_the_figures_of_cross_validation(records: pd.DataFrame) -> None:
+def test_scores_have_no_regression_metrics(records: pd.DataFrame) -> None:
     for target, has in (("log_time", True), ("lambdarank", False)):
         for found in train(records, few_trees(target), n_splits=2).checks:
             assert (found.r2 is not None, found.rmse_log is not None) == (has, has)
             assert (found.efficiency.mean_percent or 0.0) > 50
 
 
-def test_a_warm_start_adds_trees_and_says_where_it_came_from(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_a_warm_start_adds_trees_and_records_its_lineage(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, few_trees("log_time"), n_splits=2).save(tmp_path / "old")
     more = make_records(make_problems(30, seed=5), make_kernels(), seed=5)
     model = train(more, few_trees("log_time"), warm_start=tmp_path / "old", warm_trees=20)
@@ -241,9 +243,7 @@ def test_a_warm_start_grows_every_member_from_its_own_old_trees(
 
 
 @pytest.mark.slow
-def test_a_warm_start_refuses_what_it_would_lose_or_cannot_grow(
-    records: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_warm_start_refuses_incompatible_recipes(records: pd.DataFrame, tmp_path: Path) -> None:
     train(records, few_trees("tflops_97"), n_splits=2).save(tmp_path / "old")
     train(records, few_trees("physical"), n_splits=2).save(tmp_path / "no_trees")
     with pytest.raises(ModelError, match="has no member latency; it has tflops"):
@@ -254,9 +254,7 @@ def test_a_warm_start_refuses_what_it_would_lose_or_cannot_grow(
 
 
 @pytest.mark.slow
-def test_a_warm_start_keeps_a_target_that_was_trained_without_its_logarithm(
-    records: pd.DataFrame, tmp_path: Path
-) -> None:
+def test_a_warm_start_keeps_a_target_without_log_transform(records: pd.DataFrame, tmp_path: Path) -> None:
     rows = training_rows(records).table
     recipe = few_trees("tflops_97")
     plain = replace(TARGETS["tflops"], logged=False)
@@ -270,7 +268,7 @@ def test_a_warm_start_keeps_a_target_that_was_trained_without_its_logarithm(
 
 
 @pytest.mark.slow
-def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd.DataFrame) -> None:
+def test_hard_examples_report_every_round_and_keep_the_best(records: pd.DataFrame) -> None:
     rows = training_rows(records).table
     weighted, rounds = mine_hard_examples(few_trees("log_time"), rows, "gfx950", 2, 3)
     assert [one["round"] for one in rounds] == [0, 1, 2]
@@ -279,7 +277,7 @@ def test_hard_examples_are_shown_round_by_round_and_the_best_is_kept(records: pd
 
 
 @pytest.mark.slow
-def test_weights_decide_which_of_two_truths_is_learnt(records: pd.DataFrame, tmp_path: Path) -> None:
+def test_weights_change_what_the_model_learns(records: pd.DataFrame, tmp_path: Path) -> None:
     """Half of the problems run three times slower than the rule; the model follows the greater weight."""
     names = sorted(records["problem"].unique())
     slow = records["problem"].isin(names[::2])
@@ -304,7 +302,7 @@ def test_weights_decide_which_of_two_truths_is_learnt(records: pd.DataFrame, tmp
     assert len(model.checks) == 2
 
 
-def test_weights_that_are_none_are_said(records: pd.DataFrame) -> None:
+def test_invalid_weights_are_refused(records: pd.DataFrame) -> None:
     rows = training_rows(records).table
     problem, kernel = rows["problem"][0], rows["kernel"][0]
     both = with_importance(rows, pd.DataFrame({"problem": [problem], "kernel": [kernel], "weight": ["2"]}))
@@ -322,7 +320,7 @@ def test_weights_that_are_none_are_said(records: pd.DataFrame) -> None:
             with_importance(rows, pd.DataFrame(table))
 
 
-def test_rows_that_failed_once_are_not_learnt_from(records: pd.DataFrame) -> None:
+def test_pairs_that_failed_once_are_not_trained_on(records: pd.DataFrame) -> None:
     first = records.iloc[0]
     again = records.head(1).assign(status="wrong", latency_ms=None, round=1)
     rows = training_rows(pd.concat([records, again], ignore_index=True))
@@ -336,7 +334,7 @@ def test_rows_that_failed_once_are_not_learnt_from(records: pd.DataFrame) -> Non
         training_rows(records.drop(columns="latency_ms"))
 
 
-def test_records_of_several_kinds_must_be_told_apart(records: pd.DataFrame) -> None:
+def test_records_of_several_kinds_are_refused(records: pd.DataFrame) -> None:
     both = pd.concat([records, records.assign(arch="gfx942")], ignore_index=True)
     with pytest.raises(ModelError, match="choose one with --arch"):
         train(both, few_trees("log_time"))
@@ -348,7 +346,7 @@ def test_records_of_several_kinds_must_be_told_apart(records: pd.DataFrame) -> N
         train(records, "log_time", targets=("joy",))
 
 
-def test_made_records_follow_their_rule() -> None:
+def test_synthetic_records_follow_their_rule() -> None:
     problem, kernel = make_problems(1)[0], make_kernels()[0]
     row = make_records([problem], [kernel], noise=0.0).iloc[0]
     assert row["latency_ms"] == pytest.approx(true_time_ms(problem, kernel))

@@ -38,7 +38,7 @@ def known(folder: Path) -> TrainingRange:
     return found
 
 
-def test_a_problem_like_those_of_the_training_is_inside(model: Path) -> None:
+def test_a_problem_like_the_training_problems_is_inside(model: Path) -> None:
     assert known(model).problem_outside(INSIDE) == ()
     assert all(known(model).problem_outside(problem) == () for problem in make_problems(30))
 
@@ -54,14 +54,12 @@ def test_a_problem_like_those_of_the_training_is_inside(model: Path) -> None:
         ({"ndim": 3, "Di": 4, "Z": 3}, "forward bf16 3D, trained on forward bf16 2D"),
     ],
 )
-def test_what_was_not_trained_on_is_outside_with_its_reason(
-    model: Path, change: dict[str, object], reason: str
-) -> None:
+def test_a_problem_outside_has_a_reason(model: Path, change: dict[str, object], reason: str) -> None:
     (said,) = known(model).problem_outside(replace(INSIDE, **change))
     assert said.startswith(reason)
 
 
-def test_kernels_that_were_never_measured_are_told_from_their_twins(model: Path) -> None:
+def test_unmeasured_kernels_and_unmeasured_twins_differ(model: Path) -> None:
     seen = "grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave"
     assert known(model).kernel_outside(seen) == ""
     with_aliases = replace(known(model), aliases=no_aliases([seen]))
@@ -71,14 +69,14 @@ def test_kernels_that_were_never_measured_are_told_from_their_twins(model: Path)
     assert stranger == "never measured, predicted by its features"
 
 
-def test_a_model_that_does_not_say_its_training_has_no_range(model: Path, tmp_path: Path) -> None:
+def test_a_model_with_unknown_training_problems_has_no_range(model: Path, tmp_path: Path) -> None:
     silent = shutil.copytree(model, tmp_path / "silent")
     for name in (MANIFEST_FILE, OUT_OF_FOLD_FILE):
         (silent / name).unlink(missing_ok=True)
     assert TrainingRange.of(silent) is None
 
 
-def test_groups_are_outside_of_the_shipped_gfx950_model(capsys: pytest.CaptureFixture[str]) -> None:
+def test_groups_are_outside_the_shipped_gfx950_model(capsys: pytest.CaptureFixture[str]) -> None:
     ids = "forward-bf16-n2-g32-c64-k64-i8x8-f3x3-p1", "forward-bf16-n8-c64-k64-i56x56-f3x3-p1"
     assert known(GFX950).problem_outside(replace(INSIDE, G=32)) == ("G = 32, trained on 1 alone",)
     assert main(["predict", *ids, "--model", str(GFX950), "--top", "1"]) == 0

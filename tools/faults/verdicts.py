@@ -43,7 +43,7 @@ from tile_oracle.problem import Problem
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.schema import ROUND_FINAL
 from tile_oracle.selection import select
-from tile_oracle.session.settle import MOST_ROUNDS, badly_known
+from tile_oracle.session.settle import MOST_ROUNDS, uncertain_picks
 from tools.faults.campaign import Campaign, Outcome, main
 
 KINDS = ("unchanged", "mean", "problem")
@@ -223,7 +223,7 @@ def _baseline_of(path: Path, how: str) -> Baseline:
     accepted = _analysed(recording, rows, picks)
     if how == SESSION:
         rng = np.random.default_rng(0)
-        accepted = settled(recording, rows, rows, picks, lambda one: badly_known(one.noise), rng)
+        accepted = settled(recording, rows, rows, picks, lambda one: uncertain_picks(one.noise), rng)
     return make_baseline(accepted.selection, accepted.final, margins=accepted.noise, **_identity())
 
 

@@ -22,7 +22,7 @@ def wanted(config: pytest.Config) -> bool:
 
 
 def why_not(config: pytest.Config) -> str:
-    """A sentence for users whose options of pytest-benchmark have no effect; "" if they have."""
+    """A note for users whose options of pytest-benchmark have no effect; "" if they have one."""
     if not _asked(config) or _is_on(config):
         return ""
     return (
@@ -42,9 +42,9 @@ def _is_on(config: pytest.Config) -> bool:
 
 
 def report_samples(node: pytest.Item, measurement: Measurement) -> None:
-    """Enter a measurement's samples as the benchmark of a test.
+    """Reports a measurement's samples as the benchmark of a test.
 
-    pytest-benchmark's own pedantic mode runs, over a clock that replays the samples.
+    pytest-benchmark runs in pedantic mode with a timer that replays the samples.
     """
     from pytest_benchmark.fixture import BenchmarkFixture
     from pytest_benchmark.utils import NameWrapper
@@ -74,11 +74,11 @@ def report_samples(node: pytest.Item, measurement: Measurement) -> None:
 
 
 def _nothing() -> None:
-    """What pytest-benchmark believes it times."""
+    """The function that pytest-benchmark times."""
 
 
 def _replay(samples_ms: tuple[float, ...]) -> Iterator[float]:
-    """Start and end of each sample, in seconds, as a clock would have shown them."""
+    """Start and end of each sample in seconds, as a timer would return them."""
     now = 0.0
     for sample in samples_ms:
         yield now

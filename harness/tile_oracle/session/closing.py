@@ -1,4 +1,4 @@
-"""The last lines of a session that did not pass: what its outcome means and which command to run next."""
+"""The last lines of a session that did not pass: what the outcome means and which command to run next."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from tile_oracle.report import wording
 from tile_oracle.report.data import ReportData
 from tile_oracle.session.conclusion import Conclusion
-from tile_oracle.session.outcome import MEANINGS, Outcome, gravest
+from tile_oracle.session.outcome import MEANINGS, Outcome, most_severe
 
 
 def closing_lines(
     conclusion: Conclusion, allowed: frozenset[Outcome], arguments: Sequence[str], replayed: bool
 ) -> list[str]:
-    """The lines on one problem set's outcomes, most severe first; none if it passed or only failed.
+    """The lines about one problem set's outcomes, most severe first; none if it passed or only failed.
 
     arguments: the session's own command line. replayed: nothing was measured, so nothing can be resumed.
     """
@@ -33,8 +33,8 @@ def closing_lines(
 
 
 def status_line(outcomes: Iterable[Outcome], status: int) -> str:
-    """Which of several outcomes became the exit status; "" for a status of pytest's own."""
-    found = gravest(outcomes)
+    """A line on the outcome that became the exit status; "" for a status of pytest's own."""
+    found = most_severe(outcomes)
     if found <= Outcome.FAILED or status != found:
         return ""
     return (
@@ -42,7 +42,7 @@ def status_line(outcomes: Iterable[Outcome], status: int) -> str:
     )
 
 
-_GREEN = "end with exit status 0 all the same"
+_GREEN = "exit with status 0 anyway"
 _ALLOWING = {Outcome.IN_SAMPLE: "let these problems count"}
 
 
@@ -73,8 +73,8 @@ def _meaning(outcome: Outcome) -> Callable[[ReportData], str]:
 def _no_baseline(data: ReportData) -> str:
     whose = data.ranked_by.name or "this model"
     return (
-        f"nothing has been accepted yet for {whose} on this device and pool, so these efficiencies "
-        "cannot be compared with anything"
+        f"nothing has been accepted yet for {whose} on this device and pool, so there is no baseline to "
+        "compare with"
     )
 
 
@@ -126,7 +126,7 @@ def _go_on(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
 
 def _out_of_fold(data: ReportData, command: _Command) -> Iterable[tuple[str, str]]:
     yield (
-        "what models of this kind reach on problems that they did not see",
+        "judge models of this kind on problems that they were not trained on",
         command.resumed("--model=out-of-fold"),
     )
 

@@ -20,8 +20,8 @@ class CollectionHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self) -> Generator[None, object, object]:
-        """Disables garbage collection while tens of thousands of items are made: none of them is thrown away,
-        and searching them repeatedly would take a tenth of the time."""
+        """Disables garbage collection while tens of thousands of items are made: all of them survive, and
+        scanning them again and again would take a tenth of the time."""
         was_enabled = gc.isenabled()
         gc.disable()
         try:
@@ -35,7 +35,7 @@ class CollectionHooks:
 
         names = [name for name in ("problem", "kernel") if is_ours(metafunc, name)]
         plan = self.session.plan
-        # Indirect: the values go through the fixtures, so that a project can override these.
+        # Indirect: the values pass through the fixtures, so that a project can override these.
         if names == ["problem", "kernel"]:
             pairs = list(plan.pairs())
             ids = [pair_id(problem, kernel) for problem, kernel in pairs]
@@ -62,7 +62,7 @@ class CollectionHooks:
         if left_out:
             self.config.hook.pytest_deselected(items=left_out)
             items[:] = kept
-        # Already applied: pytest would match the kernels' names against the names of tests.
+        # Applied here: pytest would match the expression against problem tests, whose names have no kernel.
         self.config.option.keyword = ""
 
     @pytest.hookimpl(tryfirst=True)

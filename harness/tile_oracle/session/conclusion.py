@@ -46,8 +46,8 @@ SUSPECTS = "suspects.csv"
 
 @dataclass(frozen=True)
 class Conclusion:
-    """One problem set's report, the action on its baseline ("" for none), and its outcome. accepted: this run
-    is the new baseline."""
+    """One problem set's report and outcomes. baseline_note: what was done with the baseline, "" for nothing.
+    accepted: this run is the new baseline."""
 
     data: ReportData
     baseline_note: str = ""
@@ -61,11 +61,11 @@ def conclude(
     selected: Mapping[str, int],
     analysed: Mapping[str, ReportData] | None = None,
 ) -> list[Conclusion]:
-    """Analyse the run's records and write the reports: into the run's folder, or for several sets into one
+    """Analyses the run's records and writes the reports: into the run's folder, or for several sets into one
     folder per set below it.
 
-    stopped: why the session ended early, or "". selected: requested pairs, by problem id. analysed: by
-    problem set, an analysis of the same records made just before, which is reused. Raises HarnessError.
+    stopped: why the session ended early, or "". selected: number of requested pairs by problem id. analysed:
+    reports on the same records by problem set, which are reused. Raises HarnessError.
     """
     run = session.run
     if run is None or not any(run.measurements.glob("*")):
@@ -100,8 +100,8 @@ def analyse_set(
 ) -> ReportData:
     """One problem set's report, from the run's records.
 
-    before: an earlier report, whose rankings and baseline are kept: more records must not change the picks.
-    Raises HarnessError.
+    before: an earlier report of this run, whose rankings and baseline are kept, because more records must not
+    change the picks. Raises HarnessError.
     """
     options, plan = session.options, session.plan
     assert session.run is not None
@@ -169,8 +169,8 @@ def _settling_command(session: Session, part: ProblemSet, folder: Path) -> str:
 
 
 def write_suspects(folder: Path, data: ReportData) -> None:
-    """suspects.csv: the pairs (pick and oracle) that would settle the open criteria, for --pairs; no file if
-    nothing is open. Raises RecordError."""
+    """Writes suspects.csv for --pairs: picks and oracles to measure again to decide the open criteria; no
+    file if all are decided. Raises RecordError."""
     rows = data.selection[data.selection["problem"].isin(data.verdict.suspects)]
     pairs = pd.DataFrame(
         [
@@ -251,7 +251,7 @@ def _update_baseline(
 
 
 def _out_of_sample(data: ReportData) -> pd.DataFrame:
-    """The selection without efficiencies that do not depend on the model; a baseline must not demand them."""
+    """The selection without in-sample efficiencies, which a baseline must not demand."""
     if data.training.counted:
         return data.selection
     seen = data.selection["in_sample"]
@@ -259,7 +259,7 @@ def _out_of_sample(data: ReportData) -> pd.DataFrame:
 
 
 def _training(session: Session, choice: ModelChoice, own: pd.DataFrame, ids: set[str]) -> Training:
-    """Which problems the models under test were trained on. Out-of-fold predictions are never in-sample."""
+    """The training problems of the models under test. Out-of-fold predictions are never in-sample."""
     if choice.picks_file is not None:
         return Training(known=False)
     if not choice.folders:
@@ -299,7 +299,7 @@ def _candidates(
 
 
 def _ranked_by(choice: ModelChoice, data: ReportData) -> str:
-    """What made the picks, so that a change is noticed: digests of model folders, or the recipe."""
+    """The origin of the picks, to detect changes: digests of model folders, or the recipe."""
     if choice.picks_file is not None:
         return f"{choice.picks_file.name} sha256:{digest_of(choice.picks_file)}"
     if not choice.folders:

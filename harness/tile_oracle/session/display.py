@@ -36,7 +36,7 @@ class Display:
         return reporter
 
     def take_over(self) -> None:
-        """Only the sweep runs: its lines replace pytest's letters and percentages."""
+        """Replaces pytest's letters and percentages by a line per problem; for sessions of only the sweep."""
         reporter = self._reporter
         if reporter is None or reporter.verbosity > 0:
             return

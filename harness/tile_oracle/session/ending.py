@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tile_oracle.errors import HarnessError
-from tile_oracle.session.outcome import Outcome, gravest
+from tile_oracle.session.outcome import Outcome, most_severe
 from tile_oracle.session.pytest_private import add_junit_property, exit_status, terminal_columns
 from tile_oracle.session.state import SessionState
 
@@ -35,7 +35,7 @@ class EndHooks:
             self.session.close(interrupted=interrupted)
             self.state.display.clear()
             if self.state.signals.received:
-                self.state.trouble = self._how_to_go_on(f"stopped by {self.state.signals.received}")
+                self.state.trouble = self._how_to_resume(f"stopped by {self.state.signals.received}")
             elif not self.state.is_worker and not self.config.getoption("collectonly"):
                 self._conclude(session, interrupted)
                 if unsealed := self.session.unsealed():
@@ -46,7 +46,7 @@ class EndHooks:
             self.state.trouble = str(error)
             self.state.outcomes |= {Outcome.FAILED}
         except KeyboardInterrupt:
-            self.state.trouble = self._how_to_go_on("interrupted again before the report was written")
+            self.state.trouble = self._how_to_resume("interrupted again before the report was written")
             exitstatus = session.exitstatus = pytest.ExitCode.INTERRUPTED
         if self.state.is_worker:
             output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
@@ -60,14 +60,15 @@ class EndHooks:
             ]
             output["tile_oracle_notes"] = told
         elif self.state.device_missing and exitstatus != pytest.ExitCode.INTERNAL_ERROR:
-            session.exitstatus = gravest({Outcome.DEVICE_MISSING} - self.session.options.allowed)
+            session.exitstatus = most_severe({Outcome.DEVICE_MISSING} - self.session.options.allowed)
         elif exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             # pytest's own statuses 1 to 4 take precedence over a verdict.
-            ended = gravest(self.state.outcomes - self.session.options.allowed)
+            ended = most_severe(self.state.outcomes - self.session.options.allowed)
             session.exitstatus = ended or exitstatus
 
     def _settle(self, session: pytest.Session, interrupted: bool) -> None:
-        """Measure suspects again before the worker closes; pytest-xdist's controller starts one for it."""
+        """Measures suspects again, before the worker closes. pytest-xdist's controller starts a worker for
+        it."""
         if self.state.is_worker or self.config.getoption("collectonly") or self.state.signals.received:
             return
         if self._stopped(session, interrupted) or not self.session.remeasures:
@@ -81,7 +82,7 @@ class EndHooks:
         try:
             settled = settle(self.session, self.state.selected)
         except HarnessError as error:
-            # The existing measurements are judged without it.
+            # The existing measurements are judged.
             self.state.notes.setdefault(f"suspects were not measured again: {error}")
             return
         self.state.analysed = settled.analysed
@@ -113,7 +114,7 @@ class EndHooks:
             report_items(self.config, verdict_items(own, one.data, one.accepted))
 
     def _stop_workers(self) -> None:
-        """Ends the workers. pytest-xdist does so later, but what they finish before belongs to the report."""
+        """Ends the workers now. pytest-xdist would do so after the report, which needs their last results."""
         controller = self.config.pluginmanager.get_plugin("dsession")
         if controller is not None:
             if self.state.signals.received:
@@ -126,17 +127,15 @@ class EndHooks:
             controller.pytest_sessionfinish()
 
     def _left_behind(self) -> int:
-        """The number of tests that were not run because pytest-xdist's workers died."""
+        """Number of tests that were not run because pytest-xdist's workers died."""
         return 0 if self.state.scheduler is None else self.state.scheduler.unfinished
 
-    def _how_to_go_on(self, why: str) -> str:
+    def _how_to_resume(self, why: str) -> str:
         """The message of a session that ends without a report."""
         run = self.session.run
         if run is None or not run.measurements.is_dir():
             return f"{why}: nothing was measured"
-        return (
-            f"{why}: what was measured is in {run.folder}; the same command with --resume goes on from there"
-        )
+        return f"{why}: what was measured is in {run.folder}; the same command with --resume continues there"
 
     def _stopped(self, session: pytest.Session, interrupted: bool) -> str:
         """Why the session ends before its last test, or ""."""
@@ -147,7 +146,7 @@ class EndHooks:
         if self.session.budget_spent or self.state.budget_spent:
             return f"the budget of {self.config.getoption('--budget')} is spent"
         if left := self._left_behind():
-            return f"the workers of pytest-xdist died, and {left:,} tests were not run; --resume goes on"
+            return f"the workers of pytest-xdist died, and {left:,} tests were not run; --resume continues"
         return ""
 
     def _tell_junit(self) -> None:
@@ -189,14 +188,14 @@ class EndHooks:
                 terminalreporter.write_line(line)
             if conclusion.baseline_note:
                 terminalreporter.write_line(conclusion.baseline_note)
-            self._say_outcomes(terminalreporter, conclusion)
+            self._write_outcomes(terminalreporter, conclusion)
         for note in dict.fromkeys([*self.session.notes, *self.state.notes]):
             terminalreporter.write_line(f"note: {note}")
         status = exit_status(terminalreporter)
         if said := status_line(self.state.outcomes - self.session.options.allowed, status):
             terminalreporter.write_line(said)
 
-    def _say_outcomes(self, terminalreporter: TerminalReporter, conclusion: Conclusion) -> None:
+    def _write_outcomes(self, terminalreporter: TerminalReporter, conclusion: Conclusion) -> None:
         from tile_oracle.session.closing import closing_lines
 
         lines = closing_lines(

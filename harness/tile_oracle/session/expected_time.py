@@ -1,4 +1,4 @@
-"""The expected time of each problem's tests, relative to other problems: long ones are started first."""
+"""Expected times of the problems' tests, in relative units: long problems start first."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _FLOPS_OF_OVERHEAD = 1e9
-"""FLOPs of a problem whose work takes as long as building, checking and sampling a kernel."""
+"""The overhead of a pair (build, check, sampling), expressed as FLOPs."""
 
 
 def expected_times(counts: Mapping[str, int], run: Run | None) -> dict[str, float]:
-    """Expected time of all tests of each problem, in a unit that is the same for all of them.
+    """Problem id -> expected time of all its tests, in a relative unit.
 
-    counts: problem id -> number of its tests. run: the run that is resumed. Its recorded pairs take no time,
+    counts: problem id -> number of its tests. run: the run that is resumed; its recorded pairs take no time
     and predict the time of the problem's other kernels.
     """
     sizes = {problem: _FLOPS_OF_OVERHEAD + problem_from_id(problem).flops for problem in counts}
@@ -37,8 +37,8 @@ def expected_times(counts: Mapping[str, int], run: Run | None) -> dict[str, floa
 
 
 def _recorded(run: Run) -> dict[str, tuple[int, float]]:
-    """Problem -> number of its recorded pairs, and the device's mean busy time per pair in milliseconds.
-    Problems without such a time are left out."""
+    """Problem id -> number of its recorded pairs, and the device's mean busy time per pair in milliseconds,
+    for problems with such a time."""
     try:
         records: pd.DataFrame = load_records(run.folder)
     except HarnessError:

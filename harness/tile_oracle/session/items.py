@@ -18,10 +18,10 @@ FIXTURES = "tile_oracle.plugin"
 
 
 def is_ours(metafunc: pytest.Metafunc, name: str) -> bool:
-    """Whether the plugin provides the values of a test's fixture.
+    """Whether the plugin provides the values of a test's fixture `name`.
 
-    It does not if the test's project has a fixture of this name (unless that one requests the plugin's
-    fixture), or if the test itself is parametrized by this name.
+    Not if the user's project has a fixture of this name (unless that one requests the plugin's), or if the
+    test itself is parametrized by this name.
     """
     definitions = fixture_definitions(metafunc.definition, name)
     places = [place for place, one in enumerate(definitions) if one.func.__module__ == FIXTURES]
@@ -48,13 +48,13 @@ def params_of(item: pytest.Item) -> dict[str, Any]:
 
 
 def pair_of_item(item: pytest.Item) -> tuple[Problem, Kernel] | None:
-    """The problem and kernel that a test will certainly request: it is parametrized by them, and measures."""
+    """The pair that a test will measure; None if that is not certain before it runs."""
     params = params_of(item)
     if not {"problem", "kernel"} <= params.keys() or "measure" not in getattr(item, "fixturenames", ()):
         return None
     for name in ("problem", "kernel"):
         last = fixture_definitions(item, name)[-1]
-        # A fixture of the project may change the value.
+        # A fixture of the user's project may change the value.
         if not hasattr(params[name], "op") or last.func.__module__ not in (FIXTURES, PYTEST_FIXTURES):
             return None
     return params["problem"], params["kernel"]

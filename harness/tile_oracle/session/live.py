@@ -127,7 +127,8 @@ class LiveSession(Session):
         return self._with_known_failure(measurement)
 
     def remeasure(self, problem: Problem, timed: Sequence[Measurement], round_: int) -> None:
-        """Time kernels of earlier measurements again in turn, as rows of that round. Raises HarnessError."""
+        """Times kernels of earlier measurements again, interleaved, as rows of that round. Raises
+        HarnessError."""
         if self._service is None:
             self._service = self._open_service()
         self._service.remeasure(problem, timed, round_)
@@ -194,7 +195,7 @@ class LiveSession(Session):
         return self._kernels_of.get(problem.id, ())
 
     def build_ahead(self) -> None:
-        """Start compiling the kernels of the first problems, in the background."""
+        """Starts compiling the kernels of the first problems in the background."""
         started = set()
         for problem_id, kernels in self._kernels_of.items():
             problem = problem_from_id(problem_id)
@@ -244,7 +245,7 @@ class LiveSession(Session):
 
 
 def _build_jobs(options: SessionOptions) -> int | None:
-    """The number of parallel compilers in this process: pytest-xdist's workers share the machine's cores."""
+    """Number of parallel compilers in this process; pytest-xdist's workers share the machine's cores."""
     workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     if options.build_jobs is not None or workers == 1:
         return options.build_jobs

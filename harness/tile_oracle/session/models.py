@@ -42,7 +42,7 @@ _PROBLEMS_AT_ONCE = 50
 
 @dataclass(frozen=True)
 class ModelChoice:
-    """name: the model's identity in baselines. folders: one per kind; empty for out-of-fold, none and a file.
+    """name: the model's name in baselines. folders: one per kind; empty for out-of-fold, none and a file.
 
     why: why there is no model, "" for `--model none`. picks_file: a CSV file of picks in place of a model.
     """
@@ -70,7 +70,7 @@ def choose_model(
             raise ModelError(f"--model {options.model}: there is no such file of picks")
         return ModelChoice(path.stem, picks_file=path)
     if importlib.util.find_spec("lightgbm") is None:
-        # A machine that only measures needs no model; only an explicit request is an error.
+        # A machine that only measures needs no model: only an explicit --model is an error.
         if options.model == "auto":
             return ModelChoice(NONE, why=_NO_LIGHTGBM)
         raise ModelError(f"--model {options.model}: {_NO_LIGHTGBM}")
@@ -110,9 +110,9 @@ def _folder(option: str, places: Sequence[Path]) -> Path:
 def held_picks(choice: ModelChoice, baseline: Baseline | None, options: SessionOptions) -> dict[str, str]:
     """Problem id -> the kernel that is judged because it is the baseline's pick.
 
-    Without a trained model the picks would come from models trained on each run's own records, and their luck
-    would be judged. Empty if a model folder picks, if the kernels are ranked anew (--repick,
-    --update-baseline), or if the baseline holds no picks.
+    Without a trained model the picks would come from models trained on each run's own records, and the
+    verdict would depend on the noise of that training. Empty if a model folder picks, if the kernels are
+    ranked again (--repick, --update-baseline), or if the baseline has no picks.
     """
     if choice.name != OUT_OF_FOLD or baseline is None or options.repick or options.update_baseline:
         return {}
@@ -206,7 +206,7 @@ def rank(
 def _rankings_of_file(
     picks_file: Path, plan: Plan, problems: ProblemSet
 ) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The order in a file of picks, with the other candidates behind."""
+    """The order in a file of picks, followed by the other candidates."""
     import pandas as pd
 
     from tile_oracle.evaluation.picks_file import read_picks_file
@@ -242,7 +242,7 @@ def _rankings_of_folders(
         if not plan.pools[kind]:
             continue
         of_kind = [problem for problem in problems.problems if problem.kind == kind]
-        # Many problems at once: for a single one most of the time is spent on making columns.
+        # Many problems at once: for a single one, making the columns takes most of the time.
         for first in range(0, len(of_kind), _PROBLEMS_AT_ONCE):
             some = of_kind[first : first + _PROBLEMS_AT_ONCE]
             frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
@@ -293,7 +293,7 @@ def _rankings_out_of_fold(plan: Plan, own: pd.DataFrame, arch: str) -> tuple[pd.
 
 
 def _others(plan: Plan, problems: ProblemSet, picks: pd.DataFrame) -> pd.DataFrame:
-    """The candidates that a file of picks does not name, behind all that it names; of its problems alone."""
+    """The candidates that a file of picks does not name, ranked last; for the problems in the file."""
     import pandas as pd
 
     named = {str(problem): set(rows) for problem, rows in picks.groupby("problem")["kernel"]}
@@ -342,7 +342,7 @@ def _path(
     root: Path, choice: ModelChoice, problems: ProblemSet, device: str, options: SessionOptions
 ) -> Path:
     if not device:
-        raise GateError("a baseline needs the name of the device, and no measurement says it")
+        raise GateError("a baseline needs the name of the device, which no measurement of this run has")
     pool = (
         options.kernel_set
         if options.kernel_filter is None

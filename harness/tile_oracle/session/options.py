@@ -1,4 +1,4 @@
-"""The command-line options of the plugin, and what they mean once read."""
+"""The command-line options of the plugin: registered, read and checked."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--samples",
         metavar="N",
         type=int,
-        help="take exactly N timed samples of a kernel (default: until the median is known well)",
+        help="take exactly N timed samples of a kernel (default: until the median is precise enough)",
     )
     add(
         "--cold-cache",
@@ -172,28 +172,28 @@ def add_options(parser: pytest.Parser) -> None:
         "--allow",
         metavar="OUTCOMES",
         action="append",
-        help="also end with exit status 0 after these outcomes, separated by commas: "
+        help="exit with status 0 for these outcomes, too, separated by commas: "
         + ", ".join(f"{outcome.option} (else {outcome.value})" for outcome in ALLOWABLE)
         + ". in-sample: problems that the model was trained on count in the verdict",
     )
     add(
         "--repick",
         action="store_true",
-        help="where no trained model fits: rank the kernels anew (out-of-fold) instead of judging the picks "
-        "that the baseline holds; --update-baseline does so, too",
+        help="without a trained model for the target: rank the kernels again (out-of-fold) instead of "
+        "judging the baseline's picks; --update-baseline implies it",
     )
     add(
         "--abstain",
         action="store_true",
-        help="the model picks nothing for problems outside of what it was trained on: they are not covered. "
-        "Such sessions have baselines of their own",
+        help="pick nothing for problems outside of the model's training range, which count as not covered. "
+        "Such sessions have their own baselines",
     )
     add(
         "--criteria",
         metavar="RULE",
         default=INTERVAL,
-        help="interval: a criterion fails if it is missed beyond its interval, and suspects are measured "
-        "again first; published: a plain comparison of values (default: interval)",
+        help="interval: a criterion fails if its whole confidence interval is beyond the limit, and suspects "
+        "are measured again first; published: compare plain values (default: interval)",
     )
     add(
         "--settle-budget",
@@ -284,11 +284,11 @@ def read_options(config: pytest.Config) -> SessionOptions:
 
     def path(name: str) -> Path | None:
         given = value(name)
-        # Paths on the command line mean what they mean in the shell, wherever pytest's rootdir is.
+        # Paths on the command line are relative to the working directory, not to pytest's rootdir.
         return None if given is None else (config.invocation_params.dir / Path(str(given)).expanduser())
 
     here, root = config.invocation_params.dir, config.rootpath
-    # pytest also derives its rootdir from values of options, such as --build-dir's; ignore it then.
+    # pytest may derive its rootdir from an option's value, such as the folder of --build-dir: ignore it then.
     home = root if here.is_relative_to(root) else here
     kernel_budget = duration_s("--kernel-budget", value("--kernel-budget"))
     timeout, budget = value("--kernel-timeout"), value("--budget")

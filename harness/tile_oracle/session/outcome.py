@@ -9,8 +9,8 @@ from tile_oracle.errors import HarnessError
 
 
 class Outcome(IntEnum):
-    """The values are exit statuses. pytest's own 2 to 5 keep their meaning, so these start at 10; among them
-    the greater number is the more severe outcome."""
+    """The values are exit statuses. pytest's own 2 to 5 keep their meaning, so these start at 10; a greater
+    number is a more severe outcome."""
 
     PASSED = 0
     FAILED = 1
@@ -35,25 +35,25 @@ class Outcome(IntEnum):
 MEANINGS: Mapping[Outcome, str] = {
     Outcome.PASSED: "every criterion is met",
     Outcome.FAILED: "a criterion or a test failed",
-    Outcome.NO_BASELINE: "no accepted figures to compare with",
+    Outcome.NO_BASELINE: "there is no accepted run to compare with",
     Outcome.CANNOT_TELL: "the measurements do not settle a criterion",
-    Outcome.INCOMPLETE: "the budget is spent, or only a part of the pairs was asked for",
-    Outcome.IN_SAMPLE: "the model was trained on the problems that judge it",
+    Outcome.INCOMPLETE: "the budget is spent, or only some of the pairs were requested",
+    Outcome.IN_SAMPLE: "the model is judged on problems that it was trained on",
     Outcome.NOTHING_JUDGED: "no pick could be compared with an oracle",
-    Outcome.DEVICE_MISSING: "the target's device is not there or cannot be opened",
+    Outcome.DEVICE_MISSING: "the target's device is missing or cannot be opened",
 }
 
 ALLOWABLE = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PASSED, Outcome.FAILED))
 
 
-def gravest(outcomes: Iterable[Outcome]) -> Outcome:
-    """Which of several outcomes becomes the exit status: `failed`, else the greatest number."""
+def most_severe(outcomes: Iterable[Outcome]) -> Outcome:
+    """The outcome that becomes the exit status: `failed`, else the greatest number."""
     found = set(outcomes)
     return Outcome.FAILED if Outcome.FAILED in found else max(found, default=Outcome.PASSED)
 
 
 def read_allowed(text: str) -> frozenset[Outcome]:
-    """The outcomes that `--allow` names, separated by commas. Raises HarnessError for another word."""
+    """The outcomes that `--allow` names, separated by commas. Raises HarnessError for an unknown name."""
     by_name = {outcome.option: outcome for outcome in ALLOWABLE}
     names = [name.strip() for name in text.split(",") if name.strip()]
     for name in names:

@@ -1,4 +1,4 @@
-"""The ids of tests for a pair, and parsing them."""
+"""Test ids of pairs: making and parsing them."""
 
 from __future__ import annotations
 

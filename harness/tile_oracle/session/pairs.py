@@ -1,4 +1,4 @@
-"""A file of pairs: the problems and kernels of a session that does not cover all of them."""
+"""Reads --pairs: a CSV file with the pairs that a session is limited to."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_pairs(path: Path, pools: Mapping[str, Sequence[Kernel]]) -> dict[str, f
 
     pools: the candidates of every problem of the session, by problem id. Kernels are named by their full or
     short name. Raises RuleError for a file that cannot be read, and for a pair that is not part of the
-    session: no listed pair is dropped silently.
+    session.
     """
     listed: dict[str, set[str]] = {}
     names: dict[int, dict[str, str]] = {}
@@ -52,7 +52,7 @@ def _rows(path: Path) -> list[tuple[int, str, str]]:
             missing = {"problem", "kernel"} - set(reader.fieldnames or ())
             if missing:
                 raise RuleError(
-                    f"{path} has no column {sorted(missing)[0]}: a pair is a problem and a kernel"
+                    f"{path} has no column {sorted(missing)[0]}: it needs the columns problem and kernel"
                 )
             return [
                 (

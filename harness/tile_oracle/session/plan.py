@@ -18,7 +18,7 @@ from tile_oracle.session.pairs import read_pairs
 
 
 def set_name(part: ProblemSet, parts: Sequence[ProblemSet]) -> str:
-    """A set's name as a file name. Files with one name in different folders get a digest."""
+    """A set's name as a file name; with a digest if several sets have this name."""
     same = sum(other.name == part.name for other in parts) > 1
     return slug(f"{part.name} {part.sha256}") if same else slug(part.name)
 
@@ -78,7 +78,7 @@ class Plan:
 
     @property
     def listed_count(self) -> int | None:
-        """How many pairs --pairs lists; None without it."""
+        """Number of pairs in --pairs; None without it."""
         return None if self.listed is None else sum(map(len, self.listed.values()))
 
 
@@ -95,8 +95,8 @@ Pools = dict[Kind, tuple[Kernel, ...]]
 
 
 def _as_recorded(of_rules: Pools, recorded: Iterable[Kernel], where: KernelFilter | None) -> Pools:
-    """The recorded candidates, whatever today's rules name: in the rules' order, then those that the rules do
-    not name. A kind without any recorded kernel stays as it is."""
+    """The recorded candidates: those of the rules in the rules' order, then the others. A kind without
+    recorded kernels keeps the rules' pool."""
     by_kind: dict[Kind, dict[str, Kernel]] = {}
     for kernel in recorded:
         if where is None or where.matches(kernel):

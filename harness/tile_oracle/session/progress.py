@@ -26,7 +26,7 @@ class ProgressLine:
     failures: int
 
     def fitting(self, width: int | None) -> str:
-        """The line, without its last parts if it would be longer than `width` characters."""
+        """The line, cut after as many parts as fit into `width` characters."""
         shown = list(filter(None, self.parts))
         while width is not None and len(shown) > 2 and len("  ".join(shown)) > width:
             shown.pop()
@@ -34,9 +34,9 @@ class ProgressLine:
 
 
 class Progress:
-    """Counts reported pairs and returns a line when a problem is complete. Independent of pytest.
+    """Counts reported pairs and returns a line when a problem is complete.
 
-    A pair counts once, however many tests ask for it; pairs outside the plan do not count.
+    A pair counts once, however many tests request it; pairs outside the plan do not count.
     """
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Progress:
         self._started = time.monotonic()
 
     def finished(self, facts: Mapping[str, object]) -> ProgressLine | None:
-        """Count one pair; returns the line to show if it was its problem's last one.
+        """Counts one pair; returns the line to show if it was the last one of its problem.
 
         facts: problem, kernel, status; tflops if known; resumed if an earlier session measured the pair.
         """

@@ -1,4 +1,4 @@
-"""Finds the recorded measurements that a session replays, and describes them."""
+"""The recorded measurements that a session replays: finding and describing them."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ class Recording:
     kernel_sources: str = ""
 
     def check(self, problem_set: ProblemSet, kernels: Iterable[Kernel]) -> None:
-        """Raises RecordError if no pair of a set was recorded: such a session would judge nothing, and a gate
-        that judges nothing passes."""
+        """Raises RecordError if no pair of a set was recorded: such a session would judge nothing."""
         of_set = self.records["problem"].isin([problem.id for problem in problem_set.problems])
         of_pool = self.records["kernel"].isin([kernel.name for kernel in kernels])
         if not (of_set & of_pool).any():
@@ -136,7 +135,9 @@ def _load(paths: Sequence[Path], why: str) -> Recording:
     kernel_set, kernel_filter = pool_of_sources(paths)
     arch = _one(records, "arch", paths[0])
     if not arch:
-        raise RecordError(f"{paths[0]} does not say of which architecture its records are")
+        raise RecordError(
+            f"{paths[0]} does not name the architecture of its records: record or import it again"
+        )
     return Recording(
         paths=tuple(paths),
         why=why,
@@ -155,8 +156,8 @@ def _one(records: pd.DataFrame, column: str, path: Path) -> str:
     found = sorted({str(value) for value in records[column].dropna().unique()} - {""})
     if len(found) > 1:
         raise RecordError(
-            f"{path} has records of {len(found)} {column}s ({', '.join(found[:3])}): an oracle is of one; "
-            "`tile-oracle oracle --device NAME` takes one out"
+            f"{path} has records of {len(found)} {column}s ({', '.join(found[:3])}): an oracle has one; "
+            "`tile-oracle oracle --device NAME` selects it"
         )
     return found[0] if found else ""
 
@@ -179,7 +180,7 @@ def _digest(paths: Sequence[Path]) -> str:
     return digest.hexdigest()
 
 
-# ---- oracles that are shipped with models -----------------------------------------------------------
+# ---- oracles shipped with models --------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -191,7 +192,7 @@ class _Shipped:
 
 
 def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
-    """A file for every problem set, all of one device. Several devices: the first in the order of
+    """A file for every problem set, all of one device. Of several devices it is the first in the order of
     --target auto."""
     sets = load_problem_sets(options.problem_set or "")
     names = [part.name for part in sets.parts or (sets,)]
@@ -219,7 +220,8 @@ def _shipped(options: SessionOptions) -> tuple[tuple[Path, ...], str]:
 
 
 def _oracles_of(options: SessionOptions, problem_set: str) -> list[_Shipped]:
-    """The oracle files for a set: the user's own models first, then the default pool first."""
+    """The oracle files for a set: those of the user's own models first, and within a model the default
+    pool."""
     wanted = f"{slug(options.kernel_set)}.parquet" if options.kernel_set_asked else "*.parquet"
     found = []
     for folder in _model_folders(options):

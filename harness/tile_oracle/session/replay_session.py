@@ -114,7 +114,7 @@ class ReplaySession(Session):
 
 
 def _as_recorded(options: SessionOptions, recording: Recording) -> SessionOptions:
-    """By default the candidates of a replay are the recorded kernels."""
+    """The options with the recorded kernel set and filter, unless --kernel-set names a set."""
     options = replace(options, kernels=options.kernels or recording.kernel_sources)
     if options.kernel_set_asked or not recording.kernel_set:
         return options

@@ -1,4 +1,4 @@
-"""The tests run: measuring, replaying, progress."""
+"""Hooks while tests run: measuring, replaying, progress."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class RunningHooks:
         problem = params_of(item).get("problem")
         if problem is None or not hasattr(problem, "op"):
             return None  # not about a problem, or `problem` is a fixture of the project's own
-        # Past the budget a test is neither run nor reported; the summary has the number of tests left.
+        # After the budget is spent a test is neither run nor reported; the summary counts the tests left.
         return True if self.session.over_budget(problem) else None
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
@@ -78,7 +78,7 @@ class RunningHooks:
             raise  # an error of the test itself
         except HarnessError as error:
             self.state.device_missing |= isinstance(error, DeviceMissingError)
-            # Nothing can be measured or recorded any more: all other tests would fail alike.
+            # Nothing can be measured or recorded any more: all other tests would fail in the same way.
             node.session.shouldstop = str(error)
             pytest.fail(str(error), pytrace=False)
         facts = {
@@ -115,7 +115,7 @@ class RunningHooks:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> Generator[None, _Status, _Status]:
-        """The sweep's pairs print no letters, because each problem has a line. -v shows every pair."""
+        """Prints no letters for the sweep's pairs, because each problem has a line. -v shows every pair."""
         category, letter, word = yield
         if self.state.only_suite and report.when == "call":
             return category, "", word

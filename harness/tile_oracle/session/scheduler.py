@@ -1,9 +1,10 @@
-"""Under pytest-xdist all tests of a problem go to one worker: inputs are made once, leaders compared fairly.
+"""The scheduler for pytest-xdist: all tests of a problem run on one worker.
 
-The rules that xdist 3.x imposes on a scheduler, and that its interface does not show:
+So inputs are made once, and leaders are compared within one process. xdist 3.x imposes rules on a scheduler
+that its interface does not show:
 
 - A worker starts a test only when it knows the next one or was told to shut down. A worker with one test and
-  neither waits forever, so each must at any time have two tests, or its shutdown.
+  neither waits forever, so each must have two tests, or its shutdown, at any time.
 - After its shutdown a worker takes no further test. When the other workers are shut down already, the tests
   of a worker that dies go to the replacement that xdist starts.
 - Tests are named by their place in the collection, which is the same on all workers.
@@ -77,7 +78,7 @@ class ProblemScheduling:
         self._ended: set[str] = set()
         self._unbegun_deaths: set[int] = set()
 
-    # ---- what xdist asks --------------------------------------------------------------------------------
+    # ---- interface of xdist -----------------------------------------------------------------------------
 
     @property
     def nodes(self) -> list[Any]:
@@ -148,7 +149,7 @@ class ProblemScheduling:
         self._feed(node)
 
     def mark_test_pending(self, item: str) -> None:
-        """Run a test again that killed a worker: a hook `pytest_handlecrashitem` may ask for it."""
+        """Runs a test that killed a worker again, for a hook `pytest_handlecrashitem`."""
         number = self._tests.index(item)
         self._requeue([number])
         self._feed_all()
@@ -173,15 +174,15 @@ class ProblemScheduling:
         self._feed_all()
         return None if crashed is None else self._tests[crashed]
 
-    # ---- what the plugin tells --------------------------------------------------------------------------
+    # ---- called by the plugin ---------------------------------------------------------------------------
 
     def begun(self, nodeid: str) -> None:
         """A worker has begun a test."""
         self._begun.add(nodeid)
 
     def ended(self, nodeid: str) -> None:
-        """A worker has ended a test and sent all of its reports. (`mark_test_complete` comes after it, or
-        never when the worker dies between the two.)"""
+        """A worker has ended a test and sent all of its reports. `mark_test_complete` follows, unless the
+        worker dies in between."""
         self._ended.add(nodeid)
 
     # ---- units ------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The part that every session with --problem-set shares: options, plan, models, run, budget."""
+"""What all sessions with --problem-set have in common: options, plan, models, run, budget."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from tile_oracle.target.base import Target
 class Session(ABC):
     """One per process; worker processes of pytest-xdist have their own, within the controller's run.
 
-    A LiveSession measures, a ReplaySession replays records (opening.open_session). Methods that differ
-    between the two are abstract here. suite: the test file that runs if none is named. remeasures: suspects
-    can be measured again. sources: the files with the replayed records.
+    A LiveSession measures, a ReplaySession replays records (opening.open_session). suite: the test file that
+    runs if none is named. remeasures: whether suspects can be measured again. sources: the files with the
+    replayed records.
     """
 
     suite: Path
@@ -47,8 +47,8 @@ class Session(ABC):
         run_folder: str | None = None,
         run_owner: str = "",
     ) -> None:
-        """target_reason: why this target. deadline: the end of the budget, on the machine's monotonic clock.
-        run_folder, run_owner: for a worker, the controller's run and the controller (record.owner).
+        """target_reason: why this target. deadline: the end of the budget on the monotonic clock. run_folder,
+        run_owner: for a worker, the controller's run and the controller (record.owner).
 
         Raises HarnessError for options that cannot be used.
         """
@@ -72,7 +72,7 @@ class Session(ABC):
         self.keep_samples = False
 
     def lacking(self) -> frozenset[str]:
-        """Names of candidates that the kernel source lacks code for, so that no model can pick them; without
+        """Names of candidates that the kernel source has no code for, so that no model can pick them; without
         those that only the records show (tile_oracle.evaluation.candidates.not_built)."""
         return frozenset()
 
@@ -164,7 +164,7 @@ class Session(ABC):
 
     @abstractmethod
     def build_ahead(self) -> None:
-        """Start building the kernels of the first problems, in the background."""
+        """Starts building the kernels of the first problems in the background."""
 
     @abstractmethod
     def recorded_kernels(self) -> Sequence[Kernel] | None:
@@ -181,7 +181,7 @@ class Session(ABC):
 
     @abstractmethod
     def close(self, *, interrupted: bool) -> None:
-        """End what the session started and seal what is recorded. Raises RecordError."""
+        """Ends what the session started and seals its records. Raises RecordError."""
 
     @property
     def is_judged(self) -> bool:
@@ -199,14 +199,17 @@ class Session(ABC):
         if not left:
             return ""
         more = f" and {len(left) - 1} more" if len(left) > 1 else ""
-        return f"rows could not be made a part and are still in {left[0]}{more}: mend the disk and --resume"
+        return (
+            f"rows could not be sealed into a part and are still in {left[0]}{more}: free or repair the "
+            "disk, then --resume"
+        )
 
     def release(self) -> None:
         """Release the run for other sessions."""
         if self._run is not None and self._run.lock is not None:
             self._run.lock.release()
 
-    # ---- what is said of it -----------------------------------------------------------------
+    # ---- description ------------------------------------------------------------------------
 
     @abstractmethod
     def header(self) -> list[str]:

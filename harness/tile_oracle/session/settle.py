@@ -1,10 +1,10 @@
 """Measuring suspects again at the end of a session, before a loss is reported.
 
 A suspect is a problem that an undecided criterion depends on. Its pick, its oracle and the other leaders are
-timed again in turn, in rounds 2, 3, ... of the run's records. Every round has its own worker process with
-newly allocated inputs, so that effects that are constant within one process count as noise and not as a
-result. A run that becomes a baseline is measured until its picks are known well, because its noise enters
-every later verdict.
+timed again, interleaved, in rounds 2, 3, ... of the run's records. Every round has its own worker process
+with newly allocated inputs, so that effects that are constant within one process count as noise. A run that
+becomes a baseline is measured until its picks are certain enough, because its noise enters every later
+verdict.
 """
 
 from __future__ import annotations
@@ -45,8 +45,7 @@ _MOST_NOISY = 4
 class Settlement:
     """The result of measuring again.
 
-    analysed: by problem set, the final state of the records. note: one sentence, "" if nothing was measured
-    again.
+    analysed: by problem set, the report on all records. note: one sentence, "" if nothing was measured again.
     """
 
     analysed: Mapping[str, ReportData] = field(default_factory=dict)
@@ -54,9 +53,9 @@ class Settlement:
 
 
 def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
-    """Measure suspects again until every criterion is decided or the time is spent.
+    """Measures suspects again until every criterion is decided or the time is spent.
 
-    selected: pairs asked for, by problem id. Raises HarnessError.
+    selected: number of requested pairs by problem id. Raises HarnessError.
     """
     run, budget = session.run, _budget_s(session)
     if run is None or budget <= 0 or not any(run.measurements.iterdir()):
@@ -100,7 +99,7 @@ def settle(session: LiveSession, selected: Mapping[str, int]) -> Settlement:
 
 
 def _budget_s(session: LiveSession) -> float:
-    """Seconds for measuring again; 0 or less for none."""
+    """Seconds for measuring again; 0 or less: do not."""
     budget = session.options.settle_budget_s
     if budget is None:
         budget = max(_LEAST_BUDGET_S, _SHARE_OF_SESSION * session.elapsed_s)
@@ -113,14 +112,14 @@ def _suspects(session: LiveSession, data: ReportData) -> Sequence[str]:
     undecided = data.selection["coverage"] == UNDECIDED
     noisy: list[str] = data.selection.loc[undecided, "problem"].astype(str).tolist()
     if session.options.update_baseline or (data.baseline is None and session.options.repick):
-        return [*noisy, *badly_known(data.margins)]
+        return [*noisy, *uncertain_picks(data.margins)]
     if data.baseline is None or data.criteria.rule != INTERVAL:
         return noisy
     return [*dict.fromkeys([*noisy, *data.verdict.suspects])]
 
 
-def badly_known(margins: Mapping[str, Margin]) -> list[str]:
-    """Problems whose margin is less certain than a baseline needs, worst first."""
+def uncertain_picks(margins: Mapping[str, Margin]) -> list[str]:
+    """Problems whose margin is less certain than a baseline needs, least certain first."""
     target = _TARGET_POINTS * math.sqrt(max(len(margins), 1))
     errors = {}
     for name, margin in margins.items():

@@ -1,8 +1,8 @@
-"""How a session handles signals: it stops in order, and so do its workers when it is killed.
+"""Signals: SIGTERM and SIGHUP end a session cleanly, and workers end when their controller is killed.
 
-SIGTERM (a container that is stopped, a batch system) and SIGHUP (a terminal that is closed) would end pytest
-at once. Here they interrupt it like Ctrl-C, so that journals are sealed and workers and compilers end. Only
-the report is left out, because SIGTERM is usually followed by SIGKILL ten seconds later.
+SIGTERM (a stopped container, a batch system) and SIGHUP (a closed terminal) would end pytest at once. Here
+they interrupt it like Ctrl-C, so that journals are sealed and workers and compilers end. The report is left
+out, because SIGKILL usually follows SIGTERM after ten seconds.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _ENDING = (signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
-    """pytest was told to end by a signal; the message names it."""
+    """A signal ended pytest; the message names it."""
 
 
 class StopSignals:
     """While installed, the first SIGTERM or SIGHUP raises Stopped; later ones do nothing.
 
-    received: the name of that signal, or "". A signal that is ignored (nohup) or has another handler is left
-    alone.
+    received: the name of that signal, or "". A signal that is ignored (nohup) or has a handler already is
+    left as it is.
     """
 
     def __init__(self) -> None:
@@ -55,13 +55,13 @@ class StopSignals:
 
 
 def end_with_parent() -> None:
-    """Interrupts this process when the one that started it dies, for whatever reason.
+    """Makes the kernel interrupt this process when its parent dies, for whatever reason.
 
-    Otherwise a worker of pytest-xdist would continue to measure for up to 15 s, while the run may already be
+    Otherwise a worker of pytest-xdist would measure for up to 15 s more, while the run may already be
     resumed.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        # SIGINT is ignored in the background of a shell, where no Ctrl-C arrives.
+        # A shell starts background jobs with SIGINT ignored.
         signal.signal(signal.SIGINT, signal.default_int_handler)
     parent = os.getppid()
     with suppress(OSError, AttributeError):

@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 class SessionState:
     """The session with --problem-set of one process, which may be a worker of pytest-xdist or its controller.
 
-    only_suite: only the plugin's own tests were asked for. selected: requested pairs, by problem id. notes:
-    lines for the end of the session, without repetition. trouble: why the session ends without a verdict.
+    only_suite: only the plugin's own tests were requested. selected: number of requested pairs by problem id.
+    notes: lines for the end of the session, without duplicates. trouble: why the session ends without a
+    verdict.
     """
 
     def __init__(self, config: pytest.Config, session: Session, only_suite: bool) -> None:
@@ -59,12 +60,13 @@ class SessionState:
         self.conclusions: list[Conclusion] = []
 
     def select_problems(self, problems: Iterable[Problem]) -> None:
-        """The pairs to replay after selection."""
+        """Sets the problems to replay, after pytest's selection."""
         for problem in problems:
             self.selected[problem.id] = len(self.pairs_by_name.kernels(problem))
 
     def plan_pairs(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """pairs: the distinct pairs of problem id and kernel name after selection."""
+        """Sets the pairs to measure, after pytest's selection: distinct pairs of problem id and kernel
+        name."""
         listed = list(pairs)
         self.selected.update(Counter(problem for problem, _ in listed))
         self.progress.plan(listed)

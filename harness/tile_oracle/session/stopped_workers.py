@@ -1,7 +1,7 @@
-"""Workers of pytest-xdist that were stopped (SIGSTOP) and not continued: the session goes on without them.
+"""Kills workers of pytest-xdist that were stopped (SIGSTOP) and not continued.
 
-xdist waits for a silent worker without limit. A worker that computes is not silent indefinitely, because its
-measurements have time limits of their own; a stopped one is.
+xdist waits for a silent worker without limit. Measurements have time limits, so a running worker reports
+eventually; a stopped one never does.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from contextlib import suppress
 from tile_oracle.session.worker_processes import state_of, worker_processes
 
 STOPPED_LIMIT_S = 10
-"""How long a worker may be stopped. Ctrl-Z stops the whole session, and this watch with it."""
+"""How long a worker may be stopped. Ctrl-Z stops the whole session, including this thread."""
 
 
 class StoppedWorkers:
     """A thread that kills this process's workers when they are stopped for longer than the limit.
 
-    tell: called with one line about each of them, from the thread.
+    tell: called from the thread with one line per killed worker.
     """
 
     def __init__(self, tell: Callable[[str], None]) -> None:

@@ -10,17 +10,18 @@ import pytest
 SUITE = Path(__file__).parents[1] / "suite" / "test_kernels.py"
 REPLAY_SUITE = SUITE.with_name("test_replay.py")
 SUITE_ID = "tile_oracle"
-"""The names of the suite's tests, independent of where the package is installed:
-tile_oracle::test_kernel[...], and in a replay tile_oracle::test_problem[...]."""
+"""The prefix of the suite's test ids, wherever the package is installed: tile_oracle::test_kernel[...], and
+in a replay tile_oracle::test_problem[...]."""
 
 
 def is_only_suite(args: Sequence[str]) -> bool:
-    """Whether only the suite's tests were asked for."""
+    """Whether only the suite's tests were requested."""
     return all(arg.split("::")[0] in (str(SUITE), str(REPLAY_SUITE)) for arg in args)
 
 
 def name_suite(config: pytest.Config, suite: Path) -> None:
-    """Without test files on the command line the suite runs; its test ids are accepted as they are shown."""
+    """Makes pytest run the suite if no test file is named, and accept the suite's test ids as it prints
+    them."""
     if config.args_source is not pytest.Config.ArgsSource.ARGS:
         config.args[:] = [str(suite)]
         return
@@ -31,7 +32,7 @@ def name_suite(config: pytest.Config, suite: Path) -> None:
             return arg
         if test.startswith("verdict["):
             return str(suite)  # a verdict is about all pairs
-        # In a replay, a pair's own test exists for explicit requests.
+        # A replay has tests for problems; a test for a pair runs only if it is named.
         of_pair, of_problem = test.startswith("test_kernel"), test.startswith("test_problem")
         module = SUITE if of_pair else REPLAY_SUITE if of_problem else suite
         return f"{module}::{test}" if test else str(module)

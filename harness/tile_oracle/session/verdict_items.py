@@ -1,7 +1,7 @@
 """The criteria as test items of pytest: `tile_oracle::verdict[mean]` and so on, reported at a session's end.
 
-Nothing collects them: a verdict is about all pairs, and with pytest-xdist only the controller has seen all of
-them. So they only pass through pytest's reporting hooks, and count, fail and appear in JUnit like any test.
+They are not collected: a verdict is about all pairs, and with pytest-xdist only the controller sees all of
+them. They only pass through pytest's reporting hooks, and count, fail and appear in JUnit like any test.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Crash:
 
 
 class CriterionRepr(TerminalRepr):
-    """Why a criterion failed: one line, followed by details for the investigation."""
+    """Why a criterion failed: one line, followed by details."""
 
     def __init__(self, message: str, details: Sequence[str]) -> None:
         self.reprcrash = _Crash(message)
@@ -76,8 +76,8 @@ def item_ids(suite: str, sets: Sequence[str]) -> list[str]:
 
 
 def verdict_items(nodeids: Sequence[str], data: ReportData, accepted: bool) -> list[VerdictItem]:
-    """The items of one problem set. nodeids: as `item_ids` names them. accepted: --update-baseline has made
-    this run the new baseline, so nothing fails."""
+    """The items of one problem set. nodeids: from `item_ids`. accepted: --update-baseline has made this run
+    the new baseline, so nothing fails."""
     criteria = {criterion.name: criterion for criterion in data.verdict.criteria}
     items = []
     for name, nodeid in zip(CRITERION_NAMES, nodeids, strict=True):
@@ -144,7 +144,7 @@ def _maker(
     return make
 
 
-# ---- what is said -----------------------------------------------------------------------------------
+# ---- messages ---------------------------------------------------------------------------------------
 
 
 def _unapplied(data: ReportData) -> str:
@@ -174,7 +174,7 @@ def _details(data: ReportData, criterion: Criterion) -> Iterator[str]:
         yield from _listed(named, "covered in the baseline, and not now")
     else:
         yield from _listed(_losses(data), "largest losses (baseline -> now)")
-    yield "look further"
+    yield "see also"
     if data.run.folder:
         yield f"  report    {wording.one_line(data.run.folder, 1000)}/report.html"
     if data.run.baseline_file:
@@ -187,7 +187,7 @@ def _failure(one: Failure) -> str:
 
 
 def _losses(data: ReportData) -> list[str]:
-    """The problems that lost most against the baseline, with what was picked."""
+    """The problems that lost most against the baseline, with their picks."""
     then = data.baseline.efficiencies if data.baseline is not None else {}
     lost = []
     for row in wording.rows(data.covered):

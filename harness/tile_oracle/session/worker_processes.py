@@ -1,4 +1,4 @@
-"""The local worker processes of pytest-xdist, from the operating system."""
+"""Finds the local worker processes of pytest-xdist in /proc."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def state_of(pid: int) -> str:
 
 
 def _stat(folder: Path) -> list[str]:
-    """State and parent, and what follows them."""
+    """The fields of /proc/PID/stat from the process state on: state, parent, ..."""
     return (folder / "stat").read_text().rpartition(")")[2].split()
