@@ -22,8 +22,8 @@ class Baseline:
 
     efficiencies: problem id -> fraction, or None for a problem of the set that was not covered.
     known_failures: problem id -> kernel name -> one of FAILURE_STATUSES.
-    picks: problem id -> what was picked, and how well its efficiency is known; empty in older files.
-    ranked_by: what made the picks: a model folder and the digest of its files, or the out-of-fold recipe.
+    picks: problem id -> the pick and the uncertainty of its efficiency; empty in older files.
+    ranked_by: the origin of the picks: a model folder and the digest of its files, or the out-of-fold recipe.
     """
 
     model: str

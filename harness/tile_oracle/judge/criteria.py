@@ -38,9 +38,9 @@ _NOTHING_IN_COMMON = "no problem has an efficiency here and in the baseline"
 class Criteria:
     """How much worse than its baseline, in percentage points, a run may be, and the rule that decides.
 
-    rule: INTERVAL, where a criterion fails when it is failed beyond its interval, or PUBLISHED, a plain
-    comparison of figures. confidence: of each of an interval's two limits. Raises GateError for limits that
-    are not numbers from 0 to 100, and for an unknown rule.
+    rule: INTERVAL (a criterion fails if its whole interval is beyond the limit) or PUBLISHED (plain values
+    are compared). confidence: that of each of an interval's two limits. Raises GateError for limits that are
+    not numbers from 0 to 100, and for an unknown rule.
     """
 
     mean_points: float = 0.5
@@ -72,10 +72,9 @@ class Criterion:
     """One criterion applied. value, baseline and limit are in `unit`.
 
     outcome: one of OUTCOMES. limit: the least value that passes, or the most for "largest loss" and "new
-    failures". low, high: the interval of value - baseline, in points, each of them at `confidence` (a
-    fraction); None for a plain comparison. over_problems: the same if the problems were a sample of others,
-    for information. note: one remark for the table. cause: why the outcome is `cannot tell`; command: what
-    would settle it.
+    failures". low, high: the interval of value - baseline in points, each at `confidence` (a fraction); None
+    for a plain comparison. over_problems: the interval if the problems were a sample, for information. note:
+    a remark for the table. cause: why the outcome is `cannot tell`. command: what would settle it.
     """
 
     name: str
@@ -99,8 +98,7 @@ class Criterion:
 
 
 def average(name: str, statistic: Statistic, new: np.ndarray, old: np.ndarray, points: float) -> Criterion:
-    """The statistic of the new efficiencies may be lower than that of the old ones by `points`; in
-    percent."""
+    """The statistic (percent) of the new efficiencies may be lower than that of the old ones by `points`."""
     if not len(new):
         return Criterion(name, "%", None, None, None, NOT_APPLIED, _NOTHING_IN_COMMON)
     value, accepted = float(statistic(new)), float(statistic(old))

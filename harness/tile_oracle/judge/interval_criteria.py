@@ -43,8 +43,7 @@ of 100 unchanged runs should fail."""
 _SEEN = 2.0
 """A criterion passes only if a loss of this many times its limit would have been detected."""
 _UNRESOLVED_SHARE = 0.01
-"""Fraction of the problems that may be too noisy for that; then the largest loss still passes, with a
-note."""
+"""Fraction of the problems that may be too noisy for that. The largest loss then passes with a note."""
 
 
 def mean(percent: Array) -> Array:

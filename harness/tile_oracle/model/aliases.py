@@ -1,8 +1,8 @@
-"""Names that are one kernel.
+"""Aliases: names that are one kernel.
 
-Two names are one kernel when their binaries are identical, or when their times agree within noise on
-every problem that both were measured on. Training then merges them: repeated measurements, one set of
-features. A kernel that was never measured can have a known twin among those that were.
+Two names are one kernel when their binaries are identical, or when their times agree within noise on every
+problem that both were measured on. Training merges their rows as repeated measurements of one kernel. An
+unmeasured kernel can have a twin among the measured ones.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ _SHRINK = 50.0
 
 @dataclass(frozen=True)
 class Aliases:
-    """`representative`: kernel name -> the name that stands for it, for every kernel that was measured.
-    `offset`: ln(time) of a name over its representative's, shrunk towards 0; it decides between twins.
-    `because`: representative -> what showed that its names are one kernel.
+    """`representative`: name of a measured kernel -> the name that represents it.
+    `offset`: ln(time) of a name over its representative's, shrunk towards 0; it breaks ties of twins.
+    `because`: representative -> why its names are one kernel.
     """
 
     representative: Mapping[str, str] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Aliases:
     because: Mapping[str, str] = field(default_factory=dict)
 
     def groups(self) -> dict[str, list[str]]:
-        """Representative -> all its names, where there is more than one."""
+        """Representative -> its names, for groups of several."""
         found: dict[str, list[str]] = {}
         for name, stands in sorted(self.representative.items()):
             found.setdefault(stands, []).append(name)
@@ -64,10 +64,10 @@ class Aliases:
     def stand_in(self, name: str, kernel: Kernel | None = None) -> tuple[str, float]:
         """(name of the kernel that this one is predicted as, its ln(time) offset).
 
-        A measured kernel's representative; else that of a measured twin; else the kernel itself, which
-        must promise to be UNMEASURED_CAUTION faster than a measured one to be picked before it. An
-        unmeasured twin goes before the measured one when they tie: on short problems the measured
-        pipeline of the known pair is up to 2 microseconds slower.
+        The representative of a measured kernel or of a measured twin; else the kernel itself, whose
+        prediction must be UNMEASURED_CAUTION faster than a measured kernel's to be picked. An unmeasured twin
+        wins a tie with the measured one: on short problems the measured pipeline of the known pair is up to 2
+        microseconds slower.
         """
         known = self.representative.get(name)
         if known is not None:
@@ -117,7 +117,7 @@ class Aliases:
 
 
 def own_fields(kernel: Kernel) -> tuple[str, ...]:
-    """The fields of a kernel that its problem does not have too."""
+    """The fields of a kernel that are not fields of its problem."""
     return kernel_columns(kernel.op)
 
 
@@ -129,8 +129,8 @@ def no_aliases(kernels: Iterable[str]) -> Aliases:
 def find_aliases(rows: pd.DataFrame, noise: NoiseModel | None = None) -> Aliases:
     """Aliases in a training table (`training_rows(...).table`).
 
-    Names of one group all agree with each other (not only with a common neighbour). The representative
-    is the best-measured name, then the first. Needs at least 20 shared problems to judge by time.
+    In a group every name agrees with every other. The representative is the name with the most measurements,
+    then the first. Times are compared only with at least 20 shared problems.
     """
     noise = noise or NoiseModel()
     table = rows.pivot_table(index="problem", columns="kernel", values="latency_ms", aggfunc="median")
@@ -197,8 +197,8 @@ def merge(rows: pd.DataFrame, aliases: Aliases) -> pd.DataFrame:
 
 
 def _may_agree(times: Any, i: int, noise: NoiseModel) -> Any:
-    """The columns after i that can pass `_agree` with column i. A quantile of the differences is below
-    a limit only if that share of them is, so one vectorised test avoids most single ones."""
+    """The columns after i that can pass `_agree` with column i. A quantile is below a limit only if that
+    share of the differences is, so one vectorised test replaces most single ones."""
     a, b = times[:, i : i + 1], times[:, i + 1 :]
     shared = np.isfinite(a) & np.isfinite(b)
     with np.errstate(invalid="ignore"):
@@ -230,7 +230,7 @@ def _complete_groups(agrees: Any) -> list[list[int]]:
 
 
 def _hashes(rows: pd.DataFrame) -> dict[str, str]:
-    """Kernel -> its one source hash; kernels without one, or with several, are left out."""
+    """Kernel -> source hash, for kernels with exactly one."""
     if "source_hash" not in rows:
         return {}
     known = rows.dropna(subset=["source_hash"])

@@ -1,7 +1,7 @@
 """The contents of a model folder: its specification and its LightGBM models.
 
-Compressed models are read into memory, never unpacked beside the original, so that any number of
-processes may read one folder. The same model always gives the same bytes.
+Compressed models are unpacked in memory only, so that any number of processes may read one folder. The same
+model always gives the same bytes.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ _MAX_MODEL_BYTES = 256 << 20
 class ModelSpec:
     """feature_spec.json: the published keys, followed by tile-oracle's own.
 
-    `direction` is None for a model that states none. `picks` has the members' weights for the pick;
-    `members` says how many boosters each target has; `feature_names_of` holds the features of targets
-    that read other features than `feature_names`; `aliases`: names that are one kernel; `devices`: the
-    devices of its measurements.
+    `direction`: None if the model states none. `picks`: weights of the members in the pick. `members`: number
+    of boosters per target. `feature_names_of`: features of targets that do not read `feature_names`.
+    `aliases`: names that are one kernel. `devices`: the devices of its measurements.
     """
 
     op_type: str
@@ -83,7 +82,7 @@ class ModelSpec:
 
 
 def read_spec(folder: Path) -> ModelSpec:
-    """The folder's feature_spec.json. Raises ModelError when it is missing or not one."""
+    """The folder's feature_spec.json. Raises ModelError when it is missing or invalid."""
     path = folder / SPEC_FILE
     raw = read_json(path)
 
@@ -144,8 +143,8 @@ def read_spec(folder: Path) -> ModelSpec:
 
 
 def _check_indices(raw: Mapping[str, Any], names: tuple[str, ...], path: Path) -> None:
-    """Models of CK DSL also say each feature's place in a wider table (`feature_indices`), whose columns
-    differ from version to version. So the names decide; the two must be as many. Raises ModelError."""
+    """Models of CK DSL also have each feature's index in a wider table (`feature_indices`), whose columns
+    differ between versions. The names decide; both lists must have the same length. Raises ModelError."""
     indices = raw.get("feature_indices")
     if indices is None:
         return
@@ -157,7 +156,7 @@ def _check_indices(raw: Mapping[str, Any], names: tuple[str, ...], path: Path) -
 
 
 def _log_targets(raw: Mapping[str, Any], listed: tuple[str, ...], path: Path) -> tuple[str, ...]:
-    """`log_targets`, where models of CK DSL say `tflops_log_transform`. Raises ModelError."""
+    """`log_targets`, or `tflops_log_transform` of a model of CK DSL. Raises ModelError."""
     said = raw.get("tflops_log_transform")
     if said is None:
         return listed
@@ -169,8 +168,8 @@ def _log_targets(raw: Mapping[str, Any], listed: tuple[str, ...], path: Path) ->
 
 
 def read_booster(folder: Path, target: str, number: int = 0) -> lgb.Booster:
-    """The model of a target, compressed or not. Raises ModelError when there is none or it is damaged."""
-    # A machine that only measures, or replays without a model, has no LightGBM.
+    """The model of a target, compressed or not. Raises ModelError when it is missing or damaged."""
+    # Imported here: a machine that only measures, or replays without a model, may lack LightGBM.
     import lightgbm as lgb
 
     path, text = read_booster_text(folder, target, number)
@@ -206,9 +205,9 @@ def read_booster_text(folder: Path, target: str, number: int = 0) -> tuple[Path,
 
 
 def repack(folder: Path) -> list[str]:
-    """Replaces every .lgbm.gz in a model folder by a smaller .lgbm.zst, which only tile-oracle reads; the
-    names of the new files. The digests in the manifest stay (see `vouched_files.seal_folder`). Raises
-    ModelError.
+    """Replaces every .lgbm.gz in a model folder by a smaller .lgbm.zst, which only tile-oracle reads. Returns
+    the names of the new files. The digests in the manifest do not change (see `vouched_files.seal_folder`).
+    Raises ModelError.
     """
     names = []
     for old in sorted(folder.glob("model_*.lgbm.gz")):
@@ -222,8 +221,7 @@ def repack(folder: Path) -> list[str]:
 
 
 def packed_booster(booster: lgb.Booster) -> bytes:
-    """The booster as gzip bytes that depend on nothing but its trees and settings (how many threads grew
-    it is no part of it)."""
+    """The booster as gzip bytes that depend only on its trees and settings, not on the number of threads."""
     text = _THREADS.sub("[num_threads: 0]", booster.model_to_string(num_iteration=-1))
     buffer = io.BytesIO()
     with gzip.GzipFile(filename="", mode="wb", fileobj=buffer, compresslevel=9, mtime=0) as stream:

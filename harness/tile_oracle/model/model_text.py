@@ -1,9 +1,9 @@
-"""Whether a text is a LightGBM model that can be loaded safely, decided before LightGBM sees it.
+"""Checks the text of a LightGBM model before LightGBM reads it.
 
-LightGBM believes a model's text: an index out of range, a child that is its own parent or a wrong
-`tree_sizes` makes it read elsewhere in memory, loop forever or abort the process. `check_model_text` accepts
-just what LightGBM writes for models of one output without linear trees (formats v3 and v4): known lines
-alone, each once, every list as long as its tree says, every index in range, every tree a tree.
+LightGBM trusts a model's text: an index out of range, a child that is its own parent or a wrong `tree_sizes`
+makes it read out of bounds, loop forever or abort the process. `check_model_text` accepts only what LightGBM
+writes for models with one output and without linear trees (formats v3 and v4): known lines, each once, lists
+of the length that the tree states, indices in range, and a proper tree.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _OBJECTIVES = (
     *("regression", "regression_l1", "huber", "fair", "poisson", "quantile", "mape", "gamma", "tweedie"),
     *("binary", "lambdarank", "rank_xendcg", "cross_entropy", "cross_entropy_lambda", "custom"),
 )
-"""Objectives with one output: those with several would write more results than there is room for."""
+"""Objectives with one output: others would overflow the buffer of results."""
 
 _HEADER = {
     "version": "v[34]",
@@ -74,7 +74,7 @@ _LISTS = {
 _STATISTICS = (
     "split_gain", "leaf_weight", "leaf_count", "internal_value", "internal_weight", "internal_count"
 )  # fmt: skip
-"""No score reads these: their numbers may be infinite, and are not looked at one by one."""
+"""Not used for scores: their numbers may be infinite and are not checked one by one."""
 
 _OPTIONAL = {"objective", "monotone_constraints"}
 _OPTIONAL_OF_TREE = {
@@ -100,7 +100,7 @@ _MAX_CATEGORICAL_CHARACTERS = 1 << 20
 
 
 def check_model_text(text: str, where: str = "the model") -> None:
-    """Raises ModelError, one line that names `where`, for a text that LightGBM is not to see."""
+    """Raises ModelError, one line that names `where`, for a text that is not safe to load."""
     data = text.encode("utf-8", "surrogatepass")
     if not data.startswith(b"tree\n") or _END not in data:
         raise ModelError(f"{where} is not a complete LightGBM model: save or copy it again")
@@ -120,7 +120,7 @@ def check_model_text(text: str, where: str = "the model") -> None:
 
 
 def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list[bytes]:
-    """The trees, cut where LightGBM cuts them: by their sizes."""
+    """The trees, split by `tree_sizes` as LightGBM does."""
     sections = []
     for number, size in enumerate(sizes):
         section = data[begin : begin + size]
@@ -135,7 +135,7 @@ def _sections(data: bytes, begin: int, sizes: Sequence[int], where: str) -> list
 def _keys(
     lines: bytes, known: Mapping[str, re.Pattern[str] | None], optional: set[str], where: str, part: str
 ) -> dict[str, str]:
-    """The lines `key=value` of a part: each known and there once, and of the form that is given for it."""
+    """The lines `key=value` of a part: known keys, each once, with values that match their patterns."""
     try:
         text = lines.decode("utf-8")
     except UnicodeDecodeError:
@@ -191,8 +191,8 @@ def _check_trees(sections: Sequence[bytes], features: int, where: str) -> None:
         "a leaf_value that is no number",
         np.repeat(np.arange(len(trees)), leaves),
     )
-    # A child is a later split or ~leaf, and each of them is the child of one split: then there is one way
-    # from the root to every leaf, and it ends.
+    # A child is a later split or ~leaf, and each is the child of exactly one split: then there is exactly one
+    # path from the root to every leaf.
     inner_seen = np.zeros(len(own) + len(trees), dtype=np.int64)
     leaf_seen = np.zeros(int(leaves.sum()), dtype=np.int64)
     first_split, first_leaf = np.cumsum(splits) - splits, np.cumsum(leaves) - leaves
@@ -221,7 +221,7 @@ def _check_counts(tree: Mapping[str, str], number: int, where: str) -> None:
         raise _wrong(where, f"tree {number} has no leaves")
     for names, wanted in ((_PER_SPLIT, leaves - 1), (_PER_LEAF, leaves)):
         for name in names:
-            # A tree of one leaf has no weight in some versions, and is no tree of splits.
+            # In some versions a tree of one leaf has no leaf_weight.
             if name in tree and (have := _count(tree[name])) != wanted and not (leaves == 1 and have == 0):
                 raise _wrong(where, f"{name} of tree {number} has {have} values where {wanted} belong")
     if not tree["leaf_value"]:
@@ -239,7 +239,7 @@ def _check_counts(tree: Mapping[str, str], number: int, where: str) -> None:
 
 
 def _check_footer(footer: bytes, where: str) -> None:
-    """What follows the trees: importances, parameters and the categories of pandas."""
+    """Checks what follows the trees: importances, parameters and the categories of pandas."""
     try:
         lines = footer.decode("utf-8").split("\n")
     except UnicodeDecodeError:
@@ -279,8 +279,8 @@ def _check_pandas_categories(text: str, where: str) -> None:
 def _column(
     trees: Sequence[Mapping[str, str]], key: str, characters: bytes, where: str
 ) -> npt.NDArray[np.float64]:
-    """A list of all trees, one after the other; whole numbers within the range of 32 bits. Of statistics only
-    the characters are looked at."""
+    """A list of all trees, concatenated; integers within 32 bits. For statistics only the characters are
+    checked."""
     lists = [value for tree in trees if (value := tree.get(key))]
     joined = " ".join(lists)
     try:

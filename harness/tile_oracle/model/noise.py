@@ -1,4 +1,4 @@
-"""The noise of measured times, which decides on ties, aliases and the noise ceiling."""
+"""The noise of measured times, for ties, aliases and the noise ceiling."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tile_oracle.features.feature_table import Array
 _LEAST_REPEATS = 200
 _ROBUST = 1.4826
 _PARTS = 8
-"""Of the measurements, by their times: each shows one deviation."""
+"""Number of parts into which the measurements are sorted by time; each gives one deviation."""
 _LEAST_RELATIVE = 1e-4
 _LEAST_LOG, _MOST_LOG = float(np.log(1e-9)), float(np.log(1e4))
-"""Between which both parts lie, as logarithms."""
+"""Bounds of both parts, as logarithms."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class NoiseModel:
 
 
 def measured_noise(records: pd.DataFrame) -> NoiseModel:
-    """The noise of ok pairs that were measured more than once in the records; the default when there are
-    fewer than 200 repeats. Robust: a few rows that are many times too slow do not count."""
+    """The noise of the ok pairs that the records have more than once; the default with fewer than 200
+    repeats. A few rows that are many times too slow do not change it."""
     repeated = _repeated(records)
     if len(repeated) < _LEAST_REPEATS:
         return NoiseModel()
@@ -57,7 +57,7 @@ def measured_noise(records: pd.DataFrame) -> NoiseModel:
 
 
 def _fitted(times_ms: Array, scales: Array) -> NoiseModel:
-    """The two parts that come closest to the deviations at these times, by ratio: each counts the same."""
+    """The two parts with the least squared log error of the deviations at these times."""
 
     def misfit(logs: Array) -> Array:
         relative, absolute = np.exp(logs)
@@ -75,7 +75,7 @@ def enough_repeats(records: pd.DataFrame) -> bool:
 
 
 def _repeated(records: pd.DataFrame) -> pd.DataFrame:
-    """`pair` and `log` (natural log of the time) of the ok rows of pairs that have several."""
+    """`pair` and `log` (natural log of the time) of the ok rows of pairs with several."""
     ok = records[(records["status"] == "ok") & (records["latency_ms"] > 0)]
     log_time = np.log(ok["latency_ms"].to_numpy(dtype=np.float64))
     table = pd.DataFrame(

@@ -1,4 +1,4 @@
-"""LightGBM's text of a model in a fifth less than gzip needs: `model_{target}.lgbm.zst`.
+"""Packed LightGBM models, a fifth smaller than gzip: `model_{target}.lgbm.zst`.
 
 The file is a zstd stream. Its first line is `tile-oracle trees LINES CRC32`. LINES is the number of lines of
 each tree. If all trees have the same number, lines of one kind (all thresholds, all leaf values, ...) are
@@ -38,8 +38,8 @@ def packed(text: bytes) -> bytes:
 
 
 def unpacked(path: Path, data: bytes, most_bytes: int) -> bytes:
-    """The text in the bytes of a .lgbm.zst file. Raises ModelError where they are damaged, or unpack to more
-    than `most_bytes`."""
+    """The text in the bytes of a .lgbm.zst file. Raises ModelError if they are damaged or unpack to more than
+    `most_bytes`."""
     import pyarrow as pa
 
     try:
@@ -58,12 +58,12 @@ def unpacked(path: Path, data: bytes, most_bytes: int) -> bytes:
     except ValueError:
         whole = False
     if not whole:
-        raise ModelError(f"{path} is damaged or is no model of tile-oracle: copy it again")
+        raise ModelError(f"{path} is damaged or is not a model of tile-oracle: copy it again")
     return text
 
 
 def _parts(text: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """What stands before the trees, the trees, and what stands after them; no trees where there are none."""
+    """The text before the trees, the trees, and the text after them. The list is empty if there are none."""
     end = text.rfind(_END)
     begin = text.find(_TREE)
     if begin < 0 or end < begin:

@@ -1,7 +1,7 @@
 """A physical time model: per distinct kernel, non-negative coefficients of the terms of its time.
 
-It needs few problems and extrapolates: every coefficient is the time of one activity, so none is
-negative. It can learn nothing that the terms do not express.
+It needs few problems and extrapolates, because every coefficient is the time of one activity. It cannot
+express what the terms do not.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ LEAST_MS = 1e-6
 """The lower limit of predicted times."""
 _MOST_ERROR = 0.3
 _STEP_GROWTH = 0.75
-"""Power of the tile's volume by which a step's time grows. Leaving each public gfx950 kernel out in turn, its
-times are predicted within 16 % on average so, within 36 % without growth and 20 % with the full volume."""
+"""A step's time grows with the tile's volume to this power. With each public gfx950 kernel left out in turn,
+its times are predicted within 16 % on average; without growth within 36 %, with the full volume within 20
+%."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +60,13 @@ class PhysicalModel:
         codes, names = pd.factorize(np.asarray(rows["kernel"], dtype=object))
         table = self.coefficients_of([str(name) for name in names])
         time_ms = np.zeros(len(codes))
-        for index in range(len(self.terms)):  # term by term: the same sum for any table and machine
+        for index in range(len(self.terms)):  # term by term, so that every machine gives the same sum
             time_ms += terms[:, index] * table[codes, index]
         return exact_math.log(np.maximum(time_ms, LEAST_MS))
 
     def coefficients_of(self, names: Sequence[str], kernels: Sequence[Kernel] = ()) -> Array:
-        """`coefficients_for` each of these kernels: (names, terms). `kernels`, if at hand, spares reading the
-        names."""
+        """`coefficients_for` each of these kernels: (names, terms). kernels: the parsed names, if
+        available."""
         found = np.empty((len(names), len(self.terms)))
         alike: dict[tuple[Any, ...], tuple[Kernel, list[int]]] = {}
         for row, name in enumerate(names):
@@ -130,10 +131,10 @@ class PhysicalModel:
 def fit_physical(
     rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float], noise: NoiseModel | None = None
 ) -> PhysicalModel:
-    """Coefficients for every kernel of a training table, by non-negative least squares on the relative
-    error, robust against single times that are many times too slow.
+    """Coefficients for every kernel of a training table, by non-negative least squares on the relative error,
+    robust against outliers.
 
-    `weight`: how much each row counts, (rows,); see `nearness`.
+    `weight`: weight of each row, (rows,); see `nearness`. Raises ModelError for an operation without terms.
     """
     noise = noise or NoiseModel()
     op = records_op(rows)
@@ -167,10 +168,10 @@ def _coefficients(terms: Array, latency: Array, importance: Array) -> tuple[floa
 def explain_aliases(
     rows: pd.DataFrame, aliases: Aliases, hardware: Mapping[str, float], noise: NoiseModel | None = None
 ) -> Aliases:
-    """The aliases with each group represented by the name whose tile explains the group's times best.
+    """The aliases, each group represented by the name whose tile explains the group's times best.
 
-    Names of one kernel cannot all describe it. The measure is the physical model's remaining error,
-    fitted with the fields of each name in turn, on the group's merged rows.
+    At most one of the names describes the kernel. The measure is the error of a physical model fitted to the
+    group's merged rows with the fields of each name in turn.
     """
     merged = merge(rows, aliases)
     near = nearness(np.log(merged["latency_ms"].to_numpy(dtype=np.float64)), group_codes(merged))
@@ -192,7 +193,7 @@ def explain_aliases(
 
 def nearness(log_time: Array, groups: npt.NDArray[np.int64], width: float = 0.3, least: float = 0.1) -> Array:
     """Sample weights: 1 for the fastest kernel of a problem, falling as exp(-gap / (2 width)) with the
-    gap in ln(time), never under `least`. Slow kernels need no exact prediction to be passed over."""
+    gap in ln(time), at least `least`. Slow kernels need no exact prediction."""
     best = np.full(int(groups.max()) + 1 if len(groups) else 0, np.inf)
     np.minimum.at(best, groups, log_time)
     return np.asarray(np.maximum(np.exp(-(log_time - best[groups]) / (2 * width)), least))

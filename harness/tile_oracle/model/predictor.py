@@ -1,4 +1,4 @@
-"""Predictions from a model folder, published or ours: `Predictor.load(folder).rank(problem, kernels)`."""
+"""Predictions from a model folder, published or own: `Predictor.load(folder).rank(problem, kernels)`."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ class Predictor:
 
     @classmethod
     def load(cls, folder: Path | str, threads: int = 1) -> Predictor:
-        """The model in a folder. A model with fewer features reads only its columns of the wider schema.
+        """The model in a folder. A model with fewer features reads only its columns of the schema.
 
-        Raises ModelError when a file is missing or damaged, or the model wants a feature that no schema
-        supplies (the message names it).
+        Raises ModelError when a file is missing or damaged, or when no schema has one of the model's
+        features.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -74,7 +74,7 @@ class Predictor:
     ) -> Array:
         """Predicted TFLOPS: (kernels,) for one problem, (problems, kernels) for several.
 
-        With `target` (tflops, latency, bandwidth, ...), that member's own prediction: TFLOPS, GB/s, else ms.
+        With `target` (tflops, latency, bandwidth, ...), that member's own prediction, in TFLOPS, GB/s or ms.
         """
         one = not isinstance(problems, Sequence)
         listed = problems if isinstance(problems, Sequence) else [problems]
@@ -95,8 +95,8 @@ class Predictor:
         return values[0] if one else values
 
     def scores(self, rows: Columns) -> dict[str, Array]:
-        """Every member's own ln(latency in ms) of the pairs of a table (fields of problem and kernel, and
-        `kernel`), (rows,); of a relative member up to a constant a problem."""
+        """Every member's own ln(latency in ms) for the pairs of a table (fields of problem and kernel, and
+        `kernel`), (rows,); for a relative member up to a constant per problem."""
         if self.ranker.aliases.representative:
             rows, _ = self.ranker.aliases.canonical(rows)
         hardware = hardware_features(self.spec.arch)
@@ -105,8 +105,7 @@ class Predictor:
     def rank(self, problem: Problem, kernels: Sequence[Kernel]) -> list[tuple[Kernel, float]]:
         """Kernels with their predicted TFLOPS, best first; equal predictions keep the pool's order.
 
-        The order is that of the predicted ln(time), which can tell kernels apart whose TFLOPS are rounded
-        to the same number.
+        Sorted by predicted ln(time), which distinguishes kernels whose TFLOPS round to the same number.
         """
         self._check([problem], kernels)
         if not kernels:
@@ -154,8 +153,8 @@ def check_problem(folder: Path, spec: ModelSpec, problem: Problem) -> None:
 
 
 def check_kind(folder: Path, spec: ModelSpec, kind: Kind) -> None:
-    """Raises ModelError unless the folder's model was trained for problems of this kind; the operation is
-    believed to be the model's."""
+    """Raises ModelError unless the folder's model was trained for problems of this kind. The operation is not
+    checked."""
     trained_for: dict[str, tuple[str, tuple[object, ...]]] = {
         "direction": ("", (spec.direction,) if spec.direction else ()),
         "dtype": ("", (spec.dtype,)),
@@ -179,8 +178,8 @@ def find_model(
 ) -> Path | None:
     """The folder in models/ that was trained for this kind of problem and architecture, or None.
 
-    Among several the first by name. A folder that cannot be read is an error, not a silent None. `device`:
-    a model for `cpu` that says on which CPUs its measurements were made is for these alone; "": for any.
+    Of several, the first by name. A folder that cannot be read is an error. device: the CPU's name; a model
+    for `cpu` that lists the CPUs of its measurements is used for these only. "": any.
     """
     for folder in model_folders(models if models is not None else shipped_models()):
         spec = read_spec(folder)
@@ -224,15 +223,15 @@ ReadBoosters = Callable[[Path, TreeParts], tuple[lgb.Booster, ...]]
 
 
 def ranker_of(folder: Path, spec: ModelSpec, read_boosters: ReadBoosters) -> Ranker:
-    """The ranker of a model folder. `read_boosters` reads a member's trees, or keeps them for itself and
-    gives none, where the ranker is only looked at. Raises ModelError like `Predictor.load`."""
+    """The ranker of a model folder. `read_boosters` reads a member's trees; it may return none if the ranker
+    does not have to predict. Raises ModelError like `Predictor.load`."""
     hardware_features(spec.arch)
     picks = dict(spec.picks) or {("tflops" if "tflops" in spec.targets else spec.targets[0]): 1.0}
     return Ranker(spec.arch, _members(folder, spec, read_boosters), picks, aliases_of(folder, spec))
 
 
 def aliases_of(folder: Path, spec: ModelSpec) -> Aliases:
-    """The names that the model of a folder takes for one kernel. Raises ModelError."""
+    """The aliases of the model in a folder. Raises ModelError."""
     try:
         return Aliases.from_json(spec.aliases)
     except (TypeError, ValueError, AttributeError):

@@ -1,7 +1,7 @@
 """A trained model in memory: members that each predict the ln(time) of a kernel, and their weights.
 
-Members are LightGBM ensembles of one target and, where it was trained, a physical time model. The pick
-is the kernel with the lowest weighted mean of the members' scores.
+Members are LightGBM ensembles of one target and optionally a physical time model. The pick is the kernel with
+the lowest weighted mean of the members' scores.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Member(Protocol):
 
 @dataclass(frozen=True)
 class TreeMember:
-    """Boosters of one target (several seeds are averaged) and the features that they read; `code` are the
-    figures of binaries for schemas that read such."""
+    """Boosters of one target, whose predictions are averaged, and their features. `code`: metrics of
+    binaries, for schemas that read them."""
 
     target: Target
     schema: FeatureSchema
@@ -71,7 +71,7 @@ class TreeMember:
 
 @dataclass(frozen=True)
 class CorrectionMember:
-    """The physical model's ln(time) and what trees add to it."""
+    """The physical model's ln(time) plus a correction by trees."""
 
     physical: PhysicalModel
     trees: TreeMember
@@ -86,8 +86,8 @@ class CorrectionMember:
 
 @dataclass(frozen=True)
 class Ranker:
-    """`weights` says how much each member counts for the pick (members that are not in it only predict);
-    `aliases` which names are predicted as one kernel."""
+    """`weights`: weight of each member in the pick; other members only predict. `aliases`: names that are
+    predicted as one kernel."""
 
     arch: str
     members: tuple[Member, ...]
@@ -124,9 +124,9 @@ class Ranker:
     def log_time(self, rows: Columns, groups: npt.NDArray[np.int64], threads: int = 1) -> Array:
         """Predicted ln(latency in ms) of every row, in the order of the picks within each problem.
 
-        `rows` has the fields of problem and kernel, and `kernel`, the names. `groups` numbers the problems
-        (0, 1, ...). Where a relative member decides the order, each problem's mean level comes from the
-        absolute members; without any, the fastest kernel of a problem is put at ln(1 ms).
+        `rows`: the fields of problem and kernel, and `kernel`, the names. `groups`: the problem number (0, 1,
+        ...) of each row. If a relative member decides the order, each problem's mean level comes from the
+        absolute members; without any, the fastest kernel of a problem is set to ln(1 ms).
         """
         if self.aliases.representative:
             rows, offset = self.aliases.canonical(rows)

@@ -6,17 +6,16 @@
     train_manifest.json                 what the model was trained on, and its lineage
     cv_metrics_{target}.json            cross-validated metrics
     feature_importances_{target}.json   total gain of each feature
-    physical_time.json                  coefficients of the physical time model, where there is one
-    code_facts.json                     registers, LDS, ... of the kernels' binaries, where it reads them
-    study.json                          metrics of its recipe on held-out problems; of this model only
-    size_tradeoff.json                  what smaller models would reach, where that was looked at
-    training.parquet                    the rows that it was trained on, where `tile-oracle ship` made it
+    physical_time.json                  coefficients of the physical time model, if it has one
+    code_facts.json                     registers, LDS, ... of the kernels' binaries, if it reads them
+    study.json                          metrics of its recipe on held-out problems
+    size_tradeoff.json                  metrics of smaller models, if trained with --compact
+    training.parquet                    the rows that it was trained on, if `tile-oracle ship` made it
     out_of_fold.parquet                 predictions of its cross-validation
     DEVICE/PROBLEM SET/KERNEL SET.json  a baseline, and beside it (.parquet) the oracle that a replay reads
 
-A manifest of ours lists the SHA-256 of every file in the folder and is sealed itself
-(vouched_files): a file that changed since is an error. Published folders and those of older versions
-have no digests.
+tile-oracle's manifests list the SHA-256 of every file in the folder and are sealed themselves
+(vouched_files): a changed file is an error. Published folders and those of older versions have no digests.
 """
 
 from __future__ import annotations
@@ -64,10 +63,10 @@ def importances_file(target: str) -> str:
 
 
 def model_places(own: Path | None, arch: str, replayed: bool = False) -> tuple[Path, ...]:
-    """Where models and their baselines are looked for, in order: the user's own folder, then shipped ones.
+    """The folders to search for models and their baselines, in order: the user's own, then the shipped ones.
 
-    A shipped CPU model is of one machine, and other machines with that CPU measure other times. It is for
-    replayed sessions, and for explicit requests.
+    A shipped CPU model is valid for one machine: other machines with that CPU measure other times. It is
+    found only for replayed sessions and explicit requests.
     """
     shipped = () if arch == MANY_DEVICES and not replayed else (shipped_models(),)
     return ((own,) if own is not None else ()) + shipped
@@ -84,7 +83,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def model_folders(models: Path) -> list[Path]:
-    """The model folders in a folder, sorted; none where there is no such folder."""
+    """The model folders in a folder, sorted; none if the folder does not exist."""
     return [one for one in sorted(models.iterdir()) if is_model_folder(one)] if models.is_dir() else []
 
 
@@ -95,13 +94,13 @@ def named_model_folder(text: str, places: Iterable[Path]) -> Path | None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The folder's train_manifest.json, {} where there is none. Raises ModelError for a damaged one."""
+    """The folder's train_manifest.json, {} if it has none. Raises ModelError for a damaged one."""
     path = folder / MANIFEST_FILE
     return read_json(path) if path.is_file() else {}
 
 
 def kernels_trained_on(folder: Path) -> frozenset[str]:
-    """Names of the kernels that the manifest says a model was trained on; empty where it does not say."""
+    """Names of a model's training kernels, from its manifest; empty if it does not list them."""
     return frozenset(map(str, read_manifest(folder).get("kernels") or ()))
 
 
@@ -111,7 +110,7 @@ def baseline_files(folder: Path) -> list[Path]:
 
 
 def oracle_file(baseline: Path) -> Path:
-    """Where a model folder keeps the oracle behind a baseline: beside it, as parquet."""
+    """The path of the oracle behind a baseline in a model folder: beside it, as parquet."""
     return baseline.with_suffix(".parquet")
 
 
@@ -154,7 +153,7 @@ def write_folder(folder: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _with_digests(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files with their digests in the manifest among them, and those of files that stay in the folder."""
+    """The files, with a manifest that has their digests and those of the files that stay in the folder."""
     if MANIFEST_FILE not in files:
         return dict(files)
     stay = {
@@ -168,7 +167,7 @@ def _with_digests(folder: Path, files: Mapping[str, bytes]) -> dict[str, bytes]:
 
 
 def _listed(folder: Path) -> dict[str, str]:
-    """The digests in the manifest of a folder that is about to be replaced; none where it is damaged."""
+    """The digests in the manifest of a folder that is about to be replaced; none if it is damaged."""
     try:
         listed = read_json(folder / MANIFEST_FILE).get(FILES)
     except ModelError:
@@ -182,9 +181,9 @@ def json_bytes(value: object) -> bytes:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from a file, its seal checked and left out.
+    """A JSON object from a file, without its seal, which is checked.
 
-    Raises ModelError when it is missing, not an object, or not what was digested.
+    Raises ModelError when the file is missing, not an object, or changed since it was digested.
     """
     try:
         data = read_bytes(path, _MAX_JSON_BYTES)

@@ -29,8 +29,8 @@ LEAST_QUANTITY = 1e-9
 
 @dataclass(frozen=True)
 class Target:
-    """`name` is the model file's; `objective` what LightGBM minimises; `relative` whether only the order
-    within a problem is learnt; `logged` whether the published log1p is applied to the label."""
+    """`name`: as in the model file's name. `objective`: what LightGBM minimises. `relative`: only the order
+    within a problem is fitted. `logged`: the published log1p is applied to the label."""
 
     name: str
     meaning: str
@@ -40,11 +40,11 @@ class Target:
 
     @property
     def is_score(self) -> bool:
-        """Whether predictions have no unit, because an order is fitted and not a quantity."""
+        """Whether predictions are scores without a unit."""
         return self.objective != "regression"
 
     def unlogged(self) -> Target:
-        """The same target of a model that was trained on the plain value."""
+        """The same target, trained on the plain value."""
         return replace(self, logged=False)
 
 
@@ -75,9 +75,9 @@ def target_named(name: str) -> Target:
 
 
 def label(target: Target, rows: pd.DataFrame, groups: npt.NDArray[np.int64]) -> Array:
-    """What the trees fit: one value a row (latency_ms must be there; groups tell the problems apart).
+    """The labels of the trees, (rows,). rows need latency_ms; groups: the problem number of each row.
 
-    The label of a correction depends on a physical model: it is made where that is fitted.
+    Not for `correction`, whose label depends on the fitted physical model (training.fit).
     """
     log_time = np.log(rows["latency_ms"].to_numpy(dtype=np.float64))
     if target.name == "log_time":

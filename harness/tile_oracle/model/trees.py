@@ -1,4 +1,4 @@
-"""LightGBM boosters: trained the same way for every target, deterministic, on a stated number of threads."""
+"""Trains LightGBM boosters, deterministically for any number of threads."""
 
 from __future__ import annotations
 
@@ -127,9 +127,10 @@ def grow(
     init: lgb.Booster | None = None,
     progress: Progress | None = None,
 ) -> lgb.Booster:
-    """One booster. With `valid` and early stopping the best iteration is kept; `init` is grown further.
+    """One booster. With `valid` and early stopping the best iteration is kept. init: a booster to grow
+    further.
 
-    The same data, settings and seed give the same trees whatever the number of threads.
+    The same data, settings and seed give the same trees for any number of threads.
     """
     params = settings.params(len(data.label), seed, threads)
     order = np.argsort(data.groups, kind="stable")
@@ -164,8 +165,8 @@ def grow(
 def pairwise_objective(groups: npt.NDArray[np.int64]) -> Callable[[Array, lgb.Dataset], tuple[Array, Array]]:
     """Gradient and hessian of a logistic loss over all pairs of one problem.
 
-    The label is the log efficiency; a pair counts as much as its two labels differ, so that order among
-    equals costs nothing. Rows must be sorted by group.
+    The label is the log efficiency. The weight of a pair is the difference of its labels, so the order of
+    equal kernels does not matter. Rows must be sorted by group.
     """
     starts = np.flatnonzero(np.r_[True, groups[1:] != groups[:-1]])
     spans = list(zip(starts, np.r_[starts[1:], len(groups)], strict=True))

@@ -1,7 +1,7 @@
-"""Charts as inline SVG, drawn here: no library, no script, colours from the page's style sheet.
+"""Charts as inline SVG, without a library or script; colours come from the page's style sheet.
 
-Every chart is an image with a text alternative, and its parts carry their values as tooltips. Sizes are
-in SVG user units; a chart scales to the width it is given.
+Every chart is an image with a text alternative, and its parts have their values as tooltips. Sizes are in SVG
+user units; a chart scales to the available width.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _MOST_POINTS = 400
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart: points in data units, css class of its colour, and its name in the legend."""
+    """One line of a chart: its name in the legend, points in data units, and the CSS class of its colour."""
 
     name: str
     points: Sequence[tuple[float, float]]
@@ -78,7 +78,7 @@ def lines(
     logarithmic: bool = False,
     x_ticks: Sequence[float] | None = None,
 ) -> str:
-    """Lines over common axes, with a legend where there are several. logarithmic: the y axis."""
+    """Lines over common axes, with a legend if there are several. logarithmic: the y axis."""
     x, y = _scales(x_range, y_range, logarithmic=logarithmic)
     body = [_axes(x, y, x_range, y_range, x_name, y_name, logarithmic=logarithmic, x_ticks=x_ticks)]
     for line in drawn:
@@ -96,7 +96,7 @@ def lines(
 
 
 def stacked_bar(parts: Sequence[tuple[str, int, str]]) -> str:
-    """One bar of shares: (name, number, css class) each, at least a sliver wide."""
+    """A stacked bar of (name, number, css class); small parts have a minimum width."""
     total = sum(number for _, number, _ in parts) or 1
     widths = [max(number / total * 100, 0.4) for _, number, _ in parts]
     scale = 100 / (sum(widths) or 1)
@@ -191,7 +191,7 @@ def _legend(drawn: Sequence[Line]) -> str:
 
 
 def _thinned(points: Sequence[tuple[float, float]]) -> Sequence[tuple[float, float]]:
-    """At most as many points as a chart can show; the first and the last are kept."""
+    """At most _MOST_POINTS of the points, among them the first and the last."""
     if len(points) <= _MOST_POINTS:
         return points
     step = (len(points) - 1) / (_MOST_POINTS - 1)

@@ -1,4 +1,4 @@
-"""The data of all reports of one run, computed once."""
+"""The data behind all reports of a run."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ class RankedBy:
             )
         elif self.kind == HELD:
             text = (
-                "no trained model fits this target: the picks that the baseline holds are judged again "
-                "(--repick ranks the kernels anew)"
+                "no trained model fits this target: the picks of the baseline are judged again "
+                "(--repick ranks the kernels again)"
             )
         else:
             text = "no model ranked the kernels: oracles only"
@@ -73,9 +73,9 @@ class RankedBy:
 
 @dataclass(frozen=True)
 class Scope:
-    """How many of the requested pairs were measured. stopped: why it ended early ("the budget of 10m
-    is spent", "interrupted"), "" where it did not. deselected: pairs left out by -k and the like.
-    unrecorded: pairs that the replayed records do not have; no later session would find them there."""
+    """How many of the requested pairs were measured. stopped: why the session ended early ("the budget of 10m
+    is spent", "interrupted"), "" if it did not. deselected: pairs left out by -k and the like. unrecorded:
+    pairs that the replayed records do not have."""
 
     planned: int = 0
     measured: int = 0
@@ -97,8 +97,9 @@ class Scope:
 @dataclass(frozen=True)
 class Training:
     """The model's training problems, as far as they affect the verdict. in_sample: judged problems that it
-    was trained on; same_measurements: how many of them by the measurements that judge it. known: whether the
-    model says what it was trained on. counted: these problems count in the verdict (--allow in-sample)."""
+    was trained on; same_measurements: how many of them are judged by the measurements it was trained on.
+    known: whether its training problems are known. counted: in_sample counts in the verdict (--allow
+    in-sample)."""
 
     in_sample: tuple[str, ...] = ()
     same_measurements: int = 0
@@ -108,8 +109,8 @@ class Training:
 
 @dataclass(frozen=True)
 class Extrapolating:
-    """Where the model leaves its training. note: how many picks extrapolate, in words, "" for none. picks:
-    their problems and why. abstained: problems for which it picked nothing, and why (--abstain)."""
+    """Picks outside of the model's training range. note: their number, in words, "" for none. picks: problem
+    id -> why. abstained: problem id -> why the model picked nothing (--abstain)."""
 
     note: str = ""
     picks: Mapping[str, str] = field(default_factory=dict)
@@ -133,9 +134,8 @@ class Candidates:
 
 @dataclass(frozen=True)
 class RunInfo:
-    """What was run, for the reports' heads and for the baseline. environment: device, driver, toolchain,
-    versions; options: the options in force, as given; replayed: the files of records that were replayed,
-    "" for a run that measured."""
+    """What was run, for the reports and the baseline. environment: device, driver, toolchain, versions.
+    options: the options, as given. replayed: the replayed files, "" for a run that measured."""
 
     name: str
     problem_set: str = ""
@@ -155,7 +155,7 @@ class RunInfo:
 
 @dataclass(frozen=True)
 class ReportData:
-    """The tables and figures of one run; see the functions named for the columns.
+    """The tables and metrics of one run. The functions named here document the columns.
 
     final: tile_oracle.oracle.final_measurements. selection: tile_oracle.selection.select. kernels:
     tile_oracle.selection.kernel_table. slices: slice_table. rankings: as given, or None. statuses: pairs by

@@ -85,8 +85,9 @@ def verdict_document(data: ReportData) -> dict[str, Any]:
 
 
 def selection_bytes(data: ReportData) -> bytes:
-    """The selection as a parquet file, one row a problem: its columns (tile_oracle.selection.select), then
-    `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, both lists, null without."""
+    """The selection as a parquet file, one row per problem: the columns of tile_oracle.selection.select, then
+    the lists `ranking` (all ranked kernels, best first) and `ranking_predicted_tflops`, null without a
+    model."""
     table = data.selection.copy()
     names, predicted = _rankings(data)
     table["ranking"] = table["problem"].map(names).astype(object).where(table["problem"].isin(names), None)
@@ -118,8 +119,8 @@ class Inputs:
 
 
 def read_inputs(run_dir: Path) -> Inputs:
-    """The inputs of the report that is in the folder, to make it again; of a run without a report only its
-    name is known. Raises RecordError, or GateError for the baseline in it."""
+    """The inputs of the report in a folder, to regenerate it; without a report only the run's name is known.
+    Raises RecordError, or GateError for the baseline in it."""
     with disk_errors_as(f"the report in {run_dir} cannot be read"):
         return _read_inputs(run_dir)
 
@@ -170,7 +171,7 @@ def _rankings(data: ReportData) -> tuple[dict[str, list[str]], dict[str, list[fl
 
 
 def _arrow_type(column: pd.Series) -> pa.DataType:
-    """A fixed type for each column, even if it only holds nulls in this run."""
+    """A fixed type for each column, even if it has only nulls."""
     if pd.api.types.is_bool_dtype(column.dtype):
         return pa.bool_()
     if pd.api.types.is_integer_dtype(column.dtype):
@@ -220,7 +221,8 @@ def _known(cls: type[Any], values: object) -> dict[str, Any]:
             expected = _JSON_KINDS.get(str(one.type), (dict,))
             if not isinstance(value, expected) or (isinstance(value, bool) and bool not in expected):
                 raise RecordError(
-                    f"{VERDICT}: {one.name} = {str(value)[:40]!r} is not of the kind it should be"
+                    f"{VERDICT}: {one.name} = {str(value)[:40]!r} has the wrong type; "
+                    f"delete {VERDICT} to report without it"
                 )
             known[one.name] = value
     return known

@@ -18,8 +18,8 @@ _MOST_CHARACTERS = 2000
 
 
 def report_html(data: ReportData) -> str:
-    """The page as text. Everything foreign in it is escaped; a content security policy lets only the page's
-    own script run and nothing be loaded."""
+    """The page as text. Foreign text is escaped. A content security policy allows only the page's own script
+    and no downloads."""
     views = [(name, heading, view(data)) for name, heading, view in sections.SECTIONS]
     script = (_PAGE / "report.js").read_text(encoding="utf-8")
     return (
@@ -51,10 +51,10 @@ def _environment() -> Environment:
 
 
 def _cleaned(value: object) -> object:
-    """The conversion of every template expression before it is escaped."""
+    """Converts every template expression before it is escaped."""
     return value if isinstance(value, Markup) else wording.one_line(value, _MOST_CHARACTERS)
 
 
 def _breakable(name: object) -> Markup:
-    """A name that may break after its underscores."""
+    """A name with line break opportunities after its underscores."""
     return escape(_cleaned(name)).replace("_", Markup("_<wbr>"))

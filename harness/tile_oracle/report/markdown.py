@@ -1,4 +1,4 @@
-"""summary.md: the summary for a pull request, a job's summary page or an editor."""
+"""summary.md: the summary for pull requests, CI job pages and editors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WORST = 10
 
 
 def summary_markdown(data: ReportData) -> str:
-    """The summary as GitHub-flavoured Markdown. Foreign text is escaped: it formats nothing."""
+    """The summary as GitHub-flavoured Markdown, with foreign text escaped."""
     figures = data.efficiency
     parts = [
         f"# {text(wording.title(data))}",
@@ -59,7 +59,7 @@ def summary_markdown(data: ReportData) -> str:
 
 
 def text(foreign: object, limit: int = 400) -> str:
-    """Foreign text as one line of Markdown that formats nothing and is no HTML."""
+    """Foreign text as one escaped line of Markdown."""
     line = wording.one_line(foreign, limit)
     line = line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return re.sub(r"([\\`*_{}\[\]|~#!@])", r"\\\1", line)
@@ -68,7 +68,7 @@ def text(foreign: object, limit: int = 400) -> str:
 def code(foreign: object, limit: int = 400) -> str:
     """Foreign text as a code span that fits into a table cell."""
     line = wording.one_line(foreign, limit).replace("`", "'").replace("\\", "/").replace("|", "\\|")
-    # Spaces at the ends protect backticks at the ends; HTML is plain text in a code span.
+    # HTML is plain text in a code span.
     return f"`{line}`" if line.strip() else ""
 
 

@@ -13,7 +13,7 @@ from tile_oracle.report import wording
 
 @dataclass(frozen=True)
 class Cell:
-    """value: what the cell sorts by where that is not its text. tags: (css, text) behind it. meter: percent
+    """A cell. value: its sort key, if that is not the text. tags: (css, text) after the text. meter: percent
     of a bar behind it. note: a line below it."""
 
     text: object
@@ -26,7 +26,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """css: num, name or detail. hint: the heading's tooltip."""
+    """A column. css: num, name or detail. hint: the heading's tooltip."""
 
     heading: str
     css: str = ""
@@ -35,7 +35,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """narrow: as wide as its content. name: its id in the page, for a filter."""
+    """A table. narrow: only as wide as its content. name: its id in the page, for a filter."""
 
     caption: str
     columns: Sequence[Column]

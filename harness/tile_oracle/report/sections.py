@@ -455,7 +455,7 @@ def _sorted_points(values: Sequence[float]) -> list[tuple[float, float]]:
 
 
 def _low_end(values: Sequence[float]) -> float:
-    """The lower end of an axis up to 100 % that shows all values: 0, 50, 80 or 90."""
+    """The lower end of an axis up to 100 % on which all values fit: 0, 50, 80 or 90."""
     lowest = min(values)
     return next(low for low in (90.0, 80.0, 50.0, 0.0) if lowest >= low)
 
@@ -469,11 +469,12 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("efficiency", "Efficiency", _efficiency),
     ("worst", "Worst problems", _worst),
     ("slices", "Kinds of problem", _slices),
-    ("choice", "What the choice is worth", _choice),
+    ("choice", "Speed-up of the oracle", _choice),
     ("sources", "Sources of kernels", _sources),
     ("pairs", "Pairs by status", _pairs),
     ("problems", "Problems", _problems),
     ("kernels", "Kernels", _kernels),
     ("environment", "Environment and options", _environment),
 )
-"""Id of a section, which is its macro in page/sections.html, its heading, and its view; None: not shown."""
+"""For each section: its id, which is its macro in page/sections.html, its heading and its view. A section
+whose view is None is left out."""

@@ -1,4 +1,4 @@
-"""The terminal summary: plain lines, for pytest's end of a run and for `tile-oracle report`."""
+"""The terminal summary, for the end of a session and for `tile-oracle report`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _LABEL_WIDTH = 14
 
 
 def summary_lines(data: ReportData, width: int = 100) -> list[str]:
-    """The summary of a run as lines of at most `width` characters (never below 60), without colour.
+    """The summary of a run as lines of at most `width` characters (at least 60), without colour.
 
-    Only a line with a single long word, such as a path, may be wider.
+    Only a line with a long word, such as a path, may be wider.
     """
     width = max(width, 60)
     blocks = [_head(data), _figures(data), _worst(data), _failures(data), _verdict(data), _files(data)]
@@ -168,10 +168,9 @@ def _pairs(name: str, *pairs: tuple[str, str]) -> str:
 
 
 def _wrap(line: str, width: int) -> list[str]:
-    """Wraps a line that is too long: indented by two more than its start, or under the first figure.
+    """Wraps a line that is too long: indented by two more than its start, or under the first value.
 
-    It breaks between figures rather than inside one, and never inside a word, because a path or a
-    name must be whole to be copied.
+    Breaks between values if possible, and never inside a word, so that paths and names can be copied.
     """
     line = line.rstrip()
     is_figures = line[:1].strip() != "" and line[_LABEL_WIDTH - 2 : _LABEL_WIDTH] == "  "

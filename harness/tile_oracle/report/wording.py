@@ -1,4 +1,4 @@
-"""How all reports format numbers, kernels and foreign text."""
+"""Formatting of numbers, kernels and foreign text, and the sentences that all reports share."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def why(row: Mapping[str, Any]) -> str:
 def _shortfall(row: Mapping[str, Any]) -> str:
     if row["pick_status"] != "ok":
         detail = one_line(row["pick_detail"])
-        return f"the pick is not ok but {row['pick_status']}" + (f": {detail}" if detail else "")
+        return f"the pick is {row['pick_status']}" + (f": {detail}" if detail else "")
     if row["pick_kernel"] == row["oracle_kernel"]:
         return "the pick is the oracle"
     parts = [_misjudged("pick", row["pick_predicted_tflops"], row["pick_tflops"])]
@@ -101,7 +101,7 @@ def _misjudged(whose: str, predicted: float, measured: float) -> str:
         return ""
     error = 100.0 * (predicted / measured - 1.0)
     if abs(error) < 2.0:
-        return f"{whose} predicted right"
+        return f"{whose} predicted correctly"
     return f"{whose} predicted {abs(error):,.0f} % too {'high' if error > 0 else 'low'}"
 
 
@@ -130,7 +130,7 @@ def interval(criterion: Criterion) -> str:
 
 
 def open_lines(verdict: Verdict) -> list[str]:
-    """Why criteria cannot tell, and the distinct commands that would settle them."""
+    """Why criteria cannot tell, and the commands that would settle them."""
     doubtful = [one for one in verdict.criteria if one.cause]
     lines = [f"{one.name} cannot tell: {one_line(one.cause, 400)}" for one in doubtful]
     commands = dict.fromkeys(one.command for one in doubtful if one.command)
@@ -241,12 +241,14 @@ def verdict_notes(data: ReportData) -> list[str]:
         & (data.selection["kernels_measured"] < data.selection["kernels_ranked"])
     ]
     if len(partly):
-        notes.append(f"{count(len(partly), 'problem')} measured in part: the oracle is the best of what was")
+        notes.append(
+            f"{count(len(partly), 'problem')} measured in part: the oracle is the best measured kernel"
+        )
     flattered = int(data.selection["pick_flattered"].sum())
     if flattered:
         notes.append(
-            f"{count(flattered, 'pick')} measured once and above the oracle measured again: "
-            "compared by the sweep's times of both"
+            f"{count(flattered, 'pick')} measured once, and faster than the oracle measured again: "
+            "compared by both times in the sweep"
         )
     return notes
 
@@ -260,7 +262,7 @@ def efficiencies(data: ReportData) -> list[tuple[str, Efficiency]]:
 
 
 def scope_notes(data: ReportData) -> list[str]:
-    """Causes that flatter the model: in-sample problems, and few or single candidates."""
+    """Notes on what flatters the model: in-sample problems, and small pools."""
     notes, training, pool = [], data.training, data.candidates
     if data.in_sample:
         same = training.same_measurements

@@ -28,10 +28,10 @@ Offered = Mapping[str, tuple[Kernel, ...]]
 
 @dataclass(frozen=True)
 class Plan:
-    """problems: of all sets, without repetition. pools: kernels by kind, in the order in which they run.
-    offered: problem id -> the algorithms that libraries offer for it, candidates besides those of the pools.
-    rankings: problem id -> a library's own ranking of some of them, its first choice first.
-    listed: the pairs of --pairs, problem id -> kernel names; None for all pairs."""
+    """problems: those of all sets, without duplicates. pools: kernels by kind, in the order in which they
+    run. offered: problem id -> the algorithms that libraries offer for it, candidates besides those of the
+    pools. rankings: problem id -> a library's own ranking of some of them, its first choice first. listed:
+    the pairs of --pairs, problem id -> kernel names; None for all pairs."""
 
     problem_set: ProblemSet
     pools: dict[Kind, tuple[Kernel, ...]]

@@ -22,7 +22,7 @@ AUXILIARY = "auxiliary"
 
 
 def with_auxiliary(table: pd.DataFrame, others: pd.DataFrame) -> pd.DataFrame:
-    """A training table followed by auxiliary rows, which have the weight 1 if the table has weights."""
+    """A training table followed by auxiliary rows, with weight 1 if the table has weights."""
     weights = {IMPORTANCE: 1.0} if IMPORTANCE in table else {}
     return pd.concat(
         [table.assign(**{AUXILIARY: False}), others.assign(**{AUXILIARY: True}, **weights)], ignore_index=True
@@ -42,8 +42,8 @@ def own_rows(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def not_of_shapes(auxiliary: pd.DataFrame, held: pd.DataFrame, grouping: str = "problem") -> pd.DataFrame:
-    """The auxiliary rows whose problem (with `family`, whose layer) occurs in the held-out rows in no
-    direction: the fast kernels of a shape are similar in all directions."""
+    """The auxiliary rows whose problem (with `family`: whose layer) the held-out rows do not have in any
+    direction, because the fast kernels of a shape are similar in all directions."""
     if auxiliary.empty or held.empty:
         return auxiliary
     both = pd.concat([auxiliary, held], ignore_index=True).assign(direction="")

@@ -1,8 +1,8 @@
 """Smaller models: variants of a recipe on the same folds, and the smallest one that is as good.
 
-A variant grows smaller trees, fewer of them, in fewer ensemble members, on fewer features, or no trees at
-all if a physical model is left. Boosting adds trees one after the other, so fewer trees are the first ones
-of a longer training and need no training of their own; smaller trees and fewer features do.
+A variant has smaller trees, fewer trees, fewer ensemble members, fewer features, or no trees if a physical
+model remains. Boosting adds trees one after the other, so a variant with fewer trees is a truncated training;
+smaller trees and fewer features need trainings of their own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tile_oracle.training.recipe import Recipe, TreePart
 from tile_oracle.training.train import RecipeChoice, TrainedModel
 
 TOLERANCE_POINTS = 0.1
-"""How much of the cross-validated mean, and of P10, a smaller model may lose against the best."""
+"""The largest loss of cross-validated mean and P10 of a smaller model, compared with the best."""
 
 _ROUNDING = 1e-9
 _TIMED_PROBLEMS = 24
@@ -65,8 +65,8 @@ GRID = Grid()
 
 @dataclass(frozen=True)
 class PickTimer:
-    """How picks are timed. engine: what picks; `time_us`: model folder, problems, candidates -> microseconds
-    of a pick."""
+    """How picks are timed. engine: the code that picks. time_us: model folder, problems, candidates ->
+    microseconds per pick."""
 
     engine: str
     time_us: Callable[[Path, Sequence[Problem], Sequence[Kernel]], float]
@@ -74,8 +74,8 @@ class PickTimer:
 
 @dataclass(frozen=True, order=True)
 class Variant:
-    """The size of the members that decide the picks: maximum trees, leaves per tree,
-    ensemble members and features. Without trees every number is 0."""
+    """The size of the picking members: maximum trees, leaves per tree, ensemble members and features; all 0
+    without trees."""
 
     trees: int
     leaves: int
@@ -90,8 +90,8 @@ class Variant:
 
 @dataclass(frozen=True)
 class Figures:
-    """Cross-validated efficiency of a variant in percent, and what it loses (negative) or gains against the
-    best variant, with the paired bootstrap interval over the problems."""
+    """Cross-validated efficiency of a variant in percent, and its difference from the best variant (negative:
+    a loss) with the paired bootstrap interval over the problems."""
 
     mean_percent: float
     p10_percent: float
@@ -112,7 +112,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Row:
-    """One variant. model_bytes: of the compressed model files; pick_us: of one pick, measured here."""
+    """One variant. model_bytes: size of the compressed model files. pick_us: time of one pick."""
 
     variant: Variant
     by: Mapping[str, Figures]
@@ -122,9 +122,9 @@ class Row:
 
 @dataclass(frozen=True)
 class TradeOff:
-    """Every variant, the largest first; the best by its mean efficiency, and the smallest as good as it.
+    """Every variant, largest first, the one with the best mean efficiency, and the smallest that is as good.
 
-    candidates: the number of kernels in a timed pick; engine: the code that picked.
+    candidates: number of kernels in a timed pick. engine: the code that picks. recipe: the chosen one's.
     """
 
     rows: tuple[Row, ...]
@@ -199,8 +199,8 @@ def trade_off(
 ) -> TradeOff:
     """Every variant of the recipe, cross-validated on the same folds by problem and by family.
 
-    The best has the highest mean over both groupings; `smallest_as_good` is chosen: times are shown, and
-    decide nothing. Raises ModelError for a recipe without trees, and with one problem only.
+    The best has the highest mean over both groupings; `smallest_as_good` is chosen. Pick times do not affect
+    the choice. Raises ModelError for a recipe without trees, and for a single problem.
     """
     effort, timer = effort or Effort(), time_pick or PYTHON_PICKS
     if not _parts(recipe):
@@ -245,14 +245,14 @@ def trade_off(
 
 
 def smallest_as_good(rows: Sequence[Row]) -> Variant:
-    """The variant of the fewest bytes (of equals the one of fewer trees) that loses at most TOLERANCE_POINTS
-    of mean and of P10 against the best, under each grouping. One of the rows is the best."""
+    """The variant with the fewest bytes (then the fewest trees) that loses at most TOLERANCE_POINTS of mean
+    and of P10 against the best under each grouping. One of the rows must be the best."""
     as_good = [row for row in rows if _as_good(row)]
     return min(as_good, key=lambda row: (row.model_bytes, row.variant)).variant
 
 
 def cut(ranker: Ranker, recipe: Recipe, variant: Variant) -> Ranker:
-    """The ranker with only the first trees of the first ensemble members (of those that decide the picks)."""
+    """The ranker with only the first trees of the first boosters, in the members that decide the picks."""
     picking = {part.target for part in _parts(recipe)}
     if not variant.trees:
         kept = tuple(member for member in ranker.members if member.name not in picking)
@@ -305,7 +305,7 @@ PYTHON_PICKS = PickTimer("python", _python_pick_us)
 def median_pick_us(
     pick: Callable[[Problem, Sequence[Kernel]], object], pools: Sequence[tuple[Problem, Sequence[Kernel]]]
 ) -> float:
-    """Microseconds of a call: the median over the problems, each at its fastest of some calls."""
+    """Microseconds per pick: the median over the problems of the fastest of several calls."""
     fastest = []
     for problem, kernels in pools:
         taken = []
@@ -318,7 +318,7 @@ def median_pick_us(
 
 
 def table_lines(found: TradeOff) -> Iterator[str]:
-    """The table for people: every variant that no smaller one beats, the best, and the choice."""
+    """A text table of every variant that no smaller one beats, the best and the chosen one."""
     groupings = list(found.rows[0].by)
     heads = "".join(f"{f'by {name}: mean [vs best]  P10':>44}" for name in groupings)
     yield f"picks among {found.candidates} kernels, timed in {found.engine}"
@@ -343,7 +343,7 @@ def table_lines(found: TradeOff) -> Iterator[str]:
 
 
 def _one_line(value: object) -> bytes:
-    """JSON on one line: with indents the table of variants would be larger than most models."""
+    """JSON on one line, because an indented table of variants is larger than most models."""
     return (json.dumps(value, allow_nan=False) + "\n").encode()
 
 
@@ -370,7 +370,7 @@ def _full(recipe: Recipe) -> Variant:
 
 
 def _shapes(recipe: Recipe, grid: Grid) -> list[tuple[int, int]]:
-    """(leaves, features) of every training that is needed."""
+    """(leaves, features) of the trainings."""
     full = _full(recipe)
     return [
         (leaves, features)
@@ -380,7 +380,7 @@ def _shapes(recipe: Recipe, grid: Grid) -> list[tuple[int, int]]:
 
 
 def _variants(recipe: Recipe, leaves: int, features: int, grid: Grid) -> Iterator[Variant]:
-    """The variants of one training: its first trees in its first members, or no trees if others pick."""
+    """The variants that truncate one training, and the one without trees if other members pick."""
     full = _full(recipe)
     for trees in _divided(full.trees, grid.trees, 1):
         for members in _divided(full.members, grid.members, 1):

@@ -1,4 +1,4 @@
-"""Out-of-fold predictions, also for a run that is ranked by its own records."""
+"""Out-of-fold predictions: of a training table, and of a run that is ranked by its own records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tile_oracle.training.recipe import Recipe, recipe_named
 from tile_oracle.training.training_rows import pair_columns_of, training_rows
 
 OUT_OF_FOLD_RECIPE = "lambdarank"
-"""The recipe that ranks a run by its own records: it needs no physical model of the target. Held out by
-problem it did better than `log_time` on the records of gfx950, of a CPU and of GEMMs (docs/heuristic.md)."""
+"""The recipe that ranks a run by its own records: it needs no physical model of the target. Cross-validated
+by problem it is better than `log_time` on records of gfx950, of a CPU and of GEMMs (docs/heuristic.md)."""
 
 
 @dataclass(frozen=True)

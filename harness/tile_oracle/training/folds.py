@@ -1,4 +1,4 @@
-"""Cross-validation folds that never split a group: all rows of a problem, or of a family, together."""
+"""Cross-validation folds that never split a group (a problem or a family)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def group_folds(
 ) -> npt.NDArray[np.int64]:
     """The fold (0 to n_splits - 1) of every row; rows of one group share a fold.
 
-    Groups go, largest first, to the fold with the fewest rows so far; the seed decides among groups of
-    one size, so the same rows and seed give the same folds. Raises ModelError with fewer groups than folds.
+    Groups go, largest first, to the fold with the fewest rows so far; the seed orders groups of equal size.
+    The same rows and seed give the same folds. Raises ModelError with fewer groups than folds.
     """
     codes, found = pd.factorize(
         pd.Series(list(groups), dtype=object) if not isinstance(groups, np.ndarray) else groups

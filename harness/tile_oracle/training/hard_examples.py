@@ -26,10 +26,10 @@ def mine_hard_examples(
     n_splits: int = 5,
     effort: Effort | None = None,
 ) -> tuple[pd.DataFrame, list[dict[str, float]]]:
-    """Rows with the weights of the best round, and every round's cross-validated metrics (percent).
+    """Rows with the weights of the best round, and every round's cross-validated metrics in percent.
 
-    Round 0 has equal weights. In each further round the problems whose out-of-fold pick was under
-    95 % count three times as much as before. The best round is the one with the highest mean.
+    Round 0 has equal weights. Each further round triples the weight of the problems whose out-of-fold pick
+    was below 95 %. The best round has the highest mean.
     """
     effort = effort or Effort()
     weighted, best, figures, best_mean = rows, rows, [], -1.0

@@ -49,7 +49,7 @@ def out_of_fold_baseline(model: TrainedModel, name: str, records: pd.DataFrame, 
 
 
 def save_beside(baseline: Baseline, folder: Path) -> Path:
-    """Writes the baseline into the model's folder; the path it was written to. Raises GateError."""
+    """Writes the baseline into the model's folder and returns its path. Raises GateError."""
     path = baseline_path(
         folder.parent, folder.name, baseline.device, baseline.problem_set, baseline.kernel_set
     )

@@ -1,4 +1,4 @@
-"""Recipes: members of a model, their features and weights. Named recipes are the ablation's rows."""
+"""Recipes: the members of a model, their features and weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tile_oracle.operation import operation_named
 
 @dataclass(frozen=True)
 class TreePart:
-    """A tree member: its target, its features, how the trees grow, how many seeds are averaged, and
-    whether rows near the best of their problem count more.
+    """A tree member: its target, its features and the settings of its trees.
 
-    strongest: only this many of the schema's features are read, those with the most gain in a first
-    training on the same rows; 0 means all of them.
+    ensemble: number of averaged boosters (seeds). near_best: rows near the best of their problem have more
+    weight. strongest: read only this many features, those with the most gain in a first training on the same
+    rows; 0: all.
     """
 
     target: str
@@ -33,9 +33,9 @@ class TreePart:
 class Recipe:
     """Everything that determines a training except the data and the seed.
 
-    `aliases`: names that are one kernel are merged first. `physical`: a physical time model is fitted
-    (a part with the target `correction` needs it). `weights`: how much each member counts for the pick;
-    the default is all tree members equally.
+    `aliases`: merge names of one kernel first. `physical`: fit a physical time model (a part with the target
+    `correction` needs it). `weights`: weight of each member in the pick; by default equal for all tree
+    members.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Recipe:
     physical: bool = False
 
     def with_targets(self, targets: Sequence[str]) -> Recipe:
-        """The recipe that also trains these targets, like its first member; picks stay as they are.
+        """The recipe with these targets added, trained like its first member; picks do not change.
 
         Raises ModelError for an unknown target.
         """
@@ -59,9 +59,9 @@ class Recipe:
         return replace(self, trees=(*self.trees, *more), weights=dict(self.picking_weights))
 
     def for_op(self, op: str) -> Recipe:
-        """The recipe on the features of an operation: recipes are written with those of convolution.
+        """The recipe with the features of an operation; recipes are written with those of convolution.
 
-        `default` is what won on the measurements that there are of the operation.
+        `default` and `default_code` have no physical time model for other operations.
         """
         features = operation_named(op).for_models
         if features.in_recipes is None:
@@ -110,12 +110,12 @@ _TREES_ALONE = {
     ),
     "default_code": Recipe(
         "default_code",
-        "the default, with figures of the kernels' binaries",
+        "the default, with metrics of the kernels' binaries",
         (TreePart("log_time", WITH_CODE, ensemble=4, near_best=True),),
     ),
 }
-"""What these recipes are for every operation but convolution: on GEMMs measured on a CPU ahead of every
-recipe with the physical time model (docs/gemm.md)."""
+"""These recipes for operations other than convolution: on GEMMs measured on a CPU they are better than every
+recipe with a physical time model (docs/gemm.md)."""
 
 
 def _trees(target: str, schema: str = OWN, ensemble: int = 1) -> tuple[TreePart, ...]:
@@ -149,19 +149,19 @@ RECIPES: dict[str, Recipe] = {
         Recipe("lambdarank", "own features, LambdaRank", _trees("lambdarank")),
         Recipe(
             "launch",
-            "LambdaRank, two seeds, with what launches of kernels/gpu come to, and binaries",
+            "LambdaRank, two seeds, with launch parameters of kernels/gpu and metrics of binaries",
             (TreePart("lambdarank", WITH_LAUNCH, _LAUNCH_ORDER, ensemble=2),),
         ),
         Recipe("pairwise", "own features, logistic loss over pairs of kernels", _trees("pairwise")),
         Recipe("log_time_x4", "own features, ln(time), four seeds averaged", _trees("log_time", ensemble=4)),
         Recipe(
             "log_time_code",
-            "the same, with figures of the kernels' binaries",
+            "the same, with metrics of the kernels' binaries",
             _trees("log_time", WITH_CODE, ensemble=4),
         ),
         Recipe(
             "default_code",
-            "the default, its trees with figures of the kernels' binaries",
+            "the default, its trees with metrics of the kernels' binaries",
             (TreePart("correction", WITH_CODE, _CORRECTION, 4, near_best=True),),
             {"physical": 0.4, "correction": 0.6},
             aliases=True,
@@ -189,14 +189,14 @@ RECIPES: dict[str, Recipe] = {
 
 
 SUITED = "the best known: default on gfx950 and for GEMM, launch on sm_90, lambdarank on cpu"
-"""What `suited_recipe` answers, for help texts."""
+"""The results of `suited_recipe`, for help texts."""
 
 
 def suited_recipe(op: str, arch: str, *, has_code: bool) -> str:
     """The name of the recipe that did best on measurements of such kernels (docs/heuristic.md, docs/gemm.md).
 
-    has_code: whether the records have figures of the kernels' binaries. An architecture of which nothing was
-    measured has what its kind has.
+    has_code: whether the records have metrics of the kernels' binaries. Architectures without measurements
+    use the recipe of their kind: gfx950's for AMD GPUs, sm_90's for NVIDIA GPUs.
     """
     if op != "grouped_conv" or arch.startswith("gfx"):
         return "default"

@@ -1,4 +1,4 @@
-"""The training problems of a model, so that in-sample results are recognised.
+"""The training problems of a model, to recognise in-sample results.
 
 The manifest of a model folder names every problem with a digest of its training rows. Older folders have
 their training records or the predictions of their cross-validation instead. Published folders have neither,
@@ -32,8 +32,8 @@ _TABLES = (TRAINING_FILE, OUT_OF_FOLD_FILE)
 
 @dataclass(frozen=True)
 class TrainedOn:
-    """problems: id -> digest of the training rows, "" where only the problem is known. known: whether
-    these are all problems; False also where a model was grown on an older one that does not say its own."""
+    """problems: id -> digest of the training rows, "" if only the problem is known. known: whether these are
+    all training problems; False also for a model that was grown on an older one with unknown problems."""
 
     problems: Mapping[str, str]
     known: bool = True
@@ -41,8 +41,8 @@ class TrainedOn:
 
 @dataclass(frozen=True)
 class Overlap:
-    """Judged problems that the model was trained on, sorted; same_measurements: how many of them by the very
-    measurements that judge it. known: whether the model says what it was trained on."""
+    """Judged problems that the model was trained on, sorted. same_measurements: how many of them are judged
+    by the measurements it was trained on. known: whether its training problems are known."""
 
     problems: tuple[str, ...] = ()
     same_measurements: int = 0
@@ -75,9 +75,9 @@ def trained_on(folder: Path) -> TrainedOn:
 
 
 def with_problems(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """The manifest of an older folder with its training problems, as the tables in the folder have them. Only
-    training records give digests. A manifest that names its problems stays as it is, also one that has no
-    table. Raises ModelError or RecordError for a table that cannot be read."""
+    """The manifest of an older folder, with its training problems added from the tables in the folder. Only
+    training records give digests. A manifest that names its problems, and one of a folder without tables, is
+    unchanged. Raises ModelError or RecordError for a table that cannot be read."""
     if PROBLEMS_KEY in manifest:
         return dict(manifest)
     if (folder / TRAINING_FILE).is_file():
@@ -90,7 +90,7 @@ def with_problems(folder: Path, manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def overlap(folders: Iterable[Path], records: pd.DataFrame, problems: Collection[str]) -> Overlap:
-    """Which of these problems the models were trained on. records: what the models are judged by."""
+    """Which of these problems the models were trained on. records: the measurements that judge the models."""
     trained: dict[str, str] = {}
     known = True
     for folder in folders:
@@ -113,7 +113,7 @@ def _same(trained: Mapping[str, str], records: pd.DataFrame, seen: Collection[st
 
 
 def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
-    """What a manifest says, those of the models that it was grown on included; None where it says nothing."""
+    """The problems in a manifest, including those of the models it was grown on; None if it names none."""
     named = manifest.get(PROBLEMS_KEY)
     if named is None:
         return None
@@ -129,7 +129,7 @@ def _of_manifest(manifest: Mapping[str, Any], path: Path) -> TrainedOn | None:
 
 
 def _is_whole(manifest: Mapping[str, Any]) -> bool:
-    """Whether the model was grown on an older one, so that its own tables are not all its training data."""
+    """Whether a folder's own tables are all its training data: not if the model was grown on an older one."""
     return not manifest.get("warm_start_from")
 
 

@@ -1,8 +1,8 @@
-"""The training range of a model: problems and kernels outside of it require extrapolation.
+"""The training range of a model. Outside of it the model extrapolates.
 
 Trees predict a constant beyond the last split, so rankings outside of the training range are unreliable. A
 problem is outside if its kind was not trained on, if one of its dimensions is below the smallest or above the
-largest trained value, or if it is not a multiple of a power of two that divides all trained values (odd
+largest trained value, or if a power of two up to 8 divides all trained values but not this one (odd
 channels).
 """
 
@@ -29,7 +29,8 @@ _LARGEST_MULTIPLE = 8
 
 @dataclass(frozen=True)
 class NumberRange:
-    """The values of one dimension in training. multiple: the power of two, at most 8, that divides all."""
+    """The trained values of one dimension. multiple: the largest power of two, at most 8, that divides
+    all."""
 
     low: int
     high: int
@@ -47,7 +48,7 @@ class NumberRange:
 
 @dataclass(frozen=True)
 class TrainingRange:
-    """What a model was trained on. numbers: by kind of problem, of each dimension. kernels: names."""
+    """What a model was trained on. numbers: kind of problem -> dimension -> range. kernels: names."""
 
     numbers: Mapping[Kind, Mapping[str, NumberRange]]
     kernels: frozenset[str]
@@ -55,7 +56,7 @@ class TrainingRange:
 
     @classmethod
     def of(cls, folder: Path) -> TrainingRange | None:
-        """The range of a model whose folder says its training problems; None for another one.
+        """The range of the model in a folder; None if the folder does not name its training problems.
 
         Raises ModelError for a folder that cannot be read.
         """

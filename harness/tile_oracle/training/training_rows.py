@@ -32,10 +32,9 @@ def pair_columns_of(op: str) -> tuple[str, ...]:
 class TrainingRows:
     """One row per problem and kernel.
 
-    `table` has `problem` and `kernel` (id and name), all their fields, `latency_ms` (the median of the
-    pair's measurements), `tflops`, and `measurements` (how many there were) and,
-    where the records have them, `source_hash` and the figures of the binary (CODE_COLUMNS). `left_out` counts
-    what was not used, by reason.
+    `table` has `problem` (id), `kernel` (name), all their fields, `latency_ms` (median of the pair's
+    measurements), `tflops`, `measurements` (their number) and, if the records have them, `source_hash` and
+    the metrics of the binary (CODE_COLUMNS). `left_out`: number of unused records by reason.
     """
 
     table: pd.DataFrame
@@ -91,28 +90,27 @@ def training_rows(records: pd.DataFrame) -> TrainingRows:
 def with_importance(table: pd.DataFrame, weights: pd.DataFrame) -> pd.DataFrame:
     """A training table with weights for its rows.
 
-    weights: columns `weight` (above 0), and `problem` (id) or `kernel` (name) or both, which say whose;
-    what they do not name counts 1. Raises ModelError for other columns or values, a row twice, or when
-    nothing of the table is named.
+    weights: columns `weight` (above 0), and `problem` (id) or `kernel` (name) or both; rows that are not
+    named have weight 1. Raises ModelError for other columns or values, for duplicates, or if no row is named.
     """
     keys = [name for name in ("problem", "kernel") if name in weights]
     if not keys or "weight" not in weights:
         raise ModelError("weights need the column weight, and problem or kernel or both")
     value = pd.to_numeric(weights["weight"], errors="coerce").to_numpy(dtype=np.float64)
     if not (np.isfinite(value) & (value > 0)).all():
-        raise ModelError("a weight is not a number above 0; leave out of the records what should not count")
+        raise ModelError("a weight is not a number above 0: to ignore rows, leave them out of the records")
     if weights.duplicated(keys).any():
         twice = " ".join(map(str, weights.loc[weights.duplicated(keys), keys].iloc[0]))
         raise ModelError(f"the weights name {twice} twice")
     named = weights[keys].astype(str).assign(weight=value)
     found = table[keys].merge(named, on=keys, how="left")["weight"].to_numpy()
     if np.isnan(found).all():
-        raise ModelError(f"none of the weights is of a {' and '.join(keys)} of the records")
+        raise ModelError(f"no weight names a {' and '.join(keys)} of the records")
     return table.assign(**{IMPORTANCE: np.nan_to_num(found, nan=1.0)})
 
 
 def _one_a_pair(rows: pd.DataFrame) -> pd.DataFrame:
-    """The median time of each pair; work and identity are equal in all its rows."""
+    """The median time of each pair, over its last round."""
     keys = ["problem", "kernel"]
     if "round" in rows and rows["round"].nunique() > 1:
         last = rows.groupby(keys, sort=False)["round"].transform("max")

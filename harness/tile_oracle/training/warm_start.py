@@ -1,7 +1,7 @@
-"""A warm start: an existing model whose boosters all grow further, each on its own target.
+"""Warm start: every booster of an existing model grows further, each on its own target.
 
-The grown model has the old one's members, features, aliases and picks, and each booster begins with the old
-booster's trees. Incompatible settings are refused: a model never loses a member.
+The grown model keeps the old one's members, features, aliases and picking weights, and each booster begins
+with the old booster's trees. Settings that would drop a member are refused.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tile_oracle.training.recipe import RECIPES, Recipe, TreePart, recipe_named
 
 @dataclass(frozen=True)
 class WarmStart:
-    """The model that a training continues."""
+    """The model to grow further."""
 
     folder: Path
     spec: ModelSpec
@@ -55,12 +55,11 @@ class WarmStart:
         return cls(folder, old.spec, old.ranker)
 
     def recipe(self, named: str | Recipe | None, op: str, targets: Sequence[str] = ()) -> Recipe:
-        """How every tree member of the model grows. A target that the recipe has too grows with its settings,
-        any other with those it was trained with.
+        """The recipe that grows every tree member of the model: targets of the named recipe with its
+        settings, others with those they were trained with.
 
-        named: the recipe that the user chose; by default the model's own.
-        Raises ModelError for a recipe or `targets` with a member that the model lacks, and for one that reads
-        other features.
+        named: the requested recipe; by default the model's own. Raises ModelError for a recipe or `targets`
+        with a member that the model lacks, or with other features.
         """
         known = RECIPES.get(self.spec.recipe or "")
         if named is None:
@@ -97,7 +96,8 @@ class WarmStart:
         )
 
     def _settings(self, target: str) -> TreeSettings:
-        """The settings that a member was trained with; the published ones where the folder says others."""
+        """The settings that a member was trained with; the published ones if the folder does not have
+        them."""
         params: Any = self.spec.params.get(target, self.spec.params)
         names = {field.name for field in fields(TreeSettings)}
         if isinstance(params, Mapping) and set(params) == names:
@@ -105,7 +105,8 @@ class WarmStart:
         return PUBLISHED_SETTINGS
 
     def lineage(self, grown: Ranker) -> dict[str, Any]:
-        """What train_manifest.json says of the old model, and how many trees each member had and gained."""
+        """The entries of train_manifest.json on the old model and on the trees that each member had and
+        gained."""
         before, after = _tree_counts(self.ranker), _tree_counts(grown)
         return {
             "warm_start_from": self.folder.name,
@@ -135,9 +136,9 @@ def physical_of(ranker: Ranker) -> PhysicalModel | None:
 def grown_physical(
     old: PhysicalModel, rows: pd.DataFrame, weight: Array, hardware: Mapping[str, float]
 ) -> PhysicalModel:
-    """The old model, with coefficients fitted for the kernels of a training table that it does not know.
+    """The old model, with coefficients fitted for further kernels of a training table.
 
-    weight: how much each row counts, (rows,).
+    weight: weight of each row, (rows,).
     """
     unknown = ~rows["kernel"].isin(old.coefficients.keys()).to_numpy()
     if not unknown.any():
@@ -149,8 +150,8 @@ def grown_physical(
 
 
 def with_kernels(aliases: Aliases, rows: pd.DataFrame) -> Aliases:
-    """The aliases, in which every kernel of a training table that they do not know stands for itself. A model
-    without aliases keeps none."""
+    """The aliases, to which further kernels of a training table are added as their own representatives. A
+    model without aliases gets none."""
     if not aliases.representative:
         return aliases
     more = {str(name): str(name) for name in sorted(rows["kernel"].unique())}
