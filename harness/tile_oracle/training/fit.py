@@ -136,14 +136,14 @@ def _physical(
 
 
 def _code_of(recipe: Recipe, rows: pd.DataFrame, start: Ranker | None) -> CodeTable | None:
-    """The metrics of binaries that a recipe reads, including those of a warm start's model; None if it reads
+    """The facts of binaries that a recipe reads, including those of a warm start's model; None if it reads
     none."""
     if not recipe.reads_code:
         return None
     code = CodeTable.of(rows)
     if not code.facts:
         raise ModelError(
-            f"recipe {recipe.name} uses metrics of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
+            f"recipe {recipe.name} uses facts of the kernels' binaries ({', '.join(CODE_COLUMNS)}), which "
             "none of these records has: train another recipe"
         )
     for member in tree_members(start) if start is not None else ():
