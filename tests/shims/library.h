@@ -33,8 +33,13 @@ static void note(const char *name, int a, int b) {
 /* Runs a function on the stream of the emulated GPU, at once or in a graph; the function says what it takes. */
 static void (*takes_ns)(double);
 static int run_on(void *stream, void (*function)(void *), void *data) {
+#ifdef OVER_HIP
+  void *driver = dlopen("libamdhip64.so", 2);
+  int (*launch)(void *, void (*)(void *), void *) = dlsym(driver, "hipLaunchHostFunc");
+#else
   void *driver = dlopen("libcuda.so.1", 2);
   int (*launch)(void *, void (*)(void *), void *) = dlsym(driver, "cuLaunchHostFunc");
+#endif
   takes_ns = dlsym(driver, "emulated_host_takes_ns");
   return launch(stream, function, data);
 }

@@ -1,4 +1,4 @@
-"""A project on a machine with an emulated H200 and a library over it."""
+"""A project on a machine with an emulated GPU and a library over it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ class Machine:
         self.project.problem_set("one.csv", problems)
 
     def run(self, *more: str, environment: dict[str, str] | None = None) -> Finished:
-        options = ["--target=sm_90", "--problem-set=one.csv", f"--kernels={self.name}={self.library}"]
+        options = [
+            f"--target={self.gpu.arch}",
+            "--problem-set=one.csv",
+            f"--kernels={self.name}={self.library}",
+        ]
         options += ["-v", "-p", emulated.PLUGIN, f"--toolchain={self.gpu.compiler}", *SHORTLY, *more]
         variables = {**self.gpu.environment(), "RECORD_TO": str(self.calls), **(environment or {})}
         return self.project.pytest(*options, environment=variables)
@@ -60,6 +64,7 @@ def machine_with(
 
     def make(name: str) -> Machine:
         library = build_library(name, tmp_path / "library")
-        return Machine(project, emulated_machine("sm_90"), name, library, tmp_path / "calls")
+        arch = "gfx950" if name == "hipblaslt" else "sm_90"
+        return Machine(project, emulated_machine(arch), name, library, tmp_path / "calls")
 
     return make

@@ -14,23 +14,27 @@ from pathlib import Path
 
 import msgspec
 
-from tile_oracle.device.library import cublaslt_pool, cudnn_pool
+from tile_oracle.device.library import cublaslt_pool, cudnn_pool, hipblaslt
 from tile_oracle.device.library.cublaslt import CublasLt
 from tile_oracle.device.library.cudnn import Cudnn
+from tile_oracle.device.library.hipblaslt import HipblasLt
 from tile_oracle.device.runtime.cuda import open_cuda
 from tile_oracle.device.runtime.driver import RuntimeFailure, RuntimeMissing
+from tile_oracle.device.runtime.hip import open_hip
 from tile_oracle.problem import Problem, problem_from_row
 from tile_oracle.vendor.messages import About, Answer, Question
 from tile_oracle.vendor.offers import ProblemOffers
 
 _Ask = Callable[[Problem], ProblemOffers]
+_VISIBLE = {"hipblaslt": "HIP_VISIBLE_DEVICES"}
+"""The libraries over HIP, and the variable that chooses their devices."""
 
 
 def main(arguments: list[str]) -> int:
     """Answers one question."""
     question = msgspec.json.decode(Path(arguments[0]).read_bytes(), type=Question)
     if question.visible:
-        os.environ["CUDA_VISIBLE_DEVICES"] = question.visible
+        os.environ[_VISIBLE.get(question.library, "CUDA_VISIBLE_DEVICES")] = question.visible
     with Path(arguments[1]).open("ab", buffering=0) as answers:
         try:
             about, ask = _opened(question)
@@ -49,12 +53,18 @@ def main(arguments: list[str]) -> int:
 
 
 def _opened(question: Question) -> tuple[About, _Ask]:
-    properties = open_cuda().properties()
+    on_hip = question.library in _VISIBLE
+    driver = open_hip(library=question.runtime or None) if on_hip else open_cuda()
+    properties = driver.properties()
     path, most = Path(question.path), question.most
-    library: CublasLt | Cudnn
-    if question.library == "cudnn":
+    library: CublasLt | Cudnn | HipblasLt
+    ask: _Ask
+    if on_hip:
+        library = hip = HipblasLt(path)
+        ask = lambda problem: hipblaslt.offers_for(hip, problem, most)  # noqa: E731
+    elif question.library == "cudnn":
         library = cudnn = Cudnn(path)
-        ask: _Ask = lambda problem: cudnn_pool.offers_for(cudnn, problem, most)  # noqa: E731
+        ask = lambda problem: cudnn_pool.offers_for(cudnn, problem, most)  # noqa: E731
     else:
         library = cublaslt = CublasLt(path)
         ask = lambda problem: cublaslt_pool.offers_for(cublaslt, problem, most)  # noqa: E731

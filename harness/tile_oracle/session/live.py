@@ -80,7 +80,7 @@ class LiveSession(Session):
                 path,
                 [problem for problem in problems if library.takes(problem, target.arch)],
                 options.library_algorithms,
-                target.device_options().get("visible", ""),
+                target.device_options(),
             )
             for library, path in libraries
         }

@@ -97,7 +97,8 @@ def add_options(parser: pytest.Parser) -> None:
         help="where the candidates come from, separated by commas: native (the kernels of --kernel-set, the "
         "default); kernels written in Triton: a Python file that declares them (tile_oracle.triton), a "
         "folder that `tile-oracle build --kernels` made, or triton for those that ship; and libraries whose "
-        "algorithms are candidates, both on sm_90: cublaslt (GEMM) and cudnn (convolution), or cudnn=PATH",
+        "algorithms are candidates: on sm_90 cublaslt (GEMM) and cudnn (convolution), on AMD's GPUs "
+        "hipblaslt (GEMM); cudnn=PATH says where the library is",
     )
     add(
         "--library-algorithms",

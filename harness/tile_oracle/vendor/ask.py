@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -24,19 +24,27 @@ _SILENT_S = 180.0
 _LOOK_S = 0.05
 
 
-def ask_library(library: Library, given: str, problems: Sequence[Problem], most: int, visible: str) -> Offers:
+def ask_library(
+    library: Library,
+    given: str,
+    problems: Sequence[Problem],
+    most: int,
+    device_options: Mapping[str, str],
+) -> Offers:
     """The library's offers, at most `most` for a problem.
 
-    given: the path of its file, or "". visible: see Question. A problem during which the child dies has none,
-    with the reason. Raises BuildError when the library is missing or cannot be used, DeviceMissingError when
-    the device cannot be opened.
+    given: the path of its file, or "". device_options: those of the target. A problem during which the child
+    dies has none, with the reason. Raises BuildError when the library is missing or cannot be used,
+    DeviceMissingError when the device cannot be opened.
     """
     path = find_library(library, given)
     left = [problem for problem in problems if problem.op == library.op]
     found: dict[str, ProblemOffers] = {}
     about: About | None = None
     while left:
-        question = Question(library.name, str(path), visible, most, [problem.as_row() for problem in left])
+        visible, runtime = (device_options.get(name, "") for name in ("visible", "library"))
+        rows = [problem.as_row() for problem in left]
+        question = Question(library.name, str(path), visible, runtime, most, rows)
         with tempfile.TemporaryDirectory() as folder:
             lines, death = _ask(Path(folder), question)
         if not lines:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tile_oracle.arch.fp8 import fp8_refusal
 from tile_oracle.errors import BuildError
 from tile_oracle.kernel import Kernel
 from tile_oracle.kernel.named import NamedKernel, is_named, parse_named_kernel
@@ -36,6 +37,8 @@ class Library:
 
     def takes(self, problem: Problem, arch: str) -> bool:
         """Whether the library computes problems of this operation on this target."""
+        if problem.dtype == "fp8" and fp8_refusal(arch) is not None:
+            return False
         return problem.op == self.op and arch in self.archs
 
 
@@ -50,6 +53,15 @@ _ALL = (
         "nvidia-cublas or nvidia-cublas-cu12",
     ),
     Library(
+        "hipblaslt",
+        "hipBLASLt",
+        "gemm",
+        ("gfx950", "gfx942", "gfx90a"),
+        ("libhipblaslt.so.1", "libhipblaslt.so.0", "libhipblaslt.so"),
+        ("torch/lib",),
+        "ROCm (hipblaslt)",
+    ),
+    Library(
         "cudnn",
         "cuDNN",
         "grouped_conv",
@@ -62,6 +74,7 @@ _ALL = (
 _BY_NAME = {one.name: one for one in _ALL}
 _SYSTEM_FOLDERS = (
     "/usr/local/cuda/lib64",
+    "/opt/rocm/lib",
     "/usr/lib/x86_64-linux-gnu",
     "/usr/lib/aarch64-linux-gnu",
     "/usr/lib64",

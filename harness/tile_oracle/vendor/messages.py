@@ -10,11 +10,13 @@ from tile_oracle.vendor.offers import ProblemOffers
 
 @dataclass(frozen=True)
 class Question:
-    """visible: value for CUDA_VISIBLE_DEVICES, "" to keep the current one. most: offers of a problem."""
+    """visible: value for CUDA_VISIBLE_DEVICES or HIP_VISIBLE_DEVICES, "" to keep the current one. runtime:
+    path of libamdhip64, "" to let the loader find it. most: offers of a problem."""
 
     library: str
     path: str
     visible: str
+    runtime: str
     most: int
     problems: list[dict[str, Any]]
 

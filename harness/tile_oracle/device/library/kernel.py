@@ -11,6 +11,7 @@ import msgspec
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.cublaslt import Algorithm, CublasLt, Product
 from tile_oracle.device.library.cudnn import Convolution, Cudnn, Plan, of_data
+from tile_oracle.device.library.hipblaslt import HipblasLt, HipProduct, algorithm_of
 from tile_oracle.device.loaded_run import Launches, Run
 from tile_oracle.device.runtime.driver import LibraryLaunch
 from tile_oracle.problem import Problem
@@ -84,6 +85,41 @@ class _OpenedCublasLt:
         return Run(needed, f"{needed:,} bytes of workspace", launches)
 
 
+class _OpenedHipblasLt:
+    """The library and the products that it was asked for, whose descriptors the kernels share."""
+
+    def __init__(self, path: str) -> None:
+        self._library = HipblasLt(Path(path))
+        self._products: dict[str, HipProduct] = {}
+
+    @property
+    def version(self) -> str:
+        return self._library.version
+
+    def kernel(self, data: str) -> Callable[[Problem], Run]:
+        algorithm = algorithm_of(data)
+        return lambda problem: self._run(algorithm, problem)
+
+    def _run(self, algorithm: bytes, problem: Problem) -> Run:
+        if problem.op != "gemm":
+            raise Unlaunchable(f"hipBLASLt multiplies matrices, not {problem.op}")
+        if problem.id not in self._products:
+            self._products[problem.id] = HipProduct(self._library, problem)
+        product = self._products[problem.id]
+        if algorithm not in product.ranked:
+            raise Unlaunchable("hipBLASLt does not name the algorithm for this problem")
+        needed = _bounded("hipblaslt", product.ranked[algorithm])
+
+        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
+            def start(stream: int) -> int:
+                product.start(algorithm, (first, second, out, scratch), needed, stream)
+                return 0
+
+            return (LibraryLaunch("hipblasLtMatmul", start),)
+
+        return Run(needed, f"{needed:,} bytes of workspace", launches)
+
+
 class _OpenedCudnn:
     """The library, and the plans of the problem that it was asked for last."""
 
@@ -140,5 +176,7 @@ def _bounded(library: str, workspace_bytes: int) -> int:
 
 
 @lru_cache(maxsize=4)
-def _open(library: str, path: str) -> _OpenedCublasLt | _OpenedCudnn:
-    return _OpenedCudnn(path) if library == "cudnn" else _OpenedCublasLt(path)
+def _open(library: str, path: str) -> _OpenedCublasLt | _OpenedCudnn | _OpenedHipblasLt:
+    if library == "cudnn":
+        return _OpenedCudnn(path)
+    return _OpenedHipblasLt(path) if library == "hipblaslt" else _OpenedCublasLt(path)
