@@ -17,6 +17,7 @@ from tile_oracle.build.triton.kernel_source import TritonSource, open_triton, sh
 from tile_oracle.kernel import NamedKernel
 from tile_oracle.operation import Kind
 from tile_oracle.operations.gemm.problem import GEMM_LAYOUTS, GemmProblem
+from tile_oracle.operations.grouped_conv.problem import GroupedConvProblem
 from tile_oracle.problem import Problem
 
 pytestmark = pytest.mark.skipif(triton_folder() is None, reason="Triton is not installed")
@@ -57,7 +58,7 @@ def interpret(tmp_path: Path, told: list[dict[str, object]]) -> list[str]:
 
 
 def test_every_kind_has_a_pool(hopper: TritonSource) -> None:
-    assert len(hopper.kinds) == 8
+    assert len(hopper.kinds) == 8 + 2
     for layout in GEMM_LAYOUTS:
         pool = hopper.pool(Kind.of("gemm", dtype="bf16", layout=layout))
         assert {kernel.function for kernel in pool if isinstance(kernel, NamedKernel)} == {
@@ -82,11 +83,30 @@ def test_products_are_right(hopper: TritonSource, tmp_path: Path, layout: str, f
     assert not wrong
 
 
+CONVOLUTIONS = (
+    GroupedConvProblem("forward", "fp16", 2, 1, 32, 16, 1, 9, 7, 3, 3, pad_h=1, pad_w=1),
+    GroupedConvProblem("forward", "fp16", 2, 2, 12, 18, 3, 8, 10, 3, 2, 2, 3, 0, 1, 2, 1),
+    GroupedConvProblem("forward", "fp16", 2, 2, 8, 8, 8, 6, 6, 3, 3, pad_h=1, pad_w=1),
+    GroupedConvProblem("forward", "fp16", 2, 3, 80, 40, 1, 5, 5, 1, 1),
+)
+
+
+@pytest.mark.slow
+def test_convolutions_are_right(hopper: TritonSource, tmp_path: Path) -> None:
+    pool = hopper.pool(CONVOLUTIONS[0].kind)
+    kernels = [one for one in pool if isinstance(one, NamedKernel) and small(one)]
+    told = cases(hopper, iter(kernels[-2:]), list(CONVOLUTIONS))
+    assert len(told) == 2 * len(CONVOLUTIONS)
+    said = interpret(tmp_path, told)
+    assert said == ["ok"] * len(told)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ["sm_90", "gfx950"])
 def test_a_kernel_of_each_function_compiles_without_spills(tmp_path: Path, arch: str) -> None:
     source = open_triton(arch, "")
-    pool = source.pool(Kind.of("gemm", dtype="bf16", layout="rrr"))
+    conv = source.pool(Kind.of("grouped_conv", direction="forward", dtype="bf16", ndim=2))
+    pool = (*source.pool(Kind.of("gemm", dtype="bf16", layout="rrr")), *conv)
     of_function = {
         kernel.function: kernel for kernel in pool if isinstance(kernel, NamedKernel) and small(kernel)
     }
