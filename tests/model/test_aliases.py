@@ -32,7 +32,7 @@ from tile_oracle.training.training_rows import training_rows
 
 @pytest.fixture(scope="module")
 def twins() -> pd.DataFrame:
-    """compv5 times like compv3 of the same tile."""
+    """Records in which compv5 has the times of compv3 with the same tile."""
     return make_records(make_problems(30), make_kernels(("compv3", "compv5")))
 
 
@@ -71,7 +71,7 @@ def test_merging_gives_one_row_per_distinct_kernel(twins: pd.DataFrame) -> None:
 
 
 def test_a_group_is_represented_by_the_name_that_explains_its_times(twins: pd.DataFrame) -> None:
-    # A kernel that was measured under two more names, which tell of other tiles.
+    # A kernel that was measured under two more names, with other tiles.
     real = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x128_compv3")
     rows = twins[twins["kernel"] == real.name]
     false_names = [
@@ -150,7 +150,7 @@ def test_noise_is_measured_from_repeats() -> None:
     ("relative", "absolute_ms"), [(0.005, 0.0), (0.004, 0.00025), (0.01, 0.002)], ids=["cpu", "gpu", "host"]
 )
 def test_noise_has_a_relative_and_an_absolute_part(relative: float, absolute_ms: float) -> None:
-    """Times from 2 us to 1 s; long kernels vary more than they should, as on a CPU that others use, too."""
+    """Times from 2 us to 1 s; long kernels vary more, as on a shared CPU."""
     random = np.random.default_rng(3)
     true_ms = np.exp(random.uniform(np.log(0.002), np.log(1000), 1500))
     sigma = np.sqrt(relative**2 + (absolute_ms / true_ms) ** 2) * np.where(true_ms > 30, 2, 1)
@@ -187,7 +187,7 @@ def test_most_pairs_are_skipped() -> None:
 
 
 def test_a_pair_at_the_limit_is_a_candidate() -> None:
-    """Of 20 differences 18 are nothing and two are just beyond the limit: the 90 % quantile is below it."""
+    """Of 20 differences 18 are zero and two just above the limit: the 90 % quantile is below it."""
     times = np.ones((20, 2))
     times[:2, 1] = np.exp(5.0 * np.sqrt(2.0) * float(NoiseModel().sigma(1.0)))
     assert _agree(times[:, 0], times[:, 1], NoiseModel())

@@ -29,7 +29,7 @@ from tile_oracle.training.train import train
 
 
 def published_folder(folder: Path, records: pd.DataFrame, schema: str, log: bool = True) -> lgb.Booster:
-    """A folder as the published trainer writes it, uncompressed, with its few keys."""
+    """A folder as the published trainer writes it: uncompressed, with few keys."""
     chosen = schema_named(schema)
     features = chosen.compute(records, hardware_features("gfx950"))
     label = records["tflops"].to_numpy(dtype=np.float64)
@@ -257,7 +257,7 @@ def test_a_cpu_model_is_used_for_its_cpu_only(records: pd.DataFrame, tmp_path: P
         found = find_model("forward", "bf16", "cpu", device=device, models=tmp_path / "cpu")
         assert found == tmp_path / "cpu" / "two"
     assert find_model("forward", "bf16", "cpu", device="Ryzen", models=tmp_path / "cpu") is None
-    # GPUs of one architecture are alike.
+    # A model of one GPU is valid for all GPUs of its architecture.
     train(records.assign(device="MI355X"), recipe, n_splits=2).save(tmp_path / "gpu" / "one")
     found = find_model("forward", "bf16", "gfx950", device="MI350X", models=tmp_path / "gpu")
     assert found == tmp_path / "gpu" / "one"

@@ -51,7 +51,7 @@ def some_problems(count: int, direction: str = "forward", dtype: str = "fp32") -
 
 
 def some_kernels(count: int, problem: GroupedConvProblem) -> list[GroupedConvKernel]:
-    """Published tiles x pipelines x schedulers x flags, of the problem's kind."""
+    """Published tiles x pipelines x schedulers x flags, for the problem's kind."""
     kernels: list[GroupedConvKernel] = []
     for scheduler in ("intrawave", "interwave"):
         for flags in ((False, False), (True, False), (False, True), (True, True)):

@@ -17,7 +17,7 @@ RUN = RunInfo("a-run", problem_set="forward_smoke", target="cpu", environment={"
 
 
 def columns(line: str) -> int:
-    """Cells of a table's row: pipes that are not escaped."""
+    """The cells of a table row, split at unescaped pipes."""
     return len(re.findall(r"(?<!\\)\|", line)) - 1
 
 

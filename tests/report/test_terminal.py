@@ -147,7 +147,7 @@ def test_hostile_details_cannot_move_the_cursor(detail: str, width: int) -> None
     run = dataclasses.replace(RUN, device=detail, folder=detail)
     lines = summary_lines(analyse(frame(rows), PROBLEMS[:1], None, run=run), width)
     assert all(line.isprintable() for line in lines)
-    # A label and one overlong word may share a line: words, above all paths, are never broken.
+    # A label and one overlong word may share a line: words, such as paths, are never broken.
     assert all(len(line) <= width or len(line.split()) <= 2 for line in lines)
 
 

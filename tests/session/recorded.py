@@ -26,7 +26,8 @@ SET = "layers.csv"
 
 @dataclass(frozen=True)
 class Recorded:
-    """The project; `problems` and `kernels` of its problem set; `model` and `oracle` in its models/."""
+    """The project, the `problems` and `kernels` of its problem set, and the `model` and `oracle` in its
+    models/."""
 
     project: Project
     problems: list[GroupedConvProblem]
@@ -39,7 +40,7 @@ class Recorded:
 def measured(
     problem: GroupedConvProblem, kernel: Kernel, noise: float, **columns: object
 ) -> dict[str, object]:
-    """One row as the target gfx950 would record it."""
+    """One row, as recorded on gfx950."""
     latency_ms = true_time_ms(problem, kernel) * noise
     row = record(problem, kernel, problem.tflops(latency_ms))
     return row | {"target": "gfx950", "arch": "gfx950", "device": DEVICE} | columns
@@ -48,7 +49,7 @@ def measured(
 def records_of(
     problems: list[GroupedConvProblem], kernels: tuple[Kernel, ...], seed: int = 0
 ) -> pd.DataFrame:
-    """A sweep: every pair once, 0.2 % of noise."""
+    """A sweep: every pair once, with 0.2 % noise."""
     random = np.random.default_rng(seed)
     noise = np.exp(0.002 * random.standard_normal((len(problems), len(kernels))))
     return frame(
@@ -61,12 +62,12 @@ def records_of(
 
 
 def train_model(records: pd.DataFrame, folder: Path) -> None:
-    """A small LightGBM on our own features."""
+    """Trains a small LightGBM model on tile-oracle's own features."""
     train(records, recipe=recipe_named("log_time").with_trees(150), n_splits=2).save(folder)
 
 
 def make_recorded(project: Project) -> Recorded:
-    """Trained on 40 problems, recorded on 12 others with the set `tiny`."""
+    """The model is trained on 40 problems, the oracle recorded on 12 others with the set `tiny`."""
     everything = make_problems(52, seed=3)
     kernels = tuple(pool_of_kind(everything[0].kind, arch="gfx950", rules="tiny", where=None))
     problems = everything[:12]

@@ -58,7 +58,7 @@ class SimulatedWorker:
     # ---- the process ----
 
     def step(self) -> bool:
-        """Do the next thing; False when there is nothing to do now, or never more."""
+        """Takes the next step; False if there is nothing to do now, or at all."""
         return self.alive and next(self._life, False)
 
     def die(self) -> None:
@@ -100,11 +100,11 @@ class SimulatedWorker:
 
 
 class SimulatedXdist:
-    """One session. ran: the tests that came to their end, in time. crashed: those reported as crashed.
-    deadly: tests that kill their worker."""
+    """One session. ran: the finished tests, in order. crashed: tests reported as crashed. deadly: tests that
+    kill their worker."""
 
     def __init__(self, workers: int, collect: Collect, make: Any, most_restarts: int | None = None) -> None:
-        """make: of a config and a log, the scheduler. most_restarts: --max-worker-restart."""
+        """make: config, log -> scheduler. most_restarts: --max-worker-restart."""
         self.ran: list[str] = []
         self.crashed: list[str] = []
         self.errors: list[str] = []
@@ -136,12 +136,12 @@ class SimulatedXdist:
         return self.all_workers[-1]
 
     def __getattr__(self, name: str) -> Any:
-        """Hooks that do not matter here."""
+        """Hooks without effect here."""
         if not name.startswith("pytest_"):
             raise AttributeError(name)
         return lambda **facts: None
 
-    # ---- hooks that matter ----
+    # ---- hooks ----
 
     def pytest_runtest_logstart(self, nodeid: str, location: Any) -> None:
         self.scheduler.begun(nodeid)

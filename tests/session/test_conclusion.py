@@ -24,7 +24,7 @@ from tile_oracle.session.outcome import Outcome
 JUDGED = ("--problem-set", "four.csv", *QUICK, "--model", "out-of-fold")
 TWO_JUDGED = ("--problem-set", "four.csv", *TWO_KERNELS, "--model", "out-of-fold")
 LENIENT = [f"--{name}-tolerance=100" for name in ("mean", "median", "p10", "problem")]
-"""Efficiencies of kernels of a microsecond, timed for a millisecond, are different ones in every run."""
+"""Kernels of a microsecond, timed for a millisecond, have other efficiencies in every run."""
 
 
 def baseline_of(project: Project) -> tuple[Path, dict[str, Any]]:
@@ -37,7 +37,7 @@ def baseline_of(project: Project) -> tuple[Path, dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def accepted(make_project: Callable[[], Project]) -> tuple[Project, Finished]:
-    """A run that was accepted as the baseline."""
+    """A project with an accepted baseline, and its run."""
     project = make_project()
     project.problem_set("four.csv", PROBLEMS)
     return project, project.pytest(*JUDGED, "--update-baseline")
@@ -152,7 +152,7 @@ def test_known_failures_xfail_healed_ones_are_reported_new_ones_fail(project: Pr
 
     new = project.pytest(*TWO_JUDGED, *LENIENT, "--toolchain", worse, "-rx")
     assert new.status == 1
-    # No kernel is left to have an efficiency: coverage and new failures fail, the others cannot be applied.
+    # No problem has an efficiency: coverage and new failures fail, the other criteria are not applied.
     assert new.counts() == {"xfailed": 4, "failed": 4 + 2, "skipped": 4}
     assert "new failures" in next(line for line in new.lines if line.startswith("verdict FAILED: "))
     assert "known since the baseline (wrong): crash: killed by SIGSEGV" in new.output
@@ -184,7 +184,7 @@ def test_a_model_trained_on_a_run_is_found_and_judged(project: Project) -> None:
             assert pick in set(rounds[1]["kernel"]) or swept[pick] > 2 * swept.min()
 
 
-# ---- what the device was like -------------------------------------------------------------------------
+# ---- condition of the device --------------------------------------------------------------------------
 
 
 def test_clocks_and_throttling_are_summarised() -> None:
@@ -209,7 +209,8 @@ def test_clocks_and_throttling_are_summarised() -> None:
 
 @pytest.mark.slow
 def test_without_lightgbm_a_machine_measures_and_explains_the_missing_ranking(project: Project) -> None:
-    """As on a GPU node that only measures: neither it nor what else only models and compilers need."""
+    """As on a GPU node that only measures: the packages that only models and compilers need are missing,
+    too."""
     project.write(
         "blocked.py",
         """

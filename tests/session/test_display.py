@@ -16,7 +16,7 @@ from tests.pytest_project import PROBLEMS, TWO_KERNELS, Project
 
 
 def on_a_terminal(project: Project, columns: int, *arguments: str) -> str:
-    """What a run of pytest writes to a terminal of this width."""
+    """The output of pytest on a terminal of this width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {**project.environment, "TERM": "xterm"}
@@ -43,7 +43,7 @@ def on_a_terminal(project: Project, columns: int, *arguments: str) -> str:
 
 
 def screen(written: str) -> list[str]:
-    """What stays on the screen: the last that was written over each line, without colours."""
+    """The final screen: the last text written to each line, without colours."""
     plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", written)
     lines = []
     for line in plain.replace("\r\n", "\n").split("\n"):
@@ -68,7 +68,7 @@ def test_a_terminal_shows_a_live_line(project: Project, columns: int) -> None:
     for number, problem in enumerate(PROBLEMS[:2], 1):
         (line,) = (line for line in lines if line.startswith(f"[{number}/2] {problem}  2 ok  best "))
         assert len(line) <= columns
-    # Nothing wraps but a path, which must stay whole.
+    # Only lines with a path wrap, because paths are never broken.
     start = lines.index(next(line for line in lines if line.startswith("small on cpu")))
     assert all(len(line) <= columns or "/" in line.split()[-1] for line in lines[start:])
 

@@ -16,7 +16,7 @@ OTHER = "forward-fp32-n1-c16-k16-i5x5-f1x1"
 
 
 def run_with(folder: Path, rows: list[tuple[str, int, float]]) -> Run:
-    """A resumed run; rows: problem, number of its kernels that are recorded, milliseconds of each."""
+    """A resumed run. rows: problem, number of its recorded kernels, milliseconds of each."""
     run = Run(folder, {}, resumed=True)
     run.measurements.mkdir(parents=True)
     write_part(
@@ -47,7 +47,7 @@ def test_recorded_times_override_the_operation_count(tmp_path: Path) -> None:
     run = run_with(tmp_path / "run", [(SMALL, 2, 500.0), (LARGE, 2, 50.0)])
     times = expected_times({SMALL: 10, LARGE: 10, OTHER: 10}, run)
     assert times[SMALL] > times[LARGE]
-    # One without a recorded time is expected to be as fast for its size as the median of the others.
+    # A problem without recorded times has the median time per operation of the others.
     assert times[OTHER] > 0
 
 

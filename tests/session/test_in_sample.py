@@ -44,7 +44,7 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
     others = make_problems(52, seed=3)[12:]
     train_model(made.records, models / "all_seen")
     few = records_of([*made.problems[:3], *others], made.kernels, seed=1)
-    # The very rows that will judge it, of three problems.
+    # The rows of three problems, which also judge it.
     few = pd.concat(
         [made.records[made.records["problem"].isin(_ids(made, 3))], few[~few["problem"].isin(_ids(made, 3))]]
     )
@@ -67,7 +67,7 @@ def _ids(recorded: Recorded, count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Judged:
-    """A replayed session's end, made in this process: the same functions, a tenth of the time."""
+    """The end of a replayed session, run in this process, which takes a tenth of the time."""
 
     conclusion: Conclusion
     allowed: frozenset[Outcome]
@@ -91,7 +91,7 @@ Judge = Callable[..., Judged]
 
 @pytest.fixture
 def judged(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Judge]:
-    """judged(model, *options): a session in the project that replays its oracle, or the --oracle given."""
+    """judged(model, *options): a session that replays the project's oracle, or that of --oracle."""
     monkeypatch.chdir(recorded.project.folder)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     opened: list[pytest.Config] = []
@@ -247,7 +247,7 @@ def test_with_one_candidate_nothing_is_judged(recorded: Recorded, judged: Judge)
 def test_a_replay_ranks_the_recorded_kernels_unless_a_set_is_named(
     recorded: Recorded, judged: Judge, tmp_path: Path
 ) -> None:
-    """Two kernels of the set were never recorded: they are no candidates, unless the set is asked for."""
+    """Two kernels of the set were never recorded: they are candidates only if --kernel-set names the set."""
     from tile_oracle.record.dataset_file import write_dataset
 
     never = {kernel.name for kernel in recorded.kernels[:2]}

@@ -20,7 +20,7 @@ def worker_pids(process: subprocess.Popen[str]) -> list[int]:
 
 
 def kill_a_worker_after(process: subprocess.Popen[str], tests: int) -> str:
-    """Kill the worker that has just reported its test as the so-manieth; returns the output until then."""
+    """Kills the worker that reports the test with this number; returns the output until then."""
     assert process.stdout is not None
     seen, finished = [], 0
     while finished < tests and (line := process.stdout.readline()):
@@ -41,12 +41,12 @@ def test_a_session_ends_although_a_worker_was_killed(workers: int, after: int, p
     finished = Finished(process.returncode, begin + output)
     assert "INTERNALERROR" not in finished.output
     assert "node down: Not properly terminated" in finished.output
-    # A worker may have been killed between two tests, or after its last: nobody is to blame then.
+    # A worker killed between two tests, or after its last, fails no test.
     assert (
         finished.counts().get("failed", 0) == len(re.findall("^worker .* crashed while", output, re.M)) <= 1
     )
     records = project.records()
-    # The pair of a test that is blamed may not have been measured: resuming does it.
+    # The pair of the failed test may be unmeasured: resuming measures it.
     measured = len(records[records["round"] == 0])
     assert PAIRS - finished.counts().get("failed", 0) <= measured <= PAIRS
     assert twice(records).empty
@@ -59,7 +59,7 @@ def test_a_session_without_replacement_workers_fails_and_counts_the_tests_left(p
     begin = kill_a_worker_after(process, 4)
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 1, begin + output
-    # The line is broken at the width of the terminal.
+    # The line wraps at the width of the terminal.
     said = " ".join(output.split())
     assert re.search(r"stopped early: the workers of pytest-xdist died, and \d+ tests were not run", said)
     assert "INTERNALERROR" not in output

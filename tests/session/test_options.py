@@ -40,7 +40,7 @@ def test_any_text_is_a_duration_or_an_error(text: str) -> None:
 
 @pytest.fixture
 def options_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., SessionOptions]]:
-    """Reads a command line as pytest does, in the folder tmp_path/project/below."""
+    """Reads a command line as pytest does in the folder tmp_path/project/below."""
     here = tmp_path / "project" / "below"
     here.mkdir(parents=True)
     (tmp_path / "project" / "pytest.ini").write_text("[pytest]\n")

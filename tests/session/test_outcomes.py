@@ -28,7 +28,7 @@ WORKERS = pytest.mark.parametrize("more", ONE_AND_TWO_WORKERS)
 
 @pytest.fixture(scope="module")
 def recorded(make_project: Callable[[], Project]) -> Recorded:
-    """A project with a model and a recorded oracle: its sessions need no device and few seconds."""
+    """A project with a model and a recorded oracle, whose sessions need no device and take seconds."""
     made = make_recorded(make_project())
     assert made.project.pytest(*REPLAY, "--update-baseline", "--run-name=accepted").status == 0
     return made
@@ -36,7 +36,7 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
 
 @pytest.fixture(scope="module")
 def strict(recorded: Recorded) -> str:
-    """--baseline-dir of a baseline that no model can reach: coverage and failures hold, the rest does not."""
+    """--baseline-dir with a baseline that no model reaches: only coverage and new failures pass."""
     baseline = recorded.oracle.with_suffix(".json")
     accepted = load_baseline(baseline)
     assert accepted is not None
@@ -46,11 +46,11 @@ def strict(recorded: Recorded) -> str:
 
 
 FAILING = ("--mean-tolerance=0", "--problem-tolerance=0")
-"""With the strict baseline the criteria mean and largest loss fail, whatever the model reached."""
+"""With the strict baseline, mean and largest loss fail for any model."""
 
 
 def items_of(finished: Finished) -> dict[str, str]:
-    """Criterion -> outcome, of a run with -rA."""
+    """Criterion -> outcome, from the output of -rA."""
     found = re.findall(r"^(PASSED|FAILED) tile_oracle::verdict\[(.+?)\]", finished.output, re.MULTILINE)
     return {name: outcome for outcome, name in found}
 
@@ -232,7 +232,7 @@ def test_a_spent_budget_is_incomplete(project: Project, more: tuple[str, ...]) -
 
 
 def test_a_spent_budget_without_a_verdict_ends_cleanly(project: Project) -> None:
-    """A campaign that only measures has done what it was asked for."""
+    """A campaign that only measures has nothing to judge."""
     project.problem_set("four.csv", PROBLEMS)
     project.write("clock_that_jumps.py", CLOCK_THAT_JUMPS)
     done = project.pytest(
@@ -244,7 +244,7 @@ def test_a_spent_budget_without_a_verdict_ends_cleanly(project: Project) -> None
 
 @pytest.mark.slow
 def test_nothing_judged_is_not_a_pass(project: Project) -> None:
-    """One problem cannot be ranked by a model that was trained on the others."""
+    """With one problem there are no others to train an out-of-fold model on."""
     one = ("--problem-set", "one.csv", *TWO_KERNELS, "--model=out-of-fold")
     project.problem_set("one.csv", PROBLEMS[:1])
     done = project.pytest(*one)

@@ -20,7 +20,7 @@ def recorded(make_project: Callable[[], Project]) -> Recorded:
 
 
 def write_picks(recorded: Recorded, path: Path, place: int, repeats: int = 0) -> None:
-    """The kernel at a place of each problem's order by speed, as published files have it; the first `repeats`
+    """A published file of picks: for each problem the kernel at this rank by speed; the first `repeats`
     problems twice."""
     by_speed = recorded.records.sort_values("tflops", ascending=False).groupby("problem")
     rows = []

@@ -15,7 +15,7 @@ def fact(
 
 @pytest.fixture
 def progress(monkeypatch: pytest.MonkeyPatch) -> Progress:
-    """Two problems of two pairs; a second passes whenever the clock is read."""
+    """Two problems of two pairs; every reading of the clock is a second later."""
     now = iter(range(1000))
     monkeypatch.setattr("time.monotonic", lambda: float(next(now)))
     made = Progress()
@@ -62,7 +62,7 @@ def test_pairs_outside_the_plan_do_not_count(progress: Progress) -> None:
 
 def test_rate_and_time_left_come_from_measured_pairs(progress: Progress) -> None:
     progress.finished(fact("p", "a"))
-    # Planned at 1 s; the rate reads the clock at 2 s, the time left at 3 s.
+    # Planned at 1 s; the rate is computed at 2 s, the time left at 3 s.
     assert "1 of 4 pairs  1 pairs/s  0:06 left" in progress.status("p")
 
 

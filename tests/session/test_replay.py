@@ -105,7 +105,7 @@ def test_a_run_folder_replays_like_its_oracle_file(recorded: Recorded, accepted:
 
 
 def degraded(recorded: Recorded, name: str) -> Path:
-    """The same model trained on times that belong to other kernels."""
+    """The model, trained on times assigned to the wrong kernels."""
     problems = make_problems(52, seed=3)[len(recorded.problems) :]  # none of those that judge it
     records = records_of(problems, recorded.kernels, seed=5)
     mixed = records["latency_ms"].to_numpy().reshape(len(problems), -1)[:, ::-1].reshape(-1)
@@ -165,7 +165,7 @@ def test_an_unrecorded_pick_lowers_the_coverage(recorded: Recorded, tmp_path: Pa
     assert "verdict FAILED: criteria not met: coverage" in done.output
 
 
-# ---- pytest's own ways ------------------------------------------------------------------------------
+# ---- pytest's own options ---------------------------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -251,12 +251,12 @@ def test_recorded_failures_are_reported_but_fail_no_test(recorded: Recorded, tmp
     assert "no kernel is ok" in done.output
 
 
-# ---- what cannot be replayed ------------------------------------------------------------------------
+# ---- errors -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def session_of(recorded: Recorded, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., ReplaySession]]:
-    """The session of a command line in the project, as pytest's start makes it."""
+    """Opens the session of a command line in the project, as pytest does at its start."""
     monkeypatch.chdir(recorded.project.folder)
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     opened: list[pytest.Config] = []

@@ -31,7 +31,7 @@ SWEEP = (
     *("--problem-set", "four.csv", "--kernel-set", "tiny", "--kernel-budget", "5ms", "--model", "none"),
     *("-v", "--resume"),
 )
-"""Long enough to be interrupted: other work on this machine may make a kernel noisy, and its test a skip."""
+"""Long enough to interrupt. On a busy machine a kernel may be noisy, which skips its test."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def four(project: Project) -> Project:
 
 
 def passed_until(process: subprocess.Popen[str], count: int) -> list[str]:
-    """The ids of the first `count` pairs that a run with -v reports; fewer when it ends before."""
+    """The ids of the first `count` pairs that a run with -v reports; fewer if it ends earlier."""
     assert process.stdout is not None
     seen: list[str] = []
     while len(seen) < count and (line := process.stdout.readline()):
@@ -56,7 +56,7 @@ def end_of(process: subprocess.Popen[str]) -> Finished:
 
 
 def worker_of(process: subprocess.Popen[str]) -> int:
-    """The process that measures for a pytest without workers."""
+    """The process that measures for a pytest without xdist workers."""
     (pid,) = (pid for pid, command in children(process.pid).items() if "tile_oracle.device.worker" in command)
     return pid
 
@@ -67,7 +67,7 @@ def pairs(records: pd.DataFrame) -> set[str]:
 
 
 def is_gone(pid: int) -> bool:
-    """Whether a process ends, within ten seconds, without anybody's doing."""
+    """Whether a process ends by itself within ten seconds."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -78,7 +78,7 @@ def is_gone(pid: int) -> bool:
         os.close(handle)
 
 
-# ---- what is measured is not measured again ---------------------------------------------------------
+# ---- recorded pairs are not measured again ----------------------------------------------------------
 
 
 @pytest.mark.slow
@@ -175,7 +175,7 @@ def test_an_interrupted_distributed_run_ends_cleanly(four: Project) -> None:
     assert all(is_gone(pid) for pid in workers)
     records = four.records()
     assert set(seen) <= pairs(records)
-    # Workers had stopped when the report was made: it has all that is recorded.
+    # The workers had stopped before the report was written, so it has all records.
     assert f"4 problems, {len(pairs(records))} pairs measured" in finished.output
     assert twice(records).empty
 
@@ -216,7 +216,7 @@ Kill = Callable[[subprocess.Popen[str]], None]
 def test_sigkill_loses_no_finished_pair(
     four: Project, kill: Kill, more: tuple[str, ...], moments: int
 ) -> None:
-    """Killed at random moments, again and again; what was reported is kept, with its time."""
+    """Killed repeatedly at random times; every reported pair is kept with its time."""
     reported: set[str] = set()
     process = four.start(*SWEEP, *more)
     for number in random_numbers(moments, seed=f"{kill.__name__}{more}"):
@@ -238,13 +238,13 @@ def test_sigkill_loses_no_finished_pair(
     early = records[(records["time"] < resumed_at) & (records["round"] == 0)]
     assert reported <= pairs(early)
     assert list((four.runs[0] / "measurements").glob(".*")) == []
-    # A kernel cannot be told from what kills its process: at most one a kill takes the blame.
+    # A kill looks like a crash of the running kernel: at most one crash per kill.
     blamed = records[(records["round"] == 0) & ~records["status"].isin(["ok", "noisy"])]
     assert len(blamed) <= (moments if kill is kill_measuring_worker else 0)
 
 
 def random_numbers(count: int, seed: str) -> list[int]:
-    """After how many more reported pairs to kill; all of them together are fewer than there are."""
+    """After how many further reported pairs to kill; their sum is below the number of pairs."""
     numbers = random.Random(seed)
     return [numbers.randrange(ALL_PAIRS // count - 1) for _ in range(count)]
 
@@ -284,7 +284,7 @@ def test_a_budget_spent_before_the_first_pair_is_not_a_pass(four: Project, more:
 
 @pytest.mark.slow
 def test_cold_and_warm_runs_are_never_combined(project: Project) -> None:
-    """Each is recorded as what it is, and neither goes on with the other."""
+    """Records say which they are, and neither kind of run resumes the other."""
     common = ("--problem-set", "small.csv", *TWO_KERNELS, "-k", "i5x5", "--samples", "3", "--resume")
     for options in (("--cold-cache",), (), ("--cold-cache",)):
         done = project.pytest(*common, *options)

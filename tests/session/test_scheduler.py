@@ -30,7 +30,7 @@ def problem(number: int) -> str:
 
 
 def pairs(counts: Sequence[int]) -> list[str]:
-    """Tests of problems 1, 2, ...: so many kernels each."""
+    """The tests of problems 1, 2, ..., with these numbers of kernels."""
     return [
         f"tile_oracle::test_kernel[{problem(number)}-{KERNEL.format(kernel)}]"
         for number, kernels in enumerate(counts, 1)
@@ -90,7 +90,7 @@ def test_every_worker_has_a_unit_before_one_has_two() -> None:
     xdist = simulated(2, pairs([1, 1]))
     run_to_the_end(xdist)
     assert len(xdist.all_workers) == 2
-    # Each was told to end at once: with one test it would otherwise wait for a second.
+    # Each got its shutdown at once: with one test it would wait for a second.
     assert all(worker.told_to_end for worker in xdist.all_workers)
 
 
@@ -202,11 +202,11 @@ def test_a_replacement_that_collects_differently_ends_the_session_with_an_error(
         assert max(Counter(xdist.ran).values()) == 1
 
 
-# ---- anything at any time ----------------------------------------------------------------------------------
+# ---- random sequences of events ----------------------------------------------------------------------------
 
 
 class Session(RuleBasedStateMachine):
-    """Workers and controller go on in any order, and workers die at any time."""
+    """Workers and controller take steps in any order, and workers die at any time."""
 
     @initialize(
         workers=st.integers(1, 4),
@@ -250,7 +250,7 @@ class Session(RuleBasedStateMachine):
         assert max([*ran.values(), *crashed.values()], default=1) == 1
         assert sum(crashed.values()) <= self.deaths
         if left:
-            # Only the user's own limit leaves tests behind, and the session knows of them.
+            # Only --max-worker-restart leaves tests behind, and the session counts them.
             assert self.xdist.controller._summary_report
             assert self.xdist.scheduler.unfinished >= left or not self.xdist.scheduler._dealt
 

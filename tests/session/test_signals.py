@@ -102,7 +102,7 @@ def test_ctrl_c_twice_ends_the_session_and_keeps_what_was_measured(project: Proj
         process.wait(0.3)
     process.send_signal(signal.SIGINT)
     finished = end_of(process, begin)
-    # Where the second finds pytest's own handling of the first, Python ends by the signal.
+    # If the second arrives while pytest handles the first, the signal ends Python.
     assert finished.status in (2, -signal.SIGINT), finished.output[-3000:]
     assert "INTERNALERROR" not in finished.output
     resumed = project.pytest(*SWEEP, "--resume")

@@ -72,7 +72,7 @@ def test_auxiliary_rows_have_weight_one() -> None:
     grouping=st.sampled_from(["problem", "family"]),
 )
 def test_auxiliary_rows_exclude_held_out_shapes(taught: int, held: int, first: int, grouping: str) -> None:
-    """Problems of one seed begin alike: some shapes are in both, in another direction."""
+    """Problems of one seed have the same beginning, so some shapes are in both, in another direction."""
     auxiliary = training_rows(records_of("bwd_data", taught)).table
     own = training_rows(records_of("forward", held, seed=first)).table
     kept = not_of_shapes(auxiliary, own, grouping)
@@ -198,7 +198,7 @@ def test_shipping_trains_on_no_held_out_shapes(tmp_path: Path) -> None:
     words += ["--problem-set", f"{tmp_path}/held.csv", "-o", str(tmp_path / "m"), "--recipe", "log_time"]
     main([*words, "--folds", "2"])
     manifest = json.loads((tmp_path / "m" / "train_manifest.json").read_text())
-    # Problems of one seed begin alike: the two are among the nine.
+    # Problems of one seed have the same beginning: the two are among the nine.
     assert manifest["taught_by"] == {"bwd_data": (9 - 2) * len(make_kernels())}
     trained = pd.read_parquet(tmp_path / "m" / "training.parquet")
     assert set(trained["problem"]) == set(own["problem"]) - set(held)

@@ -75,8 +75,8 @@ def found(rows: pd.DataFrame) -> TradeOff:
 
 
 def counted(folder: Path, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> float:
-    """A pick's `time` that is no time: how many files of trees the folder has. It shows that each variant is
-    timed as it would be shipped."""
+    """Returns the number of tree files in the folder as the time of a pick, which shows that each variant is
+    timed in its own folder."""
     assert Predictor.load(folder).select(problems[0], kernels) in kernels
     return float(len(list(folder.glob("model_*.lgbm.gz"))))
 

@@ -1,3 +1,5 @@
+"""Folds never split a group, and are balanced."""
+
 from __future__ import annotations
 
 import numpy as np
