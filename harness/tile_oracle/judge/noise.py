@@ -3,16 +3,16 @@
 A pick's *margin* is ln(TFLOPS of the pick / TFLOPS of the fastest other kernel), over the rounds in which
 both were timed in turn, so that the machine's drift cancels. Its standard error comes from
 
-1. the scatter of the problem's own margin from round to round (the sweep included);
-2. the run's typical scatter of a margin, a robust scale over all kernels that were measured again;
-3. the drift of the machine between rounds, where pick and other kernel were not timed in the same rounds;
-4. the scatter of the samples within a measurement: the median of n samples with interquartile range r has a
-   standard error of 0.93 r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
+1. the scatter of the problem's own margin from round to round (the sweep included); 2. the run's typical
+scatter of a margin, a robust scale over all kernels that were measured again; 3. the drift of the machine
+between rounds, if the pick and the other kernel were not timed in the same rounds; 4. the scatter of the
+samples within a measurement: the median of n samples with interquartile range r has a standard error of 0.93
+r / sqrt(n) (normal samples: 1.253 sigma / sqrt(n), r = 1.349 sigma).
 
-A copy (tile_oracle.record.twins) is no measurement: a pick's copy has the timings of its measured twin, twins
-are not compared with each other, and copies do not count among the leaders.
+A copy (tile_oracle.record.twins) is not a measurement: a pick's copy has the timings of its measured twin,
+twins are not compared with each other, and copies do not count among the leaders.
 
-A few rounds say little of their own scatter, so 1 is moderated by the larger of 2 and 4, which count as
+A few rounds give a poor estimate of their scatter, so 1 is moderated by the larger of 2 and 4, which count as
 _PRIOR_DOF degrees of freedom (Smyth, Statistical Applications in Genetics and Molecular Biology 3, 2004).
 """
 
@@ -109,11 +109,11 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
 
 
 _Timing = tuple[float, float]
-"""ln(latency), and the standard error of that by the samples, NaN where unknown."""
+"""ln(latency) and its standard error from the samples, NaN if unknown."""
 
 
 def _timings(records: pd.DataFrame, problems: pd.Series) -> dict[str, dict[str, dict[int, _Timing]]]:
-    """Problem -> kernel -> round -> timing, of ok rows of pairs measured again, and of the picks' sweeps."""
+    """Problem -> kernel -> round -> timing, of the ok rows of these problems."""
     ok = records[(records["status"] == "ok") & records["problem"].isin(problems)]
     rows = ok[["problem", "kernel", "round", "latency_ms"]].copy()
     for name in ("spread", "samples"):
@@ -129,8 +129,8 @@ def _timings(records: pd.DataFrame, problems: pd.Series) -> dict[str, dict[str, 
 
 
 def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
-    """Robust standard deviation of a margin within one round: of the differences between rounds of the log
-    ratios of leaders. Only rounds timed in turn count where a run has two of them; NaN without repeats."""
+    """Robust standard deviation of a margin within one round, from the differences between rounds of the
+    leaders' log ratios. If a run has two interleaved rounds, only these count. NaN without repeats."""
     interleaved: list[float] = []
     with_sweep: list[float] = []
     for kernels in timings.values():
@@ -151,8 +151,8 @@ def _typical_scatter(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]])
 
 
 def _drift(timings: Mapping[str, Mapping[str, Mapping[int, _Timing]]]) -> float:
-    """Robust standard deviation of what all kernels of a problem have in common from the sweep to the first
-    round after it; 0 where no round tells. By the 90th percentile: drift has long tails."""
+    """Robust standard deviation of the common change of a problem's kernels from the sweep to the next round,
+    from the 90th percentile because drift has long tails; 0 without such rounds."""
     common = [
         float(np.median([rounds[ROUND_FINAL][0] - rounds[0][0] for rounds in again]))
         for kernels in timings.values()
@@ -177,7 +177,7 @@ def _error(
     of_samples = math.sqrt(2 * float(np.mean(within))) if within else math.nan
     known = [value for value in (typical, of_samples) if not math.isnan(value)]
     prior = max(known) if known else math.sqrt(2) * _TYPICAL_NOISE
-    # Two rounds at least are needed to see any scatter: then the sweep's is taken, too.
+    # Scatter needs at least three interleaved rounds; with fewer, the sweep counts, too.
     seen = again if len(again) >= 3 else shared
     ratios = np.array([pick[one][0] - other[one][0] for one in seen])
     own_dof = max(len(ratios) - 1, 0)
@@ -191,7 +191,7 @@ def _error(
 def _fastest_others(
     final: pd.DataFrame, picked: pd.DataFrame, measured: Mapping[tuple[str, str], str]
 ) -> dict[str, tuple[str, float]]:
-    """Problem -> the oracle where the pick is another kernel, else the fastest kernel beside it.
+    """Problem -> the oracle if the pick is another kernel, else the fastest other kernel.
 
     measured: problem and kernel -> the kernel that was measured, which is also the column `measured` of
     `final`. Of twins it is the one that counts.

@@ -469,7 +469,7 @@ SECTIONS: tuple[tuple[str, str, Callable[[ReportData], View | None]], ...] = (
     ("efficiency", "Efficiency", _efficiency),
     ("worst", "Worst problems", _worst),
     ("slices", "Kinds of problem", _slices),
-    ("choice", "Speed-up of the oracle", _choice),
+    ("choice", "Gain from the choice of kernel", _choice),
     ("sources", "Sources of kernels", _sources),
     ("pairs", "Pairs by status", _pairs),
     ("problems", "Problems", _problems),

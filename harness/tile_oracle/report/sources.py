@@ -1,4 +1,5 @@
-"""Which source of kernels is fastest on which problem, and by how much, for pools of several sources."""
+"""Comparison of kernel sources, for pools with several: which is fastest on which problem, and by how
+much."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from tile_oracle.oracle import find_oracles
 class SourceFigures:
     """One source over all problems that have an oracle.
 
-    problems: on how many it has an ok kernel. wins: of how many the oracle is its. mean_percent: geometric
-    mean of its best kernel's TFLOPS over the oracle's, worst_percent the least of these, over `problems`.
+    problems: number of problems on which it has an ok kernel. wins: number of problems whose oracle it has.
+    mean_percent: geometric mean of its best kernel's TFLOPS over the oracle's. worst_percent: their minimum.
     """
 
     source: str
@@ -26,7 +27,7 @@ class SourceFigures:
 
 
 def sources_by_problem(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataFrame:
-    """One row a problem with an oracle, the greatest lead first; empty for fewer than two sources.
+    """One row per problem with an oracle, largest lead first; empty for fewer than two sources.
 
     Columns: `problem`, `winner` (the source of the oracle), `lead` (the oracle's TFLOPS / those of the best
     kernel of all other sources; NaN where they have none) and one for each source: its best TFLOPS / the
@@ -49,7 +50,7 @@ def sources_by_problem(final: pd.DataFrame, selection: pd.DataFrame) -> pd.DataF
 
 
 def source_figures(by_problem: pd.DataFrame) -> list[SourceFigures]:
-    """The figures of each source of `sources_by_problem`, most wins first."""
+    """The metrics of each source in `sources_by_problem`, most wins first."""
     found = []
     for source in by_problem.columns.difference(["problem", "winner", "lead"]):
         shares = by_problem[source].dropna().to_numpy(dtype=np.float64)

@@ -1,4 +1,4 @@
-"""A library's own choice as the model under judgement."""
+"""The choice of a vendor library as the judged model."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def recorded_offers(paths: Iterable[Path]) -> list[Offers]:
 
 
 def first_choice(plan: Plan, problem: Problem) -> tuple[Kernel, ...]:
-    """The library's first choice as a tuple of one; empty where it has none."""
+    """The library's first choice as a tuple of one; empty if it has none."""
     return plan.rankings.get(problem.id, ())[:1]
 
 
 def vendor_rankings(plan: Plan, problems: ProblemSet) -> tuple[pd.DataFrame | None, RankedBy]:
-    """The libraries' rankings as scores. Algorithms that a library does not name by itself have none."""
+    """The libraries' rankings as scores, for the algorithms that they rank."""
     import pandas as pd
 
     from tile_oracle.report.data import NO_MODEL, VENDOR, RankedBy

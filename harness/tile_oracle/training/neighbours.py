@@ -1,7 +1,7 @@
-"""Predictions for kernels that have no fields to learn from (tile_oracle.kernel.NamedKernel).
+"""Nearest-neighbour predictions for kernels without fields (tile_oracle.kernel.NamedKernel).
 
-A kernel's speed on a problem, relative to the fastest kernel there, is taken from the nearest other problems
-of the records. Distances are between the logarithms of the problems' numbers.
+A kernel's speed relative to the fastest kernel of the problem is averaged over the nearest other problems in
+the records. Distances are Euclidean between the logarithms of the problems' dimensions.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from tile_oracle.operation import operation_named
 from tile_oracle.oracle import final_measurements, records_op
 
 CONSTRAINT = "constraint: "
-"""How the details of pairs begin that a kernel's declaration excludes."""
+"""Prefix of the detail of pairs that a kernel's declaration excludes."""
 NEIGHBOURS = 6
 _NEAR = 0.25
-"""Added to distances, in powers of two, so that no single neighbour counts for everything."""
+"""Added to distances (in powers of two), so that a very near neighbour does not have all of the weight."""
 
 
 def neighbour_predictions(
     records: pd.DataFrame, pool: Sequence[Kernel], n_splits: int = 5, seed: int = 0
 ) -> pd.DataFrame:
-    """Columns problem, kernel, predicted_tflops and fold: each problem is predicted from the other folds'.
+    """Columns problem, kernel, predicted_tflops and fold; each problem is predicted from the other folds.
 
     Pairs that the kernels' declarations exclude are left out. Raises ModelError for fewer than two problems
     of every kind.
@@ -77,7 +77,7 @@ def _of_kind(rows: pd.DataFrame, n_splits: int, seed: int) -> pd.DataFrame:
 
 
 def _places(rows: pd.DataFrame, problems: pd.Index) -> npt.NDArray[np.float64]:
-    """The logarithms of each problem's numbers."""
+    """The logarithms of each problem's dimensions, (problems, dimensions)."""
     numbers = list(operation_named(records_op(rows)).free_fields)
     one_each = rows.drop_duplicates("problem").set_index("problem").loc[problems, numbers]
     return np.asarray(np.log2(one_each.to_numpy(dtype=np.float64) + 1.0))
@@ -89,7 +89,7 @@ def _predicted(
     relative: npt.NDArray[np.float64],
     best: npt.NDArray[np.float64],
 ) -> tuple[npt.NDArray[np.float64], float]:
-    """Each kernel's relative speed, 0 where no neighbour knows it; and the level of the best TFLOPS."""
+    """Each kernel's relative speed, 0 if no neighbour has it, and the predicted TFLOPS of the fastest."""
     distances = np.linalg.norm(places - place, axis=1)
     nearest = np.argsort(distances, kind="stable")[:NEIGHBOURS]
     weights = 1.0 / (distances[nearest] + _NEAR) ** 2

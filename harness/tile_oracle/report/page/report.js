@@ -1,4 +1,4 @@
-// The script of report.html: sortable and filtered tables. The page is whole without it.
+// Sorts and filters the tables of report.html, which is complete without this script.
 "use strict";
 for (const table of document.querySelectorAll("table.sortable")) {
   const body = table.tBodies[0];
