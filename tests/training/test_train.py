@@ -313,7 +313,7 @@ def test_invalid_weights_are_refused(records: pd.DataFrame) -> None:
         ({"problem": [problem], "weight": [-1]}, "not a number above 0"),
         ({"problem": [problem], "weight": ["much"]}, "not a number above 0"),
         ({"problem": [problem] * 2, "weight": [1, 2]}, "twice"),
-        ({"problem": ["x"], "weight": [1]}, "none of the weights"),
+        ({"problem": ["x"], "weight": [1]}, "no weight names a problem"),
         ({"kernel": [kernel], "weight": [0]}, "not a number above 0"),
     ):
         with pytest.raises(ModelError, match=message):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
+from typing import Any
 
 from tile_oracle.kernel import Kernel
 from tile_oracle.operation import operation_named
@@ -29,12 +30,21 @@ _KEYS: Mapping[str, str] = MappingProxyType(
 """Spellings of the columns that published files use, in lower case."""
 
 
+def _as_named(kernel: Kernel) -> Kernel:
+    return kernel
+
+
+def _padded_mem(kernel: GemmKernel) -> Kernel:
+    """CK Tile's GEMMs with the pipeline mem pad all three axes, but benchmark programs name them without."""
+    return replace(kernel, pad_m=True, pad_n=True, pad_k=True) if kernel.pipeline == "mem" else kernel
+
+
 @dataclass(frozen=True)
 class Dialect:
     """One operation's names in foreign files. `shape`: the dimensions that begin a new problem when a log
     mentions them. `kernel_word`: pattern of a kernel's name in running text. `any_case`: whether logs may
     write dimensions in lower case. `claims`: columns that repeat what the kernel's name and the dimensions
-    state."""
+    state. `meant`: the kernel that was measured under a kernel's name."""
 
     op: str
     defaults: Mapping[str, int]
@@ -42,6 +52,7 @@ class Dialect:
     kernel_word: re.Pattern[str]
     any_case: bool
     claims: Mapping[str, Claim] = field(default_factory=dict)
+    meant: Callable[[Any], Kernel] = _as_named
 
     @cached_property
     def dimensions(self) -> tuple[str, ...]:
@@ -75,15 +86,6 @@ class Dialect:
     def kernel(self, name: str) -> Kernel:
         """The kernel of a name. Raises KernelError."""
         return operation_named(self.op).parse_kernel(name)
-
-    def meant(self, kernel: Kernel) -> Kernel:
-        """The kernel that was measured under a kernel's name.
-
-        CK Tile's GEMMs with the pipeline mem pad all three axes, but benchmark programs name them without.
-        """
-        if isinstance(kernel, GemmKernel) and kernel.pipeline == "mem":
-            return replace(kernel, pad_m=True, pad_n=True, pad_k=True)
-        return kernel
 
     def problem(self, kind: Kind, dimensions: Mapping[str, int]) -> Problem:
         """The problem of a kernel's kind with these dimensions. Raises ProblemError."""
@@ -148,6 +150,7 @@ GEMMS = Dialect(
     re.compile(r"\bgemm_[A-Za-z0-9_]+"),
     any_case=True,
     claims=_GEMM_CLAIMS,
+    meant=_padded_mem,
 )
 
 
