@@ -207,7 +207,10 @@ def _named(path: Path, table: pd.DataFrame, dialect: Dialect) -> pd.DataFrame:
     found = [dialect.keys.get(str(name).strip().lower()) for name in table.columns]
     missing = [name for name in ("kernel", "latency_ms", *dialect.required) if name not in found]
     if missing:
-        raise RecordError(f"{path} lacks the columns {', '.join(missing)}")
+        raise RecordError(
+            f"{path} lacks the columns {', '.join(missing)}: a table of problems without measurements of "
+            "named kernels goes to --problem-set"
+        )
     repeated = [name for name, count in Counter(found).items() if name and count > 1]
     if repeated:
         raise RecordError(f"{path} has more than one column {', '.join(repeated)}")
