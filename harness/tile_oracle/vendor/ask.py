@@ -19,7 +19,7 @@ from tile_oracle.vendor.libraries import Library, find_library
 from tile_oracle.vendor.messages import About, Answer, Question
 from tile_oracle.vendor.offers import Offers, ProblemOffers
 
-_SILENT_S = 180.0
+_SILENT_S = 600.0
 """A library's file has hundreds of megabytes, and a first start compiles code."""
 _LOOK_S = 0.05
 
@@ -59,7 +59,8 @@ def ask_library(
         if left:
             found[left.pop(0).id] = ProblemOffers(why_none=f"the process that asked the library {death}")
     if about is None:
-        raise BuildError(f"--kernels {library.name} is for {library.op} problems, and there is none")
+        archs = " or ".join(library.archs)
+        raise BuildError(f"--kernels {library.name} is for {library.op} on {archs}, and no problem is")
     return Offers(library.name, str(path), about.version, about.device, about.driver, found)
 
 

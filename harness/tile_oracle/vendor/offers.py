@@ -82,12 +82,13 @@ class Offers:
         several = self.of_problem.values()
         offered = sum(len(one.offers) for one in several)
         accepted, large = (sum(getattr(one, name) for one in several) for name in ("accepted", "too_large"))
-        without = sum(not one.offers for one in several)
+        without = [one.why_none for one in several if not one.offers]
         parts = [f"{self.library}: {self.version}, {offered:,} of {accepted:,} algorithms that it accepts"]
         if large:
             parts.append(f"{large:,} need more than {WORKSPACE_BYTES[self.library] >> 20} MiB of workspace")
         if without:
-            parts.append(f"none for {without} problems")
+            more = f" and {len(without) - 1} more" if len(without) > 1 else ""
+            parts.append(f"none for {len(without)} of {len(several)} problems ({without[0]}{more})")
         return ", ".join(parts)
 
 
