@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -117,6 +118,8 @@ def command_module(name: str) -> Command:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit status. A HarnessError becomes one line on stderr and status
     2."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # names of files need not be text
     try:
         try:
             return _run(list(sys.argv[1:] if argv is None else argv))

@@ -62,3 +62,8 @@ class NoModelError(ModelError):
 
 class GateError(HarnessError):
     """A baseline or the criteria cannot be used."""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, for messages of one line."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tile_oracle.data_files import data_folder
-from tile_oracle.errors import ProblemSetError
+from tile_oracle.errors import ProblemSetError, first_line
 from tile_oracle.operation import operation_named, operation_of_columns
 from tile_oracle.problem import Problem, problem_from_id
 from tile_oracle.problem_list.aiter import aiter_problems, is_aiter_table
@@ -175,7 +175,8 @@ def format_problem_set(problems: Iterable[Problem], sources: Iterable[str], prov
     for problem, source in zip(problems, sources, strict=True):
         cells = (*map(str, problem.as_row().values()), _csv_cell(source))
         lines.append(",".join(cells))
-    return "\n".join(lines) + "\n"
+    text = "\n".join(lines) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()  # the name of a source need not be valid UTF-8
 
 
 # ---- finding ------------------------------------------------------------------------------------
@@ -225,7 +226,7 @@ def _load(path: Path, name: str, *, repeats_allowed: bool, list_name: str | None
             listed = ListFile(file, path, shown)
             return _collected(listed, name, _rows(listed, file, list_name), repeats_allowed=repeats_allowed)
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
+        reason = getattr(error, "strerror", None) or first_line(error)
         raise ProblemSetError(f"{shown} cannot be read: {reason}") from None
 
 
@@ -255,24 +256,24 @@ def _rows(listed: ListFile, file: BinaryIO, list_name: str | None) -> Iterator[t
 def _collected(
     file: ListFile, name: str, rows: Iterable[tuple[Problem, str]], *, repeats_allowed: bool
 ) -> ProblemSet:
-    first_line: dict[Problem, int] = {}
+    first_seen: dict[Problem, int] = {}
     sources: list[str] = []
     repeated = 0
     for count, (problem, source) in enumerate(rows, 1):
         if count > MAX_ROWS:
             raise file.error(f"more than {MAX_ROWS:,} rows: split the file")
-        if problem not in first_line:
-            first_line[problem] = file.line
+        if problem not in first_seen:
+            first_seen[problem] = file.line
             sources.append(source)
         elif repeats_allowed:
             repeated += 1
         else:
-            raise file.error(f"{problem.id} is on line {first_line[problem]} already; remove one of the two")
-    if not first_line:
+            raise file.error(f"{problem.id} is on line {first_seen[problem]} already; remove one of the two")
+    if not first_seen:
         raise file.error("; ".join(["no problem in it", *file.notes]), 0)
     return ProblemSet(
         name=name,
-        problems=tuple(first_line),
+        problems=tuple(first_seen),
         path=file.path,
         provenance="\n".join(file.provenance),
         sha256=file.sha256.hexdigest(),

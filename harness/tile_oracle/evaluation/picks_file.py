@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from tile_oracle.errors import KernelError, ModelError
+from tile_oracle.errors import KernelError, ModelError, first_line
 from tile_oracle.kernel import parse_kernel_name
 from tile_oracle.operation import operation_named
 from tile_oracle.oracle import problem_table
@@ -76,16 +76,19 @@ def read_picks_file(path: Path | str, problems: Sequence[Problem]) -> PicksFile:
             f"{path} does not name its problems: it lacks {', '.join(needed[:-1])} or {needed[-1]}"
         )
     ambiguous = known[known.duplicated(shared, keep=False)]
-    joined = table.merge(known[[*shared, "problem"]], on=shared, how="inner")
+    try:
+        joined = table.merge(known[[*shared, "problem"]], on=shared, how="inner")
+        predicted = joined["predicted_tflops"].to_numpy(dtype=np.float64)
+        if "rank" in joined:
+            predicted = predicted - joined["rank"].to_numpy(dtype=np.float64) * 1e-9
+    except (ValueError, TypeError, OverflowError) as error:
+        raise ModelError(f"{path}: a column holds what is no number: {first_line(error)}") from None
     if joined["problem"].isin(ambiguous["problem"]).any():
         raise ModelError(f"{path}: its columns {', '.join(shared)} fit more than one of the problems")
     try:
         names = {name: parse_kernel_name(str(name)).name for name in joined[kernel].unique()}
     except KernelError as error:
         raise ModelError(f"{path}: {error}") from None
-    predicted = joined["predicted_tflops"].to_numpy(dtype=np.float64)
-    if "rank" in joined:
-        predicted = predicted - joined["rank"].to_numpy(dtype=np.float64) * 1e-9
     rows = pd.DataFrame(
         {"problem": joined["problem"], "kernel": joined[kernel].map(names), "predicted_tflops": predicted}
     )

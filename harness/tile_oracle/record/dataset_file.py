@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.atomic_file import make_folder, write_atomically
-from tile_oracle.errors import RecordError
+from tile_oracle.errors import RecordError, first_line
 from tile_oracle.operation import operation_of_columns
 from tile_oracle.record.schema import arrow_schema, op_of
-from tile_oracle.record.sealed_parquet import DamagedError, checked_bytes, first_line, table_bytes
+from tile_oracle.record.sealed_parquet import DamagedError, checked_bytes, table_bytes
 
 if TYPE_CHECKING:
     import pandas as pd

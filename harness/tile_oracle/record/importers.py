@@ -31,7 +31,7 @@ from tile_oracle.record import ck_dsl
 from tile_oracle.record.dataset import load_records
 from tile_oracle.record.dialect import Dialect, dialect_of_header, dialect_of_text
 from tile_oracle.record.schema import arrow_schema, kernel_columns, op_of, problem_columns
-from tile_oracle.user_file import read_bytes, refuse_special
+from tile_oracle.user_file import open_regular, read_bytes
 from tile_oracle.version import __version__
 
 ZERO_SHARE_LIMIT = 0.02
@@ -187,17 +187,19 @@ def _own(path: Path, arch: str) -> Imported:
 def _is_own(path: Path) -> bool:
     """Whether a parquet file has the columns of our records."""
     try:
-        return {"status", "problem", "round"} <= set(pq.read_schema(path).names)
+        with open_regular(path) as file:
+            return {"status", "problem", "round"} <= set(pq.read_schema(file).names)
     except (OSError, pa.ArrowException):
         return True  # load_records reports what is wrong with it
 
 
 def _parquet(path: Path) -> pd.DataFrame:
     try:
-        refuse_special(path)
-        if path.stat().st_size > _MAX_BYTES:
-            raise RecordError(f"{path} is larger than 1 GiB: split it")
-        return pq.read_table(path).to_pandas()
+        # pyarrow opens no path that is not valid UTF-8.
+        with open_regular(path) as file:
+            if path.stat().st_size > _MAX_BYTES:
+                raise RecordError(f"{path} is larger than 1 GiB: split it")
+            return pq.read_table(file).to_pandas()
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{path} cannot be read: {str(error).splitlines()[0]}") from None
 

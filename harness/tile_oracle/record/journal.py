@@ -31,12 +31,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tile_oracle.atomic_file import make_folder, read_all, sync_folder, write_and_rename, write_atomically
-from tile_oracle.errors import RecordError
+from tile_oracle.errors import RecordError, first_line
 from tile_oracle.record.journal_line import JournalLines, decode_line, decode_lines, encode_line
 from tile_oracle.record.sealed_parquet import (
     DamagedError,
     checked_bytes,
-    first_line,
     has_digest,
     read_table,
     table_bytes,

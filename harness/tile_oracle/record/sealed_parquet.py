@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tile_oracle.errors import RecordError
+from tile_oracle.errors import RecordError, first_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -95,8 +95,3 @@ def _digest(*pieces: bytes) -> str:
     for piece in pieces:
         digest.update(piece)
     return digest.hexdigest()
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, for messages of one line."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:300]

@@ -16,8 +16,10 @@ from tile_oracle.kernel import Kernel, parse_kernel_name
 from tile_oracle.model.model_folder import read_spec
 from tile_oracle.model.predictor import check_kind
 from tile_oracle.model.store import read_manifest
+from tile_oracle.user_file import read_bytes
 
 _NAMED = 3
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,8 @@ class SolutionNames:
 def read_names(file: Path | str) -> list[str]:
     """The names of a file, one a line; empty lines do not count. Raises ModelError."""
     try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(file, _MOST_BYTES).decode("utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ModelError(f"cannot read {file}: {error}") from None
+        reason = getattr(error, "strerror", None) or error
+        raise ModelError(f"cannot read {file}: {reason}") from None
     return [name for line in lines if (name := line.strip())]
