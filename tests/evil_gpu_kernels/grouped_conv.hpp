@@ -16,6 +16,7 @@ enum Mode {
     TOO_MUCH_LDS = 8,
     OTHER_ABI = 9,
     BEFORE_WORKSPACE = 10,
+    CHANGES_INPUTS = 11,
 };
 
 #define DIRECTION_TO_FORWARD 0
@@ -63,6 +64,8 @@ EVIL_KERNEL to_conv(to_gpu_args a) {
   for (i64 at = lane; at < count; at += 64)
     store(p.out, at, p.dtype, value_of(p, at, 0, 1) + (TO_TILE_M == WRONG && at == 5 ? 1.0f : 0.0f));
   if (TO_TILE_M == BESIDE && lane == 0) ((u16 *)a.out)[count] = 1;
+  if (TO_TILE_M == CHANGES_INPUTS && lane == 0)
+    ((u16 *)a.in0)[9] = 0x4040;
   if (TO_TILE_M == BEFORE_WORKSPACE && lane == 0) ((u16 *)a.workspace)[-1] = 1;
 }
 

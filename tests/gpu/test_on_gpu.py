@@ -121,6 +121,7 @@ def outcomes(
         ("beside", "wrong", "wrote 2 bytes outside its output"),
         ("wrong", "wrong", "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)"),
         ("unwritten", "wrong", "left 1 of 1,296 values unwritten"),
+        ("changes_inputs", "wrong", "changed its inputs"),
         ("other_abi", "build_error", "GPU ABI 2"),
         ("too_much_lds", None, "cannot be "),
     ],

@@ -382,7 +382,10 @@ def test_records_are_judged_and_replayed(gpu: GpuProject) -> None:
 
 # ---- kernels that misbehave --------------------------------------------------------------------------
 
-FAULTS = ("out_of_bounds", "illegal", "endless", "wrong", "unwritten", "beside", "other_abi", "too_much_lds")
+FAULTS = (
+    *("out_of_bounds", "illegal", "endless", "wrong", "unwritten", "beside", "changes_inputs", "other_abi"),
+    "too_much_lds",
+)
 ENDS = {
     "good": {"ok", "noisy"},
     "out_of_bounds": {"crash"},
@@ -391,6 +394,7 @@ ENDS = {
     "wrong": {"wrong"},
     "unwritten": {"wrong"},
     "beside": {"wrong"},
+    "changes_inputs": {"wrong"},
     "other_abi": {"build_error"},
     "too_much_lds": {"unsupported", "build_error"},
 }
@@ -433,6 +437,7 @@ def test_faults_are_recorded_and_the_next_kernel_is_right(gpu: GpuProject, tmp_p
     assert "no result after 4 s" in details["endless"]
     assert "1 of 1,296 values wrong, at (0, 0, 0, 0, 5)" in details["wrong"]
     assert "wrote 2 bytes outside its output" in details["beside"]
+    assert details["changes_inputs"] == "changed its inputs"
     if gpu.where.machine is not None:
         assert "writes 4 bytes out of bounds" in details["out_of_bounds"]
         assert "traps" in details["illegal"]

@@ -235,3 +235,27 @@ def test_timed_runs_are_verified(
     assert result.status == ("wrong" if detail else "ok")
     assert detail in result.detail
     assert ("left" in result.detail) == (cheat == "skips")
+
+
+@pytest.mark.parametrize("arch", ["gfx950", "sm_90"])
+@pytest.mark.parametrize("operand", [0, 1])
+def test_changed_inputs_are_noticed(
+    gpu: EmulatedGpu, arch: str, operand: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    driver, library = driver_and_work(gpu, arch, tmp_path)
+    device = GpuDevice(driver, library)
+    device.load(GroupedConvProblem.from_id("forward-bf16-n2-c16-k8-i7x9-f3x3-p1"), 3)
+    request.addfinalizer(device.idle)
+    kernel = parse_kernel_name("grouped_conv_forward_bf16_2d_64x64x64_compv3_intrawave")
+    binary = gpu.library(source_for(kernel, arch) + LAUNCHERS, arch)
+    assert device.check(binary).status == "ok"
+    assert not device.inputs_changed()
+    device._require().renew()
+    assert not device.inputs_changed(), "the harness's own changes are none"
+    for checked in device._require().sets:
+        place = checked.inputs[operand].address + checked.inputs[operand].size_bytes // 4 * 2
+        before = driver.copy_out(place, 2)
+        driver.copy_in(place, bytes([before[0], before[1] ^ 0x40]))
+        assert device.inputs_changed()
+        driver.copy_in(place, before)
+        assert not device.inputs_changed()

@@ -281,6 +281,16 @@ class GpuDevice:
             self._end_if_sticky(failure)
             return CheckResult("wrong", f"failed when it was timed: {failure}")
 
+    def inputs_changed(self) -> bool:
+        """Whether a kernel has changed the operands of the loaded problem. Slow: for wrong results only."""
+        if self._loaded is None:
+            return False
+        try:
+            return self._loaded.changed()
+        except RuntimeFailure as failure:
+            self._end_if_sticky(failure)
+            return True
+
     def state(self) -> DeviceState:
         return self._watch.take()
 

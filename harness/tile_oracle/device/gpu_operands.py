@@ -65,6 +65,21 @@ class Operands:
         where = f"{skew} bytes beyond a 256-byte boundary" if skew else "at 256-byte boundaries"
         return OperandSet(pattern, where, (first, second), out, expected, sample)
 
+    def changed(self) -> bool:
+        """Whether operands no longer have the expected results: a kernel has written to them. Overwrites the
+        outputs. Takes as long as making the expected results."""
+        return not all(
+            self._work.gives(
+                self.problem,
+                checked.inputs[0].address,
+                checked.inputs[1].address,
+                checked.out.address,
+                checked.expected.address,
+                checked.sample,
+            )
+            for checked in self.sets
+        )
+
     def renew(self) -> None:
         """Changes the timing operands and the expected result, and poisons the output."""
         timed = self.sets[0]

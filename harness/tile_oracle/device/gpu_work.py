@@ -191,6 +191,15 @@ class DeviceWork:
         self._compare(problem, got, want, None)
         return self._read(1)[0].verdict
 
+    def gives(
+        self, problem: Problem, first: int, second: int, out: int, expected: int, sample: int | None = None
+    ) -> bool:
+        """Whether the operands still have the expected result. `out`: memory for a result, overwritten."""
+        self.begin_looks()
+        self.reference(problem, first, second, out, sample)
+        self._compare(problem, out, expected, sample, packed=True)
+        return not self._read(1)[0].verdict.wrong
+
     def find(
         self,
         problem: Problem,
@@ -247,13 +256,16 @@ class DeviceWork:
         self._count_damage(buffer, 0, guard)
         return self._read(1)[0].beside_output
 
-    def _compare(self, problem: Problem, got: int, want: int, sample: int | None) -> None:
+    def _compare(
+        self, problem: Problem, got: int, want: int, sample: int | None, *, packed: bool = False
+    ) -> None:
+        """packed: `got` has only the values of the sample, as `want` has."""
         values, stride = _sample(problem, sample)
         self._run(
             "to_compare",
             _blocks(values),
             *(c_void_p(got), c_void_p(want), c_longlong(values), _dtype(problem.result_dtype)),
-            *(self._slot(2), c_longlong(stride)),
+            *(self._slot(2), c_longlong(1 if packed else stride)),
         )
 
     def _count_damage(self, buffer: Buffer, slot: int, guard: int = GUARD_BYTE) -> None:

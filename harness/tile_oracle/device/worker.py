@@ -218,9 +218,14 @@ class Worker:
         """Audits this process, and sends the result with its confirmation."""
         assert self._audit is not None
         report = self._audit.end(thorough=answer["status"] in ("wrong", "flaky", "build_error"))
+        changes = report.changes
+        if answer["status"] in ("wrong", "flaky") and "inputs" not in changes:
+            # The memory of a GPU is out of the audit's reach.
+            looks = getattr(self._device, "inputs_changed", None)
+            changes += ("inputs",) if looks is not None and looks() else ()
         if self._slot is not None:
             self._slot.end()
-        settled = {"settled": token, "dirty": report.changes, "processes": report.processes}
+        settled = {"settled": token, "dirty": changes, "processes": report.processes}
         self._channel.send(answer, settled)
 
 
