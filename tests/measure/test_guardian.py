@@ -18,7 +18,13 @@ import tile_oracle
 from tile_oracle.errors import TargetError
 from tile_oracle.measure import child as child_module
 from tile_oracle.measure.child import Child, what_holds
-from tile_oracle.measure.containment import VARIABLE, Containment, containment_for, why_no_cgroup
+from tile_oracle.measure.containment import (
+    VARIABLE,
+    Containment,
+    containment_for,
+    pass_on_controllers,
+    why_no_cgroup,
+)
 from tile_oracle.measure.protocol import ChannelClosed
 
 LIMITS = Containment(namespaces=False, memory_bytes=0)
@@ -213,3 +219,23 @@ def test_the_reason_for_no_control_group_is_reported(tmp_path: Path) -> None:
     assert why_no_cgroup(tmp_path).endswith("does not delegate the controllers memory and pids")
     (tmp_path / "cgroup.subtree_control").write_text("cpu memory pids\n")
     assert why_no_cgroup(tmp_path) == ""
+
+
+@pytest.mark.parametrize(
+    ("mark", "controllers", "passed_on"),
+    [
+        (b"1", "cpu memory pids", "+memory +pids"),
+        (b"0", "cpu memory pids", ""),  # systemd manages it
+        (b"1", "cpu", ""),
+    ],
+)
+def test_a_delegated_group_passes_its_controllers_on(
+    mark: bytes, controllers: str, passed_on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.getxattr", lambda path, name: mark)
+    for name, text in (("procs", "11\n12\n"), ("controllers", controllers), ("subtree_control", "")):
+        (tmp_path / f"cgroup.{name}").write_text(text)
+    pass_on_controllers(tmp_path)
+    assert (tmp_path / "cgroup.subtree_control").read_text() == passed_on
+    moved = tmp_path / "tile-oracle-session" / "cgroup.procs"
+    assert (moved.read_text() if moved.exists() else "") == ("12" if passed_on else "")

@@ -7,6 +7,7 @@ monitoring take their place. `tile-oracle doctor` shows what is available.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 from contextlib import suppress
@@ -28,6 +29,10 @@ _FILE_BYTES, _FILE_SHARE = 16 << 30, 0.5
 _MOST_TASKS = 1000
 _STOPPED_S = 5.0
 _CGROUPS = Path("/sys/fs/cgroup")
+_CONTROLLERS = ("memory", "pids")
+_LEAF = "tile-oracle-session"
+_DELEGATED = "user.delegate"
+_MOVES = 10
 _numbers = itertools.count()
 
 
@@ -105,8 +110,39 @@ def own_cgroup(root: Path = _CGROUPS) -> Path | None:
         for line in Path("/proc/self/cgroup").read_text().splitlines():
             if line.startswith("0::"):
                 folder = root / line[3:].lstrip("/")
+                if folder.name == _LEAF:
+                    folder = folder.parent
                 return folder if (folder / "cgroup.procs").exists() else None
     return None
+
+
+def pass_on_controllers(group: Path | None) -> None:
+    """Lets groups below a delegated one have limits; does nothing where that is not possible.
+
+    A group that passes controllers on may hold no processes itself. So its processes, those of this session,
+    move into a group below it. systemd marks the groups that it leaves to their users, such as those of
+    `systemd-run --user --scope -p Delegate=yes`.
+    """
+    if group is None or not why_no_cgroup(group):
+        return
+    with suppress(OSError):
+        if not {*_CONTROLLERS} <= {*(group / "cgroup.controllers").read_text().split()}:
+            return
+        if os.getxattr(group, _DELEGATED) != b"1":
+            return
+        leaf = group / _LEAF
+        leaf.mkdir(exist_ok=True)
+        for _ in range(_MOVES):  # processes may start others meanwhile
+            inside = (group / "cgroup.procs").read_text().split()
+            for process in inside:
+                with suppress(ProcessLookupError):
+                    (leaf / "cgroup.procs").write_text(process)
+            try:
+                (group / "cgroup.subtree_control").write_text(" ".join(f"+{name}" for name in _CONTROLLERS))
+                return
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    return
 
 
 def why_no_cgroup(group: Path | None) -> str:
@@ -117,7 +153,7 @@ def why_no_cgroup(group: Path | None) -> str:
         passed_on = (group / "cgroup.subtree_control").read_text().split()
     except OSError as error:
         return f"{group}: {error.strerror}"
-    missing = [name for name in ("memory", "pids") if name not in passed_on]
+    missing = [name for name in _CONTROLLERS if name not in passed_on]
     if missing:
         return f"{group} does not delegate the controllers {' and '.join(missing)}"
     return "" if os.access(group, os.W_OK) else f"{group} cannot be written"
@@ -126,6 +162,7 @@ def why_no_cgroup(group: Path | None) -> str:
 def _make_cgroup(memory_bytes: int) -> Path | None:
     """Makes a control group with limits for one worker; None where that is not possible."""
     group = own_cgroup()
+    pass_on_controllers(group)
     if group is None or why_no_cgroup(group):
         return None
     made = group / f"tile-oracle-{os.getpid()}-{next(_numbers)}"
