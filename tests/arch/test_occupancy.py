@@ -91,6 +91,7 @@ GFX950 = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", GFX950)
 def test_gfx950_matches_the_compilers_remarks(name: str, tmp_path: Path) -> None:
     """LLVM's remark "Occupancy" ignores workgroups; here they have four waves, one per SIMD."""

@@ -44,6 +44,7 @@ def test_a_table_a_verdict_and_compiled_kernels(tmp_path: Path, capsys: pytest.C
     assert "0 compiled, 1 from the cache" in captured.err
 
 
+@pytest.mark.slow
 def test_it_needs_a_gpu_to_compile_for(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(("kernels", "--facts")) != 0
     assert "--facts compiles for one architecture" in capsys.readouterr().err

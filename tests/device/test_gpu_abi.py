@@ -169,7 +169,7 @@ def test_a_kernels_launch_info_is_read() -> None:
     ("data", "why"),
     [
         (b"", "0 bytes long"),
-        (struct.pack("<9i", 7, 128, 0, 0, 0, 1, 1, 1, 1), "GPU ABI 7"),
+        (struct.pack("<9i", 7, 128, 0, 0, 0, 1, 1, 1, 1), "GPU ABI is 7"),
         (struct.pack("<9i", ABI_VERSION, 0, 0, 0, 0, 1, 1, 1, 1), "no kernel has"),
         (struct.pack("<9i", ABI_VERSION, 64, 0, 0, 7, 1, 1, 1, 1), "no kernel has"),
         (struct.pack("<9i", ABI_VERSION, 64, 0, 0, 0, 1, 0, 1, 1), "no kernel has"),

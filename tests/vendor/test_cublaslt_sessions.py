@@ -32,6 +32,7 @@ def machine(machine_with: MakeMachine) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 def test_a_session_measures_what_the_library_offers(machine: Machine) -> None:
     finished = machine.run()
     assert finished.status == 1, finished.output[-4000:]

@@ -24,6 +24,7 @@ def machine(machine_with: MakeMachine) -> Machine:
     return machine
 
 
+@pytest.mark.slow
 def test_a_session_measures_the_engines_that_have_a_plan(machine: Machine) -> None:
     finished = machine.run()
     assert finished.status == 1, finished.output[-4000:]
