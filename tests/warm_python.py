@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import io
 import json
 import os
 import pkgutil
@@ -27,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 _READ_AT_START = ("PYTHON", "LD_", "OMP_", "OPENBLAS_", "MALLOC_", "ARROW_")
 """Prefixes of variables that are read once, when the interpreter or a library is loaded."""
@@ -178,6 +179,9 @@ def _begin(
         os.dup2(end, number)
     for end in (nothing, *ends):
         os.close(end)
+    # The parent's streams may be files, and believe that they can seek.
+    sys.stdout = sys.__stdout__ = _like(sys.stdout, 1)
+    sys.stderr = sys.__stderr__ = _like(sys.stderr, 2)
     os.chdir(cwd)
     os.environ.clear()
     os.environ.update(environment)
@@ -187,6 +191,19 @@ def _begin(
     sys.argv[1:] = arguments
     runpy.run_module(module, run_name="__main__", alter_sys=True)
     sys.exit()
+
+
+def _like(stream: TextIO, number: int) -> TextIO:
+    """A stream to the descriptor, with the encoding and the buffering of another one."""
+    assert isinstance(stream, io.TextIOWrapper)
+    raw = io.FileIO(number, "w", closefd=False)
+    return io.TextIOWrapper(
+        raw if isinstance(stream.buffer, io.RawIOBase) else io.BufferedWriter(raw),
+        stream.encoding,
+        stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )
 
 
 if __name__ == "__main__":

@@ -65,8 +65,8 @@ examples:
                                                            compile them: registers, LDS, spills, occupancy
   tile-oracle kernels --arch gfx950 --dtype bf16 --kernel-filter "tile_m==16 and pipeline=='compv4'" --verify
                                                            compile them, and verify the waits in their code
-  tile-oracle kernels --arch gfx950 --kernel-set full --verify --sample 300 --seed 2
-                                                           the same for 300 kernels of a large set
+  tile-oracle kernels --arch gfx950 --kernel-set full --dtype fp16 --verify --sample 3
+                                                           the same for some kernels of a large set
   tile-oracle kernels --kernels my_kernels.py --arch gfx950 --facts
                                                            kernels written in Triton: compile them, resources
   tile-oracle kernels --verify kernel.s                    the same for a compiler's assembly or a code object
