@@ -87,8 +87,14 @@ def test_a_stopped_worker_is_replaced(project: Project) -> None:
     assert re.search(
         rf"note: worker process {worker} was stopped for 10 s and has been killed", finished.output
     )
+    # A pair whose test was running is measured with the others of its problem, if any is left.
     records = project.records()
-    assert len(records[records["round"] == 0]) == PAIRS
+    assert len(records[records["round"] == 0]) >= PAIRS - 1
+    if len(records[records["round"] == 0]) < PAIRS:
+        assert "1 failed" in finished.output
+        project.pytest(*SWEEP, "--resume")
+        records = project.records()
+        assert len(records[records["round"] == 0]) == PAIRS
     assert twice(records).empty
 
 
