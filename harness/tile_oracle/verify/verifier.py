@@ -131,8 +131,10 @@ class _Verification:
                 use.step(at, one)
             left = (count.freeze(), states.freeze(), addresses.freeze(), use.freeze())
             target = block.taken(self._code)
-            states.branch()
-            if_taken = (left[0], states.freeze(), *left[2:])
+            if_taken = left
+            if target is not None:
+                states.branch()
+                if_taken = (left[0], states.freeze(), *left[2:])
             for following in block.successors:
                 after = if_taken if following == target else left
                 there = entry.get(following)

@@ -6,7 +6,6 @@ The main program of a child process. ANSWER is a file that gets a JSON object: t
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections import Counter
@@ -46,14 +45,9 @@ def describe(path: Path, arch: str) -> dict[str, object]:
 
 def main(file: str, arch: str, answer: str) -> int:
     """Writes the answer. Returns 1 when it is an error."""
-    from tile_oracle.errors import HarnessError
+    from tile_oracle.build.triton.user_file import write_answer
 
-    try:
-        found = describe(Path(file), arch)
-    except HarnessError as error:
-        found = {"error": str(error)}
-    Path(answer).write_text(json.dumps(found), "utf-8")
-    return 1 if "error" in found else 0
+    return write_answer(Path(answer), lambda: describe(Path(file), arch))
 
 
 if __name__ == "__main__":

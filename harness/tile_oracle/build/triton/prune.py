@@ -93,16 +93,10 @@ def tensor_like(dtype: Any, shape: tuple[int, ...]) -> SimpleNamespace:
 
 def main(file: str, question: str, answer: str) -> int:
     """Writes the answer. Returns 1 when it is an error."""
-    from tile_oracle.errors import HarnessError
+    from tile_oracle.build.triton.user_file import write_answer
 
     asked = json.loads(Path(question).read_text("utf-8"))
-    found: dict[str, object]
-    try:
-        found = kept(Path(file), asked["arch"], asked["problems"])
-    except HarnessError as error:
-        found = {"error": str(error)}
-    Path(answer).write_text(json.dumps(found), "utf-8")
-    return 1 if "error" in found else 0
+    return write_answer(Path(answer), lambda: kept(Path(file), asked["arch"], asked["problems"]))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ Only for child processes.
 from __future__ import annotations
 
 import importlib.util
+import json
 import sys
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,16 @@ _LONGEST = 400
 
 class FileFailure(HarnessError):
     """The user's file cannot be used; the message begins with its name and line."""
+
+
+def write_answer(answer: Path, find: Callable[[], dict[str, object]]) -> int:
+    """Writes what was found as JSON, or {"error": one line}. Returns the exit status: 1 for an error."""
+    try:
+        found = find()
+    except HarnessError as error:
+        found = {"error": str(error)}
+    answer.write_text(json.dumps(found), "utf-8")
+    return 1 if "error" in found else 0
 
 
 def import_declarations(path: Path) -> list[Declaration]:

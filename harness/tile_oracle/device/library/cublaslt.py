@@ -14,8 +14,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.calls import Calls, LibraryFailure
+from tile_oracle.device.library.operands import transposed_operands
 from tile_oracle.problem import Problem
 
 _COMPUTE_32F = 68
@@ -232,18 +232,13 @@ class Product:
     def __init__(self, library: CublasLt, problem: Problem) -> None:
         """problem: of the operation gemm. Raises Unlaunchable for one that the library cannot be asked for,
         LibraryFailure."""
-        row = problem.as_row()
-        if row["split_k"] != 1:
-            raise Unlaunchable(
-                f"split_k: the library chooses its own splits, split_k = {row['split_k']} must be 1"
-            )
+        transposed = transposed_operands(problem)
         self._library, self.problem = library, problem
         calls = library.calls
         self.types = types_of(problem.dtype, problem.result_dtype)
         rows_of_b, columns_of_b = problem.operand_shapes[1]
         rows_of_a, columns_of_a = problem.operand_shapes[0]
         self._desc = calls.made("cublasLtMatmulDescCreate", _COMPUTE_32F, _R_32F)
-        transposed = (row["layout"][1] == "c", row["layout"][0] == "c")
         for attribute, flag in zip((_DESC_TRANSA, _DESC_TRANSB), transposed, strict=True):
             value = c_int32(_TRANSPOSE if flag else _KEEP)
             calls("cublasLtMatmulDescSetAttribute", self._desc, attribute, byref(value), ctypes.sizeof(value))

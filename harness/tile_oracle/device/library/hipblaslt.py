@@ -16,6 +16,7 @@ from typing import Any
 
 from tile_oracle.device.gpu_abi import Unlaunchable
 from tile_oracle.device.library.calls import Calls, LibraryFailure
+from tile_oracle.device.library.operands import transposed_operands
 from tile_oracle.problem import Problem
 from tile_oracle.vendor.offers import WORKSPACE_BYTES, Offer, ProblemOffers
 
@@ -103,15 +104,10 @@ class HipProduct:
     def __init__(self, library: HipblasLt, problem: Problem) -> None:
         """problem: of the operation gemm. Raises Unlaunchable for one that the library cannot be asked for,
         LibraryFailure."""
-        row = problem.as_row()
-        if row["split_k"] != 1:
-            raise Unlaunchable(
-                f"split_k: the library chooses its own splits, split_k = {row['split_k']} must be 1"
-            )
+        transposed = transposed_operands(problem)
         self._library = library
         calls = library.calls
         self._desc = calls.made("hipblasLtMatmulDescCreate", _COMPUTE_32F, _R_32F)
-        transposed = (row["layout"][1] == "c", row["layout"][0] == "c")
         for attribute, flag in zip((_DESC_TRANSA, _DESC_TRANSB), transposed, strict=True):
             value = c_int32(_TRANSPOSE if flag else _KEEP)
             size = ctypes.sizeof(value)

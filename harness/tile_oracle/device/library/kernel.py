@@ -74,15 +74,11 @@ class _OpenedCublasLt:
         if code:
             raise Unlaunchable(f"cublasLtMatmulAlgoCheck: {self._library.calls.name_of(code)} ({code})")
         needed = _bounded("cublaslt", int(demands.workspace_bytes))
-
-        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
-            def start(stream: int) -> int:
-                product.start(algorithm, (first, second, out, scratch), needed, stream)
-                return 0
-
-            return (LibraryLaunch("cublasLtMatmul", start),)
-
-        return Run(needed, f"{needed:,} bytes of workspace", launches)
+        return _planned(
+            "cublasLtMatmul",
+            needed,
+            lambda *addresses: lambda stream: product.start(algorithm, addresses, needed, stream),
+        )
 
 
 class _OpenedHipblasLt:
@@ -109,15 +105,11 @@ class _OpenedHipblasLt:
         if algorithm not in product.ranked:
             raise Unlaunchable("hipBLASLt does not name the algorithm for this problem")
         needed = _bounded("hipblaslt", product.ranked[algorithm])
-
-        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
-            def start(stream: int) -> int:
-                product.start(algorithm, (first, second, out, scratch), needed, stream)
-                return 0
-
-            return (LibraryLaunch("hipblasLtMatmul", start),)
-
-        return Run(needed, f"{needed:,} bytes of workspace", launches)
+        return _planned(
+            "hipblasLtMatmul",
+            needed,
+            lambda *addresses: lambda stream: product.start(algorithm, addresses, needed, stream),
+        )
 
 
 class _OpenedCudnn:
@@ -148,16 +140,11 @@ class _OpenedCudnn:
         plan = self._plans[data]
         needed = _bounded("cudnn", plan.workspace_bytes)
 
-        def launches(first: int, second: int, out: int, scratch: int) -> Launches:
+        def prepared(first: int, second: int, out: int, scratch: int) -> Callable[[int], None]:
             pack = plan.pack(first, second, out, scratch)
+            return lambda stream: plan.start(pack, stream)
 
-            def start(stream: int) -> int:
-                plan.start(pack, stream)
-                return 0
-
-            return (LibraryLaunch("cudnnBackendExecute", start),)
-
-        return Run(needed, f"{needed:,} bytes of workspace", launches)
+        return _planned("cudnnBackendExecute", needed, prepared)
 
     def _forget(self) -> None:
         """Destroys the plans of another problem, which are large."""
@@ -166,6 +153,27 @@ class _OpenedCudnn:
         self._plans.clear()
         if self._convolution is not None:
             self._convolution.close()
+
+
+def _planned(
+    call: str, workspace_bytes: int, prepared: Callable[[int, int, int, int], Callable[[int], None]]
+) -> Run:
+    """A run of one call.
+
+    prepared: given the addresses of both operands, the output and the workspace, returns what starts the call
+    on a stream.
+    """
+
+    def launches(first: int, second: int, out: int, scratch: int) -> Launches:
+        start = prepared(first, second, out, scratch)
+
+        def started(stream: int) -> int:
+            start(stream)
+            return 0
+
+        return (LibraryLaunch(call, started),)
+
+    return Run(workspace_bytes, f"{workspace_bytes:,} bytes of workspace", launches)
 
 
 def _bounded(library: str, workspace_bytes: int) -> int:
