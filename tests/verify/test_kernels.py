@@ -110,6 +110,19 @@ def test_kernels_for_older_gfx9_are_proven_to_wait(arch: str, tmp_path: Path) ->
     assert found >= {"vmcnt", "lgkmcnt"}
 
 
+@pytest.mark.slow
+def test_a_loop_that_is_unrolled_in_part_is_followed_by_its_counter(builder: Builder) -> None:
+    """The steps along k of one tile: two rounds of four, and only the first fills the other buffer."""
+    kernel = parse_kernel_name(
+        "grouped_conv_bwd_data_fp32_3d_64x64x128_compv4_intrawave_dsb_wt16x16x16_v4x4x4"
+    )
+    text = builder._maker.assembly(kernel)
+    assert verify_assembly(text, 2).findings == ()
+    assert "s_cmp_lg_u32 s85, 0" in text
+    unknown = text.replace("s_cmp_lg_u32 s85, 0", "s_cmp_lg_u32 s85, s0")
+    assert {finding.rule for finding in verify_assembly(unknown, 2).findings} == {"loop-barrier"}
+
+
 def test_only_amd_gpus_can_be_verified(tmp_path: Path) -> None:
     with pytest.raises(BuildError, match="kernels for cpu cannot be verified"):
         Builder("cpu", build_dir=tmp_path, verify=NOTE)

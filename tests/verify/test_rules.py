@@ -180,6 +180,64 @@ def test_tiles_of_two_buffers_need_one() -> None:
     assert rules(_TILES.format(published="s_nop 0", free="s_nop 0"), 2) == ["loop-barrier"]
 
 
+_ROLLED = """s_load_dword s9, s[0:1], 0x0
+v_mov_b32_e32 v4, 0
+.LBB0_1:
+s_waitcnt lgkmcnt(0)
+s_barrier
+s_mov_b32 s4, {first}
+s_branch .LBB0_3
+.LBB0_2:
+s_cmp_lg_u32 s5, 8
+s_mov_b32 s4, s5
+s_cbranch_scc0 .LBB0_5
+.LBB0_3:
+s_or_b32 s6, s4, 1
+ds_read_b64 v[10:11], v1
+{compare}
+{then}
+s_cbranch_scc1 .LBB0_4
+ds_write_b64 v2, v[4:5]
+.LBB0_4:
+s_waitcnt lgkmcnt(0)
+v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
+s_add_i32 s5, s4, 4
+s_branch .LBB0_2
+.LBB0_5:
+s_sub_i32 s8, s8, 1
+s_cmp_lg_u32 s8, 0
+s_cbranch_scc1 .LBB0_1"""
+"""Two buffers, and steps along k that the compiler unrolled by four only: the counter s4 is 0, then 4."""
+
+
+@pytest.mark.parametrize(
+    ("first", "compare", "then", "expected"),
+    [
+        ("0", "s_cmp_lg_u32 s4, 0", "s_nop 0", []),
+        ("0", "s_cmp_lg_u32 s6, 1", "s_nop 0", []),
+        ("0", "s_cmp_le_i32 s4, -1", "s_nop 0", ["loop-barrier"]),
+        ("s9", "s_cmp_lg_u32 s4, 0", "s_nop 0", ["loop-barrier"]),
+        ("0", "s_cmp_lg_u32 s4, s9", "s_nop 0", ["loop-barrier"]),
+        ("0", "s_cmp_lg_u32 s4, 0", "s_and_b32 s7, s9, 1", ["loop-barrier"]),
+        ("2", "s_cmp_lg_u32 s4, 2", "s_nop 0", ["loop-barrier"]),
+    ],
+    ids=[
+        "writes in its first iteration",
+        "by a register computed from the counter",
+        "writes in every iteration",
+        "starts at an unknown number",
+        "compares with an unknown number",
+        "loses the comparison",
+        "counts past its end and round",
+    ],
+)
+def test_a_loop_of_constant_length_writes_lds_once(
+    first: str, compare: str, then: str, expected: list[str]
+) -> None:
+    body = _ROLLED.format(first=first, compare=compare, then=then)
+    assert rules(body, 2) == expected
+
+
 def test_what_is_exchanged_for_stores_needs_barriers() -> None:
     body = """ds_write_b32 v0, v1
 s_waitcnt lgkmcnt(0)

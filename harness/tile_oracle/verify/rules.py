@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tile_oracle.verify.counted_loops import Part, repeated
 from tile_oracle.verify.counters import IN_FLIGHT_SINCE_BARRIER, Counters
-from tile_oracle.verify.graph import Graph
+from tile_oracle.verify.graph import Block, Graph
 from tile_oracle.verify.instructions import LDS, SCALAR_LOAD, Instruction
 from tile_oracle.verify.registers import register_names
 from tile_oracle.verify.wait_states import WaitStates, missing
@@ -18,7 +19,7 @@ RULES: dict[str, str] = {
     "read-across": "LDS is written while a read from before the last barrier may be outstanding in a wave",
     "async-reuse": "a copy to LDS is issued again before its last data was waited for and a barrier passed",
     "async-write": "LDS is written while a copy to LDS from before the last barrier may be in flight",
-    "loop-barrier": "a loop both writes and reads LDS and has a cycle without a barrier",
+    "loop-barrier": "a loop both writes and reads LDS, and may repeat the write without a barrier",
     "race": "no barrier lies between accesses to the same LDS by different waves, one of which writes",
     "wait-states": "fewer wait states lie between two instructions than the hardware needs",
     "lds-bounds": "an access to LDS at a constant address lies outside the allocation",
@@ -104,34 +105,45 @@ def check_wait_states(state: WaitStates, one: Instruction) -> Iterator[Defect]:
 
 
 def loops_without_barrier(graph: Graph, code: Sequence[Instruction]) -> Iterator[tuple[int, int]]:
-    """(index of an LDS write, index of an LDS read) in each loop that has a cycle without a barrier.
+    """(index of an LDS write, index of an LDS read) in each loop that may repeat the write without a barrier.
 
-    Blocks are split at barriers. The remaining strongly connected components are such loops.
+    Blocks are split at barriers. The remaining strongly connected components are loops without one.
     """
-    parts: list[tuple[int, int]] = []
-    first: dict[int, int] = {}
-    last: dict[int, int] = {}
-    edges: list[list[int]] = []
-    for block in graph.blocks:
-        begin = block.begin
-        first[block.number] = len(parts)
-        for at in range(block.begin, block.end):
-            if code[at].barrier:
-                parts.append((begin, at))
-                begin = at + 1
-        parts.append((begin, block.end))
-        last[block.number] = len(parts) - 1
-    edges = [[] for _ in parts]
-    for block in graph.blocks:
-        edges[last[block.number]] = [first[number] for number in block.successors]
-    for component in _strong_components(edges):
-        if len(component) == 1 and component[0] not in edges[component[0]]:
+    parts = _parts(graph, code)
+    for component in _strong_components([part.successors for part in parts]):
+        if len(component) == 1 and component[0] not in parts[component[0]].successors:
             continue
-        places = [at for part in sorted(component) for at in range(*parts[part])]
+        places = [at for number in sorted(component) for at in range(parts[number].begin, parts[number].end)]
         writes = [at for at in places if code[at].lds_write or code[at].to_lds]
         reads = [at for at in places if code[at].lds_read]
         if writes and reads:
-            yield writes[0], reads[0]
+            write = repeated(parts, component, writes, code)
+            if write is not None:
+                yield write, reads[0]
+
+
+def _parts(graph: Graph, code: Sequence[Instruction]) -> list[Part]:
+    """The blocks, split behind their barriers."""
+    ranges: list[tuple[int, int]] = []
+    first: dict[int, int] = {}
+    ends_block: dict[int, Block] = {}
+    for block in graph.blocks:
+        begin = block.begin
+        first[block.number] = len(ranges)
+        for at in range(block.begin, block.end):
+            if code[at].barrier:
+                ranges.append((begin, at))
+                begin = at + 1
+        ends_block[len(ranges)] = block
+        ranges.append((begin, block.end))
+    parts: list[Part] = []
+    for number, (begin, end) in enumerate(ranges):
+        ended = ends_block.get(number)
+        following = [] if ended is None else [first[one] for one in ended.successors]
+        branches = ended is not None and bool(code[ended.end - 1].branch)
+        taken = following[0] if branches and following else None
+        parts.append(Part(begin, end, taken, following[-1] if following else None))
+    return parts
 
 
 def _strong_components(edges: Sequence[Sequence[int]]) -> list[list[int]]:

@@ -101,7 +101,9 @@ class _Verification:
                 if key not in found:
                     found[key] = self._finding(at, defect)
         for write, read in loops_without_barrier(self._graph, self._code):
-            defect = Defect("loop-barrier", "a loop writes and reads LDS without a barrier in between", write)
+            defect = Defect(
+                "loop-barrier", "a loop may write and read LDS again without a barrier in between", write
+            )
             found["loop-barrier", read, write, ""] = self._finding(read, defect)
         return sorted(found.values(), key=lambda one: (one.line, one.cause_line, one.rule))
 
