@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -123,7 +123,15 @@ class Evaluation:
         return table.astype(dict.fromkeys(("value", "low", "high"), "float64"))
 
 
-def rank_all(predictor: Predictor, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> pd.DataFrame:
+class PairPredictor(Protocol):
+    """What predicts TFLOPS, (problems, kernels): Predictor, FolderPredictor."""
+
+    def predict(self, problems: Sequence[Problem], kernels: Sequence[Kernel], /) -> Array: ...
+
+
+def rank_all(
+    predictor: PairPredictor, problems: Sequence[Problem], kernels: Sequence[Kernel]
+) -> pd.DataFrame:
     """Predictions (problem, kernel, predicted_tflops) for every problem and every kernel that matches it."""
     frames = []
     for kind in sorted({p.kind for p in problems}):

@@ -78,11 +78,14 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     picked = selection[(selection["coverage"] == COVERED) & (selection["pick_status"] == "ok")]
     if picked.empty:
         return {}
-    final = final.assign(measured=measured_kernels(final))
+    final = final[["problem", "kernel", "status", "latency_ms", "remeasured"]].assign(
+        measured=measured_kernels(final)
+    )
     measured = dict(zip(zip(final["problem"], final["kernel"], strict=True), final["measured"], strict=True))
     others = _fastest_others(final, picked, measured)
+    timed = [name for name in _TIMED if name in records]
     own = measured_kernels(records) == records["kernel"].astype(object)
-    timings = _timings(records[own], picked["problem"])
+    timings = _timings(_compared(records.loc[own, timed], picked, measured, others))
     typical, drift = _typical_scatter(timings), _drift(timings)
     noisy = _fastest_noisy(final)
     found: dict[str, Margin] = {}
@@ -108,13 +111,32 @@ def margins(records: pd.DataFrame, final: pd.DataFrame, selection: pd.DataFrame)
     return found
 
 
+_TIMED = ("problem", "kernel", "status", "round", "latency_ms", "spread", "samples")
 _Timing = tuple[float, float]
 """ln(latency) and its standard error from the samples, NaN if unknown."""
 
 
-def _timings(records: pd.DataFrame, problems: pd.Series) -> dict[str, dict[str, dict[int, _Timing]]]:
-    """Problem -> kernel -> round -> timing, of the ok rows of these problems."""
-    ok = records[(records["status"] == "ok") & records["problem"].isin(problems)]
+def _compared(
+    records: pd.DataFrame,
+    picked: pd.DataFrame,
+    measured: Mapping[tuple[str, str], str],
+    others: Mapping[str, tuple[str, float]],
+) -> pd.DataFrame:
+    """The ok rows of the picked problems whose rounds are compared: rows of picks, of the other kernels, and
+    of all kernels that were measured again."""
+    ok = records[(records["status"] == "ok") & records["problem"].isin(picked["problem"])]
+    pairs = [
+        (problem, measured[problem, pick])
+        for problem, pick in zip(picked["problem"], picked["pick_kernel"], strict=True)
+    ]
+    pairs += [(problem, other) for problem, (other, _) in others.items()]
+    again = ok.loc[ok["round"] >= ROUND_FINAL, ["problem", "kernel"]].drop_duplicates()
+    wanted = pd.concat([again.astype(object), pd.DataFrame(pairs, columns=["problem", "kernel"])])
+    return ok[pd.MultiIndex.from_frame(ok[["problem", "kernel"]]).isin(pd.MultiIndex.from_frame(wanted))]
+
+
+def _timings(ok: pd.DataFrame) -> dict[str, dict[str, dict[int, _Timing]]]:
+    """Problem -> kernel -> round -> timing, of ok rows."""
     rows = ok[["problem", "kernel", "round", "latency_ms"]].copy()
     for name in ("spread", "samples"):
         rows[name] = ok[name].astype("float64") if name in ok else np.nan

@@ -52,9 +52,7 @@ class Side:
 
     def bound(self, confidence: Array | float, side: int) -> Array:
         """One-sided confidence limit of each efficiency; side: -1 lower, 1 upper."""
-        import scipy.stats  # not at the top: a machine that only measures may lack it
-
-        quantile = scipy.stats.t.ppf(confidence, self.dof)
+        quantile = _t_quantile(confidence, self.dof)
         moved = np.minimum(1.0, np.exp(self.log_ratio + side * quantile * self.sigma))
         return np.asarray(np.where(self.sigma > 0, moved, self.efficiency))
 
@@ -115,13 +113,11 @@ def between_sessions(now: Side, then: Side, same_pick: npt.NDArray[np.bool_]) ->
     noisy = (now.sigma > 0) & (then.sigma > 0) & same_pick
     if noisy.sum() < _LEAST_PROBLEMS:
         return 0.0
-    import scipy.stats
-
     moved = (now.log_ratio - then.log_ratio)[noisy]
     away = np.abs(moved - np.median(moved))
     variance = (now.sigma**2 + then.sigma**2)[noisy]
     dof = np.minimum(now.dof, then.dof)[noisy]
-    expected = scipy.stats.t.ppf(0.5 + _MOVED_QUANTILE / 2, dof)
+    expected = _t_quantile(0.5 + _MOVED_QUANTILE / 2, dof)
 
     def excess(between: float) -> float:
         return float(np.quantile(away / np.sqrt(variance + between**2) / expected, _MOVED_QUANTILE)) - 1.0
@@ -169,8 +165,6 @@ def finding_confidence(now: Side, then: Side, points: float, confidence: float) 
 
     Without a true loss, a problem is a false alarm if noise alone exceeds `points` and the quantile.
     """
-    import scipy.stats
-
     error = np.stack([now.sigma * now.efficiency, then.sigma * then.efficiency]) ** 2
     joint = error.sum(axis=0)
     noisy = joint > 0
@@ -181,9 +175,23 @@ def finding_confidence(now: Side, then: Side, points: float, confidence: float) 
     away = points / 100.0 / np.sqrt(joint)
     found = confidence
     for found in (confidence, *(one for one in _STRICTER if one > confidence)):
-        if scipy.stats.t.sf(scipy.stats.t.ppf(found, dof) + away, dof).sum() <= _FALSE_ALARMS:
+        if _t_beyond(_t_quantile(found, dof) + away, dof).sum() <= _FALSE_ALARMS:
             break
     return found
+
+
+def _t_quantile(probability: Array | float, dof: Array) -> Array:
+    """Quantiles of Student's t distribution. scipy.stats has the same, and takes a second to import."""
+    import scipy.special  # not at the top: a machine that only measures may lack it
+
+    return np.asarray(scipy.special.stdtrit(dof, probability))
+
+
+def _t_beyond(value: Array, dof: Array) -> Array:
+    """The probability of a greater value in Student's t distribution."""
+    import scipy.special
+
+    return np.asarray(scipy.special.stdtr(dof, -value))
 
 
 class Changes:

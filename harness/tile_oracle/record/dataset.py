@@ -66,10 +66,11 @@ def load_records(paths: Path | str | Iterable[Path | str], op: str | None = None
             f"the records are of several implementations, {' and '.join(both)}, whose kernels have the same "
             "names: read them separately"
         )
-    table = table.sort_values("time", kind="stable", na_position="first", ignore_index=True)
+    by_time = table[["time"]].sort_values("time", kind="stable", na_position="first").index
+    identity = table.loc[by_time, IDENTITY]
     # Without a run name, two measurements cannot be told from one that was read twice.
-    again = table.duplicated(IDENTITY, keep="last") & table["run"].notna()
-    return table.loc[~again, names].reset_index(drop=True)
+    again = identity.duplicated(keep="last") & identity["run"].notna()
+    return table.loc[by_time[~again.to_numpy()], names].reset_index(drop=True)
 
 
 def _implementations(column: pd.Series) -> list[str]:

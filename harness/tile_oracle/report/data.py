@@ -15,7 +15,7 @@ from tile_oracle.judge.criteria import Criteria
 from tile_oracle.judge.noise import Margin, margins
 from tile_oracle.judge.scope import part_to_judge
 from tile_oracle.judge.verdict import Verdict, judge
-from tile_oracle.oracle import final_measurements, find_oracles, problem_table
+from tile_oracle.oracle import final_measurements, find_oracles
 from tile_oracle.problem import Problem
 from tile_oracle.problem_slices import slice_names, slices_of
 from tile_oracle.record.schema import STATUSES
@@ -280,7 +280,8 @@ def analyse(
     scope, criteria = scope or Scope(), criteria or Criteria()
     ranked_by, training = ranked_by or RankedBy(), training or Training()
     everything = final_measurements(records)
-    final = everything[everything["problem"].isin(problem_table(problems)["problem"])].reset_index(drop=True)
+    asked = everything["problem"].isin([problem.id for problem in problems])
+    final = everything if asked.all() else everything[asked].reset_index(drop=True)
     selection = _selection(problems, final, rankings, ranked_by, training)
     part = part_to_judge(selection, baseline, () if training.counted else training.in_sample)
     noise = margins(records, final, selection)

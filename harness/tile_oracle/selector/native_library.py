@@ -71,6 +71,15 @@ def load() -> ctypes.CDLL:
         raise BuildError(f"{path} cannot be loaded ({error}): remove it, and it is built again") from None
 
 
+def is_compiled() -> bool:
+    """Whether `load` needs no compiler: the wheel or the cache has the library. Raises BuildError if a folder
+    cannot be read."""
+    if prebuilt_library.find(built_from()) is not None:
+        return True
+    cache, digest = BuildCache(default_cache_folder()), _content().digest
+    return any(cache.find(_key(compiler, digest)) is not None for compiler in _compilers("auto"))
+
+
 def built(toolchain: str = "auto", folder: Path | None = None) -> Path:
     """The path of the library, which is built if necessary. toolchain: auto, clang++, g++, ziglang or a
     compiler's path. folder: the cache. Raises BuildError like `load`."""
@@ -97,22 +106,26 @@ def _built_with(compilers: Iterable[_Compiler], folder: Path) -> Path:
     content = _content()
     failures: list[str] = []
     for compiler in compilers:
-        key = content_key(
-            {
-                "version": _KEY_VERSION,
-                "what": "selector",
-                "sources": content.digest,
-                "flags": _FLAGS,
-                "command": compiler.command[1:],
-                "compiler": compiler.fingerprint,
-            }
-        )
+        key = _key(compiler, content.digest)
         entry = cache.find(key)
         if entry is None:
             entry = _build_locked(cache, key, compiler, content, failures)
         if entry is not None:
             return entry.path
     raise BuildError(f"the native selector does not compile: {'; '.join(failures)}")
+
+
+def _key(compiler: _Compiler, sources: str) -> str:
+    return content_key(
+        {
+            "version": _KEY_VERSION,
+            "what": "selector",
+            "sources": sources,
+            "flags": _FLAGS,
+            "command": compiler.command[1:],
+            "compiler": compiler.fingerprint,
+        }
+    )
 
 
 def _content() -> Headers:

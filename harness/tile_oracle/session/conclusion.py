@@ -108,7 +108,8 @@ def analyse_set(
     several = len(plan.sets) > 1
     folder = session.run.folder / set_name(part, plan.sets) if several else session.run.folder
     ids = {problem.id for problem in part.problems}
-    own = records[records["problem"].isin(ids)]
+    of_set = records["problem"].isin(ids)
+    own = records if of_set.all() else records[of_set]
     device = _most_common(own, "device")
     lacking = session.lacking() | not_built(own)
     ranges = Ranges(choice)

@@ -192,10 +192,13 @@ def rank(
         return _held_rankings(plan, problems, held), RankedBy(HELD, choice.name, order_only=True)
     from tile_oracle.evaluation.candidates import without_refused
 
-    own = records[records["problem"].isin([problem.id for problem in problems.problems])]
+    of_set = records["problem"].isin([problem.id for problem in problems.problems])
+    own = records if of_set.all() else records[of_set]
     if ranks_named(plan):
         return _rankings_of_neighbours(plan, own)
-    own = own[~own["kernel"].astype(str).map(is_library_name)]  # models rank kernels by their fields
+    # Models rank kernels by their fields.
+    if of_libraries := [name for name in own["kernel"].unique() if is_library_name(str(name))]:
+        own = own[~own["kernel"].isin(of_libraries)]
     if choice.folders:
         table, ranked_by = _rankings_of_folders(choice, plan, problems, own)
     else:
@@ -227,16 +230,17 @@ def _rankings_of_folders(
     import pandas as pd
 
     from tile_oracle.evaluation.evaluate import rank_all
+    from tile_oracle.evaluation.folder_predictor import FolderPredictor
     from tile_oracle.features.code_table import CodeTable
-    from tile_oracle.model.predictor import Predictor
     from tile_oracle.report.data import FOLDER, NO_MODEL, RankedBy
 
     frames = []
     # Timing has ended, so prediction may use all cores.
     cores = usable_cores()
     code = CodeTable.of(own)
+    pairs = sum(len(plan.pools[problem.kind]) for problem in problems.problems)
     predictors = {
-        folder: Predictor.load(folder, cores).knowing(code) for folder in set(choice.folders.values())
+        folder: FolderPredictor(folder, code, pairs, cores) for folder in set(choice.folders.values())
     }
     for kind, folder in choice.folders.items():
         if not plan.pools[kind]:
@@ -248,7 +252,7 @@ def _rankings_of_folders(
             frames.append(rank_all(predictors[folder], some, plan.pools[kind]))
     if not frames:
         return None, RankedBy(NO_MODEL, detail="no kernel of the kernel set is built")
-    scores = any(predictor.ranker.orders_only for predictor in predictors.values())
+    scores = any(predictor.orders_only for predictor in predictors.values())
     return pd.concat(frames, ignore_index=True), RankedBy(FOLDER, choice.name, order_only=scores)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -72,15 +73,22 @@ class Recording:
 
     def kernels(self) -> tuple[Kernel, ...]:
         """The recorded kernels, by name."""
+        return self._kernels
+
+    @cached_property
+    def _kernels(self) -> tuple[Kernel, ...]:
         return tuple(parse_kernel_name(str(name)) for name in sorted(self.records["kernel"].unique()))
 
     def of_libraries(self) -> dict[str, tuple[Kernel, ...]]:
         """Problem id -> the libraries' algorithms that were recorded for it."""
-        found: dict[str, dict[Kernel, None]] = {}
-        pairs = self.records[["problem", "kernel"]].astype(str).drop_duplicates()
+        recorded = {kernel.name: kernel for kernel in self.kernels() if library_of(kernel) is not None}
+        if not recorded:
+            return {}
+        pairs = self.records[["problem", "kernel"]].astype(str)
+        pairs = pairs[pairs["kernel"].isin(list(recorded))].drop_duplicates()
+        found: dict[str, list[Kernel]] = {}
         for problem, name in zip(pairs["problem"], pairs["kernel"], strict=True):
-            if library_of(kernel := parse_kernel_name(name)) is not None:
-                found.setdefault(problem, {})[kernel] = None
+            found.setdefault(problem, []).append(recorded[name])
         return {problem: tuple(kernels) for problem, kernels in found.items()}
 
     def lines(self) -> list[str]:

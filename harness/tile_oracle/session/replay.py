@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 import pandas as pd
 
@@ -21,7 +19,8 @@ from tile_oracle.record.dataset_file import write_dataset
 from tile_oracle.record.run import Run
 from tile_oracle.session.recording import Recording
 
-_SHOWN = ("kernel", "status", "detail", "round", "latency_ms", "latency_min_ms", "spread", "samples")
+_Settled = tuple[str, str, int, float, float, float, int]
+"""status, detail, round, latency_ms, latency_min_ms, spread and samples, as in a Measurement."""
 
 
 class Replay:
@@ -39,8 +38,11 @@ class Replay:
         """The measurements of those kernels that were recorded, in order. Raises RecordError."""
         rows = self._of_problem(problem.id)
         found = [
-            _measurement(problem, kernel, rows[kernel.name]) for kernel in kernels if kernel.name in rows
+            Measurement(problem, kernel, *rows[kernel.name]) for kernel in kernels if kernel.name in rows
         ]
+        for one in found:
+            if not one.status:
+                raise RecordError(f"the record of {one.kernel.name} on {problem.id} has no status")
         self._asked.setdefault(problem.id, set()).update(one.kernel.name for one in found)
         return found
 
@@ -76,18 +78,24 @@ class Replay:
             name = f"part-replay-{who}-{os.getpid()}-{time.time_ns() // 1_000_000 % 10**9}.parquet"
             write_dataset(chosen, run.measurements / name)
 
-    def _of_problem(self, problem_id: str) -> Mapping[str, Mapping[str, Any]]:
+    def _of_problem(self, problem_id: str) -> Mapping[str, _Settled]:
         return self._settled.get(problem_id, {})
 
     @cached_property
-    def _settled(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Problem id -> kernel name -> its settled row."""
+    def _settled(self) -> dict[str, dict[str, _Settled]]:
+        """Problem id -> kernel name -> its settled values."""
         final = final_measurements(self.recording.records)
-        columns = [final[name].tolist() for name in _SHOWN]
-        table: dict[str, dict[str, dict[str, Any]]] = {}
-        for problem, *values in zip(final["problem"].tolist(), *columns, strict=True):
-            row = dict(zip(_SHOWN, values, strict=True))
-            table.setdefault(problem, {})[row["kernel"]] = row
+        values = zip(
+            *(_texts(final[name]) for name in ("status", "detail")),
+            final["round"].astype("int64").tolist(),
+            *(_numbers(final[name]).tolist() for name in ("latency_ms", "latency_min_ms", "spread")),
+            _numbers(final["samples"]).fillna(0).astype("int64").tolist(),
+            strict=True,
+        )
+        table: dict[str, dict[str, _Settled]] = {}
+        pairs = zip(final["problem"].tolist(), final["kernel"].tolist(), strict=True)
+        for (problem, kernel), settled in zip(pairs, values, strict=True):
+            table.setdefault(problem, {})[kernel] = settled
         return table
 
 
@@ -103,21 +111,11 @@ def kernels_outside(recording: Recording, pools: Iterable[Sequence[Kernel]]) -> 
     return tuple(sorted(set(recording.records["kernel"].unique()) - pool))
 
 
-def _measurement(problem: Problem, kernel: Kernel, row: Mapping[str, Any]) -> Measurement:
-    if not isinstance(row["status"], str):
-        raise RecordError(f"the record of {kernel.name} on {problem.id} has no status")
-    return Measurement(
-        problem,
-        kernel,
-        row["status"],
-        row["detail"] if isinstance(row["detail"], str) else "",
-        int(row["round"]),
-        _number(row["latency_ms"]),
-        _number(row["latency_min_ms"]),
-        _number(row["spread"]),
-        0 if math.isnan(_number(row["samples"])) else int(row["samples"]),
-    )
+def _texts(column: pd.Series) -> list[str]:
+    """The column's texts; "" for what is none."""
+    texts: list[str] = column.astype(object).where(column.notna(), "").tolist()
+    return texts
 
 
-def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) else math.nan
+def _numbers(column: pd.Series) -> pd.Series:
+    return pd.to_numeric(column, errors="coerce").astype("float64")

@@ -1,0 +1,73 @@
+"""Predictions of a model folder for many pairs: by native code where it is worthwhile, else by LightGBM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from tile_oracle.errors import BuildError, ModelError, TargetError
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.features.feature_table import Array
+from tile_oracle.kernel import Kernel
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.problem import Problem
+from tile_oracle.selector import native_library
+from tile_oracle.selector.ranker import NativeRanker
+
+_log = logging.getLogger(__name__)
+
+WORTH_COMPILING = 50_000
+"""Pairs from which LightGBM takes longer than compiling the native library once."""
+
+
+@dataclass
+class FolderPredictor:
+    """A model folder's predicted TFLOPS. Both engines give the same numbers, bit for bit.
+
+    code: facts of further kernels' binaries. pairs: how many pairs will be predicted in all; for few, native
+    code is used only if the library is compiled already.
+    """
+
+    folder: Path
+    code: CodeTable
+    pairs: int
+    threads: int = 1
+    _predictor: Predictor = field(init=False, repr=False)
+    _native: dict[tuple[str, ...], NativeRanker | None] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._predictor = Predictor.load(self.folder, self.threads).knowing(self.code)
+
+    @property
+    def orders_only(self) -> bool:
+        """Whether predictions only order kernels within a problem."""
+        return self._predictor.ranker.orders_only
+
+    def predict(self, problems: Sequence[Problem], kernels: Sequence[Kernel]) -> Array:
+        """Predicted TFLOPS, (problems, kernels). Raises ModelError like Predictor.predict."""
+        native = self._native_ranker(kernels) if problems and kernels else None
+        if native is not None:
+            try:
+                return np.stack([native.tflops(problem) for problem in problems])
+            except ModelError as error:
+                _log.debug("native predictions of %s: %s", self.folder, error)
+        return self._predictor.predict(problems, kernels)
+
+    def _native_ranker(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
+        names = tuple(kernel.name for kernel in kernels)
+        if names not in self._native:
+            self._native[names] = self._loaded(kernels)
+        return self._native[names]
+
+    def _loaded(self, kernels: Sequence[Kernel]) -> NativeRanker | None:
+        try:
+            if self.pairs < WORTH_COMPILING and not native_library.is_compiled():
+                return None
+            return NativeRanker.load(self.folder, kernels, self.code)
+        except (BuildError, ModelError, TargetError) as error:
+            _log.debug("no native predictions of %s: %s", self.folder, error)
+            return None

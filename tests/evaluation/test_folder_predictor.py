@@ -1,0 +1,54 @@
+"""Native code and LightGBM predict the same for a model folder."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tile_oracle.evaluation import folder_predictor
+from tile_oracle.evaluation.folder_predictor import WORTH_COMPILING, FolderPredictor
+from tile_oracle.features.code_table import CodeTable
+from tile_oracle.model.predictor import Predictor
+from tile_oracle.model.store import shipped_models
+from tile_oracle.pool import pool_of_kind
+from tile_oracle.problem import problem_from_id
+
+FOLDER = shipped_models() / "grouped_conv_forward_bf16_gfx950"
+PROBLEMS = [
+    problem_from_id(f"forward-bf16-n{n}-c64-k{k}-i14x14-f3x3-p1") for n, k in ((1, 64), (8, 256), (16, 32))
+]
+
+
+def predictor(pairs: int) -> FolderPredictor:
+    return FolderPredictor(FOLDER, CodeTable(), pairs)
+
+
+def test_native_predictions_are_those_of_lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
+    expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
+    monkeypatch.setattr(Predictor, "predict", None)
+    assert np.array_equal(predictor(WORTH_COMPILING).predict(PROBLEMS, kernels), expected)
+
+
+def test_few_pairs_compile_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
+    monkeypatch.setattr(folder_predictor.native_library, "is_compiled", lambda: False)
+    monkeypatch.setattr(folder_predictor.NativeRanker, "load", None)
+    expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
+    assert np.array_equal(predictor(WORTH_COMPILING - 1).predict(PROBLEMS, kernels), expected)
+
+
+def test_a_machine_without_a_compiler_predicts_with_lightgbm(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_compiler() -> None:
+        raise folder_predictor.BuildError("no C++ compiler was found")
+
+    monkeypatch.setattr("tile_oracle.selector.native_selector.native_library.load", no_compiler)
+    monkeypatch.setattr("tile_oracle.selector.native_selector._functions", lambda: no_compiler())
+    kernels = pool_of_kind(PROBLEMS[0].kind, "gfx950", "tiny")
+    expected = Predictor.load(FOLDER).predict(PROBLEMS, kernels)
+    assert np.array_equal(predictor(WORTH_COMPILING).predict(PROBLEMS, kernels), expected)
+
+
+def test_a_library_that_is_loaded_is_compiled() -> None:
+    folder_predictor.native_library.load()
+    assert folder_predictor.native_library.is_compiled()
