@@ -158,6 +158,98 @@ ds_write_b32 v0, v5"""
     assert rules(body.format(wait="s_nop 0")) == ["async-write"]
 
 
+def test_other_waves_copies_may_be_in_flight_behind_a_late_wait() -> None:
+    """A wait behind the barrier is for this wave's copies only."""
+    body = """s_mov_b32 m0, 0
+s_nop 0
+global_load_lds_dwordx4 v[8:9], off
+{before}
+s_barrier
+{behind}
+ds_write_b32 v0, v5"""
+    nop, wait = "s_nop 0", "s_waitcnt vmcnt(0)"
+    assert rules(body.format(before=wait, behind=nop)) == []
+    assert rules(body.format(before=nop, behind=wait)) == ["async-write"]
+    assert rules(body.format(before=nop, behind=f"{wait}\ns_barrier")) == []
+
+
+def test_paths_with_copies_in_different_states() -> None:
+    """The copy is in flight across the barrier on one path, and issued behind it on the other."""
+    body = """s_mov_b32 m0, 0
+s_nop 0
+s_cbranch_scc1 .LBB0_2
+.LBB0_1:
+global_load_lds_dwordx4 v[8:9], off
+s_cbranch_scc0 .LBB0_3
+.LBB0_2:
+{wait}
+s_barrier
+s_cbranch_vccnz .LBB0_1
+.LBB0_3:
+ds_write_b32 v0, v5"""
+    assert rules(body.format(wait="s_waitcnt vmcnt(0)")) == []
+    assert "async-write" in rules(body.format(wait="s_nop 0"))
+
+
+_COPIED_TILE = """.LBB0_1:
+s_mov_b32 m0, 0
+s_nop 0
+global_load_lds_dwordx4 v[8:9], off
+{before}
+s_barrier
+{behind}
+ds_read_b64 v[10:11], v1
+s_waitcnt lgkmcnt(0)
+v_mfma_f32_16x16x16_bf16 v[20:23], v[10:11], v[12:13], v[20:23]
+s_barrier
+s_cbranch_scc1 .LBB0_1"""
+
+
+def test_copied_tiles_of_one_buffer_are_waited_for_before_the_barrier() -> None:
+    nop, wait = "s_nop 0", "s_waitcnt vmcnt(0)"
+    assert rules(_COPIED_TILE.format(before=wait, behind=nop), 1) == []
+    assert rules(_COPIED_TILE.format(before=nop, behind=wait), 1) == ["async-read"]
+    assert rules(_COPIED_TILE.format(before=nop, behind=wait), 2) == []
+
+
+_CALL = """\
+\t.amdgcn_target "amdgcn-amd-amdhsa--gfx950"
+\t.type\tcalled,@function
+called:
+\t{begin}
+\tglobal_load_dword v0, v[2:3], off
+\t{end}
+\ts_setpc_b64 s[30:31]
+\t.type\tkernel,@function
+kernel:
+\tglobal_load_dword v0, v[2:3], off
+\ts_swappc_b64 s[30:31], s[0:1]
+\tv_mov_b32_e32 v1, v0
+\ts_endpgm
+\t.amdhsa_kernel kernel
+\t\t.amdhsa_kernarg_size 48
+\t.end_amdhsa_kernel
+"""
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "found"),
+    [
+        ("s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)", "s_waitcnt vmcnt(0)", []),
+        ("s_waitcnt vmcnt(0) expcnt(0) lgkmcnt(0)", "s_nop 0", ["called"]),
+        ("s_waitcnt vmcnt(0)", "s_waitcnt vmcnt(0)", ["kernel"]),
+    ],
+    ids=["waits", "returns too early", "begins without a wait"],
+)
+def test_a_call_is_a_wait_if_all_called_functions_begin_with_one(
+    begin: str, end: str, found: list[str]
+) -> None:
+    report = verify_assembly(_CALL.format(begin=begin, end=end))
+    assert [finding.function for finding in report.findings] == found
+    assert {finding.rule for finding in report.findings} <= {"vmcnt"}
+    assert "kernel: s_swappc_b64 is not followed" in report.incomplete
+
+
 _TILES = """.LBB0_1:
 ds_write_b64 v0, v[4:5]
 s_waitcnt lgkmcnt(0)

@@ -15,17 +15,20 @@ from tile_oracle.verify.instructions import LDS, Instruction
 _MOST_YOUNGER = 63
 """The largest count of vmcnt; larger numbers need no distinction."""
 
-IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED = 0, 1, 2
-"""States of a copy to LDS: not waited for; not waited for, and a barrier passed since; waited for, but no
-barrier since. A copy that was waited for is forgotten at the next barrier."""
+IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED, LANDED_SINCE_BARRIER = 1, 2, 4, 8
+"""States of a copy to LDS, as bits, since paths that meet may disagree: not waited for; not waited for, and a
+barrier passed since; waited for, but no barrier since; waited for only behind a barrier, and none since, so
+that other waves' copies may be in flight. A copy that was waited for is forgotten at the next barrier."""
 
-_Frozen = tuple[tuple[tuple[int, int], ...], ...]
+_Numbers = tuple[tuple[int, int], ...]
+_Frozen = tuple[_Numbers, ...]
 
 
 @dataclass
 class Counters:
     """vm, lgkm: index of an outstanding instruction -> the counter's clock when it was issued. copies: index
-    of a copy to LDS -> its state. read_across: LDS reads outstanding at the last barrier."""
+    of a copy to LDS -> its states. read_across: LDS reads outstanding at the last barrier. calls_wait:
+    whether functions that are called wait for all that is outstanding."""
 
     code: Sequence[Instruction]
     vm: dict[int, int] = field(default_factory=dict)
@@ -36,6 +39,7 @@ class Counters:
     lgkm_clock: int = 0
     vm_loads: int = 0
     lgkm_loads: int = 0
+    calls_wait: bool = False
 
     def freeze(self) -> _Frozen:
         """The state in relative numbers, which can be compared and joined."""
@@ -44,7 +48,7 @@ class Counters:
         return tuple(tuple(sorted(one.items())) for one in (vm, lgkm, self.copies, self.read_across))
 
     @classmethod
-    def thaw(cls, code: Sequence[Instruction], frozen: _Frozen) -> Counters:
+    def thaw(cls, code: Sequence[Instruction], frozen: _Frozen, calls_wait: bool = False) -> Counters:
         """Restores a frozen state, with clocks at 0."""
         vm, lgkm, copies, across = frozen
         state = cls(
@@ -53,6 +57,7 @@ class Counters:
             {at: -younger for at, younger in lgkm},
             dict(copies),
             dict(across),
+            calls_wait=calls_wait,
         )
         state._note_loads()
         return state
@@ -70,6 +75,9 @@ class Counters:
             self._wait_vm(one.wait_vm)
         if one.wait_lgkm <= _MOST_YOUNGER and self.lgkm:
             self._wait_lgkm(one.wait_lgkm)
+        if one.leaves and self.calls_wait:
+            self._wait_vm(0)
+            self._wait_lgkm(0)
         if one.barrier:
             self._barrier()
         if one.counts_vm:
@@ -91,7 +99,7 @@ class Counters:
         for at in covered:
             del self.vm[at]
             if at in self.copies:
-                self.copies[at] = LANDED
+                self.copies[at] = _landed(self.copies[at])
         if covered:
             self._note_loads()
 
@@ -105,27 +113,40 @@ class Counters:
             self._note_loads()
 
     def _barrier(self) -> None:
-        for at, phase in list(self.copies.items()):
-            if phase == LANDED:
-                del self.copies[at]
-            else:
-                self.copies[at] = IN_FLIGHT_SINCE_BARRIER
+        in_flight = IN_FLIGHT | IN_FLIGHT_SINCE_BARRIER
+        self.copies = {at: IN_FLIGHT_SINCE_BARRIER for at, phase in self.copies.items() if phase & in_flight}
         self.read_across = {at: 0 for at in self.lgkm if self.code[at].lds_read}
 
 
+def _landed(phase: int) -> int:
+    """The states of a copy after a wait that covers it."""
+    crossed = phase & (IN_FLIGHT_SINCE_BARRIER | LANDED_SINCE_BARRIER)
+    return (LANDED if phase & (IN_FLIGHT | LANDED) else 0) | (LANDED_SINCE_BARRIER if crossed else 0)
+
+
 def join(first: _Frozen, second: _Frozen) -> _Frozen:
-    """The union of both states, with the smaller numbers."""
+    """The union of both states, with the smaller numbers and all states of copies."""
     if first == second:
         return first
-    return tuple(_smaller(a, b) for a, b in zip(first, second, strict=True))
+    vm, lgkm, copies, across = zip(first, second, strict=True)
+    return _smaller(*vm), _smaller(*lgkm), _either(*copies), _smaller(*across)
 
 
-def _smaller(a: tuple[tuple[int, int], ...], b: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+def _smaller(a: _Numbers, b: _Numbers) -> _Numbers:
     if a == b:
         return a
     merged = dict(a)
     for at, number in b:
         merged[at] = min(number, merged.get(at, number))
+    return tuple(sorted(merged.items()))
+
+
+def _either(a: _Numbers, b: _Numbers) -> _Numbers:
+    if a == b:
+        return a
+    merged = dict(a)
+    for at, phase in b:
+        merged[at] = phase | merged.get(at, 0)
     return tuple(sorted(merged.items()))
 
 

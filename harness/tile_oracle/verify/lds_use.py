@@ -97,6 +97,10 @@ class LdsUse:
             elif kind == EXCHANGED:
                 self.exchanged_read = min(self.exchanged_read, at)
 
+    def reads_only_buffer(self, at: int, one: Instruction) -> bool:
+        """Whether an instruction reads a tile of a kernel with one buffer."""
+        return one.lds_read and self.buffers == 1 and self.reads.get(at, OTHER) == TILE
+
     def check(self, at: int, one: Instruction) -> Iterator[Defect]:
         """Yields defects for accesses that race with another wave's."""
         if one.lds_read and self.written != _NO_SITE:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tile_oracle.verify.counted_loops import Part, repeated
-from tile_oracle.verify.counters import IN_FLIGHT_SINCE_BARRIER, Counters
+from tile_oracle.verify.counters import IN_FLIGHT, IN_FLIGHT_SINCE_BARRIER, LANDED_SINCE_BARRIER, Counters
 from tile_oracle.verify.graph import Block, Graph
 from tile_oracle.verify.instructions import LDS, SCALAR_LOAD, Instruction
 from tile_oracle.verify.registers import register_names
@@ -18,7 +18,8 @@ RULES: dict[str, str] = {
     "barrier": "an LDS write of the wave may be outstanding at s_barrier, after which other waves read",
     "read-across": "LDS is written while a read from before the last barrier may be outstanding in a wave",
     "async-reuse": "a copy to LDS is issued again before its last data was waited for and a barrier passed",
-    "async-write": "LDS is written while a copy to LDS from before the last barrier may be in flight",
+    "async-write": "LDS is written while a wave's copy to LDS from before the last barrier may be in flight",
+    "async-read": "a tile is read, and a copy to the only buffer was not waited for before the last barrier",
     "loop-barrier": "a loop both writes and reads LDS, and may repeat the write without a barrier",
     "race": "no barrier lies between accesses to the same LDS by different waves, one of which writes",
     "wait-states": "fewer wait states lie between two instructions than the hardware needs",
@@ -60,8 +61,28 @@ def check_counters(state: Counters, at: int, one: Instruction) -> Iterator[Defec
             )
         if one.lds_write:
             for cause, phase in state.copies.items():
-                if phase == IN_FLIGHT_SINCE_BARRIER:
+                if phase & IN_FLIGHT_SINCE_BARRIER:
                     yield Defect("async-write", "LDS is written while a copy to it may be in flight", cause)
+                elif phase & LANDED_SINCE_BARRIER:
+                    what = "LDS is written while another wave's copy to it may be in flight"
+                    yield Defect("async-write", what, cause)
+
+
+def check_read_of_copies(state: Counters) -> Iterator[Defect]:
+    """The rule on reads of a tile from the only buffer: copies to it were waited for before the barrier."""
+    for cause, phase in state.copies.items():
+        if phase & (IN_FLIGHT | IN_FLIGHT_SINCE_BARRIER | LANDED_SINCE_BARRIER):
+            yield Defect("async-read", "LDS is read, and a copy to it may be in flight in a wave", cause)
+
+
+def check_return(state: Counters, one: Instruction) -> Iterator[Defect]:
+    """The rule on functions that are called: they return nothing that is outstanding."""
+    if not one.leaves or not one.line.mnemonic.startswith("s_setpc"):
+        return
+    for counter, outstanding in (("vmcnt", state.vm), ("lgkmcnt", state.lgkm)):
+        for cause in outstanding:
+            if state.code[cause].loads:
+                yield Defect(counter, f"returns before {counter}(0) was waited for", cause)
 
 
 def _uncovered_vm(state: Counters, one: Instruction, touched: int) -> Iterator[Defect]:

@@ -12,7 +12,14 @@ from tile_oracle.verify.findings import Finding, FunctionReport, Report
 from tile_oracle.verify.graph import Block, Graph, control_flow, reverse_postorder, shortest_path
 from tile_oracle.verify.instructions import Instruction, decode
 from tile_oracle.verify.lds_use import LdsUse, classify_reads
-from tile_oracle.verify.rules import Defect, check_counters, check_wait_states, loops_without_barrier
+from tile_oracle.verify.rules import (
+    Defect,
+    check_counters,
+    check_read_of_copies,
+    check_return,
+    check_wait_states,
+    loops_without_barrier,
+)
 from tile_oracle.verify.wait_states import CHIPS, STRICTEST, Chip, WaitStates
 
 ARCHITECTURES = tuple(CHIPS)
@@ -32,27 +39,41 @@ def verify_assembly(text: str, buffers: int | None = None) -> Report:
 def verify_parsed(assembly: Assembly, buffers: int | None = None) -> Report:
     """Verifies every parsed function."""
     chip = CHIPS.get(assembly.target, STRICTEST)
-    functions = tuple(verify_function(function, buffers, chip) for function in assembly.functions)
+    calls_wait = _calls_wait(assembly)
+    functions = tuple(verify_function(function, buffers, chip, calls_wait) for function in assembly.functions)
     return Report(assembly.target, assembly.compiler, functions)
 
 
-def verify_function(function: Function, buffers: int | None = None, chip: Chip = STRICTEST) -> FunctionReport:
-    """Verifies one function."""
+def _calls_wait(assembly: Assembly) -> bool:
+    """Whether the text has functions besides its kernels, and each begins with a wait for everything, as
+    LLVM's calling convention has it. Then a call is such a wait."""
+    kernels = [function for function in assembly.functions if function.settings]
+    called = [function for function in assembly.functions if not function.settings and function.lines]
+    first = [decode(function.lines[0]) for function in called]
+    return bool(kernels and called) and all(one.wait_vm == one.wait_lgkm == 0 for one in first)
+
+
+def verify_function(
+    function: Function, buffers: int | None = None, chip: Chip = STRICTEST, calls_wait: bool = False
+) -> FunctionReport:
+    """Verifies one function. calls_wait: whether functions that it calls wait for all that is outstanding."""
     code = [decode(line) for line in function.lines]
     graph = control_flow(function, code)
-    findings = _Verification(function, code, graph, buffers, chip).findings()
+    findings = _Verification(function, code, graph, buffers, chip, calls_wait).findings()
     return FunctionReport(
         function.name,
         len(code),
         len(graph.blocks),
         tuple(findings),
-        _incomplete(code, graph),
+        _incomplete(code, graph, calls_wait and not function.settings),
         _notes(function),
     )
 
 
-def _incomplete(code: Sequence[Instruction], graph: Graph) -> tuple[str, ...]:
+def _incomplete(code: Sequence[Instruction], graph: Graph, returns: bool) -> tuple[str, ...]:
+    """What was not followed. returns: whether s_setpc_b64 returns to a caller."""
     unknown = sorted({one.line.mnemonic for one in code if not one.known})
+    unknown = [name for name in unknown if not (returns and name == "s_setpc_b64")]
     what = [f"{name} is not followed" for name in unknown]
     what += [f"line {code[at].line.number} branches out of the function" for at in graph.lost]
     return tuple(what)
@@ -85,8 +106,11 @@ class _Verification:
         graph: Graph,
         buffers: int | None,
         chip: Chip,
+        calls_wait: bool,
     ) -> None:
         self._chip = chip
+        self._calls_wait = calls_wait
+        self._is_called = calls_wait and not function.settings
         self._lds_use = LdsUse(classify_reads(code), buffers)
         self._function, self._code, self._graph = function, code, graph
         dynamic = not function.settings or function.settings.get("group_segment_fixed_size", 0) == 0
@@ -148,7 +172,7 @@ class _Verification:
 
     def _thaw(self, frozen: _Frozen) -> _State:
         return (
-            Counters.thaw(self._code, frozen[0]),
+            Counters.thaw(self._code, frozen[0], self._calls_wait),
             WaitStates.thaw(self._code, frozen[1], self._chip),
             Addresses.thaw(self._segments, frozen[2]),
             self._lds_use.thawed(frozen[3]),
@@ -160,6 +184,12 @@ class _Verification:
             one = self._code[at]
             for defect in check_counters(count, at, one):
                 yield at, defect
+            if count.copies and use.reads_only_buffer(at, one):
+                for defect in check_read_of_copies(count):
+                    yield at, defect
+            if self._is_called:
+                for defect in check_return(count, one):
+                    yield at, defect
             for defect in check_wait_states(states, one):
                 yield at, defect
             for defect in addresses.check(one):
