@@ -78,17 +78,20 @@ def test_a_model_is_trained_on_it_and_picks(measured: Measured) -> None:
         "train", measured.run, "-o", "models/softmax", "--folds", 2, "--recipe", "log_time"
     )
     assert trained.returncode == 0, trained.stderr
-    picked = measured.command("predict", "softmax-fp32-r5-c200", "--model", "models/softmax")
-    assert "softmax_fp32_block" in picked.stdout
+    picked = measured.command("predict", "row_softmax-fp32-r5-c200", "--model", "models/softmax")
+    assert "row_softmax_fp32_block" in picked.stdout
     assert measured.command("evaluate", "models/softmax", measured.run).returncode == 0
 
 
 @pytest.mark.slow
 def test_commands_know_it(measured: Measured) -> None:
-    assert "softmax_fp32_block4" in measured.command("kernels", "--op", "softmax", "--arch", "cpu").stdout
+    assert (
+        "row_softmax_fp32_block4"
+        in measured.command("kernels", "--op", "row_softmax", "--arch", "cpu").stdout
+    )
     assert (
         "cpu      allowed; in the sets default, tiny"
-        in measured.command("kernels", "softmax_fp32_block4").stdout
+        in measured.command("kernels", "row_softmax_fp32_block4").stdout
     )
     merged = measured.command("merge", measured.run, "-o", "merged.parquet")
     assert merged.returncode == 0, merged.stderr
@@ -99,11 +102,11 @@ def test_commands_know_it(measured: Measured) -> None:
 def test_a_wrong_kernel_is_found(measured: Measured) -> None:
     """A distribution whose kernel forgets to divide by the row's sum."""
     project = measured.project
-    source = Path(__file__).with_name("softmax_operation")
+    source = Path(__file__).with_name("row_softmax_operation")
     broken = project.folder / "broken"
     for path in [*source.rglob("*.py"), *source.rglob("*.json")]:
         text = path.read_text().replace("y[c] /= sum[0];", "y[c] /= 1;")
-        project.write(f"broken/softmax_operation/{path.relative_to(source)}", text)
+        project.write(f"broken/row_softmax_operation/{path.relative_to(source)}", text)
     for path in Path(__file__).parent.glob("*.dist-info/*"):
         project.write(f"broken/{path.parent.name}/{path.name}", path.read_text())
     finished = project.pytest(

@@ -25,6 +25,8 @@ ENTRY_POINTS = "tile_oracle.operations"
 _OWN = {
     "grouped_conv": "tile_oracle.operations.grouped_conv.descriptor:GROUPED_CONV",
     "gemm": "tile_oracle.operations.gemm.descriptor:GEMM",
+    "softmax": "tile_oracle.operations.softmax.descriptor:SOFTMAX",
+    "rms_norm": "tile_oracle.operations.rms_norm.descriptor:RMS_NORM",
 }
 DEFAULT_OPERATION = "grouped_conv"
 """The operation of tables that name none, as older records do."""

@@ -111,7 +111,9 @@ def test_invalid_dimensions_are_refused(change: dict[str, object], message: str)
 def test_a_row_without_a_needed_field_or_of_an_unknown_operation_is_refused() -> None:
     with pytest.raises(ProblemError, match="K is missing"):
         GemmProblem.from_row({k: v for k, v in ROW.items() if k != "K"})
-    with pytest.raises(ProblemError, match="operation 'sort' is not one of grouped_conv, gemm"):
+    with pytest.raises(
+        ProblemError, match="operation 'sort' is not one of grouped_conv, gemm, softmax, rms_norm"
+    ):
         problem_from_row(ROW | {"op": "sort"})
 
 

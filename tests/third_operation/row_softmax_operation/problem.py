@@ -19,7 +19,7 @@ class SoftmaxProblem:
     rows: int
     columns: int
 
-    op: ClassVar[str] = "softmax"
+    op: ClassVar[str] = "row_softmax"
 
     def __post_init__(self) -> None:
         if self.dtype != "fp32":
@@ -41,13 +41,13 @@ class SoftmaxProblem:
 
     @cached_property
     def id(self) -> str:
-        return f"softmax-{self.dtype}-r{self.rows}-c{self.columns}"
+        return f"row_softmax-{self.dtype}-r{self.rows}-c{self.columns}"
 
     @classmethod
     def from_id(cls, text: str) -> SoftmaxProblem:
-        match = re.fullmatch(r"softmax-([a-z0-9]+)-r([1-9][0-9]*)-c([1-9][0-9]*)", text)
+        match = re.fullmatch(r"row_softmax-([a-z0-9]+)-r([1-9][0-9]*)-c([1-9][0-9]*)", text)
         if match is None:
-            raise ProblemError(f"{text!r} is not a softmax problem id; one looks like softmax-fp32-r64-c128")
+            raise ProblemError(f"{text!r} is no softmax problem id; one looks like row_softmax-fp32-r64-c128")
         return cls(match[1], int(match[2]), int(match[3]))
 
     def as_row(self) -> dict[str, Any]:

@@ -1,11 +1,11 @@
-"""Rule blocks: {"softmax": [{"arch": ["cpu"], "block": [1, 4, 16]}]}."""
+"""Rule blocks: {"row_softmax": [{"arch": ["cpu"], "block": [1, 4, 16]}]}."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from softmax_operation.kernel import SoftmaxKernel
+from row_softmax_operation.kernel import SoftmaxKernel
 from tile_oracle.arch import Arch, known_archs
 from tile_oracle.json_tree import JsonTree
 from tile_oracle.operation import Kind

@@ -9,8 +9,8 @@ from tile_oracle.features.operation_features import OperationFeatures
 
 FEATURES = OperationFeatures(
     FeatureSchema(
-        "softmax_1",
-        "softmax",
+        "row_softmax_1",
+        "row_softmax",
         (
             given("rows", "rows"),
             given("columns", "columns of a row"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from softmax_operation.problem import SoftmaxProblem
+from row_softmax_operation.problem import SoftmaxProblem
 from tile_oracle.device.guarded_memory import GuardedBuffer, holding
 from tile_oracle.device.native_clock import Watch
 from tile_oracle.device.stray_values import POISON_BYTE, unwritten

@@ -18,7 +18,7 @@ class SoftmaxKernel:
     dtype: str
     block: int
 
-    op: ClassVar[str] = "softmax"
+    op: ClassVar[str] = "row_softmax"
 
     def __post_init__(self) -> None:
         if self.dtype != "fp32" or self.block not in (1, 4, 16):
@@ -37,7 +37,7 @@ class SoftmaxKernel:
 
     @cached_property
     def name(self) -> str:
-        return f"softmax_{self.dtype}_{self.short_name}"
+        return f"row_softmax_{self.dtype}_{self.short_name}"
 
     def as_row(self) -> dict[str, Any]:
         return asdict(self)
@@ -48,10 +48,10 @@ class SoftmaxKernel:
 
 
 def parse_softmax_name(name: str) -> SoftmaxKernel:
-    match = re.fullmatch(r"softmax_([a-z0-9]+)_block([0-9]{1,3})", name) if isinstance(name, str) else None
+    match = re.fullmatch(r"row_softmax_(\w+)_block([0-9]{1,3})", name) if isinstance(name, str) else None
     if match is None:
         raise KernelError(
-            f"{shortened(name)} is not a softmax kernel name; one looks like softmax_fp32_block4"
+            f"{shortened(name)} is not a softmax kernel name; one looks like row_softmax_fp32_block4"
         )
     return SoftmaxKernel(match[1], int(match[2]))
 

@@ -1,0 +1,37 @@
+"""RMS normalization in a worker process: its definition and the errors that docs/verification.md derives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
+from tile_oracle.operations.rowwise.on_device import (
+    UNIT,
+    Exact,
+    Reference,
+    RowData,
+    bytes_read,
+    cpu_arguments,
+    error_of_sum,
+    least_flops,
+)
+
+__all__ = ["bytes_read", "cpu_arguments", "cpu_data", "definition", "least_flops"]
+
+_FACTOR, _PRODUCTS = 5 * UNIT, 2 * UNIT
+
+
+def definition(operands: Sequence[Exact]) -> Reference:
+    """The result in fp64 and the error of its computation in fp32."""
+    matrix, weights = operands
+    mean = (matrix * matrix).mean(axis=1, keepdims=True)
+    value = np.asarray(matrix / np.sqrt(mean + EPSILON) * weights)
+    of_mean = error_of_sum(matrix.shape[1]) + 4 * UNIT
+    return Reference(value, np.full(value.shape, of_mean / 2 + _FACTOR + _PRODUCTS))
+
+
+def cpu_data(problem: RmsNormProblem, seed: int) -> RowData:
+    """Operands and results for the target cpu."""
+    return RowData(problem, seed, definition)

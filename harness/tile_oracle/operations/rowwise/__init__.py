@@ -1,0 +1,1 @@
+"""What softmax and rms_norm share: operations on each row of a dense matrix."""

@@ -1,0 +1,72 @@
+"""The project's own kernels on rows for the target cpu, which reduce `lanes` elements in parallel."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from tile_oracle.errors import KernelError
+from tile_oracle.kernel.fields import shortened, values_of_row
+from tile_oracle.operation import Kind
+from tile_oracle.operations.rowwise.problem import ROW_DTYPES
+
+LANES = (1, 4, 16, 32)
+
+
+@dataclass(frozen=True)
+class RowKernel:
+    """One kernel. Raises KernelError for a data type or a number of lanes without code."""
+
+    dtype: str
+    lanes: int
+
+    op: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ROW_DTYPES or self.lanes not in LANES:
+            raise KernelError(
+                f"there is no {self.op} kernel of {self.dtype} with {self.lanes} lanes: data types are "
+                f"{', '.join(ROW_DTYPES)}, lanes {', '.join(map(str, LANES))}"
+            )
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The fields that problems share."""
+        return Kind.of(self.op, dtype=self.dtype)
+
+    def matches(self, problem: Any) -> bool:
+        """Whether the kernel is for the problem's kind."""
+        return bool(self.kind == problem.kind)
+
+    @property
+    def short_name(self) -> str:
+        """The name without the data type."""
+        return f"lanes{self.lanes}"
+
+    @cached_property
+    def name(self) -> str:
+        """`softmax_bf16_lanes4`."""
+        return f"{self.op}_{self.dtype}_{self.short_name}"
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises KernelError."""
+        return cls(**values_of_row(cls, row))
+
+    @classmethod
+    def parse(cls, name: str) -> Self:
+        """The inverse of `name`. Raises KernelError."""
+        pattern = rf"{cls.op}_([a-z0-9]+)_lanes([0-9]{{1,3}})"
+        match = re.fullmatch(pattern, name) if isinstance(name, str) else None
+        if match is None:
+            raise KernelError(
+                f"{shortened(name)} is not a {cls.op} kernel name; one looks like {cls.op}_bf16_lanes4"
+            )
+        return cls(match[1], int(match[2]))

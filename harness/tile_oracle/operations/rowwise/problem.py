@@ -1,0 +1,116 @@
+"""Problems on the rows of a dense matrix: data type, rows and columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from functools import cached_property
+from typing import Any, ClassVar, Self
+
+from tile_oracle.errors import ProblemError
+from tile_oracle.number_formats import STORAGE
+from tile_oracle.operation import Kind
+from tile_oracle.problem.fields import values_of_row
+
+ROW_DTYPES = ("bf16", "fp16", "fp32")
+MOST = 2**24
+"""Most rows and columns. A row's sum in fp32 has no useful bound above."""
+
+
+@dataclass(frozen=True)
+class RowProblem:
+    """A row-major matrix of `rows` x `columns` elements, and a result of the same shape and data type.
+
+    Raises ProblemError for values out of range.
+    """
+
+    dtype: str
+
+    op: ClassVar[str]
+    flops_per_element: ClassVar[int]
+    weighted: ClassVar[bool] = False
+    """Whether the second operand is a vector with one weight per column."""
+
+    @property
+    def height(self) -> int:
+        """Number of rows: the field after dtype."""
+        return int(getattr(self, fields(self)[1].name))
+
+    @property
+    def width(self) -> int:
+        """Number of columns: the last field. The operations name it differently, as tables are told by it."""
+        return int(getattr(self, fields(self)[2].name))
+
+    def __post_init__(self) -> None:
+        if self.dtype not in ROW_DTYPES:
+            raise ProblemError(f"dtype {self.dtype!r} is not one of {', '.join(ROW_DTYPES)}")
+        for name, value in ((one.name, getattr(self, one.name)) for one in fields(self)[1:]):
+            if not 1 <= value <= MOST:
+                raise ProblemError(f"{name} = {value} is not from 1 to {MOST:,}")
+
+    @cached_property
+    def key(self) -> tuple[Any, ...]:
+        """The operation and all fields."""
+        return (self.op, self.dtype, self.height, self.width)
+
+    @cached_property
+    def family(self) -> tuple[Any, ...]:
+        """The key without the number of rows."""
+        return (self.op, self.dtype, self.width)
+
+    @cached_property
+    def kind(self) -> Kind:
+        """The fields that kernels share."""
+        return Kind.of(self.op, dtype=self.dtype)
+
+    @cached_property
+    def id(self) -> str:
+        """`softmax-bf16-r64-c128`."""
+        return f"{self.op}-{self.dtype}-r{self.height}-c{self.width}"
+
+    @classmethod
+    def from_id(cls, text: str) -> Self:
+        """The inverse of `id`. Raises ProblemError."""
+        match = re.fullmatch(rf"{cls.op}-([a-z0-9]+)-r([1-9][0-9]{{0,8}})-c([1-9][0-9]{{0,8}})", text)
+        if match is None:
+            raise ProblemError(
+                f"{text!r} is not a {cls.op} problem id; one looks like {cls.op}-bf16-r64-c128"
+            )
+        rows, columns = (one.name for one in fields(cls)[1:])
+        return cls(dtype=match[1], **{rows: int(match[2]), columns: int(match[3])})
+
+    def as_row(self) -> dict[str, Any]:
+        """All fields as a flat mapping."""
+        return asdict(self)
+
+    @classmethod
+    def from_row(cls, row: Mapping[str, Any]) -> Self:
+        """The inverse of `as_row`; other columns are ignored. Raises ProblemError."""
+        return cls(**values_of_row(cls, row))
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The matrix, the weights if there are any, and the result."""
+        matrix = (self.height, self.width)
+        return (matrix, (self.width,), matrix) if self.weighted else (matrix, matrix)
+
+    @property
+    def result_dtype(self) -> str:
+        """The data type of the result."""
+        return self.dtype
+
+    @property
+    def flops(self) -> int:
+        """Operations by definition; an exponential counts as one."""
+        return self.flops_per_element * self.height * self.width
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of operands and result."""
+        elements = 2 * self.height * self.width + (self.width if self.weighted else 0)
+        return STORAGE[self.dtype].itemsize * elements
+
+    def tflops(self, latency_ms: float) -> float:
+        """TFLOPS of a run that takes this long."""
+        return self.flops / (latency_ms * 1e9)

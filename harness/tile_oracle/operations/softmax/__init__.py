@@ -1,0 +1,1 @@
+"""Softmax of each row of a matrix."""

@@ -1,0 +1,41 @@
+"""Softmax in a worker process: its definition, with the errors that docs/verification.md derives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tile_oracle.operations.rowwise.on_device import (
+    UNIT,
+    Exact,
+    Reference,
+    RowData,
+    bytes_read,
+    cpu_arguments,
+    error_of_sum,
+    least_flops,
+)
+from tile_oracle.operations.softmax.problem import SoftmaxProblem
+
+__all__ = ["bytes_read", "cpu_arguments", "cpu_data", "definition", "least_flops"]
+
+_EXPONENTIAL, _QUOTIENT = 8 * UNIT, 4 * UNIT
+_PER_DISTANCE = 3 * UNIT
+"""Per unit of |x - max|: roundings of the difference, of log2(e) and of the product with it."""
+
+
+def definition(operands: Sequence[Exact]) -> Reference:
+    """The result in fp64 and the error of its computation in fp32."""
+    (matrix,) = operands
+    distance = matrix.max(axis=1, keepdims=True) - matrix
+    terms = np.exp(-distance)
+    value = np.asarray(terms / terms.sum(axis=1, keepdims=True))
+    of_term = _PER_DISTANCE * np.minimum(distance, 128.0) + _EXPONENTIAL
+    of_sum = (value * of_term).sum(axis=1, keepdims=True) + error_of_sum(matrix.shape[1])
+    return Reference(value, np.asarray(of_term + of_sum + _QUOTIENT))
+
+
+def cpu_data(problem: SoftmaxProblem, seed: int) -> RowData:
+    """Operands and results for the target cpu."""
+    return RowData(problem, seed, definition)

@@ -1,0 +1,110 @@
+"""Softmax and RMS normalization: their problem sets, and what their checks accept and find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.pytest_project import SHORTLY, Project
+from tile_oracle.errors import KernelError, ProblemError
+from tile_oracle.kernel import parse_kernel_name
+from tile_oracle.number_formats import Array, decode, encode
+from tile_oracle.operation import operation_named
+from tile_oracle.operations.rms_norm import on_device as rms_norm
+from tile_oracle.operations.rms_norm.problem import EPSILON, RmsNormProblem
+from tile_oracle.operations.rowwise.on_device import Definition, mismatch
+from tile_oracle.operations.softmax import on_device as softmax
+from tile_oracle.operations.softmax.problem import SoftmaxProblem
+from tile_oracle.problem import problem_from_id
+from tile_oracle.problem_set import load_problem_set
+
+Computed = Callable[[Sequence[Array]], Array]
+
+
+def _softmax(operands: Sequence[Array]) -> Array:
+    (x,) = operands
+    terms = np.exp(x - x.max(axis=1, keepdims=True))
+    return np.asarray(terms / terms.sum(axis=1, keepdims=True))
+
+
+def _rms_norm(operands: Sequence[Array]) -> Array:
+    x, w = operands
+    mean = (x * x).mean(axis=1, keepdims=True, dtype=np.float32)
+    return np.asarray(x / np.sqrt(mean + np.float32(EPSILON)) * w)
+
+
+CASES = [
+    pytest.param(SoftmaxProblem, softmax.definition, _softmax, id="softmax"),
+    pytest.param(RmsNormProblem, rms_norm.definition, _rms_norm, id="rms_norm"),
+]
+Problems = type[SoftmaxProblem] | type[RmsNormProblem]
+
+
+def _operands(problem: SoftmaxProblem | RmsNormProblem) -> list[Array]:
+    random = np.random.default_rng(7)
+    drawn = [random.standard_normal(one, dtype=np.float32) * 4 for one in problem.operand_shapes[:-1]]
+    return [decode(encode(one, problem.dtype), problem.dtype) for one in drawn]
+
+
+@pytest.mark.parametrize(("made", "definition", "computed"), CASES)
+@pytest.mark.parametrize("dtype", ["bf16", "fp16", "fp32"])
+def test_a_computation_in_fp32_is_right_and_a_coarser_one_is_not(
+    made: Problems, definition: Definition, computed: Computed, dtype: str
+) -> None:
+    operands = _operands(made(dtype, 17, 3001))
+    wanted = definition([one.astype(np.float64) for one in operands])
+    right = computed(operands)
+    assert right.dtype == np.float32
+    assert mismatch(encode(right, dtype), dtype, wanted) is None
+    coarse = right * np.float32(1 + 2.0 ** {"bf16": -6, "fp16": -9, "fp32": -14}[dtype])
+    assert "values wrong" in (mismatch(encode(coarse, dtype), dtype, wanted) or "")
+
+
+@pytest.mark.parametrize(("made", "definition", "computed"), CASES)
+def test_a_result_that_is_cut_off_instead_of_rounded_is_wrong(
+    made: Problems, definition: Definition, computed: Computed
+) -> None:
+    operands = _operands(made("bf16", 17, 300))
+    wanted = definition([one.astype(np.float64) for one in operands])
+    cut = (computed(operands).view(np.uint32) >> 16).astype(np.uint16)
+    assert "values wrong" in (mismatch(cut, "bf16", wanted) or "")
+
+
+@pytest.mark.parametrize("op", ["softmax", "rms_norm"])
+def test_sets_hold_problems_of_the_operation_that_read_back(op: str) -> None:
+    for name in ("smoke", "validation"):
+        problems = load_problem_set(f"{op}_{name}").problems
+        assert {problem.op for problem in problems} == {op}
+        assert {problem.dtype for problem in problems} == {"bf16", "fp16", "fp32"}
+        assert all(problem_from_id(problem.id) == problem for problem in problems)
+
+
+@pytest.mark.parametrize("op", ["softmax", "rms_norm"])
+def test_names_read_back_and_bad_ones_say_why(op: str) -> None:
+    operation = operation_named(op)
+    kernel = operation.kernel.from_row({"dtype": "bf16", "lanes": 16})
+    assert parse_kernel_name(kernel.name) == kernel
+    with pytest.raises(KernelError, match="kernel of bf16 with 3 lanes"):
+        parse_kernel_name(f"{op}_bf16_lanes3")
+    with pytest.raises(ProblemError, match="dtype 'fp8' is not one of"):
+        problem_from_id(f"{op}-fp8-r1-c1")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("op", "columns"), [("softmax", "rows,length"), ("rms_norm", "tokens,hidden")])
+def test_a_session_measures_and_checks(
+    op: str, columns: str, make_project: Callable[[], Project], tmp_path: Path
+) -> None:
+    project = make_project()
+    project.write("shapes.csv", f"dtype,{columns}\nbf16,33,1000\nfp16,5,4097\nfp32,8,1024\n")
+    finished = project.pytest(
+        "--problem-set", "shapes.csv", "--kernel-set", "tiny", "--target", "cpu", "--model", "none", *SHORTLY
+    )
+    assert finished.status == 0, finished.output
+    records = project.records()
+    sweep = records[records["round"] == 0]
+    assert len(sweep) == 6
+    assert set(sweep["status"]) == {"ok"}
